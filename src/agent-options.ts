@@ -54,6 +54,8 @@ export interface AgentOptions {
   unattended?: Unattended;
   /** How long a question waits for an answer where nobody is there, in seconds; default 300. */
   askTimeout?: number;
+  /** How long a question waits after the last client that can answer has disconnected, in seconds; default 60. */
+  clientGrace?: number;
   /** Default: none. */
   hooks?: Hooks;
   /** Absolute path of the folder to work on; default the working directory. */
@@ -112,6 +114,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   mode: true,
   unattended: true,
   askTimeout: true,
+  clientGrace: true,
   hooks: true,
   projectDir: true,
   systemPrompt: true,
@@ -159,6 +162,9 @@ export function checkOptions(options: unknown): void {
   // Longer ones no timer holds.
   if (typeof askTimeout !== "number" || !(askTimeout > 0 && askTimeout <= 86_400))
     throw new InputError("askTimeout", "a number of seconds above 0, at most 86,400");
+  const { clientGrace = 0 } = options;
+  if (typeof clientGrace !== "number" || !(clientGrace >= 0 && clientGrace <= 86_400))
+    throw new InputError("clientGrace", "a number of seconds from 0 to 86,400");
   const { budget, sessionBudget, unknownPrice } = options;
   if (!isEmpty(budget)) checkBudget("budget", budget);
   if (!isEmpty(sessionBudget)) checkBudget("sessionBudget", sessionBudget, ["usd", "tokens"]);

@@ -5,6 +5,7 @@ import { Bus } from "./base/bus.js";
 import { newId, now } from "./base/ids.js";
 import { silentLogger } from "./base/log.js";
 import { VERSION } from "./base/version.js";
+import { Presence } from "./live/presence.js";
 import { Watchers } from "./live/watchers.js";
 import type { Models } from "./models/models.js";
 import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
@@ -18,6 +19,7 @@ import type { CommandQuery } from "./run/agent-commands.js";
 import { Asks } from "./run/asks.js";
 import type { ListedCommand } from "./run/commands.js";
 import { describeCall, type DescribedCall } from "./run/describe-call.js";
+import { AGENT_DEFAULTS } from "./run/defaults.js";
 import { checkInput, oneOf } from "./run/input.js";
 import type { AgentParts, Spawned } from "./run/run-context.js";
 import { Runs } from "./run/runs.js";
@@ -52,6 +54,7 @@ export class Agent {
   readonly #closing = new AbortController();
   readonly #store: OpenedStore;
   readonly #watchers: Watchers;
+  readonly #presence: Presence;
   readonly #processes: SessionProcesses;
   #here: RunsHere | undefined;
   #making: Promise<RunsHere> | undefined;
@@ -70,7 +73,8 @@ export class Agent {
     const closing = this.#closing.signal;
     this.#store = new OpenedStore({ driver, bus, logger, fileHistory, closing });
     const store = () => this.#store.get();
-    this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closing);
+    this.#presence = new Presence((options.clientGrace ?? AGENT_DEFAULTS.clientGrace) * 1000);
+    this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closing, this.#presence);
     const changed = (rootId: string, messages: boolean) => void this.#watchers.tell(rootId, messages);
     this.#parts = partsOf(options, {
       name: this.name,
@@ -121,6 +125,14 @@ export class Agent {
       waits: (rootId, runId) => this.#here?.waits(rootId, runId),
       watch: (id, watched) => this.#watchers.watch(id, watched),
     }));
+  }
+
+  /**
+   * A client that answers questions of any session connects; the returned function disconnects it. `answers` says so for
+   * one session, each time a run of it asks: it gets the id of the chain's first session.
+   */
+  attend(answers: (sessionId: string) => boolean = () => true): () => void {
+    return this.#presence.join(answers);
   }
 
   /** What runs ask of people. */

@@ -66,7 +66,11 @@ export class ClientConnection implements Sink {
 
   /** Whether a stream or a socket is open, or a request is unanswered. */
   get isInUse(): boolean {
-    return this.closed || this.#socket !== undefined || this.#streams.size > 0 || this.acp.unanswered > 0;
+    return this.closed || this.isReachable || this.acp.unanswered > 0;
+  }
+
+  get isReachable(): boolean {
+    return this.#socket !== undefined || this.#streams.size > 0;
   }
 
   /** Time of the last request, by the clock in ms. */
@@ -87,7 +91,8 @@ export class ClientConnection implements Sink {
     this.#used = this.#touched !== 0;
     this.#touched = Date.now();
     clearTimeout(this.#idle);
-    if (this.closed || this.#socket || this.#streams.size > 0) return;
+    this.acp.reachChanged();
+    if (this.closed || this.isReachable) return;
     this.#idle = setTimeout(() => {
       if (this.acp.unanswered > 0) this.touch();
       else void this.close(1001, "idle");

@@ -20,10 +20,13 @@ export class AcpConnection implements ClientFacts {
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #sessions: ClientSessions;
   readonly #closing = new AbortController();
+  readonly #sink: Sink;
   #client: Initialize | undefined;
+  #leave: (() => void) | undefined;
 
   constructor(parts: ConnectionParts, sink: Sink) {
     this.#parts = parts;
+    this.#sink = sink;
     // Each session that waits for models listens.
     setMaxListeners(0, this.#closing.signal);
     this.#dispatcher = new Dispatcher({
@@ -99,8 +102,21 @@ export class AcpConnection implements ClientFacts {
     this.#dispatcher.cancelAll();
   }
 
+  /** The client opened its first stream or socket, or lost the last one. Questions of sessions wait for it while one is open. */
+  reachChanged(): void {
+    if (!this.initialized || this.#closing.signal.aborted) return;
+    if (this.#sink.isReachable) this.#leave ??= this.#parts.agent.attend((id) => this.#sessions.answers(id));
+    else this.#leaveAsks();
+  }
+
+  #leaveAsks(): void {
+    this.#leave?.();
+    this.#leave = undefined;
+  }
+
   /** The client is gone: cancel everything, send nothing more. What was said is kept. Resolves when nothing is watched any more. */
   close(): Promise<void> {
+    this.#leaveAsks();
     this.#closing.abort();
     this.#dispatcher.close();
     return this.#sessions.ended();
@@ -134,6 +150,7 @@ export class AcpConnection implements ClientFacts {
   #initialize(params: unknown): unknown {
     this.#client = readInitialize(params);
     const { agent, options } = this.#parts;
+    this.reachChanged();
     return {
       protocolVersion: PROTOCOL_VERSION,
       agentCapabilities: {

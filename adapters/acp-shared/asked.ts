@@ -1,10 +1,9 @@
 import { hasCode, type Agent, type Ask, type Logger } from "gantry";
 import type { AcpClient } from "./client.js";
-import { RpcError } from "./errors.js";
 import type { OpenSession } from "./open-session.js";
 import { askClient } from "./permission.js";
 import type { Teller } from "./teller.js";
-import { CODES, type Profile, type SessionUpdate } from "./wire.js";
+import type { Profile, SessionUpdate } from "./wire.js";
 
 /** What the questions of a session are put with. */
 export interface AskedParts {
@@ -32,8 +31,6 @@ export class Asked {
   readonly #open = new Map<string, Open>();
   /** Open ones that the client's person did not answer. */
   readonly #declined = new Set<string>();
-  /** The client does not know such questions. */
-  #isDeaf = false;
   #mayAsk = false;
 
   constructor(parts: AskedParts) {
@@ -42,7 +39,7 @@ export class Asked {
 
   /** Whether its person answers what is asked now. */
   get answers(): boolean {
-    return !this.#isDeaf && this.#declined.size === 0;
+    return !this.#parts.client.lacksPermissions && this.#declined.size === 0;
   }
 
   /** These are open. */
@@ -60,8 +57,8 @@ export class Asked {
 
   /** Put those that can be put: the person sees the call before the question about it. */
   put(): void {
-    const { open, teller } = this.#parts;
-    if (!this.#mayAsk || this.#isDeaf) return;
+    const { client, open, teller } = this.#parts;
+    if (!this.#mayAsk || client.lacksPermissions) return;
     for (const one of this.#open.values()) {
       if (one.state === "put") continue;
       const own = open.own?.run.id === one.ask.runId ? open.own : undefined;
@@ -113,7 +110,6 @@ export class Asked {
       // Somebody was faster.
       if (closed.signal.aborted || hasCode(error, "ask_closed") || hasCode(error, "ask_not_found")) return;
       this.#declined.add(ask.id);
-      if (error instanceof RpcError && error.rpcCode === CODES.methodNotFound) this.#isDeaf = true;
       logger.debug("a client's person gave no answer", { session: open.root, error });
     }
   }

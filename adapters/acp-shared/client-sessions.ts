@@ -40,6 +40,11 @@ export class ClientSessions {
     this.#prompts.forget(rootId);
   }
 
+  /** Whether the client's person can answer questions of a session that is not open here. */
+  answers(root: string): boolean {
+    return this.#sessions.answers(root);
+  }
+
   /** Resolves when nothing is watched any more; the client is gone. */
   ended(): Promise<void> {
     return this.#sessions.ended();

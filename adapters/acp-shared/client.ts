@@ -15,6 +15,8 @@ export interface AcpClient {
   /** A file as the client has it, with unsaved changes. `path` absolute, `line` from 1, `limit` in lines. */
   readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string>;
   writeTextFile(file: { path: string; content: string }, options?: CallOptions): Promise<void>;
+  /** Whether the client has answered a permission request with "method not found". */
+  readonly lacksPermissions: boolean;
   /** Ask the person at the client. */
   requestPermission(
     toolCall: ToolCallFields,
@@ -23,16 +25,28 @@ export interface AcpClient {
   ): Promise<PermissionOutcome>;
 }
 
+/** What the sessions of one connection know of their client. */
+export interface SharedFacts {
+  lacksPermissions: boolean;
+}
+
 /** The client's side of one session on one connection. */
 export class ConnectionClient implements AcpClient {
   readonly #dispatcher: Dispatcher;
+  readonly #shared: SharedFacts;
 
   constructor(
     dispatcher: Dispatcher,
     readonly sessionId: string,
     readonly capabilities: AcpClient["capabilities"],
+    shared: SharedFacts,
   ) {
     this.#dispatcher = dispatcher;
+    this.#shared = shared;
+  }
+
+  get lacksPermissions(): boolean {
+    return this.#shared.lacksPermissions;
   }
 
   async readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string> {
@@ -57,7 +71,10 @@ export class ConnectionClient implements AcpClient {
         timeoutMs: PERMISSION_TIMEOUT_MS,
         ...options,
       },
-    );
+    ).catch((error: unknown) => {
+      if (error instanceof RpcError && error.rpcCode === CODES.methodNotFound) this.#shared.lacksPermissions = true;
+      throw error;
+    });
     const outcome = isRecord(result) ? result.outcome : undefined;
     if (isRecord(outcome)) {
       if (outcome.outcome === "cancelled") return { outcome: "cancelled" };

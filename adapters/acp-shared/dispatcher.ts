@@ -18,6 +18,8 @@ export interface Sink {
   ready(sessionId: string | undefined): Promise<void> | undefined;
   /** Resolves when the client may read what the session tells, undefined when it does now; never rejects. What comes before is kept for it. */
   reader(sessionId: string): Promise<void> | undefined;
+  /** Whether the client has a stream or a socket open. `AcpConnection.reachChanged` is called when this changes. */
+  readonly isReachable: boolean;
 }
 
 /** What a handler knows of the request that it answers. */

@@ -1,5 +1,5 @@
 import type { Agent, Logger, Session } from "gantry";
-import { ConnectionClient, type AcpClient } from "./client.js";
+import { ConnectionClient, type AcpClient, type SharedFacts } from "./client.js";
 import type { Dispatcher, Sink } from "./dispatcher.js";
 import { sessionNotFound } from "./errors.js";
 import { OpenSession } from "./open-session.js";
@@ -45,6 +45,7 @@ export class OpenSessions {
   readonly #open = new Map<string, OpenSession>();
   /** All that watch, until they have ended. */
   readonly #watching = new Set<Promise<void>>();
+  readonly #shared: SharedFacts = { lacksPermissions: false };
 
   /** `closing` aborts when the client is gone. */
   constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
@@ -67,6 +68,14 @@ export class OpenSessions {
   /** Whether a session's runs may ask the client: editors know how, of any other somebody has to have said so. */
   mayAsk({ mode }: Pick<Session, "mode">): boolean {
     return this.#parts.options.requestPermission || this.#facts.manner.editor || mode !== "auto";
+  }
+
+  /**
+   * Whether the client's person can answer questions of a session that is not open here: the client may load it. Those of
+   * an open session are put to the client, and its watcher says whether they are answered.
+   */
+  answers(root: string): boolean {
+    return !this.#open.has(root) && this.mayAsk({ mode: "auto" }) && !this.#shared.lacksPermissions;
   }
 
   get(root: string): OpenSession | undefined {
@@ -100,7 +109,7 @@ export class OpenSessions {
       readTextFile: client?.readTextFile === true,
       writeTextFile: client?.writeTextFile === true,
     };
-    return new ConnectionClient(this.#dispatcher, sessionId, capabilities);
+    return new ConnectionClient(this.#dispatcher, sessionId, capabilities, this.#shared);
   }
 
   update(sessionId: string, update: SessionUpdate): void {

@@ -84,6 +84,10 @@ class StdioConnection extends Serving implements Sink {
     if (this.#piled > PILE) this.#input.pause();
   }
 
+  get isReachable(): boolean {
+    return !this.#gone;
+  }
+
   ready(): Promise<void> | undefined {
     return this.#full;
   }

@@ -1,4 +1,4 @@
-import { AskNotFoundError, hasCode, SessionNotFoundError, type Ask as AskRecord } from "gantry";
+import { AskNotFoundError, hasCode, SessionNotFoundError, type Agent, type Ask as AskRecord } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
@@ -11,9 +11,30 @@ import { wireAsk } from "./wire-live.js";
 
 type Parts = Pick<ApiParts, "agent">;
 
+/** A client that polls counts as connected for so long, in ms: browsers let hidden pages poll once a minute. */
+const POLL_MS = 90_000;
+
+/** Clients of one agent that hold no stream and list its questions now and then, to answer them. */
+export class PollingClients {
+  readonly #agent: Agent;
+  #until = 0;
+
+  constructor(agent: Agent) {
+    this.#agent = agent;
+    agent.attend(() => performance.now() < this.#until);
+  }
+
+  polled(): void {
+    this.#until = performance.now() + POLL_MS;
+    // The grace of the agent may be longer.
+    this.#agent.attend()();
+  }
+}
+
 /** `GET /api/asks`. */
-export async function listAsks(ctx: Context, { agent }: Parts): Promise<void> {
+export async function listAsks(ctx: Context, { agent }: Parts, polling: PollingClients): Promise<void> {
   const query = new Query(ctx);
+  if (query.oneOf("answers", ["true", "false"]) === "true") polling.polled();
   const before = query.text("before");
   const place = before === undefined ? undefined : await agent.asks.get(before);
   if (before !== undefined && !place) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");

@@ -2,6 +2,7 @@ import Router from "@koa/router";
 import { SessionNotFoundError } from "gantry";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
+import type { PollingClients } from "./asks.js";
 import { BodyReader } from "./body.js";
 import { idIn } from "./id-in.js";
 import { Runs } from "./runs.js";
@@ -18,7 +19,11 @@ export function createRouter(parts: ApiParts): Router {
   const runs = new Runs(parts, streams, bodies);
   // What few ask for is loaded with the first of them.
   const asks = () => import("./asks.js");
-  router.get("/api/asks", async (ctx) => (await asks()).listAsks(ctx, parts));
+  let polling: PollingClients | undefined;
+  router.get("/api/asks", async (ctx) => {
+    const { listAsks, PollingClients } = await asks();
+    await listAsks(ctx, parts, (polling ??= new PollingClients(agent)));
+  });
   router.get("/api/asks/:id", async (ctx) => (await asks()).showAsk(ctx, parts));
   router.post("/api/asks/:id", async (ctx) => (await asks()).answerAsk(ctx, parts, bodies));
 

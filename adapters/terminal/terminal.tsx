@@ -3,6 +3,7 @@ import { render } from "ink";
 import { GantryClient } from "gantry/client";
 import { COMMANDS, runCommand } from "./commands.js";
 import { App } from "./app.js";
+import { followAsksElsewhere } from "./asks-elsewhere.js";
 import type { Wishes } from "./conversation.js";
 import { Desk } from "./desk.js";
 import { Keyboard } from "./keys.js";
@@ -66,6 +67,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     suspend: () => screen.suspend(),
     wheel: (on) => (screen.wheel = on),
   });
+  const ended = new AbortController();
   const keyboard = new Keyboard((pressed) => desk.press(pressed));
   const read = (text: string | Buffer) => keyboard.feed(String(text));
   screen.take();
@@ -101,12 +103,14 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     // Behind the first picture.
     await new Promise((resolve) => setImmediate(resolve));
     known(options.serve());
+    followAsksElsewhere(desk, ended.signal);
     if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", wishes, projectDir));
     if (signal?.aborted) leave();
     // Who cannot be served is told why, on a screen that is as it was.
     await Promise.race([left, crash, server.then(() => left), shown.waitUntilExit().then(() => left)]);
     return { session: desk.conversation.id };
   } finally {
+    ended.abort();
     signal?.removeEventListener("abort", leave);
     input.off("data", read);
     input.off("end", leave);

@@ -4,16 +4,19 @@ import { isOurs } from "../sessions/holder.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";
 import { Plan } from "./plan.js";
+import type { Presence } from "./presence.js";
 import { Tail } from "./tail.js";
 
 /** The chains of which somebody in this process wants to know at once what happens. */
 export class Live {
   readonly #tails = new Map<string, { tail: Tail; users: number }>();
   readonly #processes: Processes;
+  readonly #presence: Presence;
 
   /** `processes` lists what goes on in the background of a chain, in this process. */
-  constructor(processes: Processes = () => Promise.resolve([])) {
+  constructor(processes: Processes, presence: Presence) {
     this.#processes = processes;
+    this.#presence = presence;
   }
 
   /** The tail of a chain, shared; `leave` when it is needed no more. */
@@ -48,7 +51,7 @@ export class Live {
 
   #tailOf(rootId: string, store: SessionDriver): Tail {
     const plan = new Plan(rootId, store);
-    return new Tail(rootId, store, () => stateOf(store, rootId, plan, this.#processes));
+    return new Tail(rootId, store, this.#presence, () => stateOf(store, rootId, plan, this.#processes));
   }
 }
 

@@ -3,6 +3,7 @@ import type { SessionState, WatchEvent } from "../ports/watch.js";
 import { endOf } from "../base/end-of.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { Presence } from "./presence.js";
 import type { Place, Step } from "./place.js";
 
 /** Messages read from the store at a time. */
@@ -91,12 +92,19 @@ export class Tail {
   #holder: TailHold | undefined;
   /** Whether a run went on when the store was asked last. */
   #isRunning = false;
-  readonly #attending = new Set<() => boolean>();
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
+  readonly #presence: Presence;
+
   /** `stateOf` asks the store how the session stands; undefined when there is none any more. */
-  constructor(rootId: string, store: SessionDriver, stateOf: () => Promise<SessionState | undefined>) {
+  constructor(
+    rootId: string,
+    store: SessionDriver,
+    presence: Presence,
+    stateOf: () => Promise<SessionState | undefined>,
+  ) {
+    this.#presence = presence;
     this.rootId = rootId;
     this.#store = store;
     this.#stateOf = stateOf;
@@ -271,16 +279,20 @@ export class Tail {
     });
   }
 
-  /** Whether somebody who watches answers questions now. */
+  /** Whether a client can answer this session's questions now, whichever session it shows. */
   get isAttended(): boolean {
-    return [...this.#attending].some((answers) => answers());
+    return this.#presence.answers(this.rootId);
   }
 
-  /** One more who answers questions, as long as `answers` says so; what is returned ends it. */
-  attended(answers: () => boolean = () => true): () => void {
-    const mine = () => answers();
-    this.#attending.add(mine);
-    return () => void this.#attending.delete(mine);
+  /** Whether a client that shows this session answers its questions now. */
+  get isShown(): boolean {
+    return this.#presence.isShown(this.rootId);
+  }
+
+  /** A client shows this session: `true` answers questions of any session, a function those of this session alone. The returned function ends it. */
+  attended(answers: true | (() => boolean)): () => void {
+    const client = answers === true ? () => true : (rootId: string) => rootId === this.rootId && answers();
+    return this.#presence.join(client, this.rootId);
   }
 
   /** One more watcher; what is returned ends it. */

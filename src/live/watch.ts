@@ -42,7 +42,7 @@ export async function* watch(
   }
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.watched() : leave;
-  const unattend = answers ? tail.attended(answers === true ? undefined : answers) : leave;
+  const unattend = answers ? tail.attended(answers) : leave;
   // Also of a reader that takes no further event, and never says so.
   const untie = onAbort(signal, () => {
     unattend();

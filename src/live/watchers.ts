@@ -4,12 +4,14 @@ import type { ProcessState } from "../ports/background.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { Live } from "./live.js";
+import type { Presence } from "./presence.js";
 
 /** Who watches the sessions of one agent. Nothing is loaded or opened for them before there are any. */
 export class Watchers {
   readonly #store: () => Promise<SessionDriver>;
   readonly #processes: (rootId: string) => Promise<readonly ProcessState[]>;
   readonly #closing: AbortSignal;
+  readonly #presence: Presence;
   #live: Live | undefined;
 
   /** `processes` lists what goes on in the background of a chain; `closing` is aborted when the agent closes. */
@@ -17,14 +19,16 @@ export class Watchers {
     store: () => Promise<SessionDriver>,
     processes: (rootId: string) => Promise<readonly ProcessState[]>,
     closing: AbortSignal,
+    presence: Presence,
   ) {
     this.#store = store;
     this.#processes = processes;
     this.#closing = closing;
+    this.#presence = presence;
   }
 
   get live(): Live {
-    return (this.#live ??= new Live(this.#processes));
+    return (this.#live ??= new Live(this.#processes, this.#presence));
   }
 
   /** As `Sessions.watch`. Ends with the agent. */

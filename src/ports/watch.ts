@@ -62,8 +62,8 @@ export interface WatchOptions {
   /** Whether to wait for more; `false` ends when all was told. Default true. */
   follow?: boolean;
   /**
-   * Whether this watcher answers what runs ask: as long as it watches, somebody is there. A function says so each time
-   * it is asked. Default false.
+   * Whether this watcher answers questions of runs. `true`: while it watches, questions of every session wait for it. A
+   * function is called for each question, and answers for this session alone. Default false.
    */
   answers?: boolean | (() => boolean);
   /** Ends it, without an error. */

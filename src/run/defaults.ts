@@ -1,4 +1,4 @@
-/** What holds of an agent that is told nothing else; bytes, and `catalogueRefresh` and `askTimeout` in seconds. */
+/** What holds of an agent that is told nothing else; bytes, and `catalogueRefresh`, `askTimeout` and `clientGrace` in seconds. */
 export const AGENT_DEFAULTS = {
   maxIterations: 100,
   concurrentRuns: 512,
@@ -6,6 +6,7 @@ export const AGENT_DEFAULTS = {
   toolOutputBytes: 1_048_576,
   catalogueRefresh: 300,
   askTimeout: 300,
+  clientGrace: 60,
 };
 
 /** The most that a budget may say, so that a slip of the keyboard is none. */

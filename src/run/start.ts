@@ -147,7 +147,7 @@ async function begin(
     // Before anything is asked: what only a person can do is offered where one is there.
     const unattend = input.attended ? tail.attended(input.attended) : () => undefined;
     // A helper asks those of its asker for leave, and what it wants to know of nobody.
-    const someone = !spawned && (input.ask !== undefined || tail.isAttended || agent.asking.unattended === "wait");
+    const someone = !spawned && (input.ask !== undefined || tail.isShown || agent.asking.unattended === "wait");
     releaseTail = () => {
       unattend();
       hold.end();

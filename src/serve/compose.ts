@@ -78,7 +78,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
   ]);
   const driver = closing.watch(`the session driver ${config.session.driver}`, made);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
-  const { mode, rules, unattended, timeout } = config.permissions;
+  const { mode, rules, unattended, timeout, clientGrace } = config.permissions;
   // Which rules mean nothing nobody can say without them.
   if (rules.length > 0) builder.tellRules(await tools());
   const agent = new Agent({
@@ -94,6 +94,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     mode,
     unattended,
     askTimeout: timeout,
+    clientGrace,
     deniedPaths: builder.denied(),
     fileHistory: builder.fileHistory(),
     home,

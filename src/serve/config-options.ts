@@ -14,7 +14,8 @@ import { mcpServers } from "./mcp-options.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
-const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh, askTimeout } = AGENT_DEFAULTS;
+const { maxIterations, concurrentRuns, attachedBytes, toolOutputBytes, catalogueRefresh, askTimeout, clientGrace } =
+  AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
 const money = { unit: "USD", above: 0, max: BUDGET_LIMITS.usd } as const;
 const price = { unit: "USD per million tokens", min: 0 } as const;
@@ -185,6 +186,12 @@ export const configOptions = option.section(
         above: 0,
         max: 86_400,
         default: askTimeout,
+      }),
+      client_grace: option.number("How long a question waits after the last client that can answer has disconnected.", {
+        unit: "seconds",
+        min: 0,
+        max: 86_400,
+        default: clientGrace,
       }),
     }),
     compaction: option.section({

@@ -34,7 +34,7 @@ export const echo: ScriptedStep = ({ messages }) => {
   return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last.join("") }];
 };
 
-/** An agent whose model says what the steps say. */
+/** An agent whose model says what the steps say. Its questions do not wait for clients that left. */
 export function scriptedAgent(
   hooks: Hooks,
   steps: readonly ScriptedStep[] = [],
@@ -42,7 +42,7 @@ export function scriptedAgent(
 ): { agent: Agent; provider: ScriptedProvider } {
   const { provider: providerOptions, ...rest } = options;
   const provider = new ScriptedProvider(steps, providerOptions);
-  const agent = new Agent({ providers: [provider], logger: silentLogger, ...rest });
+  const agent = new Agent({ providers: [provider], logger: silentLogger, clientGrace: 0, ...rest });
   hooks.after(() => agent.close());
   return { agent, provider };
 }
@@ -68,6 +68,7 @@ export class MemoryAcp {
       send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
       ready: () => undefined,
       reader: () => undefined,
+      isReachable: true,
     });
     return Object.assign(peer, { connection });
   }

@@ -116,17 +116,21 @@ export class Asks {
     this.#connection = connection;
   }
 
-  /** What waits for an answer, the newest first; `state: "all"`: what was answered or withdrawn too. */
+  /**
+   * What waits for an answer, the newest first; `state: "all"`: what was answered or withdrawn too. `answers`: this client
+   * answers questions, though it may watch no session; they wait for it until 90 s after it asked so last.
+   */
   async list(
     {
       state,
       sessionId,
+      answers,
       before,
       size,
-    }: { state?: "open" | "all"; sessionId?: string; before?: string; size?: number } = {},
+    }: { state?: "open" | "all"; sessionId?: string; answers?: boolean; before?: string; size?: number } = {},
     { signal }: CallOptions = {},
   ): Promise<Ask[]> {
-    const query = { state, session_id: sessionId, before, size };
+    const query = { state, session_id: sessionId, answers, before, size };
     return this.#connection.list<Ask>("asks", "asks", { query, signal });
   }
 

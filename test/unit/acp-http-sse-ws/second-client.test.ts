@@ -76,6 +76,39 @@ describe("what others do in a session, to a client that is away", () => {
     assert.match(JSON.stringify(last?.parts), /nobody could be asked/);
   });
 
+  it("a question of a session that nobody shows waits for a client with a stream, which may load the session then", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true });
+    const call = callTools(["risky", {}]);
+    const { agent } = scriptedAgent(t, [call, "one", call, "two", call, "three"], { tools: [risky] });
+    const { url } = await serveHttp(t, agent, { requestPermission: true });
+    const peer = new HttpPeer(url);
+    await peer.open();
+    peer.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
+    const { id } = await agent.sessions.create({ projectDir: cwd });
+    await agent.sessions.update(id, { mode: "ask" });
+    const output = async () => {
+      const last = (await agent.sessions.messages(id)).filter(({ role }) => role === "tool").at(-1);
+      return JSON.stringify(last?.parts);
+    };
+    // It has said hello, and cannot be reached.
+    await other(agent, id);
+    assert.match(await output(), /nobody could be asked/);
+    const stream = await peer.stream();
+    const asked = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
+    const run = await agent.run({ message: "theirs", sessionId: id });
+    await asked;
+    await peer.request("session/load", { sessionId: id, cwd });
+    await run.result;
+    assert.match(await output(), /ran/);
+    await peer.request("session/close", { sessionId: id });
+    stream.close();
+    await stream.ended;
+    await other(agent, id);
+    assert.match(await output(), /nobody could be asked/);
+    peer.assertClean();
+  });
+
   it("over a WebSocket that takes no updates it waits for a stream too", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent } = scriptedAgent(t, ["one", "two"]);

@@ -43,6 +43,7 @@ describe("a client written to the interface document", () => {
       },
       ready: () => undefined,
       reader: () => undefined,
+      isReachable: true,
     });
     const ask = async (id: number, method: string, params: unknown): Promise<void> => {
       const answer = new Promise<void>((resolve) => answered.set(id, resolve));

@@ -82,6 +82,7 @@ describe("acp.profile", () => {
       send: (message) => peer.take(message),
       ready: () => undefined,
       reader: () => undefined,
+      isReachable: true,
     });
     await peer.initialize({ clientInfo: { name: "mine", version: "1" } });
     const [one, other] = [await peer.newSession(cwd), await peer.newSession(cwd)];

@@ -42,6 +42,7 @@ function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait
     tools: [risky, inquire, open],
     logger: silentLogger,
     unattended,
+    clientGrace: 0,
   });
   t.after(() => agent.close());
   return { agent, ran };
@@ -54,7 +55,7 @@ async function client(
   name: string,
   answer: (params: Json) => string | undefined,
   options = {},
-): Promise<AcpPeer & { asked: Json[] }> {
+): Promise<ReturnType<MemoryAcp["connect"]> & { asked: Json[] }> {
   const peer = Object.assign(new MemoryAcp(t, agent, options).connect(), { asked: [] as Json[] });
   peer.profile = "official";
   peer.onRequest = (method, params) => {
@@ -161,6 +162,31 @@ for (const [name, make] of STORES)
       peer.assertClean();
     });
 
+    it("waits for a client that shows another session, asks it once it has loaded this one, and does not wait for one that cannot be asked", async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const driver = await make(t);
+      const { agent, ran } = processOn(t, driver());
+      const peer = await client(t, agent, "zed", choose);
+      await peer.newSession(cwd);
+      const opened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
+      const { id } = await agent.sessions.create({ projectDir: cwd });
+      const run = await agent.run({ message: "x", sessionId: id, mode: "ask" });
+      await opened;
+      await peer.request("session/load", { sessionId: id, cwd });
+      await run.result;
+      assert.equal(ran.length, 1);
+      // It answers each request with "method not found", and what others have open is not put to it.
+      peer.onRequest = undefined;
+      await (
+        await agent.run({ message: "y", sessionId: id })
+      ).result;
+      const second = await agent.sessions.create({ projectDir: cwd });
+      await (
+        await agent.run({ message: "z", sessionId: second.id, mode: "ask" })
+      ).result;
+      assert.equal(ran.length, 1);
+    });
+
     it("lets nothing run on an answer that is none of the options", async (t) => {
       const { path: cwd } = await tempDir(t);
       const driver = await make(t);
@@ -176,6 +202,8 @@ for (const [name, make] of STORES)
           await agent.run({ message: "x", sessionId: session, mode: "ask" })
         ).result;
         assert.ok(peer.asked.length > 0);
+        // The next run would wait for this client.
+        await peer.connection.close();
       }
       assert.deepEqual(ran, []);
     });

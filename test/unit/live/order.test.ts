@@ -10,7 +10,13 @@ import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
 const RUNS = 4;
 
-const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => "done" });
+const act = defineTool({
+  name: "act",
+  description: "Acts.",
+  kind: "execute",
+  schema: { type: "object", properties: { run: { type: "integer" } } },
+  run: () => "done",
+});
 
 /** An answer in pieces, then a call that asks, then another answer. */
 const steps = Array.from({ length: RUNS }, (_, run): ScriptedStep[] => [

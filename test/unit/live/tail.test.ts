@@ -6,6 +6,7 @@ import { Agent, MemoryDriver, StoreError, type SessionDriver, type WatchEvent } 
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { parseCursor } from "../../../src/live/cursor.js";
 import { Place } from "../../../src/live/place.js";
+import { Presence } from "../../../src/live/presence.js";
 import { Tail, type Page, type TailHold } from "../../../src/live/tail.js";
 import { aMessage, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
 import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
@@ -126,7 +127,7 @@ describe("who watches", { concurrency: true }, () => {
     await driver.open();
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
-    const tail = new Tail("a", driver, () => Promise.resolve(undefined));
+    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const seqs = async (from: number) => (await tail.from(from, 0)).messages.map(({ seq }) => seq);
     const store = async (hold: TailHold | undefined, seq: number) => {
       const add = [aMessage("a", seq)];
@@ -158,7 +159,7 @@ describe("who watches", { concurrency: true }, () => {
     const driver = new MemoryDriver();
     await driver.open();
     await driver.create({ session: aSession("a") });
-    const tail = new Tail("a", driver, () => Promise.resolve(undefined));
+    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const add = [1, 2, 3].map((seq) => aMessage("a", seq));
     await driver.write("a", change({ add }));
     tail.hold(0).stored({ add });
@@ -176,7 +177,7 @@ describe("who watches", { concurrency: true }, () => {
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
     await driver.write("a", change({ add: [growing("a", 1)] }));
-    const tail = new Tail("a", driver, () => Promise.resolve(undefined));
+    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const first = await tail.from(1, 0);
     const { place } = tail.step(new Place("a", parseCursor("a", "")), first.messages[0]!, first);
     const before = await tail.from(1, 0);

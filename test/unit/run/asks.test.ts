@@ -45,6 +45,7 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
         providers: [new ScriptedProvider(script)],
         tools: [act, inquire],
         projectDir: folder.path,
+        clientGrace: 0,
         ...options,
       }),
   ) as [Agent, Agent];

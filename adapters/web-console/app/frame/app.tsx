@@ -134,7 +134,8 @@ function useTitle(): void {
   const store = useConsole();
   const title = useComputed(() => {
     const session = store.session.value;
-    const mark = session?.asks.value.length ? "? " : session?.busy.value ? "● " : "";
+    const asks = session?.asks.value.length || store.asksElsewhere.value.length;
+    const mark = asks ? "? " : session?.busy.value ? "● " : "";
     const title = session?.missing.value ? undefined : session?.info.value?.title;
     return `${mark}${title === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : seen(title)}`;
   });

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Session } from "gantry/client";
+import { seen } from "../content/seen.js";
 import { IconButton } from "../parts/button.js";
 import { ago } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
@@ -39,6 +40,7 @@ export function Sessions() {
         >
           <Icon name="list" /> Runs
         </a>
+        <Questions />
       </div>
       <label class="side-search">
         <Icon name="search" />
@@ -62,6 +64,24 @@ export function Sessions() {
         <End count={sessions.length} />
       </div>
     </nav>
+  );
+}
+
+/** The way to what other sessions ask. */
+function Questions() {
+  const store = useConsole();
+  const asks = store.asksElsewhere.value;
+  const [newest] = asks;
+  if (!newest) return null;
+  return (
+    <a
+      class="side-way"
+      href={hashOf({ name: "session", id: newest.session_id })}
+      title={seen(newest.title)}
+      onClick={() => (store.drawer.value = false)}
+    >
+      <span class="dot waiting" /> {asks.length === 1 ? "1 question waits" : `${asks.length} questions wait`}
+    </a>
   );
 }
 

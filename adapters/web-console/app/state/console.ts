@@ -1,5 +1,6 @@
-import { effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
-import { UnauthorizedError, type Effort, type GantryClient, type Mode, type Model, type RunInput } from "gantry/client";
+import { computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
+import { UnauthorizedError, type Ask, type Effort, type GantryClient, type Mode, type Model, type RunInput } from "gantry/client";
+import { announce } from "./announce.js";
 import { OpenSession } from "./open-session.js";
 import { addressRoute, type Route } from "./router.js";
 import { SessionList } from "./session-list.js";
@@ -28,7 +29,7 @@ export interface Attachment {
   data: string;
 }
 
-/** Milliseconds between two looks at the list. */
+/** Milliseconds between two looks at the list and at open questions. */
 const LOOK = 10_000;
 /** Milliseconds that a notice stays. */
 const SHOWN = 8000;
@@ -46,6 +47,13 @@ export class Console {
   readonly #models = signal<readonly Model[] | undefined>(undefined);
   readonly #notices = signal<readonly Notice[]>([]);
   readonly #session = signal<OpenSession | undefined>(undefined);
+  readonly #asks = signal<readonly Ask[]>([]);
+  /** Open questions of other sessions than the one that is shown, newest first. */
+  readonly asksElsewhere: ReadonlySignal<readonly Ask[]> = computed(() => {
+    const open = this.#session.value;
+    const ids = [open?.id, open?.info.value?.id];
+    return this.#asks.value.filter(({ session_id: id }) => !ids.includes(id));
+  });
   readonly #address = addressRoute();
   readonly #ends: (() => void)[] = [];
   #noticeIds = 0;
@@ -81,10 +89,13 @@ export class Console {
       effect(() => {
         const route = this.route.value;
         untracked(() => this.#show(route));
+        void this.#loadAsks();
       }),
     );
     const look = setInterval(() => {
-      if (document.visibilityState === "visible" && this.#notLocked()) void this.list.refresh({ quiet: true });
+      if (!this.#notLocked()) return;
+      void this.#loadAsks();
+      if (document.visibilityState === "visible") void this.list.refresh({ quiet: true });
     }, LOOK);
     this.#ends.push(() => clearInterval(look));
     void this.list.refresh();
@@ -161,6 +172,18 @@ export class Console {
     this.#unanswered = undefined;
     if (!open) this.go({ name: "session", id: begun.session_id });
     void this.list.refresh();
+  }
+
+  /** Also says that this page answers them: questions wait for a page that shows another session or none, hidden or not. */
+  async #loadAsks(): Promise<void> {
+    try {
+      const known = new Set(this.#asks.peek().map(({ id }) => id));
+      this.#asks.value = await this.client.asks.list({ answers: true });
+      const [fresh] = this.asksElsewhere.peek().filter(({ id }) => !known.has(id));
+      if (fresh) announce(`Another session asks: ${fresh.title}`);
+    } catch {
+      // The next look may succeed. The list says what is wrong.
+    }
   }
 
   #show(route: Route): void {

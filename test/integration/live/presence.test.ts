@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { GantryClient } from "gantry/client";
+import { call, say } from "../../helpers/fake-model-server.js";
+import { lab, labConfig, until } from "../../helpers/lab.js";
+import { startServer } from "../../helpers/server.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+/** A server whose runs ask, and a client of it. */
+async function serving(t: Hooks, permissions: object = {}) {
+  const models = await lab(t);
+  const config = labConfig(models, {
+    permissions: { mode: "ask", ...permissions },
+    tools: { bash: { sandbox: "off" } },
+  });
+  const server = await startServer(t, { config });
+  const client = new GantryClient({ url: server.url });
+  const watch = async (id: string): Promise<() => void> => {
+    const over = new AbortController();
+    t.after(() => over.abort());
+    let isOpen = false;
+    void (async () => {
+      for await (const _ of client.sessions.watch(id, { answers: true, signal: over.signal })) isOpen = true;
+    })();
+    await until(() => isOpen);
+    return () => over.abort();
+  };
+  /** A run of a new session that has asked. */
+  const asking = async () => {
+    models.enqueue(call("bash", { command: "echo it ran" }), say("Done."));
+    const { session_id: id, run_id: runId } = await client.begin({ message: "Do it" });
+    await until(async () => (await client.runs.get(runId)).state !== "running");
+    const [ask] = await client.asks.list({ sessionId: id });
+    return { id, runId, ask };
+  };
+  const ended = (runId: string) => until(async () => (await client.runs.get(runId)).state === "finished");
+  const output = async (id: string) => {
+    const message = (await client.sessions.messages(id)).find(({ role }) => role === "tool");
+    return String(message?.content);
+  };
+  /** A session with a finished run. */
+  const other = async () => {
+    models.enqueue(say("Hello."));
+    return (await client.run({ message: "Hello" })).sessionId;
+  };
+  return { client, watch, asking, ended, output, other };
+}
+
+describe("a question of a session that nobody shows", () => {
+  it("waits for a client of another session, and for one that loads its page again", async (t) => {
+    const { client, watch, asking, ended, output, other } = await serving(t);
+    const shown = await other();
+    const leave = await watch(shown);
+    const { id, runId, ask } = await asking();
+    assert.ok(ask, "the question is open");
+    leave();
+    // The server has noticed when a second one begins its stream.
+    await watch(shown);
+    assert.equal((await client.asks.get(ask.id)).state, "open");
+    await client.asks.answer(ask.id, { choice: "allow" });
+    await ended(runId);
+    assert.match(await output(id), /it ran/);
+  });
+
+  it("waits for a client that shows no session and lists the questions", async (t) => {
+    const { client, asking, ended, output } = await serving(t, { client_grace: 0 });
+    const refused = await asking();
+    assert.equal(refused.ask, undefined);
+    await ended(refused.runId);
+    assert.match(await output(refused.id), /nobody could be asked/);
+    assert.deepEqual(await client.asks.list({ answers: true }), []);
+    const { id, runId, ask } = await asking();
+    await client.asks.answer(ask?.id ?? "", { choice: "allow" });
+    await ended(runId);
+    assert.match(await output(id), /it ran/);
+  });
+
+  it("is refused when the last client has left and permissions.client_grace is over", async (t) => {
+    const { watch, asking, ended, output, other } = await serving(t, { client_grace: 1 });
+    const leave = await watch(await other());
+    const { id, runId, ask } = await asking();
+    assert.ok(ask, "the question is open");
+    leave();
+    await ended(runId);
+    assert.match(await output(id), /nobody could be asked/);
+  });
+});
