@@ -280,7 +280,11 @@ export const OPERATIONS: readonly Operation[] = [
     parameters: [
       query("state", { enum: ["open", "all"], default: "open" }, "`all`: also what was answered or withdrawn"),
       ofSession,
-      query("answers", { type: "boolean", default: false }, "Whether this client answers: questions wait for it for 90 s"),
+      query(
+        "answers",
+        { type: "boolean", default: false },
+        "Whether this client answers: questions wait for it for 90 s",
+      ),
       query("before", text, "Id of the last ask of the page before"),
       size,
     ],

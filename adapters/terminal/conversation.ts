@@ -1,5 +1,6 @@
 import {
   GantryError,
+  PendingSteers,
   SessionPage,
   type Ask,
   type ConnectionState,
@@ -29,6 +30,8 @@ export interface Told {
   changed(): void;
   /** A line for the person. */
   notice(text: string, isBad?: boolean): void;
+  /** Texts that a stopped run did not read. */
+  returned(texts: readonly string[]): void;
 }
 
 /**
@@ -41,6 +44,7 @@ export class Conversation {
   readonly #told: Told;
   readonly #end = new AbortController();
   readonly #watching: Promise<void>[] = [];
+  readonly #steers: PendingSteers;
   /** Of a session that begins with a prompt. */
   readonly wishes: Wishes;
   id: string | undefined;
@@ -56,6 +60,7 @@ export class Conversation {
 
   constructor(client: GantryClient, told: Told, wishes: Wishes = {}) {
     this.#client = client;
+    this.#steers = new PendingSteers(client);
     this.#told = told;
     this.wishes = wishes;
   }
@@ -77,6 +82,11 @@ export class Conversation {
 
   get isRunning(): boolean {
     return this.#begun || UNDER_WAY.has(this.page.state?.run?.state ?? "");
+  }
+
+  /** Texts that the run has not read yet, oldest first. */
+  get pendingSteers(): readonly string[] {
+    return this.#steers.all.map(({ text }) => text);
   }
 
   /** The questions that wait for an answer, oldest first. */
@@ -122,8 +132,8 @@ export class Conversation {
     const { id } = this;
     if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
       try {
-        await this.#client.sessions.steer(id, message, this.#until);
-        return;
+        await this.#steers.send(id, message, this.page, this.#until);
+        return void this.#settle();
       } catch (error) {
         if (!(error instanceof GantryError) || error.code !== "no_run") throw error;
       }
@@ -206,6 +216,13 @@ export class Conversation {
     await Promise.all(this.#watching);
   }
 
+  async #settle(): Promise<void> {
+    const texts = await this.#steers.settle(this.page, this.#until);
+    if (this.#end.signal.aborted) return;
+    if (texts.length > 0) this.#told.returned(texts);
+    else this.#told.changed();
+  }
+
   get #until(): { signal: AbortSignal } {
     return { signal: this.#end.signal };
   }
@@ -253,6 +270,7 @@ export class Conversation {
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "max_iterations")
             this.#told.notice("The run ended: it asked its model as often as it may.");
         }
+        if (event.type === "state" || event.type === "message") void this.#settle();
         if (event.type === "cut" && this.page.messages.length === 0 && event.after > 0) await this.#restore(id);
         this.#told.changed();
       }

@@ -121,6 +121,13 @@ export class Desk implements Told {
     this.tell([text], isBad);
   }
 
+  /** The texts go back into the prompt, before what is typed by now. */
+  returned(texts: readonly string[]): void {
+    const { text } = this.editor;
+    this.editor.set([...texts, ...(text === "" ? [] : [text])].join("\n"));
+    this.notice("The run did not read your last message: it is in the prompt again.");
+  }
+
   /** Lines behind what was said by now. */
   tell(rows: readonly string[], isBad = false): void {
     const behind = this.conversation.page.messages.at(-1)?.seq ?? 0;

@@ -3,10 +3,11 @@ import { cut, graphemes, short, widthOf, widthOfOne, written, writtenLine } from
 import { span, textOf, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
 
-/** Rows of the prompt that are seen at once, of proposals, and of a plan. */
+/** Rows of the prompt that are seen at once, of proposals, of a plan, and of messages that the run has not read. */
 const PROMPT_ROWS = 10;
 const PROPOSALS = 6;
 const PLAN_ROWS = 6;
+const STEER_ROWS = 3;
 /** Fewer rows than these are too few for two things. */
 const SMALL = 16;
 const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -29,7 +30,12 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
     ? overlay.rows(columns, over)
     : ask
       ? ask.rows(columns, over, conversation.asks.length - 1)
-      : [...planRows(desk, columns), ...processRows(desk, columns), ...proposalRows(desk, columns)];
+      : [
+          ...planRows(desk, columns),
+          ...steerRows(desk, columns),
+          ...processRows(desk, columns),
+          ...proposalRows(desk, columns),
+        ];
   const shown = panel.slice(0, room);
   const height = room - shown.length;
   const blocks = transcript.blocks(conversation.page, desk.notices, { columns, all: desk.all });
@@ -73,6 +79,16 @@ function planRows({ conversation }: Desk, columns: number): Line[] {
     .map(({ content, status }): Line => [
       span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
       span(cut(writtenLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
+    ]);
+}
+
+/** Messages that the run has not read yet. */
+function steerRows({ conversation }: Desk, columns: number): Line[] {
+  return conversation.pendingSteers
+    .slice(-STEER_ROWS)
+    .map((text): Line => [
+      span("  ↳ not read yet: ", "accent"),
+      span(cut(writtenLine(text), Math.max(1, columns - 18)), "dim"),
     ]);
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { GantryClient } from "gantry/client";
 import { call, say } from "../helpers/fake-model-server.js";
 import { lab, labConfig, pause } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
@@ -61,5 +62,50 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     await one.keys("Enter");
     for (const pane of [one, two]) await pane.until(/I am back\./);
     await again.stop();
+  });
+
+  it("are told what another session asks, which waits for them, and show it", async (t) => {
+    const models = await lab(t);
+    const config = labConfig(models, { permissions: { mode: "ask", client_grace: 0 } });
+    const server = await startServer(t, { config });
+    const pane = await openPane(t, { args: ["chat", "--url", server.url], columns: 110 });
+    await pane.until(READY);
+    const client = new GantryClient({ url: server.url });
+    // The first question waits for this client.
+    models.enqueue(call("bash", { command: "echo first" }));
+    const { session_id: first } = await client.begin({ message: "Do it", answers: true });
+    const watch = client.sessions.watch(first, { answers: true });
+    await watch.next();
+    await pane.until(/Another session asks: [^]*echo first/);
+    await watch.return();
+    // The second one waits for the terminal, which has looked at the questions.
+    models.enqueue(call("bash", { command: "echo second" }), say("Done elsewhere."));
+    const { session_id: second } = await client.begin({ message: "Do it" });
+    await pane.until(/Another session asks: [^]*Another session asks: [^]*echo second/);
+    await pane.type(`/sessions ${second}`);
+    await pane.keys("Enter");
+    await pane.until((screen) => /May it\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await pane.keys("1", "Enter");
+    await pane.until(/Done elsewhere\./);
+  });
+
+  it("show what a run has not read yet, and have it in the prompt again when the run is stopped", async (t) => {
+    const models = await lab(t);
+    const server = await startServer(t, { config: labConfig(models) });
+    const pane = await openPane(t, { args: ["chat", "--url", server.url] });
+    await pane.until(READY);
+    models.enqueue({ say: [{ text: "Working. " }, { gate: "stopped" }, { text: "Worked." }] });
+    await pane.type("Work");
+    await pane.keys("Enter");
+    await pane.until(/Working\./);
+    await pane.type("Only in lib");
+    await pane.keys("Enter");
+    await pane.until((screen) => /not read yet: Only in lib/.test(screen) && !/❯ Only in lib/.test(screen));
+    await pane.type("And then");
+    await pane.keys("C-c");
+    const screen = await pane.until((seen) => /Stopped\./.test(seen) && /❯ Only in lib\n {2}And then/.test(seen));
+    assert.doesNotMatch(screen, /not read yet/);
+    assert.match(screen, /The run did not read your last message/);
+    models.open("stopped");
   });
 });

@@ -10,6 +10,7 @@ export {
   UnauthorizedError,
   UnavailableError,
 } from "./errors.js";
+export { PendingSteers, type PendingSteer } from "./pending-steers.js";
 export type { RunIds, RunStream } from "./run-stream.js";
 export { SessionPage, type SessionState } from "./session-page.js";
 export type { Asks, Runs, Sessions } from "./sessions.js";

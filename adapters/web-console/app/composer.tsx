@@ -5,6 +5,7 @@ import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerFiles } from "./composer-files.js";
 import "./composer.css";
+import { seen } from "./content/seen.js";
 import { draftOf, keepDraft } from "./drafts.js";
 import { IconButton } from "./parts/button.js";
 import { Icon } from "./parts/icon.js";
@@ -96,6 +97,12 @@ function Editor({ session }: { session: OpenSession | undefined }) {
   };
 
   useSignalEffect(() => {
+    if (!session || session.returned.value.length === 0) return;
+    // What was typed meanwhile stays after them.
+    write([...session.takeReturned(), ...(text.peek() === "" ? [] : [text.peek()])].join("\n"));
+    announce("The run did not read your last message. It is back in the field.");
+  });
+  useSignalEffect(() => {
     void text.value;
     const field = area.current;
     if (!field) return;
@@ -122,6 +129,11 @@ function Editor({ session }: { session: OpenSession | undefined }) {
       }}
     >
       {session && <QueuedRuns session={session} sent={sent} />}
+      {session?.pending.value.map(({ text: unread, runId, after }) => (
+        <p key={`${runId} ${after} ${unread}`} class="composer-queued">
+          <span class="dot" /> <span class="composer-unread">Not read yet: {seen(unread)}</span>
+        </p>
+      ))}
       {problem.value && (
         <p class="composer-problem" role="alert">
           <Icon name="warning" />

@@ -170,6 +170,50 @@ describe("questions of a run", { skip: noBrowser }, () => {
     assert.equal(existsSync(join(server.projectDir, "made.txt")), false);
   });
 
+  it("wait where no page shows their session: on the list of runs, over a reload, and are found from there", async (t) => {
+    const console = await startConsole(t);
+    const { models } = console;
+    const question = (gate: string) => ({
+      say: [
+        { text: "Working." },
+        { gate },
+        { call: { name: "bash", arguments: { command: `echo ${gate} >> made.txt` } } },
+      ],
+    });
+    models.enqueue(question("list"), say("First."), question("reload"), say("Second."));
+    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
+    await page.getByRole("textbox", { name: "Message" }).fill("Go");
+    await page.keyboard.press("Enter");
+    await page.getByText("Working.").waitFor();
+    const address = page.url();
+    await page.getByRole("link", { name: "Runs" }).click();
+    await page.getByRole("heading", { name: "Runs" }).first().waitFor();
+    models.open("list");
+    const waiting = page.getByRole("link", { name: "1 question waits" });
+    await waiting.waitFor();
+    await until(page, `document.title === "? Runs"`);
+    // Loaded again it knows of the question at once.
+    await page.reload();
+    await waiting.click();
+    assert.equal(page.url(), address);
+    await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
+    await page.getByText("First.").waitFor();
+    await waiting.waitFor({ state: "detached" });
+
+    await page.getByRole("textbox", { name: "Message" }).fill("Again");
+    await page.keyboard.press("Enter");
+    await page.getByText("Working.").nth(1).waitFor();
+    models.open("reload");
+    await page.locator(".ask").waitFor();
+    // Away from the server, as a page is that takes long to load.
+    await page.goto("about:blank");
+    await page.goto(address);
+    await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
+    await page.getByText("Second.").waitFor();
+    assert.equal(await readFile(join(console.server.projectDir, "made.txt"), "utf8"), "list\nreload\n");
+  });
+
   it("come below what they are about, and show all of it: lines, and what was pushed out of sight by nothing", async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());

@@ -135,6 +135,36 @@ describe("the prompt", { skip: noBrowser }, () => {
     );
   });
 
+  it("shows what a run has not read yet, and gives it back when the run is stopped, over a reload too", async (t) => {
+    const page = await open(t);
+    for (const isReloaded of [false, true]) {
+      await page.goto(server.url);
+      await page.getByRole("heading", { name: "New session" }).waitFor();
+      const id = await running(page, `given back ${isReloaded}`);
+      await prompt(page).fill("Only in lib");
+      await page.keyboard.press("Enter");
+      const pending = page.getByText("Not read yet: Only in lib");
+      await pending.waitFor();
+      if (isReloaded) {
+        await page.reload();
+        await pending.waitFor();
+      }
+      await prompt(page).fill("And then");
+      await page.getByRole("button", { name: "Stop" }).click();
+      await until(page, `document.getElementById("prompt").value === "Only in lib\\nAnd then"`);
+      await pending.waitFor({ state: "detached" });
+      const { messages } = await fetchJson<{ messages: { role: string; content: string }[] }>(
+        server.server,
+        `/api/sessions/${id}/messages`,
+      );
+      assert.deepEqual(
+        messages.filter(({ role }) => role === "user").map(({ content }) => content),
+        ["Work"],
+      );
+      server.models.open(`given back ${isReloaded}`);
+    }
+  });
+
   it("keeps what is typed with its session, over a reload too, and gives back what could not be sent", async (t) => {
     const page = await open(t);
     const id = await running(page, "draft");

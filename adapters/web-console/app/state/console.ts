@@ -1,5 +1,13 @@
 import { computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
-import { UnauthorizedError, type Ask, type Effort, type GantryClient, type Mode, type Model, type RunInput } from "gantry/client";
+import {
+  UnauthorizedError,
+  type Ask,
+  type Effort,
+  type GantryClient,
+  type Mode,
+  type Model,
+  type RunInput,
+} from "gantry/client";
 import { announce } from "./announce.js";
 import { OpenSession } from "./open-session.js";
 import { addressRoute, type Route } from "./router.js";

@@ -2,10 +2,12 @@ import { batch, computed, signal, type ReadonlySignal, type Signal } from "@prea
 import {
   GantryError,
   NotFoundError,
+  PendingSteers,
   SessionPage,
   type Ask,
   type GantryClient,
   type Message,
+  type PendingSteer,
   type PlanEntry,
   type ProcessState,
   type Run,
@@ -15,6 +17,7 @@ import {
   type WatchedEvent,
 } from "gantry/client";
 import { Rows, type Row } from "./rows.js";
+import { storedSteers, storeSteers } from "./stored-steers.js";
 
 /** Messages that a session begins with, and that each look further back brings. */
 const FIRST = 50;
@@ -47,6 +50,9 @@ export class OpenSession {
   readonly #connection = signal<Connection>("connecting");
   readonly #missing = signal(false);
   readonly #state = signal<SessionState | undefined>(undefined);
+  readonly #steers: PendingSteers;
+  readonly #pending = signal<readonly PendingSteer[]>([]);
+  readonly #returned = signal<readonly string[]>([]);
   readonly #printed = new Map<string, Signal<string>>();
   readonly #unfolded = new Map<string, Signal<boolean | undefined>>();
   /** Whether what is before the first message is still to be asked for. */
@@ -70,6 +76,8 @@ export class OpenSession {
   constructor(id: string, host: SessionHost) {
     this.id = id;
     this.#host = host;
+    this.#steers = new PendingSteers(host.client, storedSteers(id));
+    this.#pending.value = this.#steers.all;
     document.addEventListener("visibilitychange", this.#seen, { signal: this.#closing.signal });
     void this.#open();
   }
@@ -153,7 +161,39 @@ export class OpenSession {
 
   /** Tell the run under way something. Throws what the client throws. */
   async steer(text: string): Promise<void> {
-    await this.#host.client.sessions.steer(this.id, text);
+    await this.#steers.send(this.id, text, this.#page);
+    void this.#settle();
+  }
+
+  /** Texts that the run has not read yet, oldest first. */
+  get pending(): ReadonlySignal<readonly PendingSteer[]> {
+    return this.#pending;
+  }
+
+  /** Texts that a stopped run did not read. */
+  get returned(): ReadonlySignal<readonly string[]> {
+    return this.#returned;
+  }
+
+  /** The returned texts, which are then no longer here. */
+  takeReturned(): readonly string[] {
+    const texts = this.#returned.peek();
+    if (texts.length > 0) this.#returned.value = [];
+    return texts;
+  }
+
+  async #settle(): Promise<void> {
+    const settled = this.#steers.settle(this.#page, { signal: this.#closing.signal });
+    this.#keepSteers();
+    const texts = await settled;
+    this.#keepSteers();
+    if (texts.length > 0) this.#returned.value = [...this.#returned.peek(), ...texts];
+  }
+
+  #keepSteers(): void {
+    if (this.#pending.peek() === this.#steers.all) return;
+    this.#pending.value = this.#steers.all;
+    storeSteers(this.id, this.#steers.all);
   }
 
   /** Answer a question; that somebody was first becomes a notice. */
@@ -230,6 +270,7 @@ export class OpenSession {
 
   #apply(event: WatchedEvent): void {
     this.#page.apply(event);
+    if (event.type === "state" || event.type === "message") void this.#settle();
     switch (event.type) {
       case "state": {
         const { state } = this.#page;
