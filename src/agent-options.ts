@@ -6,7 +6,7 @@ import type { BusEvent } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelPrices, ModelProvider } from "./ports/model-provider.js";
 import { EFFORTS } from "./models/efforts.js";
-import { MODES, object, objects, oneOf } from "./run/input.js";
+import { object, objects, oneOf } from "./run/input.js";
 import { UNATTENDED, type Unattended } from "./run/unattended.js";
 import type { ReasoningEffort } from "./ports/model-provider.js";
 import { PROMPT_USES, type PromptUse } from "./run/prompt-use.js";
@@ -23,6 +23,7 @@ import type { SlashCommand } from "./ports/slash-command.js";
 import type { Tool } from "./ports/tool.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import type { ToolSource } from "./ports/tool-source.js";
+import { SESSION_MODES } from "./sessions/session-modes.js";
 
 /** What an agent is made of; providers alone are enough. */
 export interface AgentOptions {
@@ -156,7 +157,7 @@ export function checkOptions(options: unknown): void {
   else if (permissions !== undefined) object("permissions", permissions, "a permission policy, with", ["judge"]);
   const { rules = [] } = options;
   if (!Array.isArray(rules) || rules.length > 0) checkRules("rules", rules);
-  if (options["mode"] !== undefined) oneOf("mode", MODES, options["mode"]);
+  if (options["mode"] !== undefined) oneOf("mode", SESSION_MODES, options["mode"]);
   if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
   const { askTimeout = 1 } = options;
   // Longer ones no timer holds.

@@ -13,6 +13,7 @@ import { ShuttingDownError } from "./ports/errors.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { NotReady, Readiness } from "./ports/readiness.js";
 import type { Run, RunInput } from "./ports/run.js";
+import type { SessionMode } from "./ports/session.js";
 import type { Tool } from "./ports/tool.js";
 import type { ToolServers } from "./ports/tool-server.js";
 import type { CommandQuery } from "./run/agent-commands.js";
@@ -106,6 +107,11 @@ export class Agent {
       background: { tasks, closing },
       fileHistory,
     });
+  }
+
+  /** The mode of new sessions. */
+  get mode(): SessionMode {
+    return this.#parts.mode;
   }
 
   /**

@@ -150,6 +150,7 @@ export { DriverLife, type DriverLifeOptions } from "./sessions/driver-life.js";
 export { Hints, LookingNotifier } from "./sessions/hints.js";
 export { holderState, thisHolder } from "./sessions/holder.js";
 export { MemoryDriver } from "./sessions/memory-driver.js";
+export { SESSION_MODES } from "./sessions/session-modes.js";
 export { MemoryStore } from "./sessions/memory-store.js";
 export { brokeOff } from "./sessions/stored-run.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";

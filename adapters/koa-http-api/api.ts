@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Agent, Logger } from "gantry";
 import type { Context } from "koa";
 import type * as v from "valibot";
@@ -14,6 +15,8 @@ export interface ApiParts {
   logger: Logger;
   /** Names of the headers by which clients prove who they are. */
   proving: readonly string[];
+  /** Whether a person sent a request, as far as headers prove it. */
+  isOfPerson: (request: IncomingMessage) => boolean;
   /** Whether all clients are of this machine. */
   isLoopback: () => boolean;
   /** Counts a stream of the port; undefined when there are too many. */

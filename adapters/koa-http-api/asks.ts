@@ -5,6 +5,7 @@ import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
 import { idIn } from "./id-in.js";
+import { requirePerson } from "./person.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { AnswerRequest, type Ask, type AskClosed, type AskList } from "./shapes.js";
 import { wireAsk } from "./wire-live.js";
@@ -56,8 +57,9 @@ export async function showAsk(ctx: Context, parts: Parts): Promise<void> {
 }
 
 /** `POST /api/asks/{id}`. */
-export async function answerAsk(ctx: Context, parts: Parts, bodies: BodyReader): Promise<void> {
+export async function answerAsk(ctx: Context, parts: ApiParts, bodies: BodyReader): Promise<void> {
   const { id } = await askOf(ctx, parts);
+  requirePerson(ctx, parts);
   const fields = new Fields(AnswerRequest, await bodies.json(ctx));
   const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
   // Which of the two counts nobody could tell.

@@ -39,6 +39,7 @@ export class KoaHttpTransport implements Transport {
         headers,
         logger: this.#logger,
         proving: host.provingHeaders(required),
+        isOfPerson: (request) => host.isOfPerson(request, required),
         isLoopback: () => host.loopback,
         takeStream: () => host.takeStream(),
         stopping: serving.begun,

@@ -58,7 +58,7 @@ const failure = (about: string, ...headers: (keyof typeof HEADERS)[]): Answer =>
 /** What keeps anybody out, and what every server says when it ends. */
 const door = {
   401: failure("A required header is absent or wrong"),
-  403: failure("The page, the host or the user of the machine is not allowed"),
+  403: failure("The page, the host, the user or the process is not allowed, or only a person may do this"),
   503: failure("A limit was reached, the store is away, or the server stops", "Retry-After"),
 };
 const stored = { ...door, 500: failure("Something unexpected; the log has it") };

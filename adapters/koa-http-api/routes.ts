@@ -52,7 +52,7 @@ export function createRouter(parts: ApiParts): Router {
   router.get("/api/commands", async (ctx) => (await stored()).listCommands(ctx, parts));
   router.get("/api/sessions", async (ctx) => (await stored()).listSessions(ctx, agent));
   router.get("/api/sessions/:id", async (ctx) => (await stored()).showSession(ctx, idOf(ctx), agent));
-  router.patch("/api/sessions/:id", async (ctx) => (await stored()).changeSession(ctx, idOf(ctx), agent, bodies));
+  router.patch("/api/sessions/:id", async (ctx) => (await stored()).changeSession(ctx, idOf(ctx), parts, bodies));
   router.delete("/api/sessions/:id", async (ctx) => (await stored()).deleteSession(ctx, idOf(ctx), agent));
   router.get("/api/sessions/:id/messages", async (ctx) => (await stored()).listMessages(ctx, idOf(ctx), agent));
 

@@ -39,6 +39,10 @@ export class Runs {
     // The response, not the request: a request is over as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
     const request = await runRequest(await this.#bodies.json(ctx));
+    if (request.input.mode !== undefined) {
+      const { requirePersonForMode } = await import("./person.js");
+      await requirePersonForMode(ctx, this.#parts, { mode: request.input.mode, sessionId: request.sessionId });
+    }
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");

@@ -6,6 +6,7 @@ import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
 import { projectFolder } from "./projects.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
+import { goneSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
 import { runOf, UNDER_WAY } from "./under-way.js";
@@ -59,8 +60,9 @@ export async function showSession(ctx: Context, id: string, agent: Agent): Promi
 }
 
 /** `PATCH /api/sessions/{id}`. */
-export async function changeSession(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
-  const session = await updateSession(agent, id, await bodies.json(ctx), goneSignal(ctx));
+export async function changeSession(ctx: Context, id: string, parts: ApiParts, bodies: BodyReader): Promise<void> {
+  const { agent } = parts;
+  const session = await updateSession(ctx, id, await bodies.json(ctx), parts);
   ctx.set(SESSION_HEADER, session.id);
   send<typeof Session>(ctx, wireSession(session, await runOf(agent, session.id)));
 }
@@ -83,11 +85,4 @@ export async function listMessages(ctx: Context, id: string, agent: Agent): Prom
     limit: limit && Math.min(limit, MAX_MESSAGES),
   });
   send<typeof MessageList>(ctx, { messages: messages.map(wireMessage) });
-}
-
-/** Aborts when the client goes away before it is answered. */
-function goneSignal({ res }: Context): AbortSignal {
-  const gone = new AbortController();
-  res.once("close", () => res.writableFinished || gone.abort());
-  return gone.signal;
 }

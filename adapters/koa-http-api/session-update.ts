@@ -1,17 +1,22 @@
-import { SessionNotFoundError, type Agent, type Session } from "gantry";
+import { SessionNotFoundError, type Session } from "gantry";
+import type { Context } from "koa";
+import type { ApiParts } from "./api.js";
 import { Fields, invalidField } from "./fields.js";
+import { requirePersonForMode } from "./person.js";
 import { SessionChange } from "./shapes.js";
+import { goneSignal } from "./signals.js";
 
 /** Characters of a title, as of one that was generated. */
 const TITLE = 50;
 
 /** `PATCH /api/sessions/{id}`: what its next runs use, its title, or its mode. Rejects with `HttpError`, or as `Sessions.update`. */
 export async function updateSession(
-  agent: Agent,
+  ctx: Context,
   id: string,
   body: Record<string, unknown>,
-  signal: AbortSignal,
+  parts: ApiParts,
 ): Promise<Session> {
+  const { agent } = parts;
   const session = await agent.sessions.get(id);
   if (!session) throw new SessionNotFoundError(id);
   const fields = new Fields(SessionChange, body);
@@ -19,6 +24,7 @@ export async function updateSession(
   if (title !== undefined && !isTitle(title)) throw invalidField("title");
   const effort = fields.get("reasoning_effort");
   const mode = fields.text("mode");
+  await requirePersonForMode(ctx, parts, { mode, sessionId: id });
   const [provider, model] = [fields.text("provider"), fields.text("model")];
   if ((provider === undefined) !== (model === undefined))
     throw invalidField(provider === undefined ? "provider" : "model");
@@ -28,7 +34,7 @@ export async function updateSession(
       { provider, model },
       { provider: "", model: "" },
       () => Promise.resolve(undefined),
-      signal,
+      goneSignal(ctx),
     );
   const set = {
     ...(title !== undefined && { title: title.trim() }),

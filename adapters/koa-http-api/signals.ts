@@ -1,3 +1,4 @@
+import type { Context } from "koa";
 /**
  * Aborts with the first of several signals, until `untie` is called. By hand: what `AbortSignal.any` makes stays with a
  * signal that lives as long as the server.
@@ -14,4 +15,11 @@ export function firstOf(...signals: readonly AbortSignal[]): { signal: AbortSign
     for (const end of ties) end();
   };
   return { signal: one.signal, untie };
+}
+
+/** Aborts when the client goes away before it is answered. */
+export function goneSignal({ res }: Context): AbortSignal {
+  const gone = new AbortController();
+  res.once("close", () => res.writableFinished || gone.abort());
+  return gone.signal;
 }

@@ -21,32 +21,39 @@ const BAD_CODE: Refusal = {
   message: "this link was used already, or is too old; make another with gantry console",
   code: "bad_link",
 };
-const BAD_BODY: Refusal = { status: 400, message: 'expected { "code": "..." }', code: "bad_request" };
+const BAD_BODY: Refusal = { status: 400, message: 'expected { "code": "..." } or {}', code: "bad_request" };
+
+type Headers = Readonly<Record<string, string>>;
+
+interface Code {
+  readonly digest: Buffer;
+  /** On the clock of `performance.now()`. */
+  readonly until: number;
+  readonly headers: Headers;
+}
 
 /**
  * One-time links for those who cannot give a browser the headers that the API asks for: whoever has these makes a link,
  * and whoever opens it, once and soon, is given them. Codes are kept in memory alone, as digests.
  */
 export class OneTimeLinks {
-  readonly #headers: Readonly<Record<string, string>>;
-  /** By the digest: when it was made. In the order in which they were. */
-  #codes: { digest: Buffer; until: number }[] = [];
+  /** Oldest first. */
+  #codes: Code[] = [];
   readonly #faults = new Map<string, { count: number; until: number }>();
 
-  constructor(headers: Readonly<Record<string, string>>) {
-    this.#headers = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, asSent(value)]));
-  }
-
-  /** Answer with a new link. That its client has the headers was checked before. Without headers none is needed. */
-  make(response: ServerResponse): void {
-    if (Object.keys(this.#headers).length === 0) return reply(response, { path: ADDRESS });
+  /** Answers with a new link, which gives `headers` to the page. The caller has checked that the client knows them. */
+  make(response: ServerResponse, headers: Headers): void {
+    if (Object.keys(headers).length === 0) return reply(response, { path: ADDRESS });
     const code = randomBytes(CODE_BYTES).toString("base64url");
-    this.#codes = [...this.#waiting().slice(1 - MOST_CODES), { digest: digestOf(code), until: now() + LIFE_MS }];
+    this.#codes = [
+      ...this.#waiting().slice(1 - MOST_CODES),
+      { digest: digestOf(code), until: now() + LIFE_MS, headers },
+    ];
     reply(response, { path: `${ADDRESS}#code=${code}`, seconds: LIFE_MS / 1000 });
   }
 
-  /** Answer with the headers, to whoever has a code. */
-  async use(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Answers with the headers of the code in the body; without a code, with those that `tokenHeaders` returns. */
+  async use(request: IncomingMessage, response: ServerResponse, tokenHeaders: () => Headers): Promise<void> {
     let body: string;
     try {
       body = await readBody(request, MAX_BODY);
@@ -57,30 +64,32 @@ export class OneTimeLinks {
       return answer(response, error.reason === "too_large" ? tooLarge : BAD_BODY, NO_STORE);
     }
     const code = codeIn(body);
+    if (code === "") return reply(response, { headers: tokenHeaders() });
     if (code === undefined) return answer(response, BAD_BODY, NO_STORE);
     // Before anything is counted: many share an address, and none of them keeps the others out.
-    if (this.#take(code)) return reply(response, { headers: this.#headers });
+    const headers = this.#take(code);
+    if (headers) return reply(response, { headers: asSent(headers) });
     const from = request.socket.remoteAddress ?? "";
     const wait = this.#waitOf(from);
     if (wait === 0) {
       this.#count(from);
       return answer(response, BAD_CODE, NO_STORE);
     }
-    const headers = { "Retry-After": String(Math.ceil(wait / 1000)) };
+    const retry = { "Retry-After": String(Math.ceil(wait / 1000)) };
     const message = "too many links that are not right; try again in a minute";
-    answer(response, { status: 429, message, code: "too_many_attempts", headers }, NO_STORE);
+    answer(response, { status: 429, message, code: "too_many_attempts", headers: retry }, NO_STORE);
   }
 
-  /** Whether the code is one that waits; it does no longer. Each is compared, in constant time. */
-  #take(code: string): boolean {
+  /** Headers of a valid code, which is not valid any more; else undefined. Compares every code in constant time. */
+  #take(code: string): Headers | undefined {
     const digest = digestOf(code);
     const waiting = this.#waiting();
-    const others = waiting.filter((one) => !timingSafeEqual(one.digest, digest));
-    this.#codes = others;
-    return others.length < waiting.length;
+    const matching = waiting.filter((one) => timingSafeEqual(one.digest, digest));
+    this.#codes = waiting.filter((one) => !matching.includes(one));
+    return matching[0]?.headers;
   }
 
-  #waiting(): { digest: Buffer; until: number }[] {
+  #waiting(): Code[] {
     return this.#codes.filter(({ until }) => until > now());
   }
 
@@ -109,10 +118,12 @@ function digestOf(code: string): Buffer {
   return createHash("sha256").update(code).digest();
 }
 
+/** `""` for a body without a code; undefined for a body that is not as expected. */
 function codeIn(body: string): string | undefined {
   try {
-    const { code } = JSON.parse(body) as { code?: unknown };
-    return typeof code === "string" ? code : undefined;
+    const value = JSON.parse(body) as { code?: unknown };
+    const { code = "" } = value;
+    return typeof code === "string" && !Array.isArray(value) ? code : undefined;
   } catch {
     // `null`, too, has no code.
     return undefined;
@@ -120,9 +131,12 @@ function codeIn(body: string): string | undefined {
 }
 
 /** A page can send bytes alone; what is beyond Latin-1 is UTF-8, as the port understands it. */
-function asSent(value: string): string {
-  const isLatin1 = Buffer.from(value, "latin1").toString("latin1") === value;
-  return isLatin1 ? value : Buffer.from(value, "utf8").toString("latin1");
+function asSent(headers: Headers): Headers {
+  const bytes = (value: string): string => {
+    const isLatin1 = Buffer.from(value, "latin1").toString("latin1") === value;
+    return isLatin1 ? value : Buffer.from(value, "utf8").toString("latin1");
+  };
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, bytes(value)]));
 }
 
 function reply(response: ServerResponse, body: unknown): void {

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { answer, type Refusal } from "gantry/http";
+import { answer, type HttpHost, type Refusal } from "gantry/http";
 import type { OneTimeLinks } from "./one-time-links.js";
 import type { WebConsoleOptions } from "./options.js";
 import { ADDRESS, ASSETS, LINKS, LOGIN, SECURITY } from "./paths.js";
@@ -37,10 +37,12 @@ const notAllowed = (allow: string): Refusal => ({
 /** The pages of the console, as the build made them, and the door for those who have a one-time link. */
 export class ConsolePages {
   readonly #folder: string;
+  readonly #host: HttpHost;
   readonly #headers: Readonly<Record<string, string>>;
   #links: Promise<OneTimeLinks> | undefined;
 
-  constructor({ requiredHeaders = {}, assets }: WebConsoleOptions) {
+  constructor({ requiredHeaders = {}, assets }: WebConsoleOptions, host: HttpHost) {
+    this.#host = host;
     // As the bundle of this package has it, see .ci/build.mjs.
     this.#folder = assets ?? fileURLToPath(new URL("../../dist/console/", import.meta.url));
     this.#headers = requiredHeaders;
@@ -53,7 +55,9 @@ export class ConsolePages {
     if (path === LINKS || path === LOGIN) {
       if (method !== "POST") return answer(response, notAllowed("POST"), SECURITY);
       const links = await (this.#links ??= this.#loadLinks());
-      return path === LINKS ? links.make(response) : links.use(request, response);
+      return path === LINKS
+        ? links.make(response, this.#headersOf(request))
+        : links.use(request, response, () => this.#tokenFor(request));
     }
     if (method !== "GET" && method !== "HEAD") return answer(response, notAllowed("GET, HEAD"), SECURITY);
     if (path === ADDRESS || path === `${ADDRESS}/`) return this.#send(request, response, "index.html");
@@ -69,7 +73,21 @@ export class ConsolePages {
 
   async #loadLinks(): Promise<OneTimeLinks> {
     const { OneTimeLinks } = await import("./one-time-links.js");
-    return new OneTimeLinks(this.#headers);
+    return new OneTimeLinks();
+  }
+
+  /** What a link gives to a page: the required headers, else the token that the request carries. */
+  #headersOf(request: IncomingMessage): Readonly<Record<string, string>> {
+    const { authorization } = request.headers;
+    if (Object.keys(this.#headers).length > 0) return this.#headers;
+    return authorization !== undefined && this.#host.isOfPerson(request) ? { Authorization: authorization } : {};
+  }
+
+  /** The token for a page that was opened without a link. A page of another origin gets none. */
+  #tokenFor(request: IncomingMessage): Readonly<Record<string, string>> {
+    const { "sec-fetch-site": site = "same-origin" } = request.headers;
+    const token = site === "same-origin" ? this.#host.tokenFor(request) : undefined;
+    return token === undefined ? {} : { Authorization: `Bearer ${token}` };
   }
 
   async #send(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {

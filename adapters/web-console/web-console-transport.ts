@@ -40,7 +40,7 @@ export class WebConsoleTransport implements Transport {
 
   /** Loaded with the first request: there may never be one. */
   #with(response: ServerResponse, work: (pages: ConsolePages) => void | Promise<void>): void {
-    this.#loaded ??= import("./pages.js").then(({ ConsolePages }) => new ConsolePages(this.#options));
+    this.#loaded ??= import("./pages.js").then(({ ConsolePages }) => new ConsolePages(this.#options, this.#host));
     this.#loaded.then(work).catch((error: unknown) => {
       this.#logger.error("a request for the console failed", { error });
       if (response.headersSent) response.destroy();

@@ -55,7 +55,8 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
             tell,
           );
           served = server.close;
-          return server;
+          const { tokenHeaders } = await import("./token-headers.js");
+          return { ...server, headers: { ...tokenHeaders(address), ...server.headers } };
         }
         composition = await serveHere(loaded, folder, (line) => tell(shortOf(line)));
         const [{ address: url } = { address: "" }] = composition.listening;

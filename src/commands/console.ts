@@ -5,6 +5,7 @@ import type { webConsole } from "./about/console.js";
 import { loadFor, refuseArguments, type Command } from "./command.js";
 import { openAddress, openSecretly } from "./open-address.js";
 import { refuserOf, type CheckServer } from "./own-server.js";
+import { tokenHeaders } from "./token-headers.js";
 
 /** `gantry console`: open the console of a server that runs. */
 export const run: Command<typeof webConsole.flags> = async ({ args, flags, output }) => {
@@ -12,8 +13,9 @@ export const run: Command<typeof webConsole.flags> = async ({ args, flags, outpu
   const { loaded } = await loadFor(flags);
   const { config, file } = loaded;
   const origin = flags.url === undefined ? originOf(config.server) : given(flags.url);
-  const headers = headersOfApi(config);
-  const check = flags.anyUser === true ? () => Promise.resolve() : refuserOf(origin, Object.keys(headers).length > 0);
+  const required = headersOfApi(config);
+  const headers = Object.keys(required).length > 0 ? required : tokenHeaders(new URL(origin));
+  const check = flags.anyUser === true ? () => Promise.resolve() : refuserOf(origin, Object.keys(required).length > 0);
   const path = await linkOf(origin, headers, file, check);
   const address = origin + path;
   const isSecret = path.includes("#");

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { PeerUsers } from "./peers.js";
+import type { Client, Peers } from "./peers.js";
+import { PersonToken } from "./person-token.js";
 import { pathOf } from "./target.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
@@ -18,9 +19,27 @@ export interface GateOptions {
   allowLoopbackPages?: boolean;
   /** Serve processes of other users of this machine; default false. */
   allowOtherUsers?: boolean;
+  /**
+   * Folder, readable by its user alone, for the token of the port: requests that only a person may make need it where no
+   * headers are required. Default: there is no token.
+   */
+  tokenFolder?: string;
 }
 
 const OTHER_USER: Refusal = { status: 403, message: "connection of another user refused", code: "other_user" };
+const COMMAND: Refusal = {
+  status: 403,
+  message:
+    "request of a command refused: commands, MCP servers and background processes of gantry cannot use its server",
+  code: "command_refused",
+};
+const NAMESPACE: Refusal = {
+  status: 403,
+  message:
+    "request from another PID namespace refused: send Authorization: Bearer with the token of this server, or open the " +
+    "console with gantry console",
+  code: "namespace_refused",
+};
 
 /** Whether one of these paths is asked for, and nothing to be changed. */
 export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {
@@ -44,33 +63,45 @@ export class HttpGate {
   readonly #options: GateOptions;
   readonly #boundHost: string;
   readonly #boundAddress: string;
-  /** Undefined where every user is welcome, or none can be told from another. */
-  readonly #peers: PeerUsers | undefined;
+  readonly #logger: Logger;
+  /** Whether clients are identified. False where the system cannot, or where all clients must authenticate. */
+  readonly #identifies: boolean;
+  readonly #clients = new WeakMap<object, { client: Client | undefined; known: Promise<void> }>();
+  #peers: Promise<Peers> | undefined;
+  #token: PersonToken | undefined;
 
   /** `boundAddress` is what `boundHost` means. */
   constructor(options: GateOptions, boundHost: string, boundAddress: string, logger: Logger) {
     this.#options = options;
     this.#boundHost = boundHost;
     this.#boundAddress = boundAddress;
-    // Beyond loopback, whoever reaches an open port is let in, as its user insisted.
-    const apart = isLoopback(boundAddress) && options.allowOtherUsers !== true;
-    this.#peers = apart ? PeerUsers.ofThisMachine(logger) : undefined;
+    const isOpen = isLoopback(boundAddress) || !authenticates(options.requiredHeaders ?? {});
+    this.#identifies = isOpen && process.platform === "linux";
+    this.#logger = logger;
   }
 
-  /** Whether other users of the machine are kept out. */
-  get tellsUsers(): boolean {
-    return this.#peers !== undefined;
+  /** Whether other users of the machine are refused. Beyond loopback, `insecure` lets every client in. */
+  get refusesOtherUsers(): boolean {
+    return this.#identifies && isLoopback(this.#boundAddress) && this.#options.allowOtherUsers !== true;
   }
 
   /** A new connection. */
   add(socket: Socket): void {
-    this.#peers?.add(socket);
+    if (!this.#identifies) return;
+    const entry: { client: Client | undefined; known: Promise<void> } = { client: undefined, known: Promise.resolve() };
+    // Loaded with the first client.
+    this.#peers ??= import("./peers.js").then(({ Peers }) => new Peers(this.#logger));
+    // A client that cannot be identified because of an error is refused.
+    const identified = this.#peers.then((peers) => peers.identify(socket)).catch((): Client => "other_user");
+    entry.known = identified.then((client) => void (entry.client = client));
+    this.#clients.set(socket, entry);
   }
 
-  /** Do it as soon as it is known whose process is connected. */
+  /** Calls `work` when the client of the connection is identified. */
   whenKnown({ socket }: IncomingMessage, work: () => void): void {
-    if (!this.#peers || this.#peers.isTrusted(socket) !== undefined) work();
-    else void this.#peers.known(socket).then(work);
+    const entry = this.#clients.get(socket);
+    if (entry === undefined || entry.client !== undefined) work();
+    else void entry.known.then(work);
   }
 
   /** Whether a mount's clients prove who they are; where they do not, it is looked at where they come from. */
@@ -87,7 +118,8 @@ export class HttpGate {
     const authenticated = this.proves(mount) && !(page && fault !== undefined);
     const open = gets(request, mount.open);
     const headerless = gets(request, mount.headerless);
-    if (!authenticated && !open && !headerless && this.#peers?.isTrusted(request.socket) === false) return OTHER_USER;
+    const refusedClient = authenticated || open || headerless ? undefined : this.#clientRefusal(request, page);
+    if (refusedClient) return refusedClient;
     const refused = (upgrade ? upgradeRefusalOf : refusalOf)(request, {
       authenticated,
       boundHost: this.#boundHost,
@@ -101,6 +133,39 @@ export class HttpGate {
     // A browser asks for permission without any header of its page's.
     if (refused || headerless || page || request.method === "OPTIONS") return refused;
     return fault === undefined ? undefined : { status: 401, message: fault, code: "unauthorized" };
+  }
+
+  /** Undefined where the port has none. Throws the system's error. */
+  get token(): PersonToken | undefined {
+    const { tokenFolder } = this.#options;
+    return tokenFolder === undefined ? undefined : (this.#token ??= new PersonToken(tokenFolder));
+  }
+
+  /** Whether a person sent the request, as far as headers prove it. True if nothing on this port can prove it. */
+  isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean {
+    const required = own ?? this.#options.requiredHeaders ?? {};
+    if (authenticates(required)) return headerFault(request, required) === undefined;
+    // Beyond loopback, `insecure` lets clients of other machines do everything.
+    if (this.#clientOf(request) === "remote") return true;
+    return this.token?.isIn(request) ?? true;
+  }
+
+  /** The token, for a page of this server that a process outside of gantry's commands asks for. */
+  tokenFor(request: IncomingMessage): string | undefined {
+    const client = this.#clientOf(request);
+    // On other systems there is no sandbox: a command can read the token's file as well.
+    return client === "outside" || (client === undefined && !this.#identifies) ? this.token?.value : undefined;
+  }
+
+  #clientOf(request: IncomingMessage): Client | undefined {
+    return this.#clients.get(request.socket)?.client;
+  }
+
+  #clientRefusal(request: IncomingMessage, isPage: boolean): Refusal | undefined {
+    const client = this.#clientOf(request);
+    if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER : undefined;
+    if (client === "command") return COMMAND;
+    return client === "namespace" && !isPage && this.token?.isIn(request) !== true ? NAMESPACE : undefined;
   }
 
   #required(mount: HttpMount): Readonly<Record<string, string>> {

@@ -115,6 +115,7 @@ class NodeHttpHost implements HttpHost {
     this.#mounts.push(mount);
     try {
       const origin = await (this.#opening ??= this.#open(this.#address, gate));
+      if (!gate.proves(mount)) this.#makeToken(gate);
       this.#warn(mount, gate);
       return origin;
     } catch (error) {
@@ -127,6 +128,14 @@ class NodeHttpHost implements HttpHost {
   provingHeaders(own?: Readonly<Record<string, string>>): readonly string[] {
     const required = own ?? this.#options.requiredHeaders ?? {};
     return authenticates(required) ? Object.keys(required) : [];
+  }
+
+  isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean {
+    return this.#gate?.isOfPerson(request, own) ?? true;
+  }
+
+  tokenFor(request: IncomingMessage): string | undefined {
+    return this.#gate?.tokenFor(request);
   }
 
   takeStream(): (() => void) | undefined {
@@ -147,6 +156,15 @@ class NodeHttpHost implements HttpHost {
     this.#refusing = true;
     const forget = onAbort(signal, () => this.#sockets.destroyAll());
     return (this.#closed ??= this.#close()).finally(forget);
+  }
+
+  /** Clients may read the file as soon as the port is open. */
+  #makeToken(gate: HttpGate): void {
+    try {
+      void gate.token;
+    } catch (error) {
+      throw new ListenError(`the token of the port cannot be written: ${(error as Error).message}`, { cause: error });
+    }
   }
 
   async #close(): Promise<void> {
@@ -219,7 +237,7 @@ class NodeHttpHost implements HttpHost {
   #warn(mount: HttpMount, gate: HttpGate): void {
     if (gate.proves(mount) || this.#warned) return;
     this.#warned = true;
-    const here = gate.tellsUsers ? "every process of yours on this machine" : "every process of this machine";
+    const here = gate.refusesOtherUsers ? "every process of yours on this machine" : "every process of this machine";
     const who = this.loopback ? here : `whoever can reach ${this.#place()}`;
     this.#logger.warn(
       `no authentication: ${who} can run commands as you; ${this.#remedy(mount).authenticate} would ask for it`,

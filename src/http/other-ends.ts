@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { endianness } from "node:os";
-import { SocketTable } from "./socket-table.js";
+import { SocketTable, type SocketOwner } from "./socket-table.js";
 
 /** A table that changes while it is read may lack a line that was there all the time. */
 const TRIES = 3;
@@ -16,11 +16,11 @@ export class OtherEnds {
   readonly #v4 = new SocketTable("/proc/net/tcp");
   readonly #v6 = new SocketTable("/proc/net/tcp6");
 
-  /** The other end's user: "" where no process of this machine has it, or none yet; undefined where the tables are hidden. */
-  async ownerOf(socket: Socket): Promise<string | undefined> {
+  /** The owner of the other end; `none` also if the other end is on another machine or is not accepted yet. */
+  async ownerOf(socket: Socket): Promise<SocketOwner> {
     const { remoteAddress, remotePort, localAddress, localPort } = socket;
-    // Gone already.
-    if (remoteAddress === undefined || remotePort === undefined) return "";
+    // The connection has ended.
+    if (remoteAddress === undefined || remotePort === undefined) return "none";
     const [other, own] = [inTable(remoteAddress), inTable(localAddress ?? "")];
     // Seen from the other end.
     const entry = (i: 0 | 1) => `: ${other[i]}:${hexPort(remotePort)} ${own[i]}:${hexPort(localPort ?? 0)} `;
@@ -30,13 +30,13 @@ export class OtherEnds {
     for (let tries = 0; tries < TRIES; tries += 1) {
       let hidden = 0;
       for (const { table, entry } of places) {
-        const uid = await table.ownerOf(entry);
-        if (uid === undefined) hidden += 1;
-        else if (uid !== "") return uid;
+        const owner = await table.ownerOf(entry);
+        if (owner === "hidden") hidden += 1;
+        else if (owner !== "none") return owner;
       }
-      if (hidden === places.length) return undefined;
+      if (hidden === places.length) return "hidden";
     }
-    return "";
+    return "none";
   }
 }
 

@@ -1,72 +1,67 @@
 import type { Socket } from "node:net";
+import { networkInterfaces } from "node:os";
 import type { Logger } from "../ports/logger.js";
 import { OtherEnds, trustedUsers } from "./other-ends.js";
+import type { Origin } from "./socket-process.js";
+import { isLoopback } from "./web-safety.js";
 
-/** Whether the process at the other end of a connection is of this user; undefined while it is being found out. */
-type Verdict = { trusted: boolean | undefined; known: Promise<void> };
+/** The client of a connection: on another machine, of another user, or a process of this user or of root. */
+export type Client = "remote" | "other_user" | Origin;
 
 /**
- * Tells connections of this user's processes (and root's) from those of other users of the machine, by the kernel's
- * table of sockets. Only Linux has one; elsewhere, and where the table cannot be read, everybody is trusted.
+ * Identifies the clients of connections within this machine, by the kernel's table of sockets and by /proc. Only Linux
+ * has them; where the table cannot be read, every client is `unknown`.
  */
-export class PeerUsers {
-  readonly #trusted: ReadonlySet<number>;
+export class Peers {
+  readonly #trusted = trustedUsers() ?? new Set<number>();
   readonly #logger: Logger;
-  readonly #verdicts = new WeakMap<object, Verdict>();
-  /** Users that were told of already. */
-  readonly #told = new Set<string>();
-  readonly #others = new OtherEnds();
+  /** Messages that were logged. */
+  readonly #logged = new Set<string>();
+  readonly #ends = new OtherEnds();
 
-  private constructor(trusted: ReadonlySet<number>, logger: Logger) {
-    this.#trusted = trusted;
+  constructor(logger: Logger) {
     this.#logger = logger;
   }
 
-  /** Undefined where the system does not tell. */
-  static ofThisMachine(logger: Logger): PeerUsers | undefined {
-    const trusted = trustedUsers();
-    return trusted && new PeerUsers(trusted, logger);
-  }
-
-  /** A new connection. */
-  add(socket: Socket): void {
-    const verdict: Verdict = { trusted: undefined, known: Promise.resolve() };
-    verdict.known = this.#find(socket).then((trusted) => void (verdict.trusted = trusted));
-    this.#verdicts.set(socket, verdict);
-  }
-
-  /** Whether its process is trusted; undefined: not known yet, ask again after `known`. */
-  isTrusted(socket: object): boolean | undefined {
-    return this.#verdicts.get(socket)?.trusted;
-  }
-
-  /** Resolves when it is known; never rejects. */
-  known(socket: object): Promise<void> {
-    return this.#verdicts.get(socket)?.known ?? Promise.resolve();
-  }
-
-  async #find(socket: Socket): Promise<boolean> {
-    const uid = await this.#others.ownerOf(socket);
-    if (uid === undefined) return this.#tellHidden();
-    return uid !== "" && this.#judge(uid);
-  }
-
-  #judge(uid: string): boolean {
-    if (this.#trusted.has(Number(uid))) return true;
-    if (!this.#told.has(uid)) {
-      this.#told.add(uid);
-      this.#logger.warn(
-        `refused a process of another user of this machine (uid ${uid}); server.required_headers would let it prove ` +
-          "itself, server.allow_other_users lets everybody in",
-      );
+  /** The client of a new connection. */
+  async identify(socket: Socket): Promise<Client> {
+    const address = socket.remoteAddress ?? "";
+    if (!isLoopback(address) && !isOfThisMachine(address)) return "remote";
+    const owner = await this.#ends.ownerOf(socket);
+    if (owner === "hidden") {
+      this.#warn("cannot identify local clients: /proc/net/tcp is not readable");
+      return "unknown";
     }
-    return false;
+    // A client that has ended is not served.
+    if (owner === "none") return "other_user";
+    if (!this.#trusted.has(owner.uid)) {
+      this.#warn(
+        `refused a process of another user of this machine (uid ${owner.uid}); server.required_headers lets it ` +
+          "authenticate, server.allow_other_users lets everybody in",
+      );
+      return "other_user";
+    }
+    // Root's processes are hidden, and root needs no gantry.
+    if (owner.uid !== process.getuid?.() && owner.uid !== process.geteuid?.()) return "outside";
+    const { originOf } = await import("./socket-process.js");
+    const origin = await originOf(owner.inode);
+    if (origin === "command")
+      this.#warn("refused a request of a command, an MCP server or a background process of gantry");
+    if (origin !== "unknown") return origin;
+    // The process that opened it may have ended meanwhile.
+    const now = await this.#ends.ownerOf(socket);
+    return typeof now === "object" && now.inode === owner.inode ? "unknown" : "other_user";
   }
 
-  #tellHidden(): true {
-    if (!this.#told.has(""))
-      this.#logger.warn("whose processes connect cannot be told: the table of sockets is hidden");
-    this.#told.add("");
-    return true;
+  /** Logs a message once. */
+  #warn(message: string): void {
+    if (this.#logged.has(message)) return;
+    this.#logged.add(message);
+    this.#logger.warn(message);
   }
+}
+
+function isOfThisMachine(address: string): boolean {
+  const plain = address.replace(/^::ffff:/i, "");
+  return Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === plain));
 }

@@ -3,9 +3,12 @@ import { open, type FileHandle } from "node:fs/promises";
 /** The kernel hands out less at once. */
 const PIECE = 16 * 1024;
 
+/** User and inode of a socket; `none` if no process holds it, `hidden` if the kernel's table cannot be read. */
+export type SocketOwner = { readonly uid: number; readonly inode: string } | "none" | "hidden";
+
 interface Search {
   readonly entry: string;
-  readonly found: (uid: string | undefined) => void;
+  readonly found: (owner: SocketOwner) => void;
 }
 
 /**
@@ -21,8 +24,8 @@ export class SocketTable {
     this.#file = file;
   }
 
-  /** The user of the socket whose line has this `entry`, as it is after now: "" where there is none, undefined where the table is hidden. */
-  ownerOf(entry: string): Promise<string | undefined> {
+  /** The owner of the socket whose line has this `entry`, not older than the call. Never rejects. */
+  ownerOf(entry: string): Promise<SocketOwner> {
     return new Promise((found) => {
       this.#waiting.push({ entry, found });
       if (!this.#reading) void this.#readAll();
@@ -48,25 +51,25 @@ export class SocketTable {
         text += piece.toString("latin1", 0, bytesRead);
         const lines = text.slice(0, text.lastIndexOf("\n") + 1);
         left = left.filter(({ entry, found }) => {
-          const uid = ownerIn(lines, entry);
-          if (uid !== undefined) found(uid);
-          return uid === undefined;
+          const owner = ownerIn(lines, entry);
+          if (owner !== undefined) found(owner);
+          return owner === undefined;
         });
       }
-      for (const { found } of left) found("");
+      for (const { found } of left) found("none");
     } catch {
-      for (const { found } of left) found(undefined);
+      for (const { found } of left) found("hidden");
     } finally {
       await table?.close().catch(() => undefined);
     }
   }
 }
 
-function ownerIn(lines: string, entry: string): string | undefined {
+function ownerIn(lines: string, entry: string): SocketOwner | undefined {
   for (let at = lines.indexOf(entry); at !== -1; at = lines.indexOf(entry, at + 1)) {
-    const [, , , , uid, , inode] = lines.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
-    // One whose process has let go of it belongs to nobody, and reads as root's.
-    if (inode !== "0") return uid;
+    const [, , , , uid, , inode = "0"] = lines.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
+    // The kernel reports a socket that no process holds as root's, with inode 0.
+    if (inode !== "0") return { uid: Number(uid), inode };
   }
   return undefined;
 }

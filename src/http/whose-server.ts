@@ -20,9 +20,9 @@ export async function whoseServer(socket: Socket): Promise<"own" | "elsewhere" |
   if (!trusted) return "unknown";
   const ends = new OtherEnds();
   for (let waited = 0; waited < ACCEPTED_MS; waited += LOOK_MS) {
-    const uid = await ends.ownerOf(socket);
-    if (uid === undefined) return "unknown";
-    if (uid !== "") return trusted.has(Number(uid)) ? "own" : { uid };
+    const owner = await ends.ownerOf(socket);
+    if (owner === "hidden") return "unknown";
+    if (owner !== "none") return trusted.has(owner.uid) ? "own" : { uid: String(owner.uid) };
     await pause(LOOK_MS);
   }
   return "unknown";
@@ -30,6 +30,6 @@ export async function whoseServer(socket: Socket): Promise<"own" | "elsewhere" |
 
 /** Whether a process of this user, or of root, is at the other end of a connection that came. */
 export async function isOwnClient(socket: Socket): Promise<boolean> {
-  const uid = await new OtherEnds().ownerOf(socket);
-  return uid !== undefined && uid !== "" && trustedUsers()?.has(Number(uid)) === true;
+  const owner = await new OtherEnds().ownerOf(socket);
+  return typeof owner === "object" && trustedUsers()?.has(owner.uid) === true;
 }

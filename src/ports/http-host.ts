@@ -64,6 +64,13 @@ export interface HttpHost {
    * where one must only be there: that a page cannot send it may be what it is for.
    */
   provingHeaders(own?: Readonly<Record<string, string>>): readonly string[];
+  /**
+   * Whether a person sent the request, as far as headers prove it: by the required ones, the port's or a mount's `own`, or
+   * by the token of the port. True where the port has neither.
+   */
+  isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean;
+  /** The token of the port, for pages of this server; undefined if the client may be a command. */
+  tokenFor(request: IncomingMessage): string | undefined;
   /** Count an answer that goes on, such as a stream of events; the returned function says that it ended. Undefined: there are too many. */
   takeStream(): (() => void) | undefined;
   /** Take no new connections or requests (503). */

@@ -7,7 +7,8 @@ import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
 import { guard, guardGroup, unguard } from "./guardian.js";
-import { MARK, ProcessGroup } from "./process-group.js";
+import { commandPids, MARK } from "../base/linux-processes.js";
+import { ProcessGroup } from "./process-group.js";
 
 /** What is started. */
 export interface Program {
@@ -270,9 +271,11 @@ async function nothingLeft(group: ProcessGroup, over: boolean): Promise<boolean>
 function enlist(group: ProcessGroup): void {
   if (living.size === 0) process.once("exit", killAll);
   living.add(group);
+  commandPids.add(group.pid);
 }
 
 function dismiss(group: ProcessGroup): void {
   living.delete(group);
+  commandPids.delete(group.pid);
   if (living.size === 0) process.off("exit", killAll);
 }

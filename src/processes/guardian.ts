@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
 import { ticks } from "../base/clock.js";
-import { MARK } from "./process-group.js";
+import { MARK } from "../base/linux-processes.js";
 
 /**
  * What the guardian does. Each line that it reads says a mark and the number of a process group, 0 while that is not

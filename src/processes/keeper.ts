@@ -15,7 +15,7 @@ import { isRecord, parseJson } from "../base/json.js";
 import { newId } from "../base/ids.js";
 import { KEEPER } from "./keeper-script.js";
 import { INPUT_BYTES, type Said } from "./job.js";
-import { MARK } from "./process-group.js";
+import { MARK } from "../base/linux-processes.js";
 
 /** Of a command's output so many bytes are in a file; the first stays, and of those behind it the last three: 64 MiB. */
 export const PART_BYTES = 16 * 1024 * 1024;

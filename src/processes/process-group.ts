@@ -1,21 +1,5 @@
-import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 import { setImmediate as breath } from "node:timers/promises";
-
-/** In the environment of every child, so that those are found that left their process group. */
-export const MARK = "GANTRY_CALL";
-
-const LINUX = process.platform === "linux";
-
-interface ProcessStat {
-  pid: number;
-  parent: number;
-  group: number;
-  /** Clock ticks since boot. */
-  started: number;
-  dead: boolean;
-  /** On its way out: it runs nothing of its own any more. */
-  ending: boolean;
-}
+import { hasMark, IS_LINUX, lineOf, MARK, processes, statOf, type ProcessStat } from "../base/linux-processes.js";
 
 /** A child that leads a process group, and all that came of it. */
 export class ProcessGroup {
@@ -29,7 +13,7 @@ export class ProcessGroup {
   constructor(pid: number, mark: string) {
     this.pid = pid;
     this.#mark = `${MARK}=${mark}`;
-    this.#started = LINUX ? statOf(pid)?.started : undefined;
+    this.#started = IS_LINUX ? statOf(pid)?.started : undefined;
   }
 
   /** What a sandbox says as it starts: JSON with `child-pid`, the first process of the namespace that all the others are in. */
@@ -55,7 +39,7 @@ export class ProcessGroup {
 
   /** Processes of the group, and on Linux those that left it (setsid, daemons), without the dead. Undefined where the system cannot tell which. */
   async members(): Promise<number[] | undefined> {
-    if (!LINUX) return exists(-this.pid) ? undefined : [];
+    if (!IS_LINUX) return exists(-this.pid) ? undefined : [];
     const found = new Set<number>();
     const others: ProcessStat[] = [];
     for (const [index, pid] of processes().entries()) {
@@ -73,7 +57,7 @@ export class ProcessGroup {
 
   /** As the process ends there is no time for anything else. */
   killNow(): void {
-    if (LINUX) {
+    if (IS_LINUX) {
       // A dead parent's children could not be told from others.
       kill(-this.pid, "SIGSTOP");
       const found = new Set<number>();
@@ -96,7 +80,7 @@ export class ProcessGroup {
 
 /** When a process began, in clock ticks since boot; undefined where there is none that lives, and no /proc. */
 export function startOf(pid: number): number | undefined {
-  const stat = LINUX ? statOf(pid) : undefined;
+  const stat = IS_LINUX ? statOf(pid) : undefined;
   return stat === undefined || stat.dead ? undefined : stat.started;
 }
 
@@ -127,63 +111,10 @@ function kill(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-function processes(): number[] {
-  try {
-    return readdirSync("/proc")
-      .filter((name) => /^\d+$/.test(name))
-      .map(Number);
-  } catch {
-    return [];
-  }
-}
-
-/** Among the flags of a process that the kernel tells. */
-const PF_EXITING = 4;
-
 /** Not where the kernel does not tell. All of a namespace come of its first process; those whose parent ends become its children. */
 function isChildless(pid: number): boolean {
   try {
     return lineOf(`/proc/${pid}/task/${pid}/children`) === "";
-  } catch {
-    return false;
-  }
-}
-
-/** One line of /proc/PID/stat: a name of at most 64 bytes, and numbers. */
-const LINE = Buffer.alloc(2048);
-
-function statOf(pid: number): ProcessStat | undefined {
-  try {
-    const text = lineOf(`/proc/${pid}/stat`);
-    // The name, in parentheses, may hold anything.
-    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ", 20);
-    const [state = "", parent, group] = fields;
-    return {
-      pid,
-      parent: Number(parent),
-      group: Number(group),
-      started: Number(fields[19] ?? 0),
-      dead: "ZX".includes(state),
-      ending: (Number(fields[6]) & PF_EXITING) !== 0,
-    };
-  } catch {
-    return undefined;
-  }
-}
-
-/** `readFileSync` asks twice as much of the system, for each process of the machine. */
-function lineOf(path: string): string {
-  const fd = openSync(path, "r");
-  try {
-    return LINE.toString("latin1", 0, readSync(fd, LINE, 0, LINE.length, 0));
-  } finally {
-    closeSync(fd);
-  }
-}
-
-function hasMark(pid: number, mark: string): boolean {
-  try {
-    return `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`.includes(`\0${mark}`);
   } catch {
     return false;
   }

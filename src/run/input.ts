@@ -4,12 +4,10 @@ import type { RunInput } from "../ports/run.js";
 import { checkBudget } from "./budget-check.js";
 import { checkFolders } from "./folders.js";
 import { checkServers } from "./server-check.js";
-import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolServers } from "../ports/tool-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
-
-export const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
+import { SESSION_MODES } from "../sessions/session-modes.js";
 
 const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   message: true,
@@ -66,7 +64,7 @@ export function checkInput(input: RunInput): void {
   for (const field of Object.keys(input))
     if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
-  if (input.mode !== undefined) oneOf("mode", MODES, input.mode);
+  if (input.mode !== undefined) oneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
   if (typeof (input.asksInAuto ?? true) !== "boolean") throw new InputError("asksInAuto", "true or false");

@@ -1,8 +1,8 @@
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionMode } from "../ports/session.js";
 import type { ToolKind, ToolSpec } from "../ports/tool.js";
-import { MODES } from "./input.js";
 import type { RunContext, Spawned } from "./run-context.js";
+import { SESSION_MODES } from "../sessions/session-modes.js";
 
 /** Kinds of tools that change nothing; of those that need permission a person is asked. */
 const LOOKING: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
@@ -23,7 +23,7 @@ export function refusedInMode(mode: SessionMode, { kind, name }: ToolSpec): stri
 export async function currentMode({ store, sessionId, conversation, spawned }: RunContext): Promise<SessionMode> {
   const stored = (await store.get(sessionId)) ?? conversation.session;
   const { leave } = stored;
-  const own = MODES.includes(stored.mode) ? stored.mode : "plan";
+  const own = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
   const mode = spawned ? await helpersMode(own, spawned) : own;
   conversation.session = { ...conversation.session, mode, leave };
   return mode;
@@ -32,7 +32,7 @@ export async function currentMode({ store, sessionId, conversation, spawned }: R
 /** That of its asker, unless somebody gave it a stricter one. */
 async function helpersMode(own: SessionMode, { asker, mode }: Spawned): Promise<SessionMode> {
   const theirs = await currentMode(asker);
-  return own !== mode && MODES.indexOf(own) > MODES.indexOf(theirs) ? own : theirs;
+  return own !== mode && SESSION_MODES.indexOf(own) > SESSION_MODES.indexOf(theirs) ? own : theirs;
 }
 
 /** The run whose people are asked: of a helper's that of its asker. */

@@ -203,7 +203,9 @@ export class Builder {
   }
 
   /** Where tools may go, and an undo of what they did. */
-  #fileRules(servers = configuredServers(this.#options.loaded, this.#options.home)): Omit<FileToolOptions, "outputsPath"> {
+  #fileRules(
+    servers = configuredServers(this.#options.loaded, this.#options.home),
+  ): Omit<FileToolOptions, "outputsPath"> {
     const { loaded, projectDir } = this.#options;
     return {
       allowPaths: this.#selection.allowPaths(),
@@ -221,6 +223,7 @@ export class Builder {
     return (this.host ??= this.#openHost?.({
       ...server,
       ...limits,
+      tokenFolder: this.#options.home,
       remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
       logger: namedLogger(this.#options.logger, "http"),
     }));

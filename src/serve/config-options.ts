@@ -5,12 +5,12 @@ import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
-import { MODES } from "../run/input.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
 import { PROMPT_USES } from "../run/prompt-use.js";
 import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
 import { UNATTENDED } from "../run/unattended.js";
 import { mcpServers } from "./mcp-options.js";
+import { SESSION_MODES } from "../sessions/session-modes.js";
 
 const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
@@ -146,7 +146,7 @@ export const configOptions = option.section(
     mcp_servers: mcpServers,
     permissions: option.section({
       mode: option.oneOf(
-        MODES,
+        SESSION_MODES,
         'Of sessions that are new. `"auto"`: tools run. `"ask"`: those that change something or leave the machine wait for a person. `"plan"`: nothing runs that changes anything. See [permissions.md](permissions.md).',
         { default: "auto" },
       ),

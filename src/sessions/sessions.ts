@@ -14,6 +14,7 @@ import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "..
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
 import type { Undone, UndoOptions } from "./undo.js";
+import { SESSION_MODES } from "./session-modes.js";
 
 export type { NewSession } from "./new-session.js";
 
@@ -57,7 +58,6 @@ export interface MessagesQuery {
   limit?: number;
 }
 
-const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 /** Sessions of a list that asks for no number. */
 const PAGE = 50;
 
@@ -124,8 +124,8 @@ export class Sessions {
     const store = await this.#options.store();
     const { id: own, chain } = await found(store, id);
     const { mode, leave } = fields;
-    if (mode !== undefined && !MODES.includes(mode))
-      throw new InputError("mode", `one of ${MODES.map((one) => JSON.stringify(one)).join(", ")}`);
+    if (mode !== undefined && !SESSION_MODES.includes(mode))
+      throw new InputError("mode", `one of ${SESSION_MODES.map((one) => JSON.stringify(one)).join(", ")}`);
     if (leave !== undefined) checkLeave(leave, (await found(store, chain.root)).leave);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
     await store.write(((await store.newest(chain.root)) ?? { id: own }).id, { fence: null, sync: true, set });

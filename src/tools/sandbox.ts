@@ -124,8 +124,7 @@ export class Sandbox {
     const fault = found && (await this.#faultIn(projectDir));
     if (fault !== undefined) return { text: `commands do not run: the sandbox could not start: ${fault}`, weak: true };
     if (found) {
-      // What listens on this machine is then in reach, too.
-      const network = this.network ? "open to them, this server's own port too" : "closed to them";
+      const network = this.network ? "open to them" : "closed to them";
       return { text: `commands run in bubblewrap, the network is ${network}`, weak: false };
     }
     if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };

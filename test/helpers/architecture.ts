@@ -79,7 +79,13 @@ const WIRE_WORDS = new Set(
  */
 const ASKS_PROVIDERS = "adapters/ai-sdk-provider/connections.ts";
 /** The config, the redactor of its secrets, and the HTTP client, which looks for a proxy. */
-const READS_ENVIRONMENT = new Set(["src/serve/config.ts", "src/base/process-secrets.ts", ASKS_PROVIDERS]);
+const READS_ENVIRONMENT = new Set([
+  "src/serve/config.ts",
+  "src/base/process-secrets.ts",
+  // Programs of others use the client, without gantry's config.
+  "adapters/koa-http-api/client/person-token.ts",
+  ASKS_PROVIDERS,
+]);
 const READS_PROVIDERS = "adapters/ai-sdk-provider/bodies.ts";
 /** The tool that reads pages, under limits of its own, and the terminal's way to the server of whoever sits there. */
 const READS_PAGES = /^src\/(tools\/web|commands\/own-server\.ts$)/;

@@ -18,7 +18,7 @@ export interface BrowserPage {
 /** In a frame of its own, so that a page is as it is, and what is evaluated comes from beside it. */
 const AROUND = `<!doctype html><title>around</title><iframe></iframe><script type="module">
 const frame = document.querySelector("iframe");
-frame.src = "/page" + location.search;
+frame.src = "/page" + location.search + location.hash;
 await new Promise((loaded) => (frame.onload = loaded));
 const run = (body) => Object.getPrototypeOf(async () => {}).constructor("window", "document", body)(frame.contentWindow, frame.contentDocument);
 let told;

@@ -132,7 +132,9 @@ export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeMod
       return asks.length > 0;
     });
     const since = Date.now();
-    assert.equal((await post(replicas.at(1), `/api/asks/${asks[0]!.id}`, { choice: "allow" })).status, 200);
+    const answered = replicas.at(1);
+    const path = `/api/asks/${asks[0]!.id}`;
+    assert.equal((await post(answered, path, { choice: "allow" }, answered.personHeaders)).status, 200);
     assert.equal(((await (await answer).json()) as { output: string }).output, "Written.");
     return Date.now() - since;
   },

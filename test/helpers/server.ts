@@ -1,5 +1,6 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { gantryCommand } from "./node.js";
@@ -115,6 +116,16 @@ export class GantryServer extends GantryProcess {
     const [first] = this.addresses;
     if (!first) throw new Error("the server does not listen");
     return new URL(first.url).origin;
+  }
+
+  /** The token of the home folder. */
+  get token(): string {
+    return readFileSync(`${this.home}/token`, "utf8");
+  }
+
+  /** Headers for what only a person may do. */
+  get personHeaders(): Record<string, string> {
+    return { Authorization: `Bearer ${this.token}` };
   }
 
   /** Fetch a path of this server. Of an answer that is no stream it is looked at whether the API describes it so. */

@@ -68,7 +68,8 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     const models = await lab(t);
     const config = labConfig(models, { permissions: { mode: "ask", client_grace: 0 } });
     const server = await startServer(t, { config });
-    const pane = await openPane(t, { args: ["chat", "--url", server.url], columns: 110 });
+    // A terminal answers with the token of its home.
+    const pane = await openPane(t, { args: ["chat", "--url", server.url], columns: 110, home: server.home });
     await pane.until(READY);
     const client = new GantryClient({ url: server.url });
     // The first question waits for this client.

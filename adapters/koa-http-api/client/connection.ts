@@ -1,5 +1,6 @@
 import { disconnected, errorOf, GantryError, invalidAnswer, noId } from "./errors.js";
 import { EventParser } from "./event-parser.js";
+import { tokenHeaders } from "./person-token.js";
 
 /** How a client finds its server. */
 export interface ClientOptions {
@@ -7,11 +8,18 @@ export interface ClientOptions {
   url?: string | undefined;
   /** Sent with each request: what the server requires. A function is asked for each. */
   headers?: Record<string, string> | (() => Record<string, string>) | undefined;
+  /**
+   * Headers that prove that a person sends a request, for requests that the server refuses without them; undefined where
+   * there are none. Default: in Node the token that a server of this machine wrote into gantry's home.
+   */
+  personHeaders?: ((server: URL) => PersonHeaders | Promise<PersonHeaders>) | undefined;
   /** In place of the platform's. */
   fetch?: typeof globalThis.fetch | undefined;
   /** Milliseconds of silence after which a stream counts as dead, above 0; default 40,000. The server says something every 15 s. */
   silence?: number | undefined;
 }
+
+type PersonHeaders = Record<string, string> | undefined;
 
 /** What each request takes. */
 export interface CallOptions {
@@ -45,11 +53,16 @@ export function pathOf(what: "session" | "run" | "ask", id: string): string {
   return `${what}s/${encodeURIComponent(id)}`;
 }
 
+/** Codes of answers to requests that only a person may send. */
+const NEEDS_PERSON: ReadonlySet<string> = new Set(["person_required", "namespace_refused"]);
+
 /** Requests to one server. */
 export class Connection {
   readonly #options: ClientOptions;
   /** Milliseconds after which a stream that says nothing is dead. */
   readonly silence: number;
+  /** Known once the server has asked for them. */
+  #personHeaders: PersonHeaders;
 
   /** Throws `TypeError` for options that cannot be. */
   constructor(options: ClientOptions) {
@@ -84,7 +97,20 @@ export class Connection {
   }
 
   /** Ask, and give the answer as soon as its headers are there. */
-  async open(path: string, { method = "GET", query = {}, body, headers, signal }: Call): Promise<Response> {
+  async open(path: string, call: Call): Promise<Response> {
+    try {
+      return await this.#send(path, call);
+    } catch (error) {
+      if (!(error instanceof GantryError) || !NEEDS_PERSON.has(error.code)) throw error;
+      const { url = pageOrigin(), personHeaders = tokenHeaders } = this.#options;
+      const headers = await personHeaders(new URL(url, pageOrigin()));
+      if (!headers) throw error;
+      this.#personHeaders = headers;
+      return this.#send(path, call);
+    }
+  }
+
+  async #send(path: string, { method = "GET", query = {}, body, headers, signal }: Call): Promise<Response> {
     const { url = pageOrigin(), fetch = globalThis.fetch, headers: own } = this.#options;
     const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, pageOrigin());
     for (const [name, value] of Object.entries(query))
@@ -92,7 +118,7 @@ export class Connection {
     const init = {
       method,
       // Made here, so that a value that cannot be sent is told as that.
-      headers: new Headers({ ...(typeof own === "function" ? own() : own), ...headers }),
+      headers: new Headers({ ...(typeof own === "function" ? own() : own), ...this.#personHeaders, ...headers }),
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
     };

@@ -39,12 +39,20 @@ export async function logIn(code: string | undefined): Promise<Record<string, st
   throw new LinkError("This link was used before, or is too old. Ask for another:");
 }
 
+/** The token of the server, which it gives to pages that no command of its agent opened; undefined if it gives none. */
+export async function personHeaders(): Promise<Record<string, string> | undefined> {
+  // Without the server, the page says so by itself.
+  const { ok, body } = await use().catch(() => ({ ok: false, body: { headers: {} } }));
+  const headers = ok ? headersIn(body.headers) : {};
+  return Object.keys(headers).length > 0 ? headers : undefined;
+}
+
 /** These let nobody in any more. */
 export function forgetHeaders(headers: Record<string, string>): void {
   if (sessionStorage.getItem(KEPT) === JSON.stringify(headers)) sessionStorage.removeItem(KEPT);
 }
 
-async function use(code: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
+async function use(code?: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
   let response: Response;
   try {
     response = await fetch("/console/login", {

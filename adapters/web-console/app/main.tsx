@@ -4,7 +4,7 @@ import { GantryClient } from "gantry/client";
 import { showAsSeen } from "./content/show-as-seen.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
-import { forgetHeaders, LinkError, logIn, takeCode } from "./login.js";
+import { forgetHeaders, LinkError, logIn, personHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
 import { keepTheme, preferredTheme, showTheme } from "./state/theme.js";
@@ -26,7 +26,10 @@ async function enter(code: string | undefined, go: (headers: Record<string, stri
 }
 
 function show(headers: Record<string, string>): void {
-  const store = new Console(new GantryClient({ headers }));
+  // The page does not wait for the token, which only a few requests need.
+  let token: Record<string, string> = {};
+  void personHeaders().then((own = {}) => (token = own));
+  const store = new Console(new GantryClient({ headers: () => ({ ...headers, ...token }), personHeaders }));
   effect(() => {
     if (store.locked.value) forgetHeaders(headers);
   });

@@ -69,7 +69,7 @@ async function survives(t: TestContext, browser: BrowserName, name: string, line
   let server = await start("0");
   const { port } = new URL(server.url);
   const json = async <T>(from: GantryServer, path: string, body?: object): Promise<T> => {
-    const init = body && { method: "POST", body: JSON.stringify(body) };
+    const init = body && { method: "POST", headers: from.personHeaders, body: JSON.stringify(body) };
     const answer = await from.fetch(path, init);
     assert.ok(answer.ok, await answer.clone().text());
     return answer.json() as Promise<T>;
@@ -83,7 +83,12 @@ async function survives(t: TestContext, browser: BrowserName, name: string, line
     mode: "ask",
   });
   await model.request(1);
-  const page = await openPage(t, browser, example(name), `session=${id}&server=${encodeURIComponent(server.url)}`);
+  const page = await openPage(
+    t,
+    browser,
+    example(name),
+    `session=${id}&server=${encodeURIComponent(server.url)}#token=${server.token}`,
+  );
   await page.until<string[]>(said, (all) => all[1]?.endsWith("One two ") === true);
   assert.match(await page.evaluate(`return ${state}`), /: running$/);
 

@@ -95,7 +95,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.getByRole("combobox", { name: "Effort" }).selectOption("low");
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     const other = await open(t, sessionUrl(server, id));
-    await until(other, `document.querySelector('[aria-label="Mode"]').value === "ask"`);
+    await until(other, `document.querySelector('[aria-label="Mode"]')?.value === "ask"`);
     // Two changes at once come in any order.
     await settled(async () => chosen(await sessionOf(id)).join() === "lab,m1,low,ask");
     await page.getByRole("button", { name: "Model: m1" }).click();

@@ -51,7 +51,11 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
       page.apply(event);
   })().catch((error: unknown) => assert.ok(over.signal.aborted, String(error)));
   const post = async (path: string, body: object) => {
-    const answer = await server.fetch(path, { method: "POST", body: JSON.stringify(body) });
+    const answer = await server.fetch(path, {
+      method: "POST",
+      headers: server.personHeaders,
+      body: JSON.stringify(body),
+    });
     assert.ok(answer.ok, `${path}: ${answer.status} ${await answer.text()}`);
   };
   return {

@@ -14,7 +14,7 @@ async function serving(t: Hooks, permissions: object = {}) {
     tools: { bash: { sandbox: "off" } },
   });
   const server = await startServer(t, { config });
-  const client = new GantryClient({ url: server.url });
+  const client = new GantryClient({ url: server.url, personHeaders: () => server.personHeaders });
   const watch = async (id: string): Promise<() => void> => {
     const over = new AbortController();
     t.after(() => over.abort());

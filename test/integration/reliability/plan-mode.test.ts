@@ -245,7 +245,7 @@ describe("plan mode", () => {
       assert.deepEqual(await treeOf(base.path), before);
       // Over ACP's and everybody's door the mode is the session's: who says otherwise for one run changes it.
       models.enqueue(...answers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
-      await ask(server, { message: "now", session_id: sessionId, mode: "auto" });
+      await ask(server, { message: "now", session_id: sessionId, mode: "auto" }, server.personHeaders);
       assert.equal(await readFile(base.at("project", "new.txt"), "utf8"), "x");
     },
   );

@@ -224,7 +224,10 @@ describe("permissions in the config", () => {
       const { id, reason } = await opened(server);
       assert.equal(reason, "who reads?");
       const body = JSON.stringify({ choice });
-      assert.equal((await server.fetch(`/api/asks/${id}`, { method: "POST", body })).status, 200);
+      assert.equal(
+        (await server.fetch(`/api/asks/${id}`, { method: "POST", body, headers: server.personHeaders })).status,
+        200,
+      );
       const { sessionId } = await run;
       const [result] = (await stored(server, sessionId)).filter(({ role }) => role === "tool");
       assert.match(result!.content, wanted);

@@ -21,11 +21,11 @@ describe("a table of sockets", () => {
     const lines = Array.from({ length: 1_000 }, (_, n) => line(n, n % 7));
     await folder.write({ tcp: [HEAD, ...lines, ""].join("\n") });
     const table = new SocketTable(folder.at("tcp"));
-    assert.equal(await table.ownerOf(entryOf(3)), "3");
+    assert.deepEqual(await table.ownerOf(entryOf(3)), { uid: 3, inode: "1003" });
     const all = await Promise.all(lines.map((_, n) => table.ownerOf(entryOf(n))));
     assert.deepEqual(
       all,
-      lines.map((_, n) => String(n % 7)),
+      lines.map((_, n) => ({ uid: n % 7, inode: String(1000 + n) })),
     );
   });
 
@@ -36,8 +36,8 @@ describe("a table of sockets", () => {
     });
     const table = new SocketTable(folder.at("tcp"));
     const asked = [1, 2, 3, 4].map((n) => table.ownerOf(entryOf(n)));
-    assert.deepEqual(await Promise.all(asked), ["", "5", "8", ""]);
-    assert.equal(await new SocketTable(folder.at("none")).ownerOf(entryOf(1)), undefined);
+    assert.deepEqual(await Promise.all(asked), ["none", { uid: 5, inode: "1002" }, { uid: 8, inode: "1003" }, "none"]);
+    assert.equal(await new SocketTable(folder.at("none")).ownerOf(entryOf(1)), "hidden");
   });
 
   it("tells what is so after it was asked, also while it reads for others", async (t) => {
@@ -48,6 +48,6 @@ describe("a table of sockets", () => {
     await folder.write({ tcp: [HEAD, line(1, 1), line(2, 2), ""].join("\n") });
     const second = table.ownerOf(entryOf(2));
     await first;
-    assert.equal(await second, "2");
+    assert.deepEqual(await second, { uid: 2, inode: "1002" });
   });
 });

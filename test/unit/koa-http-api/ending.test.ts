@@ -280,6 +280,8 @@ it("whoever has left before their request is looked at gets nothing done, and st
   const late: HttpHost = {
     loopback: true,
     provingHeaders: () => [],
+    isOfPerson: (request) => host.isOfPerson(request),
+    tokenFor: (request) => host.tokenFor(request),
     takeStream: () => host.takeStream(),
     refuseNew: () => host.refuseNew(),
     close: (signal) => host.close(signal),

@@ -1,0 +1,28 @@
+import { SESSION_MODES, type SessionMode } from "gantry";
+import type { Context } from "koa";
+import type { ApiParts } from "./api.js";
+import { HttpError } from "./errors.js";
+
+/** Throws `HttpError` unless headers prove that a person sent the request: the required ones, or the token of the port. */
+export function requirePerson(ctx: Context, { isOfPerson }: ApiParts): void {
+  if (isOfPerson(ctx.req)) return;
+  throw new HttpError(
+    403,
+    "only a person may do this: send Authorization: Bearer with the token in the file token of gantry's home folder",
+    {},
+    "person_required",
+  );
+}
+
+/** The same for a mode that allows more than that of the session, or of new sessions. A stricter mode needs no person. */
+export async function requirePersonForMode(
+  ctx: Context,
+  parts: ApiParts,
+  { mode, sessionId }: { mode: SessionMode | undefined; sessionId: string | undefined },
+): Promise<void> {
+  if (mode === undefined || parts.isOfPerson(ctx.req)) return;
+  const { agent } = parts;
+  const session = sessionId === undefined ? undefined : await agent.sessions.get(sessionId);
+  const current = session?.mode ?? agent.mode;
+  if (SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(current)) requirePerson(ctx, parts);
+}

@@ -1,0 +1,57 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
+import { join } from "node:path";
+import { newId, randomBytes } from "../base/ids.js";
+
+/** Name of the file, in gantry's home. */
+export const TOKEN_FILE = "token";
+/** Bytes of a token, before they are written as base64url. */
+const TOKEN_BYTES = 32;
+
+/** The token that proves that a person sends a request. Sandboxed commands do not see gantry's home. */
+export class PersonToken {
+  readonly value: string;
+
+  /** Reads the token, and makes it where there is none. Throws the system's error. */
+  constructor(folder: string) {
+    const file = join(folder, TOKEN_FILE);
+    this.value = readToken(file) ?? makeToken(file);
+  }
+
+  /** Whether the request carries `Authorization: Bearer` with the token. */
+  isIn({ headers: { authorization = "" } }: IncomingMessage): boolean {
+    const [, token = ""] = /^Bearer +(\S+)$/i.exec(authorization.trim()) ?? [];
+    return timingSafeEqual(digest(token), digest(this.value));
+  }
+}
+
+/** Several servers with one home make one token: the first link wins. */
+function makeToken(file: string): string {
+  const part = `${file}.${newId()}`;
+  writeFileSync(part, Buffer.from(randomBytes(TOKEN_BYTES)).toString("base64url"), { mode: 0o600, flag: "wx" });
+  try {
+    linkSync(part, file);
+  } catch {
+    // Another server was first, the file is damaged, or the file system has no links.
+    if (readToken(file) === undefined) renameSync(part, file);
+  } finally {
+    rmSync(part, { force: true });
+  }
+  const token = readToken(file);
+  if (token === undefined) throw new Error(`${file} holds no token`);
+  return token;
+}
+
+/** Undefined if there is no file, or no token in it. */
+function readToken(file: string): string | undefined {
+  try {
+    const text = readFileSync(file, "utf8").trim();
+    return text.length >= TOKEN_BYTES ? text : undefined;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+const digest = (text: string) => createHash("sha256").update(text).digest();

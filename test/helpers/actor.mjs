@@ -1,0 +1,96 @@
+// Tries everything that a person may do at a server of gantry. Usage: actor.mjs URL SESSION RUN ASK FILE; writes the
+// answers to FILE, as JSON: [action, status, code][]. With `mcp` before it all, as an MCP server whose tool does that.
+import { createHash } from "node:crypto";
+import { renameSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { createInterface } from "node:readline";
+
+const json = { "content-type": "application/json" };
+const upgrade = {
+  ...{ connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" },
+  "sec-websocket-key": createHash("md5").update("key").digest("base64"),
+};
+const initialize = { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } };
+
+/** The harmless ones first: a session can be deleted once. */
+const actionsOf = (session, run, ask) => [
+  ["list sessions", "GET", "/api/sessions"],
+  ["read a session", "GET", `/api/sessions/${session}`],
+  ["read messages", "GET", `/api/sessions/${session}/messages`],
+  ["watch a session", "GET", `/api/sessions/${session}/events?answers=true`],
+  ["list runs", "GET", "/api/runs"],
+  ["list questions", "GET", "/api/asks"],
+  ["read a question", "GET", `/api/asks/${ask}`],
+  ["answer a question", "POST", `/api/asks/${ask}`, { choice: "allow" }],
+  ["grant a permission", "POST", `/api/asks/${ask}`, { choice: "allow_always" }],
+  ["change the mode", "PATCH", `/api/sessions/${session}`, { mode: "auto" }],
+  ["change the title", "PATCH", `/api/sessions/${session}`, { title: "mine" }],
+  ["start a run", "POST", "/api/run", { message: "hello {}" }],
+  ["start a run in mode auto", "POST", "/api/run", { message: "hello {}", mode: "auto" }],
+  ["start a run with a budget", "POST", "/api/run", { message: "hello {}", budget: { usd: 100 } }],
+  ["steer a run", "POST", `/api/sessions/${session}/steer`, { message: "do this" }],
+  ["log in to the console", "POST", "/console/login", {}],
+  ["open the console", "GET", "/console"],
+  ["initialize ACP over HTTP", "POST", "/acp", initialize],
+  ["open ACP over WebSocket", "GET", "/acp", undefined, upgrade],
+  ["cancel a run", "POST", `/api/runs/${run}/cancel`],
+  ["delete a session", "DELETE", `/api/sessions/${session}`],
+];
+
+function ask(url, method, path, body, headers) {
+  return new Promise((resolve) => {
+    const sent = request(new URL(path, url), { method, headers: { ...(body && json), ...headers }, agent: false });
+    sent.on("error", (error) => resolve([0, error.code]));
+    sent.on("upgrade", (response, socket) => {
+      socket.destroy();
+      resolve([response.statusCode, "upgraded"]);
+    });
+    sent.on("response", async (response) => {
+      if (/event-stream/.test(response.headers["content-type"] ?? "")) {
+        response.destroy();
+        return resolve([response.statusCode, "stream"]);
+      }
+      let text = "";
+      for await (const chunk of response) text += chunk;
+      // ACP has another form of errors.
+      let code = text.includes("request of a command refused") ? "command_refused" : "";
+      try {
+        const { code: word, headers: given } = JSON.parse(text);
+        code = word ?? (given?.Authorization ? "token" : code);
+      } catch {
+        // A page.
+      }
+      resolve([response.statusCode, code]);
+    });
+    sent.end(body && JSON.stringify(body));
+  });
+}
+
+async function act([url, session, run, question, file]) {
+  const answers = [];
+  for (const [action, ...call] of actionsOf(session, run, question))
+    answers.push([action, ...(await ask(url, ...call))]);
+  writeFileSync(`${file}.part`, JSON.stringify(answers));
+  renameSync(`${file}.part`, file);
+}
+
+if (process.argv[2] === "mcp") {
+  const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { id, method, params } = JSON.parse(line);
+    if (method === "initialize")
+      say({
+        id,
+        result: {
+          ...{ protocolVersion: params.protocolVersion, capabilities: { tools: {} } },
+          serverInfo: { name: "actor", version: "1" },
+        },
+      });
+    if (method === "tools/list")
+      say({ id, result: { tools: [{ name: "act", inputSchema: { type: "object", properties: { args: {} } } }] } });
+    if (method === "tools/call") {
+      await act(params.arguments.args);
+      say({ id, result: { content: [{ type: "text", text: "done" }] } });
+    }
+  }
+} else await act(process.argv.slice(2));

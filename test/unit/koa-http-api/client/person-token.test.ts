@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { rm } from "node:fs/promises";
+import { it } from "node:test";
+import { tokenHeaders } from "../../../../adapters/koa-http-api/client/person-token.js";
+import { tempDir } from "../../../helpers/temp.js";
+
+it("the client sends the token of gantry's home to this machine alone", async (t) => {
+  const home = await tempDir(t, { token: "secret-of-the-test\n" });
+  const before = process.env["GANTRY_HOME"];
+  process.env["GANTRY_HOME"] = home.path;
+  t.after(() => {
+    if (before === undefined) delete process.env["GANTRY_HOME"];
+    else process.env["GANTRY_HOME"] = before;
+  });
+  const of = (url: string) => tokenHeaders(new URL(url))?.["Authorization"];
+  for (const url of ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:8080", "https://127.1.2.3"])
+    assert.equal(of(url), "Bearer secret-of-the-test", url);
+  for (const url of [
+    "http://example.com",
+    "http://localhost.example.com",
+    "http://127.0.0.1.example.com",
+    "http://10.0.0.1",
+  ])
+    assert.equal(of(url), undefined, url);
+  await rm(home.at("token"));
+  assert.equal(of("http://127.0.0.1:8080"), undefined);
+});

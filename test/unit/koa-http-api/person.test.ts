@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { Agent, MemoryDriver, SESSION_MODES, type SessionMode } from "gantry";
+import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+import { openHttpHost } from "gantry/http";
+import { ScriptedProvider } from "gantry/testing";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+/** A port with a token, and an agent whose new sessions have this mode. */
+async function served(t: Hooks, mode: SessionMode) {
+  const folder = await tempDir(t);
+  const agent = new Agent({
+    mode,
+    driver: new MemoryDriver(),
+    providers: [new ScriptedProvider(Array.from({ length: 20 }, () => "done"))],
+  });
+  const host = openHttpHost({ port: 0, tokenFolder: folder.path });
+  t.after(async () => {
+    await host.close(AbortSignal.abort());
+    await agent.close();
+  });
+  const { address } = await new KoaHttpTransport({}, host).start(agent);
+  const send = async (method: string, path: string, body: object, token?: string) => {
+    const headers = token === undefined ? undefined : { authorization: `bearer ${token}` };
+    const response = await fetch(`${address}${path}`, {
+      method,
+      body: JSON.stringify(body),
+      ...(headers && { headers }),
+    });
+    const { code = "" } = (await response.json()) as { code?: string };
+    return `${response.status} ${code}`.trim();
+  };
+  return { agent, send, file: folder.at("token") };
+}
+
+/** Whether a mode allows more than another. */
+const allowsMore = (mode: SessionMode, than: SessionMode): boolean =>
+  SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(than);
+
+describe("a mode that allows more", { concurrency: true }, () => {
+  for (const current of SESSION_MODES)
+    it(`than ${current} needs the token; ${current} and stricter modes do not`, async (t) => {
+      const { agent, send, file } = await served(t, current);
+      const token = readFileSync(file, "utf8");
+      for (const mode of SESSION_MODES) {
+        const refused = allowsMore(mode, current) ? "403 person_required" : "200";
+        const { id } = await agent.sessions.create();
+        assert.equal(await send("POST", "/api/run", { message: "x", mode }), refused, `a new session in ${mode}`);
+        assert.equal(await send("POST", "/api/run", { message: "x", session_id: id, mode }), refused, mode);
+        assert.equal(await send("POST", "/api/run", { message: "x", mode }, token), "200", mode);
+        await agent.sessions.update(id, { mode: current });
+        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }), refused, mode);
+        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode }, `${token}x`), refused, mode);
+        assert.equal((await agent.sessions.get(id))?.mode, allowsMore(mode, current) ? current : mode);
+        assert.equal(await send("PATCH", `/api/sessions/${id}`, { mode: "auto" }, token), "200");
+        assert.equal((await agent.sessions.get(id))?.mode, "auto");
+      }
+    });
+});
+
+it("a file without a token is replaced, so that nobody is let in with an empty one", async (t) => {
+  const folder = await tempDir(t);
+  writeFileSync(folder.at("token"), "\n");
+  const host = openHttpHost({ port: 0, tokenFolder: folder.path });
+  t.after(() => host.close(AbortSignal.abort()));
+  await host.mount({
+    ...{ prefix: "/", fallback: true, authenticated: false },
+    handler: () => undefined,
+    refuse: () => undefined,
+  });
+  assert.match(readFileSync(folder.at("token"), "utf8"), /^[\w-]{43}$/);
+});
