@@ -17,8 +17,7 @@ export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): numb
     case "usage.cost.total_cost":
       return amount((cost as { total_cost?: unknown } | undefined)?.total_cost);
     case "usage.cost_in_usd_ticks": {
-      const ticks = amount(raw.cost_in_usd_ticks);
-      return ticks === undefined ? undefined : ticks / 1e10;
+      return amount(raw.cost_in_usd_ticks, USD_PER_TICK);
     }
     default:
       return undefined;
@@ -33,9 +32,8 @@ export function passedCost({ raw, metadata }: ReportedUsage): number | undefined
     const found =
       amount(cost) ?? amount(bag(cost).total_cost) ?? amount(bag(cost).totalCost) ?? amount(place.total_cost);
     if (found !== undefined) return found;
-    // xAI counts in ten thousand millionths.
-    const ticks = amount(place.cost_in_usd_ticks) ?? amount(place.costInUsdTicks);
-    if (ticks !== undefined) return ticks / 1e10;
+    const ofTicks = amount(place.cost_in_usd_ticks, USD_PER_TICK) ?? amount(place.costInUsdTicks, USD_PER_TICK);
+    if (ofTicks !== undefined) return ofTicks;
   }
   return undefined;
 }
@@ -120,11 +118,14 @@ export async function listedWindows(
   };
 }
 
+/** xAI reports ticks. */
+const USD_PER_TICK = 1e-10;
 /** A larger cost of one call is no cost, and would make the sum of a session infinite. */
 const MAX_USD = 1e9;
 
-/** An amount, also one that came as text. */
-function amount(value: unknown): number | undefined {
+/** USD of a number, or of a text that is one, in units of `unit` USD. */
+function amount(value: unknown, unit = 1): number | undefined {
   const number = typeof value === "string" && /^\d+(\.\d+)?(e-?\d+)?$/i.test(value) ? Number(value) : value;
-  return typeof number === "number" && number >= 0 && number <= MAX_USD ? number : undefined;
+  const usd = typeof number === "number" ? number * unit : NaN;
+  return usd >= 0 && usd <= MAX_USD ? usd : undefined;
 }

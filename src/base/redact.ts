@@ -225,7 +225,7 @@ function decodedOf(text: string): string {
 }
 
 function isOpaque(value: string): boolean {
-  if (value.length < 8 || /^([~.]{0,2}\/|[a-z]:\\|https?:)/i.test(value)) return false;
+  if (value.length < 8 || /^([~.]{0,2}\/|[a-z]:\\|[a-z][a-z0-9+.-]*:\/\/)/i.test(value)) return false;
   return value.length >= 16 || /\d/.test(value) || /[^A-Za-z]/.test(value) || !/^[A-Z]?[a-z]+$|^[A-Z]+$/.test(value);
 }
 

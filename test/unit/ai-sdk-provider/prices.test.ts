@@ -71,9 +71,9 @@ describe("cost", () => {
     }
   });
 
-  it("is unknown for unknown models, and nothing on one's own machine", async () => {
+  it("is unknown for unknown models, and not listed for local providers", async () => {
     assert.equal(await listedCost(usage, "no-such-model-9", settings("openai"), at), undefined);
-    assert.equal(await listedCost(usage, "gpt-5", settings("ollama"), at), 0);
+    assert.equal(await listedCost(usage, "gpt-5", settings("ollama"), at), undefined);
     assert.equal(await listedCost(usage, "anything", settings("nvidia"), at), undefined);
   });
 
@@ -111,6 +111,6 @@ describe("cost", () => {
     near((await listedPrices("gemini-2.5-pro", 300_000, settings("google")))?.input, 2.5);
     near((await listedPrices("claude-sonnet-4-5", 1_000, settings("anthropic")))?.cacheWrite, 3.75);
     assert.equal(await listedPrices("nobody-knows-it", 1_000, settings("openai")), undefined);
-    assert.deepEqual(await listedPrices("anything", 0, settings("ollama")), { input: 0, output: 0, cacheWrite: 0 });
+    assert.equal(await listedPrices("anything", 0, settings("ollama")), undefined);
   });
 });
