@@ -4,11 +4,6 @@ import tseslint from "typescript-eslint";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-const noEnvironment = {
-  object: "process",
-  property: "env",
-  message: "Only src/serve/config.ts reads the environment; take the value as an option.",
-};
 const noDefaultExport = {
   selector: "ExportDefaultDeclaration",
   message: "Named exports only; an adapter's index.ts is the one place for a default export.",
@@ -45,11 +40,6 @@ export default tseslint.config(
       "no-new-func": "error",
       "no-var": "error",
       "prefer-const": "error",
-      "no-restricted-properties": ["error", noEnvironment],
-      "no-restricted-imports": [
-        "error",
-        { paths: [{ name: "node:process", importNames: ["env"], message: noEnvironment.message }] },
-      ],
       "no-restricted-syntax": ["error", noDefaultExport, noMutableExport],
       "@typescript-eslint/await-thenable": "error",
       "@typescript-eslint/consistent-type-exports": "error",
@@ -100,9 +90,6 @@ export default tseslint.config(
       ],
     },
   },
-  { files: ["src/serve/config.ts"], rules: { "no-restricted-properties": "off", "no-restricted-imports": "off" } },
-  // A client of HTTP looks there for its proxy.
-  { files: ["adapters/ai-sdk-provider/connections.ts"], rules: { "no-restricted-properties": "off" } },
   { files: ["src/cli.ts"], rules: { "no-console": "off" } },
   {
     // What others wrote is shown in the pages: as text, or as the nodes that one place lets in, which cleans it.
@@ -113,14 +100,12 @@ export default tseslint.config(
   {
     // Examples are for reading, and print what they do.
     files: ["examples/**/*.ts"],
-    rules: { "no-console": "off", "no-restricted-properties": "off" },
+    rules: { "no-console": "off" },
   },
   {
     files: ["test/**/*.ts", ".ci/**/*.ts"],
     rules: {
       "no-console": "off",
-      "no-restricted-properties": "off",
-      "no-restricted-imports": "off",
       // Bodies that a test fetched are `any` until it asserts what they are.
       "@typescript-eslint/no-unsafe-argument": "off",
       "@typescript-eslint/no-unsafe-assignment": "off",
