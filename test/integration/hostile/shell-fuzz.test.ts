@@ -14,6 +14,8 @@ import { tempDir } from "../../helpers/temp.js";
  */
 
 const SHELLS = [["/bin/bash"], ["/bin/dash"], ["/bin/busybox", "sh"]].filter(([file]) => existsSync(file!));
+/** Names in the working folder of the shells. */
+const FILES = ["ls", "src"];
 const PROGRAMS = ["git", "ls", "cat", "touch", "rm", "npm"];
 /** Real programs that start others. */
 const STARTERS = ["env", "xargs", "timeout", "nice", "find", "sh", "bash"];
@@ -39,6 +41,7 @@ class LineGenerator {
   next(): string {
     this.#oddity = this.#one([0, 0.03, 0.1, 0.3, 0.6]);
     let line = this.#simple();
+    if (this.#random() < this.#oddity / 2) line = this.#one(ASSIGNMENTS) + line;
     while (this.#random() < 0.4) line += this.#choose(SEPARATORS) + this.#simple();
     if (this.#random() < this.#oddity / 3)
       line = this.#one([
@@ -272,6 +275,7 @@ const SEPARATORS = {
   plain: [";", " && ", " || ", " | ", "\n", " & ", "; ", " # c\n"],
   odd: [";;", "|&", " ", "\r\n", "\f", "\\\n", "&&\n", "|\n\n", " \\\n;", ";#", "&#c\n", "\n#c\n", "#\n", " #\\\n"],
 };
+const ASSIGNMENTS = ["A=1 ", "ls=1 ", "PATH=. ", "PATH=.\\\n ", "A= PATH=. ", "PATH+=: PATH=./ "];
 const BLANKS = {
   plain: [" ", " ", " ", "  ", "\t", " \\\n"],
   odd: ["\\\n", "\v", "\u00a0", "\u3000", " \\\n#", "\\ "],
@@ -301,7 +305,7 @@ describe("rules for commands, against real shells", () => {
           if (isAllowed) assert.ok(isPermitted(call), `${place} was allowed and started ${JSON.stringify(call)}`);
           if (passes) assert.ok(!isPush(call), `${place} passed a deny and started ${JSON.stringify(call)}`);
         }
-        if (isAllowed) assert.deepEqual(files, ["src"], `${place} was allowed and wrote files`);
+        if (isAllowed) assert.deepEqual(files, FILES, `${place} was allowed and wrote files`);
       }
     }
     const shells = SHELLS.map((shell) => shell[0]).join(", ");
@@ -342,11 +346,12 @@ interface ShellRun {
 async function createRunner(folder: string, shell: readonly string[]): Promise<(line: string) => Promise<ShellRun>> {
   const [bin, work, log] = [join(folder, "bin"), join(folder, "work"), join(folder, "log")];
   await mkdir(bin, { recursive: true });
-  for (const name of PROGRAMS) {
+  const writeProgram = async (path: string, name: string): Promise<void> => {
     const script = `#!/bin/dash\nline=${name}\nfor word; do line="$line\x1f$word"; done\nprintf '%s\x1e' "$line" >> '${log}'\n`;
-    await writeFile(join(bin, name), script);
-    await chmod(join(bin, name), 0o755);
-  }
+    await writeFile(path, script);
+    await chmod(path, 0o755);
+  };
+  for (const name of PROGRAMS) await writeProgram(join(bin, name), name);
   for (const name of STARTERS) {
     const real = [`/usr/bin/${name}`, `/bin/${name}`].find((file) => existsSync(file));
     if (real) await symlink(real, join(bin, name));
@@ -355,6 +360,8 @@ async function createRunner(folder: string, shell: readonly string[]): Promise<(
     await rm(work, { recursive: true, force: true });
     await mkdir(join(work, "src"), { recursive: true });
     await writeFile(join(work, "src", "a"), "git push\n");
+    // A program of the repository, which only a changed PATH finds.
+    await writeProgram(join(work, "ls"), "./ls");
   };
   await createWork();
   const [file = "", ...args] = shell;
@@ -366,7 +373,7 @@ async function createRunner(folder: string, shell: readonly string[]): Promise<(
     const text = await readFile(log, "utf8").catch(() => "");
     const files = await readdir(work);
     if (text !== "") await rm(log);
-    if (files.join() !== "src" || (await readdir(join(work, "src"))).join() !== "a") await createWork();
+    if (files.join() !== FILES.join() || (await readdir(join(work, "src"))).join() !== "a") await createWork();
     const calls = text.split("\x1e").slice(0, -1);
     return { shell: shell.join(" "), calls: calls.map((call) => call.split("\x1f")), files };
   };
