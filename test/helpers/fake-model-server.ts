@@ -51,6 +51,8 @@ export interface FakeModelServer {
   readonly baseUrl: string;
   /** Model requests in order of arrival, refused ones included. */
   readonly requests: readonly FakeRequest[];
+  /** The last request that offers tools. A request for a title offers none, and may arrive after the run has ended. */
+  readonly lastOfRun: FakeRequest | undefined;
   /** Requests for the listing. */
   readonly listings: readonly FakeRequest[];
   /** Every rule that a request broke; those were answered 400. */
@@ -113,6 +115,10 @@ class Server implements FakeModelServer {
     this.#http.listen(port, "127.0.0.1");
     await once(this.#http, "listening");
     this.url = `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}`;
+  }
+
+  get lastOfRun(): FakeRequest | undefined {
+    return this.requests.filter(({ tools }) => tools.length > 0).at(-1);
   }
 
   enqueue(...answers: Answer[]): void {

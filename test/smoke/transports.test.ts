@@ -141,7 +141,7 @@ describe("smoke: transports", () => {
     t.after(() => client.close());
     const result = await client.callTool({ name: "run", arguments: { prompt: "echo" } });
     assert.equal((result.structuredContent as { output: string }).output, "Echoed.");
-    assert.match(JSON.stringify(models.requests.at(-1)!.body), /through two servers/);
+    assert.match(JSON.stringify(models.lastOfRun!.body), /through two servers/);
   });
 
   it("refuses pages of other origins and requests without a required header", async (t) => {

@@ -113,7 +113,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.until(/> like the sky/);
     await pane.keys("Enter");
     await pane.until(/Thanks\./);
-    const last = JSON.stringify(models.requests.at(-1));
+    const last = JSON.stringify(models.lastOfRun);
     assert.match(last, /blue/);
     assert.match(last, /like the sky/);
   });

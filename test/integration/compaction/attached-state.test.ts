@@ -121,7 +121,7 @@ it("todo list and changed files are in each prompt through compactions, a restar
   await peer.prompt(sessionId, "AND ON");
   assert.deepEqual(worker.missing, []);
   assert.match(JSON.stringify(peer.updates(sessionId)), /Context compacted \(summary\)/);
-  const last = JSON.stringify(models.requests.at(-1)?.body);
+  const last = JSON.stringify(models.lastOfRun?.body);
   assert.match(last, /\[>\] draw the plans/);
   assert.match(last, /commands may have changed others/);
   assert.deepEqual(models.violations, []);

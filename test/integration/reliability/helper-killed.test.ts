@@ -83,7 +83,7 @@ describe("a kill -9 while a helper works", { skip: process.platform === "linux" 
 
     const on = await ask(second, { message: "and now", session_id: session });
     assert.deepEqual([on.status, on.output], [200, "on"], on.error);
-    assert.match(JSON.stringify(models.requests.at(-1)?.body), /\[interrupted: outcome unknown\]/);
+    assert.match(JSON.stringify(models.lastOfRun?.body), /\[interrupted: outcome unknown\]/);
     assert.equal((await read<Wire>(second, `/api/sessions/${session}`)).usage.total_tokens, 375 + 61);
     const other = await ask(second, { message: "you too", session_id: helper.id });
     assert.deepEqual([other.status, other.output], [200, "on"], other.error);

@@ -150,7 +150,7 @@ describe("a server killed in mid-stream", () => {
     assert.equal(status, 200, JSON.stringify(body));
     assert.equal(body.output, "Beta comes next.");
     assert.deepEqual(models.violations, []);
-    const messages = (models.requests.at(-1)?.body as { messages: { role: string; content: unknown }[] }).messages;
+    const messages = (models.lastOfRun?.body as { messages: { role: string; content: unknown }[] }).messages;
     assert.deepEqual(
       messages.map(({ role }) => role),
       ["system", "user", "assistant", "tool", "assistant", "user"],
@@ -179,7 +179,7 @@ describe("a server killed in mid-stream", () => {
     models.enqueue(say("Awake."));
     assert.equal((await post(second, { message: "Wake up", session_id: id })).body.output, "Awake.");
     assert.deepEqual(models.violations, []);
-    assert.match(JSON.stringify(models.requests.at(-1)?.body), /\[interrupted: outcome unknown\]/);
+    assert.match(JSON.stringify(models.lastOfRun?.body), /\[interrupted: outcome unknown\]/);
     assert.equal(await project.read("log"), "once\n");
     // Nobody is left who could have ended it; only where bubblewrap works does it go with its server.
     await run("pkill", ["-KILL", "-f", `sleep ${seconds}`]).catch(() => undefined);

@@ -46,7 +46,7 @@ it("a command runs in the folder that the model named; an unknown argument is re
   assert.match(outputs[1] ?? "", /\[exit code 0\]/);
   assert.match(outputs[2] ?? "", /root\n[^]*\[unknown argument encoding was ignored\./);
   assert.deepEqual([existsSync(project.at("build")), existsSync(project.at("packages/x/build"))], [true, false]);
-  assert.match(JSON.stringify(models.requests.at(-1)?.body), /unknown argument folder\. The call did not run/);
+  assert.match(JSON.stringify(models.lastOfRun?.body), /unknown argument folder\. The call did not run/);
   assert.deepEqual(models.violations, []);
 });
 
