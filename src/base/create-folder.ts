@@ -21,5 +21,11 @@ export function createFolder(path: string): string | undefined {
 }
 
 function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  try {
+    return statSync(path).isDirectory();
+  } catch (error) {
+    // Not `throwIfNoEntry`: on Node 24 it hides ENOTDIR too, which says that a parent is a file.
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
 }
