@@ -1,9 +1,6 @@
-import { starterOf } from "./command-starters.js";
+import { MAX_STARTS, starterOf } from "./command-starters.js";
 import { namesOf, PathPattern } from "./glob-match.js";
 import type { ShellCommand, ShellWord } from "./shell-line.js";
-
-/** Words of a command that are tried as the program that it starts. Limits the time for long commands. */
-const MAX_STARTS = 64;
 
 /** Whether a command matches. `"maybe"`: the shell or the program decides what runs. */
 export type Fit = "yes" | "maybe" | "no";
@@ -39,7 +36,9 @@ export class CommandPattern {
     const { words, hasFiles } = command;
     if (hasFiles || words.slice(0, 2).some(({ expansion }) => expansion)) return false;
     if (words.some(({ expansion }) => expansion === "tilde")) return false;
-    const { fixedWords = 0 } = starterOf(command) ?? {};
+    const { fixedWords = 0, starts = "nothing" } = starterOf(command) ?? {};
+    // A shell or an interpreter alone runs what comes in, which may be the output of another command.
+    if (starts === "anything" && words.length === 1 && this.#allowed.includes("any")) return false;
     if (!words.slice(0, fixedWords).every((word, at) => this.#isWritten(word, at))) return false;
     return fits(this.#allowed, words, { perhaps: false, gaps: false });
   }
@@ -66,8 +65,13 @@ export class CommandPattern {
   #meetsWords(words: readonly ShellWord[]): Fit {
     const [program, ...rest] = words;
     if (!program) return "no";
+    const name = withoutFolder(program);
+    const ways = [[name, ...rest], words];
+    // `git push` is also a file of its own.
+    if (/^git-./i.test(name.text))
+      ways.push([...["git", name.text.slice(4)].map((text) => ({ ...name, text })), ...rest]);
     for (const perhaps of [false, true])
-      for (const way of [[withoutFolder(program), ...rest], words])
+      for (const way of ways)
         if (fits(this.#forbidden, way.map(lowerCase), { perhaps, gaps: true })) return perhaps ? "maybe" : "yes";
     return "no";
   }

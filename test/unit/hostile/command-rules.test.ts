@@ -131,6 +131,46 @@ describe("an allow for commands", () => {
       ["git*", "git grep -O./x y", "deny"],
     ]));
 
+  it("with a wildcard matches no shell or interpreter that reads code from its input", () =>
+    expectAll(allow, [
+      ["bash*", "bash", "deny"],
+      ["node *", "node", "deny"],
+      ["bash", "bash", "allow"],
+      ["node --version", "node --version", "allow"],
+    ]));
+
+  it("knows abbreviated and combined options that start a program", () =>
+    expectAll(allow, [
+      ["git*", "git *", "deny"],
+      ["git*", "git rebase -ix 'rm x' HEAD~1", "deny"],
+      ["git*", "git rebase --ex='rm x' HEAD~1", "deny"],
+      ["git*", "git clone -u 'rm x' . y", "deny"],
+      ["git*", "git clone -c core.sshCommand='rm x' ssh://x/y", "deny"],
+      ["git*", "git clone --te=x . y", "deny"],
+      ["git*", "git clone --depth 1 https://x/y", "allow"],
+      ["git*", "git fetch --upl='rm x' .", "deny"],
+      ["git*", "git push --rece='rm x' .", "deny"],
+      ["git*", "git ls-files -o --exclude-standard", "allow"],
+      ["git*", "git grep -nO./x y", "deny"],
+      ["git*", "git grep --op=./x y", "deny"],
+      ["git*", "git --attr-source HEAD -c alias.x='!rm y' x", "deny"],
+      ["npm test*", "npm test --script-s=./x", "deny"],
+      ["tar*", "tar --use=./x -xf a", "deny"],
+      ["tar*", "tar -xf a --checkpoint=1 --checkpoint-=exec=x", "deny"],
+      ["tar*", "tar -xzf a.tgz --strip-components=1 -C lib", "allow"],
+      ["sort*", "sort --co=./x a", "deny"],
+      ["split*", "split --filter='rm x' a", "deny"],
+      ["sed*", "sed '1e rm x' a", "deny"],
+      ["sed*", "sed '2,3erm x' a", "deny"],
+      ["sed*", "sed 's/a/rm x/ge' a", "deny"],
+      ["sed*", "sed -n -e 's/else/e/' -e '1,20p' src/e.ts error.log", "allow"],
+      ["awk -F :*", "awk -F : 'BEGIN{system(\"rm x\")}'", "deny"],
+      ["python3 -W ignore*", "python3 -W ignore -c x", "deny"],
+      ["python3 -W ignore x.py*", "python3 -W ignore x.py a", "allow"],
+      ["bash -o pipefail*", "bash -o pipefail x.sh", "deny"],
+      ["npx -p x*", "npx -p x rm y", "deny"],
+    ]));
+
   it("for paths matches no parent folder", () =>
     expectAll(allow, [
       ["cat src/*", "cat src/a src/b/c", "allow"],
@@ -204,6 +244,23 @@ describe("a deny for commands", () => {
       ["alias x='git push'", "ask"],
       ["set -k", "ask"],
       [". x.sh", "ask"],
+      ["env git -c alias.x=push x", "ask"],
+      ["sudo bash x.sh", "ask"],
+      ["busybox sh x.sh", "ask"],
+      ["timeout 5 python3 -c x", "ask"],
+      ["command eval $X", "ask"],
+      ["command . x.sh", "ask"],
+      ["timeout 5 node x.js", "pass"],
+      ["sudo systemctl enable x", "pass"],
+      ["python3 -W ignore -c x", "ask"],
+      ["node -C x -e y", "ask"],
+      ["awk 'BEGIN{system(\"git push\")}'", "ask"],
+      ["awk -F: '$1 == 2 || NR > 3 {print $2}' x", "pass"],
+      ["/usr/lib/git-core/git-push", "deny"],
+      ["ssh localhost git push", "deny"],
+      ["ssh localhost 'git push'", "ask"],
+      ["uv run git push", "deny"],
+      ["uv run pytest", "pass"],
     ]));
 
   it("refuses or asks about each line that is not understood", async () => {
@@ -242,6 +299,7 @@ describe("a deny for commands", () => {
     assert.equal(await judged(deny("* * * * * x * y"), long), "pass");
     assert.equal(await judged(deny("git *a*a*a*a*b"), `git ${"a".repeat(30_000)}`), "pass");
     assert.equal(await judged(deny("git push*"), `env ${"a ".repeat(15_000)}`), "ask");
+    assert.equal(await judged(deny("git push*"), `env ${"env ".repeat(60)}ls`), "pass");
   });
 });
 
