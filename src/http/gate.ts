@@ -40,6 +40,13 @@ const NAMESPACE: Refusal = {
     "console with gantry console",
   code: "namespace_refused",
 };
+const UNSEEN: Refusal = {
+  status: 403,
+  message:
+    "request of a process that gantry cannot see refused: send Authorization: Bearer with the token of this server, or " +
+    "open the console with gantry console",
+  code: "unseen_refused",
+};
 
 /** Whether one of these paths is asked for, and nothing to be changed. */
 export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {
@@ -92,7 +99,7 @@ export class HttpGate {
     // Loaded with the first client.
     this.#peers ??= import("./peers.js").then(({ Peers }) => new Peers(this.#logger));
     // A client that cannot be identified because of an error is refused.
-    const identified = this.#peers.then((peers) => peers.identify(socket)).catch((): Client => "other_user");
+    const identified = this.#peers.then((peers) => peers.identify(socket)).catch((): Client => "gone");
     entry.known = identified.then((client) => void (entry.client = client));
     this.#clients.set(socket, entry);
   }
@@ -165,7 +172,12 @@ export class HttpGate {
     const client = this.#clientOf(request);
     if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER : undefined;
     if (client === "command") return COMMAND;
-    return client === "namespace" && !isPage && this.token?.isIn(request) !== true ? NAMESPACE : undefined;
+    const isLocal = isLoopback(this.#boundAddress);
+    // Nothing tells that it was not a command.
+    if (client === "gone") return isLocal ? OTHER_USER : undefined;
+    const isUnseen = client === "unseen" && isLocal;
+    if (!isUnseen && client !== "namespace") return undefined;
+    return isPage || this.token?.isIn(request) === true ? undefined : isUnseen ? UNSEEN : NAMESPACE;
   }
 
   #required(mount: HttpMount): Readonly<Record<string, string>> {

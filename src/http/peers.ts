@@ -5,8 +5,11 @@ import { OtherEnds, trustedUsers } from "./other-ends.js";
 import type { Origin } from "./socket-process.js";
 import { isLoopback } from "./web-safety.js";
 
-/** The client of a connection: on another machine, of another user, or a process of this user or of root. */
-export type Client = "remote" | "other_user" | Origin;
+/**
+ * The client of a connection: on another machine, of another user, or a process of this user or of root. `gone`: it has
+ * ended, so that nothing tells who it was. `unknown`: the system does not tell of its sockets.
+ */
+export type Client = "remote" | "other_user" | "gone" | "unknown" | Origin;
 
 /**
  * Identifies the clients of connections within this machine, by the kernel's table of sockets and by /proc. Only Linux
@@ -32,8 +35,7 @@ export class Peers {
       this.#warn("cannot identify local clients: /proc/net/tcp is not readable");
       return "unknown";
     }
-    // A client that has ended is not served.
-    if (owner === "none") return "other_user";
+    if (owner === "none") return "gone";
     if (!this.#trusted.has(owner.uid)) {
       this.#warn(
         `refused a process of another user of this machine (uid ${owner.uid}); server.required_headers lets it ` +
@@ -47,10 +49,10 @@ export class Peers {
     const origin = await originOf(owner.inode);
     if (origin === "command")
       this.#warn("refused a request of a command, an MCP server or a background process of gantry");
-    if (origin !== "unknown") return origin;
+    if (origin !== "unseen") return origin;
     // The process that opened it may have ended meanwhile.
     const now = await this.#ends.ownerOf(socket);
-    return typeof now === "object" && now.inode === owner.inode ? "unknown" : "other_user";
+    return typeof now === "object" && now.inode === owner.inode ? "unseen" : "gone";
   }
 
   /** Logs a message once. */
@@ -62,6 +64,7 @@ export class Peers {
 }
 
 function isOfThisMachine(address: string): boolean {
-  const plain = address.replace(/^::ffff:/i, "");
+  // A link-local address comes with its interface.
+  const plain = address.replace(/^::ffff:/i, "").replace(/%.*$/, "");
   return Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === plain));
 }

@@ -3,7 +3,10 @@ import { open, type FileHandle } from "node:fs/promises";
 /** The kernel hands out less at once. */
 const PIECE = 16 * 1024;
 
-/** User and inode of a socket; `none` if no process holds it, `hidden` if the kernel's table cannot be read. */
+/**
+ * User and inode of a socket; `none` if no process holds it, or a passing error kept the table from being read; `hidden` if
+ * the system does not show the table.
+ */
 export type SocketOwner = { readonly uid: number; readonly inode: string } | "none" | "hidden";
 
 interface Search {
@@ -57,8 +60,10 @@ export class SocketTable {
         });
       }
       for (const { found } of left) found("none");
-    } catch {
-      for (const { found } of left) found("hidden");
+    } catch (error) {
+      const isHidden = /^(EACCES|ENOENT|EPERM)$/.test((error as NodeJS.ErrnoException).code ?? "");
+      // A client can cause other errors: it opens so many connections that no file can be opened any more.
+      for (const { found } of left) found(isHidden ? "hidden" : "none");
     } finally {
       await table?.close().catch(() => undefined);
     }

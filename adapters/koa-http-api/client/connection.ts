@@ -54,7 +54,7 @@ export function pathOf(what: "session" | "run" | "ask", id: string): string {
 }
 
 /** Codes of answers to requests that only a person may send. */
-const NEEDS_PERSON: ReadonlySet<string> = new Set(["person_required", "namespace_refused"]);
+const NEEDS_PERSON: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
 
 /** Requests to one server. */
 export class Connection {

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { execFile, spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { GantryClient } from "gantry/client";
+import { originOf } from "../../../src/http/socket-process.js";
 import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -160,6 +161,44 @@ describe("a command cannot act as a person", { concurrency: true }, () => {
       await assert.rejects(client.sessions.get(session), { code: "session_not_found" });
     },
   );
+});
+
+/** Sends requests through sockets that no process holds while the server looks: they lie in a pair of other sockets. */
+const IN_FLIGHT = `
+import json, re, socket, sys, time
+_, url, file = sys.argv
+here, there = socket.socketpair()
+for i in range(20):
+    client = socket.create_connection(("127.0.0.1", int(url.split(":")[2])))
+    socket.send_fds(here, [b"x"], [client.fileno()])
+    client.close()
+time.sleep(1)
+answers = []
+for i in range(20):
+    client = socket.socket(fileno=socket.recv_fds(there, 1, 1)[1][0])
+    client.send(b"GET /api/sessions HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+    text = client.makefile().read()
+    answers.append([i, int(text.split(" ")[1]), "".join(re.findall('"code":"(.*?)"', text))])
+json.dump(answers, open(file, "w"))
+`;
+
+describe("a client that no process shows", () => {
+  it("needs the token for every request: a command can hide so", linux, async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    if (spawnSync("python3", ["-c", "import socket; socket.send_fds"]).status !== 0) return t.skip("no python3");
+    const { server, client, file } = await scene(t, "required");
+    writeFileSync(`${server.projectDir}/flight.py`, IN_FLIGHT);
+    await client.run({ message: call("bash", { command: `python3 flight.py ${server.url} '${file}'` }) });
+    const answers = await answersIn(file);
+    assert.equal(answers.length, 20);
+    // One that was not hidden in time was found as a command.
+    for (const [i, status, code] of answers)
+      assert.ok(status === 403 && /^(command|unseen)_refused$/.test(code), `${i}: ${status} ${code}`);
+  });
+
+  it("is unseen, as the owner of a socket that has ended is", linux, async () => {
+    assert.equal(await originOf("0"), "unseen");
+  });
 });
 
 describe("a person", { concurrency: true }, () => {

@@ -13,7 +13,7 @@ export function wordsOf(error: unknown): string {
   if (error instanceof DisconnectedError) return "The server could not be reached.";
   if (error instanceof UnauthorizedError)
     return "The server asks who you are. Run `gantry console` for a link that lets you in.";
-  if (error instanceof GantryError && /^(person_required|namespace_refused)$/.test(error.code))
+  if (error instanceof GantryError && /^(person_required|namespace_refused|unseen_refused)$/.test(error.code))
     return "The server cannot tell this page from a command of its agent. Run `gantry console` for a link that can do this.";
   if (error instanceof AskClosedError) return "Somebody answered this before.";
   if (error instanceof BusyError) return "A run is under way in this session.";
