@@ -32,6 +32,8 @@ export interface HttpHostOptions extends GateOptions {
   keepAliveTimeout?: number;
   /** What would make a mount's clients prove who they are, for messages; default: in words of these options. */
   remedy?: (mount: HttpMount) => Remedy;
+  /** Is told the token of the port, which no log and no tool may show. */
+  onToken?: (token: string) => void;
   logger?: Logger;
 }
 
@@ -161,7 +163,7 @@ class NodeHttpHost implements HttpHost {
   /** Clients may read the file as soon as the port is open. */
   #makeToken(gate: HttpGate): void {
     try {
-      void gate.token;
+      if (gate.token) this.#options.onToken?.(gate.token.value);
     } catch (error) {
       throw new ListenError(`the token of the port cannot be written: ${(error as Error).message}`, { cause: error });
     }

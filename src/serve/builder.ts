@@ -219,11 +219,13 @@ export class Builder {
   }
 
   #httpHost(): HttpHost | undefined {
-    const { server, limits } = this.#options.loaded.config;
+    const { config, secrets } = this.#options.loaded;
+    const { server, limits } = config;
     return (this.host ??= this.#openHost?.({
       ...server,
       ...limits,
       tokenFolder: this.#options.home,
+      onToken: (token) => (secrets as Set<string>).add(token),
       remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
       logger: namedLogger(this.#options.logger, "http"),
     }));

@@ -257,6 +257,15 @@ describe("a person", { concurrency: true }, () => {
     );
   });
 
+  it("has a token that no tool shows", async (t) => {
+    const { server, client } = await scene(t, "off");
+    const file = `${server.home}/token`;
+    const { sessionId } = await client.run({ message: call("bash", { command: `cat '${file}'` }) });
+    const messages = await client.sessions.messages(sessionId);
+    const shown = messages.find(({ role }) => role === "tool")?.content;
+    assert.match(String(shown), /^\[redacted\]/);
+  });
+
   it("gets no token where headers are required: these prove it", async (t) => {
     const home = await tempDir(t);
     const key = { "X-Key": "secret-of-the-test-1" };
