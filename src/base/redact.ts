@@ -203,6 +203,10 @@ export function headerSecrets(headers: Readonly<Record<string, unknown>>): strin
   );
 }
 
+/** `SORT_KEY` and `CACHE_KEY` are names of secrets only if their value is no words: these stand in many a file. */
+const VAGUE_NAME = /(?<!(api|access|private|auth|signing|secret|master|service)[-_]?)key$|auth$/i;
+const WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
+
 /**
  * Secrets in the variables of an environment: passwords of URLs, keys by their look, and values of variables with a name
  * like `API_KEY`. A path or a plain word is no secret.
@@ -211,7 +215,7 @@ export function environmentSecrets(environment: Readonly<Record<string, string |
   return Object.entries(environment).flatMap(([name, value = ""]) => {
     const password = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]*?:([^\s/?#]+)@/i.exec(value)?.[1];
     if (password !== undefined) return [password, decodedOf(password)].filter(isOpaque);
-    if (isSecretName(name) && isOpaque(value)) return [value];
+    if (isSecretName(name) && isOpaque(value) && !(VAGUE_NAME.test(name) && WORDS.test(value))) return [value];
     return KEY_PATTERNS.flatMap((pattern) => value.match(pattern) ?? []);
   });
 }

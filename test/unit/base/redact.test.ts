@@ -105,6 +105,8 @@ describe("secrets of an environment", () => {
       "hunter2hunter2",
       "ghp_0123456789abcdefghij",
     ]);
+    const words = { DB_PASSWORD: "correct-horse-battery", API_KEY: "some-long-words", SIGN_KEY: "qwertyuiopasdfghjkl" };
+    assert.deepEqual(environmentSecrets(words), Object.values(words));
   });
 
   it("are no paths, plain words or other values", () => {
@@ -117,6 +119,9 @@ describe("secrets of an environment", () => {
       GITHUB_SHA: "0123456789abcdef0123456789abcdef01234567",
       PATH: "/usr/bin:/bin",
       AUTH_SERVICE: "https://auth.example/login",
+      SORT_KEY: "created_at",
+      CACHE_KEY: "node-modules",
+      NPM_AUTH: "basic-auth",
     };
     assert.deepEqual(environmentSecrets(environment), []);
   });
