@@ -172,6 +172,7 @@ for i in range(20):
     client = socket.create_connection(("127.0.0.1", int(url.split(":")[2])))
     socket.send_fds(here, [b"x"], [client.fileno()])
     client.close()
+# Time: the server looks meanwhile. A client that it looks for later is found as a command, which is accepted below.
 time.sleep(1)
 answers = []
 for i in range(20):
