@@ -33,20 +33,13 @@ const COMMAND: Refusal = {
     "request of a command refused: commands, MCP servers and background processes of gantry cannot use its server",
   code: "command_refused",
 };
-const NAMESPACE: Refusal = {
-  status: 403,
-  message:
-    "request from another PID namespace refused: send Authorization: Bearer with the token of this server, or open the " +
-    "console with gantry console",
-  code: "namespace_refused",
-};
-const UNSEEN: Refusal = {
-  status: 403,
-  message:
-    "request of a process that gantry cannot see refused: send Authorization: Bearer with the token of this server, or " +
-    "open the console with gantry console",
-  code: "unseen_refused",
-};
+const NAMESPACE = needsToken("from another PID namespace", "namespace_refused");
+const UNSEEN = needsToken("of a process that gantry cannot see", "unseen_refused");
+
+function needsToken(client: string, code: string): Refusal {
+  const remedy = "send Authorization: Bearer with the token of this server, or open the console with gantry console";
+  return { status: 403, message: `request ${client} refused: ${remedy}`, code };
+}
 
 /** Whether one of these paths is asked for, and nothing to be changed. */
 export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {

@@ -26,6 +26,8 @@ export interface GantryOptions {
   env?: Readonly<Record<string, string>>;
   /** A command that runs what is appended to it, as the same process: `["unshare", ...]`. */
   through?: readonly string[];
+  /** Whether `fetch` sends the token: a server in a user namespace of its own cannot see the process of the test. */
+  sendsToken?: boolean;
   /** What runs: default the build where `npm test` has just made it, else the source. */
   from?: "source" | "dist";
 }
@@ -106,6 +108,8 @@ export class GantryProcess {
 
 /** A server that listens. */
 export class GantryServer extends GantryProcess {
+  sendsToken = false;
+
   /** Places where it listens, in the order printed. */
   get addresses(): { label: string; url: string }[] {
     return [...this.stdout.matchAll(LISTEN_LINE)].map(([, label = "", url = ""]) => ({ label, url }));
@@ -130,14 +134,15 @@ export class GantryServer extends GantryProcess {
 
   /** Fetch a path of this server. Of an answer that is no stream it is looked at whether the API describes it so. */
   async fetch(path: string, init?: RequestInit): Promise<Response> {
-    const response = await fetch(new URL(path, this.url), init);
+    const headers = this.sendsToken ? { ...this.personHeaders, ...init?.headers } : init?.headers;
+    const response = await fetch(new URL(path, this.url), { ...init, ...(headers && { headers }) });
     if (response.headers.get("content-type") !== "application/json") return response;
-    const { status, headers } = response;
+    const { status } = response;
     const text = await response.clone().text();
     const { checkExchange } = await import("./api-contract.js");
     const { method = "GET", body } = init ?? {};
     const asked = typeof body === "string" ? body : undefined;
-    checkExchange({ method, path, body: asked, status, headers: Object.fromEntries(headers), text });
+    checkExchange({ method, path, body: asked, status, headers: Object.fromEntries(response.headers), text });
     return response;
   }
 }
@@ -179,6 +184,7 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
     stdio: "pipe",
   });
   const server = new GantryServer(child, home, projectDir);
+  server.sendsToken = options.sendsToken === true;
   running.push(server);
   return server;
 }

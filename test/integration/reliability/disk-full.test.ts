@@ -52,6 +52,7 @@ describe("a full disk", { concurrency: true }, () => {
         config: labConfig(models, { session: { driver, path: join(disk, "sessions") }, log: { level: "debug" } }),
         home: home.path,
         through: onSmallDisk(disk),
+        sendsToken: true,
       });
       const first = await ask(server, { message: "first" });
       assert.equal(first.status, 200, first.error);
