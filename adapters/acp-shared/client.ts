@@ -25,7 +25,7 @@ export interface AcpClient {
   ): Promise<PermissionOutcome>;
 }
 
-/** What the sessions of one connection know of their client. */
+/** Facts about the client that all sessions of one connection share. */
 export interface SharedFacts {
   lacksPermissions: boolean;
 }

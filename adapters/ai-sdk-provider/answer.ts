@@ -25,7 +25,7 @@ interface Block {
   readonly kind: Kind;
   readonly name: string;
   opaque: Record<string, Record<string, unknown>> | undefined;
-  /** Whether `opaque` differs from what was told of it. */
+  /** Whether `opaque` has changed since it was last reported. */
   isChanged: boolean;
 }
 

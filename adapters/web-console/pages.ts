@@ -76,7 +76,7 @@ export class ConsolePages {
     return new OneTimeLinks();
   }
 
-  /** What a link gives to a page: the required headers, else the token that the request carries. */
+  /** Headers that a link gives to a page: the required ones, else the token that the request carries. */
   #headersOf(request: IncomingMessage): Readonly<Record<string, string>> {
     const { authorization } = request.headers;
     if (Object.keys(this.#headers).length > 0) return this.#headers;

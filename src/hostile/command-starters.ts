@@ -59,7 +59,7 @@ const STARTING_ARGUMENTS: Readonly<Record<string, RegExp>> = {
   printf: /^-v/,
   rg: /^--(pre|hostname-bin)(=|$)/,
   rsync: /^(-[a-zA-Z]*e|--rsh)/,
-  // The command `e` behind an address or alone, and the flag of `s`.
+  // The command `e`, with or without an address, and the flag `e` of `s`.
   sed: /(^|[;{}\n,~])\s*(\d+|\$|\/([^/\\]|\\.)*\/[IM]*)[\s!]*e|^e(.*\s|$)|s(?<mark>[^\w\s]).*\k<mark>[gpiImM\d]*e[gpiImMw\d]*\s*($|[;}\n])/s,
   sort: /^--co/,
   split: /^--f/,

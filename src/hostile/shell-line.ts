@@ -16,7 +16,7 @@ export interface ShellWord {
   readonly isLiteral: boolean;
   /** Whether the word can become none or several. */
   readonly isSplit: boolean;
-  /** What the shell expands in it, beside file names; undefined for nothing. */
+  /** The kind of expansion in the word, other than file names. Undefined if there is none. */
   readonly expansion: "variable" | "tilde" | undefined;
 }
 

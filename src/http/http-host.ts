@@ -32,7 +32,7 @@ export interface HttpHostOptions extends GateOptions {
   keepAliveTimeout?: number;
   /** What would make a mount's clients prove who they are, for messages; default: in words of these options. */
   remedy?: (mount: HttpMount) => Remedy;
-  /** Is told the token of the port, which no log and no tool may show. */
+  /** Receives the token of the port when the port opens, so that logs and tools can redact it. */
   onToken?: (token: string) => void;
   logger?: Logger;
 }

@@ -12,7 +12,7 @@ const TRIES = 2;
 
 const recent: number[] = [];
 
-/** What holds the other end of a connection, as far as /proc shows it. */
+/** The holder of the other end of a connection, as far as /proc shows it. */
 export type Origin =
   /** A process that no gantry started. */
   | "outside"

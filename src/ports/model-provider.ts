@@ -112,7 +112,7 @@ export interface ModelProvider {
    * knows. Asked only where a run has a budget of money.
    */
   prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
-  /** Whether a model whose price nobody knows costs nothing, as on this machine. `limits.unknown_price` wins. Default false. */
+  /** Whether a model without a known price costs nothing, as a local one does. `limits.unknown_price` wins. Default false. */
   readonly isFree?: boolean;
   /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a hint for the model), never after a `finish`; an abort with `signal.reason`. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;

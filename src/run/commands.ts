@@ -51,8 +51,8 @@ export interface SourceCommands {
 }
 
 /**
- * What `/name words` can mean. If two commands share a name, the first of these wins: built in, the embedder's, the user's,
- * those of sources, the project's.
+ * The commands that `/name words` can call. If two commands share a name, the first in this order wins: built in, of the
+ * embedder, of the user, of tool sources, of the project.
  */
 export class Commands {
   readonly #options: CommandOptions;

@@ -1,4 +1,4 @@
-/** What holds of an agent that is told nothing else; bytes, and `catalogueRefresh`, `askTimeout` and `clientGrace` in seconds. */
+/** Default options of an agent. Sizes are in bytes; `catalogueRefresh`, `askTimeout` and `clientGrace` are in seconds. */
 export const AGENT_DEFAULTS = {
   maxIterations: 100,
   concurrentRuns: 512,

@@ -117,7 +117,7 @@ function isDenying({ action }: PermissionRule): boolean {
   return action === "deny";
 }
 
-/** What a call runs, after the change to its `workdir` if it has one. */
+/** The command of a call. If the call has a `workdir`, a `cd` to it comes first. */
 function commandOf(args: unknown): string | string[] | undefined {
   if (!isRecord(args)) return undefined;
   const { workdir } = args;

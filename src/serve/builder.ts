@@ -225,7 +225,7 @@ export class Builder {
       ...server,
       ...limits,
       tokenFolder: this.#options.home,
-      onToken: (token) => (secrets as Set<string>).add(token),
+      onToken: (token) => secrets.add(token),
       remedy: ({ prefix }) => remedy(prefix === "/" && this.#selection.servesAcp() ? "acp" : "server"),
       logger: namedLogger(this.#options.logger, "http"),
     }));

@@ -53,8 +53,8 @@ export interface LoadedConfig {
   file: string;
   /** Folder that relative paths in the config start from. */
   folder: string;
-  /** Values that stand under a key that holds secrets, came from such a variable, or look like a key; never to be logged. */
-  secrets: ReadonlySet<string>;
+  /** Values to redact: those of keys and variables that hold secrets, those that look like a key, and the token of the port once it is open. */
+  secrets: Set<string>;
   /** Takes out of a message about the config what came from the environment, secrets and all, because it may stand in the wrong place. */
   hide(message: string): string;
 }

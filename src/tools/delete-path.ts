@@ -17,7 +17,7 @@ interface Deletion {
   readonly recursive: boolean;
 }
 
-/** Which file or folder a person is asked about, by the arguments of the call; undefined: there is none. */
+/** The file or folder that a person is asked about, by the arguments of the call. Undefined if the path does not exist. */
 const askedAbout = new WeakMap<Deletion, Identity | undefined>();
 
 type Identity = Readonly<Record<"dev" | "ino", number>>;

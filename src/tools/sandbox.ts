@@ -116,7 +116,7 @@ export class Sandbox {
     return this.#options.network ?? this.#options.sandbox !== "required";
   }
 
-  /** What holds commands here, in words for a person. Runs a command in `projectDir` that does nothing. */
+  /** Describes the sandbox in use for a person. Runs an empty command in `projectDir` to test it. */
   async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };

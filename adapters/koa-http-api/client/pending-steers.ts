@@ -71,7 +71,7 @@ export class PendingSteers {
     if (unread.length < this.#steers.length) this.#steers = unread;
   }
 
-  /** Undefined while the server cannot be reached. The page tells of the newest run alone, and may lag behind it. */
+  /** Undefined while the server cannot be reached. The page shows the newest run only, and may be older than its state. */
   async #stateOf(runId: string, { state }: SessionPage, options?: CallOptions): Promise<RunState | undefined> {
     if (state?.run?.id === runId) return state.run.state;
     try {

@@ -117,8 +117,8 @@ export class Asks {
   }
 
   /**
-   * What waits for an answer, the newest first; `state: "all"`: what was answered or withdrawn too. `answers`: this client
-   * answers questions, though it may watch no session; they wait for it until 90 s after it asked so last.
+   * Lists open questions, the newest first. `state: "all"` includes answered and withdrawn ones. `answers`: this client can
+   * answer questions without watching a session. Questions then wait for it until 90 s after its last request with `answers`.
    */
   async list(
     {

@@ -98,7 +98,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
 
   useSignalEffect(() => {
     if (!session || session.returned.value.length === 0) return;
-    // What was typed meanwhile stays after them.
+    // Text that the person has typed since stays, after the returned messages.
     write([...session.takeReturned(), ...(text.peek() === "" ? [] : [text.peek()])].join("\n"));
     announce("The run did not read your last message. It is back in the field.");
   });

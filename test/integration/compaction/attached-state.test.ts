@@ -22,9 +22,9 @@ const TODOS = ["draw the plans", "pour the concrete", "paint the handrail"].map(
   status: i === 0 ? "in_progress" : "pending",
 }));
 
-/** A model that works until it is told that its calls are used up, and checks what each of its prompts says. */
+/** A model that works until its calls are used up, and checks each of its prompts. */
 class Worker {
-  /** What a prompt has to say: todo items, and paths of files that were changed so far. */
+  /** Text that each prompt must contain: todo items, and paths of the files changed so far. */
   readonly expected = new Set<string>();
   readonly missing: string[] = [];
   #calls = 0;

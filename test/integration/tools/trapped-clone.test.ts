@@ -161,7 +161,7 @@ function answersOf(n: number): Call[][] {
       ["webfetch", { url: "http://127.0.0.1:9/" }],
     ],
     [["task", { description: "Look at it", prompt: "Read src/a.ts." }]],
-    // Of the subagent.
+    // The call of the subagent.
     [["read", { path: "src/a.ts" }]],
   ];
 }

@@ -58,7 +58,7 @@ it("deletes only what a person was asked about", async (t) => {
     await mkdir(at(name));
     await writeFile(at(`${name}/x`), name);
   }
-  /** What the model is told of the call, when this happens while the person is asked. */
+  /** Returns the result of a call that the model gets, if `meanwhile` happens while the person is asked. */
   const told = async (path: string, meanwhile: () => Promise<unknown>): Promise<string> => {
     const provider = new ScriptedProvider([callTools(["delete", { path, recursive: true }]), "Done."]);
     const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: folder.path });
