@@ -38,6 +38,8 @@ describe("a table of sockets", () => {
     const asked = [1, 2, 3, 4].map((n) => table.ownerOf(entryOf(n)));
     assert.deepEqual(await Promise.all(asked), ["none", { uid: 5, inode: "1002" }, { uid: 8, inode: "1003" }, "none"]);
     assert.equal(await new SocketTable(folder.at("none")).ownerOf(entryOf(1)), "hidden");
+    // A folder opens, and cannot be read: any error but a refusal of the system leaves the client unidentified.
+    assert.equal(await new SocketTable(folder.path).ownerOf(entryOf(1)), "none");
   });
 
   it("tells what is so after it was asked, also while it reads for others", async (t) => {

@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
+import { it } from "node:test";
+import { Peers } from "../../../src/http/peers.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const linux = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
+const logger = { debug() {}, info() {}, warn() {}, error() {} };
+
+it("identifies a process that is there, and a client that has ended as gone", linux, async (t) => {
+  const { port, server } = await listening(t);
+  const peers = new Peers(logger);
+  const { client, socket } = await connected(server, port);
+  assert.equal(await peers.identify(socket), "outside");
+  client.destroy();
+  await once(client, "close");
+  // The server still holds its end, as it does while a request is in its buffer.
+  assert.notEqual(socket.remoteAddress, undefined);
+  assert.equal(await peers.identify(socket), "gone");
+  socket.destroy();
+});
+
+async function listening(t: Hooks): Promise<{ port: number; server: Server }> {
+  const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }).listen(0, "127.0.0.1");
+  t.after(() => void server.close());
+  await once(server, "listening");
+  return { port: (server.address() as AddressInfo).port, server };
+}
+
+async function connected(server: Server, port: number): Promise<{ client: Socket; socket: Socket }> {
+  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const client = connect(port, "127.0.0.1");
+  const [socket] = await accepted;
+  return { client, socket };
+}
