@@ -15,8 +15,6 @@ import { ROOT, at, completeAll, filesBelow, install, isBuilt, replaceFolder, run
 const ES = "es";
 /** The program. Editors have its path in their settings, so it stays. */
 const COMMAND = "src/cli.ts";
-/** An ES module of its own, because ink uses top-level await, which CommonJS cannot load. */
-const TERMINAL = "adapters/terminal";
 /** `gantry/client`, for browsers and Node: an ES module that shares no file with the rest. */
 const CLIENT = "adapters/koa-http-api/client/index";
 /** The code of a thread. No module imports it. */
@@ -32,8 +30,8 @@ const OPTIONS = {
   mainFields: ["module", "main"],
   // Paths of packages stay below node_modules when that folder is a link.
   preserveSymlinks: true,
-  // Native packages, packages that look for files beside themselves, and one that ink needs for its own developers.
-  external: ["better-sqlite3/package.json", "bindings", "pg", "@vscode/*", `gantry/${TERMINAL}`, "react-devtools-core"],
+  // Native packages, and packages that look for files beside themselves.
+  external: ["better-sqlite3/package.json", "bindings", "pg", "@vscode/*"],
   // As literals, which are compiled at their first use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
@@ -77,12 +75,12 @@ function ownSources() {
 /** Modules that others import, by their files in dist: `gantry`, its subpaths and each adapter. */
 function entryModules() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  const own = adapters.map(({ name }) => `adapters/${name}`).filter((folder) => folder !== TERMINAL);
+  const own = adapters.map(({ name }) => `adapters/${name}`);
   const folders = ["src", "src/http", "src/testing", ...own];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
-/** Everything but terminal, client and thread: esbuild bundles each module into a part, then pack.mjs makes files of the parts. */
+/** Everything but client and thread: esbuild bundles each module into a part, then pack.mjs makes files of the parts. */
 async function buildModules(outdir, sources) {
   const { build } = await import("esbuild");
   // Inside of outdir, so that no source map names a folder outside of the project.
@@ -115,27 +113,17 @@ async function buildModules(outdir, sources) {
 /** Run all stages at the same time. Resolves with the metafiles of what has code of packages. */
 async function bundle(outdir, { types, checked }) {
   const { build } = await import("esbuild");
-  const modules = ownSources().filter((file) => file !== THREAD && !file.startsWith(`${TERMINAL}/`));
+  const modules = ownSources().filter((file) => file !== THREAD);
   const es = { ...OPTIONS, outbase: ".", outdir: path.join(outdir, ES) };
-  const [packed, thread, terminal, console] = await completeAll({
+  const [packed, thread, console] = await completeAll({
     modules: buildModules(outdir, modules),
     thread: build({ ...es, ...WITH_REQUIRE, splitting: true, entryPoints: [THREAD] }),
-    terminal: build({
-      ...es,
-      ...WITH_REQUIRE,
-      // ink's tools for its own developers import a package that is not installed. They get a file that is not loaded.
-      splitting: true,
-      entryPoints: [`${TERMINAL}/index.ts`],
-      jsx: "automatic",
-      // React without its checks for developers.
-      define: { "process.env.NODE_ENV": '"production"', "process.env.DEV": '"false"' },
-    }),
     console: buildConsole(path.join(outdir, "console")),
     // Readable: programs that bundle the client minify it.
     client: build({ ...es, platform: "neutral", target: "es2022", entryPoints: [`${CLIENT}.ts`] }),
     declarations: types && declarations(path.join(outdir, ES), checked),
   });
-  return [...packed, thread.metafile, terminal.metafile, console];
+  return [...packed, thread.metafile, console];
 }
 
 /** Texts of the licences of all packages whose code is in dist. */

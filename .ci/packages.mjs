@@ -13,6 +13,7 @@ const DEFERRED = [
   "mime-types/index", // 49 ms; koa and others
   "formidable/src/index", // 12 ms; koa-body
   "iconv-lite/lib/index", // 11 ms; raw-body
+  "string-width/index", // 20 ms; the terminal's first frame
 ];
 /** The same for CommonJS modules that are a function or a class. */
 const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa

@@ -10,9 +10,6 @@ import { writtenLine } from "./text.js";
 import type { Notice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
-/** Between two pictures, in ms, at least; and so many times what the last one took, that there is time for other things. */
-const FRAME_MS = 16;
-const FRAME_SHARE = 3;
 /** A question so soon behind an answer, in ms, is looked at by who gave it: it has the keys, and none is for the prompt. */
 const BEHIND_MS = 2_000;
 /** An Enter so soon behind the one that answered, in ms, was for that. */
@@ -54,19 +51,15 @@ export class Desk implements Told {
   /** Thoughts, outputs and diffs whole. */
   all = false;
   wheel = true;
-  /** Counts what was changed, for who shows it. */
-  version = 0;
+  /** Set by the view that draws the desk. */
+  onChanged: () => void = () => undefined;
   #models: Promise<Model[]> | undefined;
   readonly #now: () => number;
-  #soon: NodeJS.Timeout | undefined;
-  /** What the last picture took, in ms. */
-  #took = 0;
   /** When a question was answered here. */
   #answered = -Infinity;
   /** One Ctrl+C was pressed, and nothing since. */
   #leaving = false;
   readonly #end = new AbortController();
-  readonly #listeners = new Set<() => void>();
   readonly #gone: Promise<void>[] = [];
 
   constructor(options: DeskOptions) {
@@ -91,30 +84,13 @@ export class Desk implements Told {
     return this.prompt.editor;
   }
 
-  /** For React: be told of changes until the function that comes back is called. */
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
-
   changed(): void {
     this.#followAsks();
-    this.version += 1;
     if (this.conversation.page.deleted && !this.#end.signal.aborted) {
       this.#replace(new Conversation(this.options.client, this, this.options.wishes));
       this.notice("This session was deleted.");
     }
-    // What comes at once is one picture.
-    this.#soon ??= setTimeout(
-      () => {
-        this.#soon = undefined;
-        const began = performance.now();
-        for (const listener of this.#listeners) listener();
-        // Those who listen draw before anything else is done.
-        setImmediate(() => (this.#took = performance.now() - began));
-      },
-      Math.max(FRAME_MS, this.#took * FRAME_SHARE),
-    );
+    this.onChanged();
   }
 
   notice(text: string, isBad = false): void {
@@ -234,7 +210,6 @@ export class Desk implements Told {
 
   async close(): Promise<void> {
     this.#end.abort();
-    clearTimeout(this.#soon);
     await Promise.all([this.conversation.close(), ...this.#gone]);
   }
 

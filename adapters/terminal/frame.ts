@@ -1,4 +1,5 @@
 import type { Desk } from "./desk.js";
+import type { CursorPosition } from "./painter.js";
 import { cut, graphemes, short, widthOf, widthOfOne, written, writtenLine } from "./text.js";
 import { span, textOf, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
@@ -12,10 +13,11 @@ const STEER_ROWS = 3;
 const SMALL = 16;
 const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/** All that is seen, row by row, and where the cursor stands. */
+/** The whole screen, row by row. A row may be wider than the screen. */
 export interface Frame {
   readonly rows: readonly Line[];
-  readonly cursor: { readonly x: number; readonly y: number } | undefined;
+  /** Undefined while an overlay or a question has the keys. */
+  readonly cursor: CursorPosition | undefined;
 }
 
 /** What a desk looks like in so many columns and rows; `tick` counts what moves by itself. */
@@ -47,9 +49,7 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
   const isWriting = !overlay && !ask?.hasKeys;
   const y = above.length + prompt.cursor.y;
   return {
-    rows: [...above, ...prompt.rows, ...(overlay || ask ? [] : shown), status]
-      .slice(0, rows)
-      .map((row) => fitted(row, columns)),
+    rows: [...above, ...prompt.rows, ...(overlay || ask ? [] : shown), status].slice(0, rows),
     cursor: isWriting && y < rows ? { x: Math.min(prompt.cursor.x, columns - 1), y } : undefined,
   };
 }
@@ -153,11 +153,7 @@ function brokenInto(text: string, room: number): readonly Written[] {
 }
 
 /** What is being written, in rows that are broken where the row ends. */
-function promptRows(
-  { editor }: Desk,
-  columns: number,
-  most: number,
-): { rows: Line[]; cursor: { x: number; y: number } } {
+function promptRows({ editor }: Desk, columns: number, most: number): { rows: Line[]; cursor: CursorPosition } {
   const all = brokenInto(editor.text, Math.max(1, columns - 3));
   let y = all.length - 1;
   while (y > 0 && (all[y]?.from ?? 0) > editor.at) y -= 1;
@@ -206,17 +202,4 @@ function statusRow(desk: Desk, columns: number, tick: number): Line {
   const said = cut(right, Math.max(0, columns - widthOf(textOf(left)) - 4));
   const gap = columns - widthOf(textOf(left)) - widthOf(said) - 2;
   return [span(" "), ...left, span(" ".repeat(Math.max(1, gap))), span(said, "dim")];
-}
-
-/** A row that is no wider than the terminal, whatever went wrong before. */
-function fitted(row: Line, columns: number): Line {
-  let left = columns;
-  const kept: { text: string; look: Line[number]["look"] }[] = [];
-  for (const { text, look } of row) {
-    const width = widthOf(text);
-    kept.push(width <= left ? { text, look } : { text: cut(text, left), look });
-    left -= Math.min(width, left);
-    if (left <= 0) break;
-  }
-  return kept;
 }

@@ -1,4 +1,4 @@
-import { graphemes, widthOf, widthOfOne } from "./text.js";
+import { cut, graphemes, widthOf, widthOfOne } from "./text.js";
 
 /** What a piece of a line means; the terminal's own sixteen colours say it, which fit its background. */
 export type Look =
@@ -49,6 +49,19 @@ export function paint(line: Line, colours: boolean): string {
   return line
     .map(({ text, look }) => (codes[look] === "" || text === "" ? text : `\u001b[${codes[look]}m${text}\u001b[0m`))
     .join("");
+}
+
+/** A line as text for the terminal, cut where it is wider than `columns`. */
+export function paintRow(line: Line, columns: number, hasColours: boolean): string {
+  let remainingColumns = columns;
+  const fitting: Span[] = [];
+  for (const { text, look } of line) {
+    if (remainingColumns <= 0) break;
+    const width = widthOf(text);
+    fitting.push(span(width <= remainingColumns ? text : cut(text, remainingColumns), look));
+    remainingColumns -= width;
+  }
+  return paint(fitting, hasColours);
 }
 
 /** A line without its looks. */

@@ -63,12 +63,18 @@ describe("text of strangers", () => {
       "©️ 1️⃣ 👩‍👩‍👧🇨🇭",
       "é漢 e\u0301 ❤️",
       "Ꭰ ꙮ ﷽ กำ",
+      "Grüße ── ┌ └ │ ❯ — “quoted” … · █▌",
+      "cafe\u0301 ❯\ufe0f —\u0301",
     ]) {
       assert.deepEqual(
         graphemes(text),
         Array.from(segmenter.segment(text), ({ segment }) => segment),
       );
       assert.equal(widthOf(text), stringWidth(text), text);
+    }
+    for (let code = 0x20; code < 0x1_0000; code += 1) {
+      const character = String.fromCharCode(code);
+      assert.equal(widthOf(character), stringWidth(character), code.toString(16));
     }
   });
 

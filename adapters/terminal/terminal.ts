@@ -1,8 +1,5 @@
-/** @jsxRuntime automatic */
-import { render } from "ink";
 import { GantryClient } from "gantry/client";
 import { COMMANDS, runCommand } from "./commands.js";
-import { App } from "./app.js";
 import { followAsksElsewhere } from "./asks-elsewhere.js";
 import type { Wishes } from "./conversation.js";
 import { Desk } from "./desk.js";
@@ -10,6 +7,7 @@ import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";
 import { writtenLine } from "./text.js";
+import { View } from "./view.js";
 
 /** Where an agent is served. */
 interface Server {
@@ -71,24 +69,11 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   const keyboard = new Keyboard((pressed) => desk.press(pressed));
   const read = (text: string | Buffer) => keyboard.feed(String(text));
   screen.take();
-  const app = () => (
-    <App desk={desk} painter={painter} size={{ columns: painter.columns, rows: painter.rows }} colours={colours} />
-  );
-  const shown = render(app(), {
-    stdin: input,
-    // It asks for a stream and uses what a painter has of one.
-    stdout: painter as unknown as NodeJS.WriteStream,
-    // Whole pictures, each as soon as it is there: how they come to the screen is the painter's.
-    debug: true,
-    exitOnCtrlC: false,
-    patchConsole: false,
-    isScreenReaderEnabled: false,
-  });
+  const view = new View(desk, painter, colours);
   const redraw = () => {
     painter.forget();
     screen.clear();
-    shown.rerender(app());
-    desk.changed();
+    view.draw();
   };
   screen.onLost = redraw;
   output.on("resize", redraw);
@@ -107,7 +92,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", wishes, projectDir));
     if (signal?.aborted) leave();
     // Who cannot be served is told why, on a screen that is as it was.
-    await Promise.race([left, crash, server.then(() => left), shown.waitUntilExit().then(() => left)]);
+    await Promise.race([left, crash, server.then(() => left)]);
     return { session: desk.conversation.id };
   } finally {
     ended.abort();
@@ -116,8 +101,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     input.off("end", leave);
     output.off("resize", redraw);
     keyboard.close();
-    painter.close();
-    shown.unmount();
+    view.close();
     screen.giveBack();
     process.off("uncaughtException", failed);
     process.off("unhandledRejection", failed);

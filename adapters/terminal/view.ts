@@ -1,0 +1,100 @@
+import type { Desk } from "./desk.js";
+import { frameOf } from "./frame.js";
+import type { Painter } from "./painter.js";
+import { paintRow, type Line } from "./spans.js";
+import { Transcript } from "./transcript.js";
+
+/** Minimum time from one frame to the next, in ms. */
+const FRAME_INTERVAL_MS = 16;
+/** A frame that takes longer is followed by a pause of this many times its duration, so that other work gets its turn. */
+const PAUSE_PER_FRAME = 3;
+/** Interval of the frames of the spinner, in ms. */
+const SPIN_INTERVAL_MS = 120;
+
+/** A row as the terminal shows it, cut to `columns`. */
+interface PaintedRow {
+  readonly columns: number;
+  readonly text: string;
+}
+
+/**
+ * Draws a desk whenever it has changed. The first change after a pause is drawn at once; changes that follow within
+ * `FRAME_INTERVAL_MS` share a frame.
+ */
+export class View {
+  readonly #desk: Desk;
+  readonly #painter: Painter;
+  readonly #hasColours: boolean;
+  readonly #transcript = new Transcript();
+  /** Rows of the transcript are the same objects in each frame. */
+  readonly #painted = new WeakMap<Line, PaintedRow>();
+  #cancelFrame: (() => void) | undefined;
+  /** Earliest time of the next frame, by `performance.now()`. */
+  #nextFrameAt = 0;
+  #spinner: NodeJS.Timeout | undefined;
+  #tick = 0;
+
+  constructor(desk: Desk, painter: Painter, hasColours: boolean) {
+    this.#desk = desk;
+    this.#painter = painter;
+    this.#hasColours = hasColours;
+    desk.onChanged = () => this.#schedule();
+    this.draw();
+  }
+
+  /** Draws the current state now. */
+  draw(): void {
+    this.#cancelFrame?.();
+    this.#cancelFrame = undefined;
+    const startedAt = performance.now();
+    const { columns, rows } = this.#painter;
+    const frame = frameOf(this.#desk, this.#transcript, columns, rows, this.#tick);
+    this.#painter.paint(
+      frame.rows.map((row) => this.#paint(row, columns)),
+      frame.cursor,
+    );
+    const endedAt = performance.now();
+    this.#nextFrameAt = Math.max(startedAt + FRAME_INTERVAL_MS, endedAt + (endedAt - startedAt) * PAUSE_PER_FRAME);
+    this.#spin();
+    if (this.#desk.scroll.wantsOlder) this.#desk.reachedTop();
+  }
+
+  /** Draws nothing more. */
+  close(): void {
+    this.#desk.onChanged = () => undefined;
+    this.#cancelFrame?.();
+    clearInterval(this.#spinner);
+  }
+
+  #schedule(): void {
+    if (this.#cancelFrame) return;
+    const waitMs = this.#nextFrameAt - performance.now();
+    if (waitMs <= 0) {
+      const frame = setImmediate(() => this.draw());
+      this.#cancelFrame = () => clearImmediate(frame);
+    } else {
+      const frame = setTimeout(() => this.draw(), waitMs);
+      this.#cancelFrame = () => clearTimeout(frame);
+    }
+  }
+
+  #spin(): void {
+    if (!this.#desk.conversation.isRunning) {
+      clearInterval(this.#spinner);
+      this.#spinner = undefined;
+      return;
+    }
+    this.#spinner ??= setInterval(() => {
+      this.#tick += 1;
+      this.#schedule();
+    }, SPIN_INTERVAL_MS);
+  }
+
+  #paint(row: Line, columns: number): string {
+    const painted = this.#painted.get(row);
+    if (painted?.columns === columns) return painted.text;
+    const text = paintRow(row, columns, this.#hasColours);
+    this.#painted.set(row, { columns, text });
+    return text;
+  }
+}
