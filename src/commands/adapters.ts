@@ -4,7 +4,8 @@ import { builtInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
 import { optionsOf, Selection, type Selected } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/all.js";
 import type { adapters } from "./about/adapters.js";
-import { loadFor, refuseArguments, type Command } from "./command.js";
+import { loadFor, type Command } from "./command.js";
+import { refuseArguments } from "./refuse-arguments.js";
 
 /** One line of the list. */
 export interface AdapterEntry {

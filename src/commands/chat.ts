@@ -4,11 +4,13 @@ import { resolve } from "node:path";
 import type { TerminalOptions } from "gantry/adapters/terminal";
 import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
-import { environment, homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
+import { homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
+import { environment } from "../serve/environment.js";
 import type { Composition } from "../serve/compose.js";
 import type { FlagsOf } from "./about.js";
 import type { chat } from "./about/chat.js";
-import { refuseArguments, type Command } from "./command.js";
+import type { Command } from "./command.js";
+import { refuseArguments } from "./refuse-arguments.js";
 
 /** What `gantry chat` takes. */
 type ChatFlags = FlagsOf<typeof chat.flags>;

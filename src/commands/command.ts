@@ -78,8 +78,3 @@ export async function loadFor(
   const loaded = await loadConfig({ home, ...(flags.config === undefined ? {} : { path: flags.config }), overrides });
   return { loaded, home };
 }
-
-/** For a command without arguments. Throws `ConfigError`. */
-export function refuseArguments(args: readonly string[]): void {
-  if (args.length > 0) throw new ConfigError(`unexpected argument ${args[0]}; see gantry --help`);
-}

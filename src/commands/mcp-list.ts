@@ -1,10 +1,11 @@
 import { resolve } from "node:path";
 import { createLogger } from "../base/log.js";
-import { childEnvironment } from "../serve/config.js";
+import { childEnvironment } from "../serve/environment.js";
 import { ConfigToolServers, configuredServers } from "../serve/tool-servers.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { mcpList } from "./about/mcp.js";
-import { loadFor, refuseArguments, type Command } from "./command.js";
+import { loadFor, type Command } from "./command.js";
+import { refuseArguments } from "./refuse-arguments.js";
 import { ENDED_BY } from "./ended-by.js";
 import { cell, table } from "./table.js";
 import { Waiting } from "./waiting.js";

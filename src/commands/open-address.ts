@@ -5,7 +5,7 @@ import type { ServerResponse } from "node:http";
 import { answer } from "../http/answers.js";
 import { isOwnClient } from "../http/whose-server.js";
 import type { Refusal } from "../ports/http-host.js";
-import { environment } from "../serve/config.js";
+import { environment } from "../serve/environment.js";
 
 /** An opener that runs for so long, in ms, shows its page. */
 const OPENED_MS = 3_000;

@@ -5,7 +5,8 @@ import { createLogger } from "../base/log.js";
 import { staySmall } from "../base/small-heap.js";
 import type { Logger } from "../ports/logger.js";
 import type { serve } from "./about/serve.js";
-import { loadFor, refuseArguments, type Command, type Output } from "./command.js";
+import { loadFor, type Command, type Output } from "./command.js";
+import { refuseArguments } from "./refuse-arguments.js";
 
 // What `main` needs where nothing came of it; from here, so that it is no entry of its own that cuts what every start loads.
 export { refuseOverStdio } from "../serve/plugins.js";

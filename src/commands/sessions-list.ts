@@ -2,7 +2,8 @@ import { resolve } from "node:path";
 import { ConfigError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
 import type { list } from "./about/sessions.js";
-import { refuseArguments, type Command } from "./command.js";
+import type { Command } from "./command.js";
+import { refuseArguments } from "./refuse-arguments.js";
 import { dollars, grouped, moment, table } from "./table.js";
 import { withSessions } from "./with-sessions.js";
 

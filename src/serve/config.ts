@@ -3,17 +3,13 @@ import { homedir, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { configOptions, type Config } from "./config-options.js";
 import { expand, gatherSecrets } from "./config-values.js";
+import { environment } from "./environment.js";
 import { ConfigError } from "../ports/errors.js";
 import { processSecrets } from "../base/process-secrets.js";
 import { Redactor } from "../base/redact.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { loadAdapter } from "./plugins.js";
-
-/** An environment variable; this file is the only reader of the environment. */
-export function environment(name: string): string | undefined {
-  return process.env[name];
-}
 
 /** gantry's home folder: `GANTRY_HOME`, else `~/.gantry`. Throws `ConfigError` where nobody knows the latter. */
 export function homeFolder(): string {
@@ -25,21 +21,6 @@ export function homeFolder(): string {
     // A user that no list has, as containers may be told to use.
     throw new ConfigError("no home folder is known: set HOME or GANTRY_HOME", { cause: error });
   }
-}
-
-/** Names that child processes of tools get from the environment, beside those configured under `tools.env`. */
-const CHILD_VARIABLES = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"];
-
-/** The environment of tools' child processes: an allow-list, so that no key of this process reaches them. */
-export function childEnvironment(extra: readonly string[]): Record<string, string> {
-  // They have no terminal: an editor that git opened would keep a command until its time is over.
-  const result: Record<string, string> = { GIT_EDITOR: ":" };
-  for (const [name, value] of Object.entries(process.env)) {
-    if (value !== undefined && (CHILD_VARIABLES.includes(name) || name.startsWith("LC_") || extra.includes(name))) {
-      result[name] = value;
-    }
-  }
-  return result;
 }
 
 /** Folder for temporary files. */

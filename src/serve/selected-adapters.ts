@@ -5,7 +5,8 @@ import type { AdapterDescriptor, AdapterKind, OptionsContext } from "../plugin/a
 import type { Section } from "../plugin/options.js";
 import { ConfigError, hasCode } from "../ports/errors.js";
 import { configOptions, type Config } from "./config-options.js";
-import { environment, type LoadedConfig } from "./config.js";
+import type { LoadedConfig } from "./config.js";
+import { environment } from "./environment.js";
 import { isPath } from "./module-name.js";
 import { builtInNames, isBuiltIn } from "./plugins.js";
 

@@ -50,7 +50,7 @@ const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = new Set(["src/plugin/adapter.ts", "src/plugin/decorators.ts", "src/serve/container.ts"]);
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
-/** A person's door is no part of an agent: its command loads it, by the name by which it is an ES module in the build too. */
+/** A person's door is no part of an agent: its command loads it, by its public name. */
 const CHAT = "src/commands/chat.ts";
 const TERMINAL = "gantry/adapters/terminal";
 /** Doors for people are built on the client alone. */
@@ -78,9 +78,9 @@ const WIRE_WORDS = new Set(
  * asks also looks for a proxy in the environment, as every client of HTTP does.
  */
 const ASKS_PROVIDERS = "adapters/ai-sdk-provider/connections.ts";
-/** The config, the redactor of its secrets, and the HTTP client, which looks for a proxy. */
+/** The reader for all others, the redactor of secrets, and the HTTP client, which looks for a proxy. */
 const READS_ENVIRONMENT = new Set([
-  "src/serve/config.ts",
+  "src/serve/environment.ts",
   "src/base/process-secrets.ts",
   // Programs of others use the client, without gantry's config.
   "adapters/koa-http-api/client/person-token.ts",
@@ -255,7 +255,7 @@ function words({ file, ast }: Module): string[] {
   const kernel = file.startsWith("src/") && !SPEAKS_HTTP.test(file);
   const visit = (node: ts.Node): void => {
     if (!READS_ENVIRONMENT.has(file) && readsEnvironment(node))
-      fault(node, "reads process.env; only src/serve/config.ts may");
+      fault(node, "reads process.env; only src/serve/environment.ts may");
     if (file !== "src/cli.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
       fault(node, "uses console; only src/cli.ts may");
     }

@@ -160,7 +160,7 @@ describe("each rule bites", () => {
     ],
     [
       "a door for people that knows more than the client",
-      { "adapters/terminal/app.tsx": 'import { Agent } from "gantry";', "src/index.ts": "" },
+      { "adapters/terminal/view.ts": 'import { Agent } from "gantry";', "src/index.ts": "" },
       /built on "gantry\/client" alone/,
     ],
     [
@@ -329,7 +329,7 @@ describe("each rule bites", () => {
         "src/plugin/decorators.ts": 'import "reflect-metadata";',
         "src/serve/container.ts": 'import { container } from "tsyringe";',
         "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
-        "src/serve/config.ts": "const a = process.env;",
+        "src/serve/environment.ts": "const a = process.env;",
         "adapters/ai-sdk-provider/connections.ts":
           'const proxy = process.env.https_proxy; const { default: u } = await import("undici"); const f: typeof globalThis.fetch = u.fetch; await fetch(1);',
         "adapters/ai-sdk-provider/bodies.ts": "const a = async (r: Response) => await r.text();",

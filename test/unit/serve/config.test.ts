@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { createLogger } from "../../../src/base/log.js";
-import { childEnvironment, loadConfig, type Overrides } from "../../../src/serve/config.js";
+import { loadConfig, type Overrides } from "../../../src/serve/config.js";
+import { childEnvironment } from "../../../src/serve/environment.js";
 import { tempDir } from "../../helpers/temp.js";
 
 async function load(t: TestContext, content: string, overrides: Overrides = {}) {
