@@ -16,6 +16,9 @@ const separate = (name, lines) => chunk(name, "", lines, { isSeparate: true });
 export const CHUNKS = [
   // Programs that import `gantry` do not need the command line, so nothing is shared with it.
   separate("main", ["src/commands main"]),
+  separate("choose", ["src/commands choose"]),
+  // The first frame of a terminal. It waits for nothing of the chunks below.
+  separate("chat", ["src/commands chat", "adapters/terminal index"]),
   chunk("serve", "", [
     "src/commands serve",
     "adapters/sqlite-driver index",
