@@ -8,7 +8,9 @@ import {
   type GantryClient,
   type Message,
   type SessionChange,
+  type WatchedEvent,
 } from "gantry/client";
+import type { PendingPrompt } from "./transcript.js";
 
 /** Messages that are shown when a session is opened, and that come each time its beginning is looked for. */
 export const BATCH = 50;
@@ -57,6 +59,8 @@ export class Conversation {
   #stopWanted = false;
   /** The prompt that was sent last, until it was answered. */
   #unanswered: { asked: string; key: string } | undefined;
+  /** Set from Enter until the server sends the prompt as a message, refuses it, or the person stops the run. */
+  pendingPrompt: PendingPrompt | undefined;
 
   constructor(client: GantryClient, told: Told, wishes: Wishes = {}) {
     this.#client = client;
@@ -140,6 +144,7 @@ export class Conversation {
     }
     this.#begun = true;
     this.#stopWanted = false;
+    this.pendingPrompt = { text: message, afterSeq: this.page.messages.at(-1)?.seq ?? 0 };
     this.#told.changed();
     const request = {
       message,
@@ -163,6 +168,7 @@ export class Conversation {
       if (this.#stopWanted) await this.stop();
     } catch (error) {
       this.#begun = false;
+      this.pendingPrompt = undefined;
       throw error;
     } finally {
       this.#told.changed();
@@ -214,6 +220,12 @@ export class Conversation {
   async close(): Promise<void> {
     this.#end.abort();
     await Promise.all(this.#watching);
+  }
+
+  #settlePrompt(event: WatchedEvent): void {
+    const { afterSeq = Infinity } = this.pendingPrompt ?? {};
+    const isSent = event.type === "message" && event.message.role === "user" && event.message.seq > afterSeq;
+    if (isSent || (this.#stopWanted && !this.isRunning)) this.pendingPrompt = undefined;
   }
 
   async #settle(): Promise<void> {
@@ -270,6 +282,7 @@ export class Conversation {
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "max_iterations")
             this.#told.notice("The run ended: it asked its model as often as it may.");
         }
+        this.#settlePrompt(event);
         if (event.type === "state" || event.type === "message") void this.#settle();
         if (event.type === "cut" && this.page.messages.length === 0 && event.after > 0) await this.#restore(id);
         this.#told.changed();

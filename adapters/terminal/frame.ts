@@ -40,7 +40,12 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
         ];
   const shown = panel.slice(0, room);
   const height = room - shown.length;
-  const blocks = transcript.blocks(conversation.page, desk.notices, { columns, all: desk.all });
+  const blocks = transcript.blocks(
+    conversation.page,
+    desk.notices,
+    { columns, all: desk.all },
+    conversation.pendingPrompt,
+  );
   const head = headRows(desk, columns);
   const said = height > 0 ? desk.scroll.look([{ seq: 0, rows: head }, ...blocks], height) : [];
   const empty: Line[] = Array.from({ length: height - said.length }, () => []);
@@ -59,7 +64,7 @@ function headRows({ conversation, options }: Desk, columns: number): Line[] {
   if (conversation.isLoading) return [[span("  loading ...", "dim")]];
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
   const rows = wrap([span("gantry ", "heading"), span(writtenLine(options.place), "dim")], columns, [span("  ")]);
-  if (conversation.id === undefined)
+  if (conversation.id === undefined && !conversation.pendingPrompt)
     rows.push(
       [],
       ...wrap([span("Ask something. /help lists keys and commands, /sessions what was said before.", "dim")], columns, [

@@ -48,6 +48,13 @@ export interface Notice {
   readonly isBad: boolean;
 }
 
+/** A prompt that was sent and is not among the messages yet. */
+export interface PendingPrompt {
+  readonly text: string;
+  /** `seq` of the last message before it; 0 if there is none. */
+  readonly afterSeq: number;
+}
+
 interface Kept {
   readonly columns: number;
   readonly all: boolean;
@@ -61,8 +68,13 @@ export class Transcript {
   /** The message that is being written: each time another object, with more text. */
   #growing: { seq: number; prose: Prose } | undefined;
 
-  blocks(page: SessionPage, notices: readonly Notice[], layout: Layout): Block[] {
-    const { messages, progress } = page;
+  /** The messages and notices of a page in their order, and at the end a prompt that is not among the messages yet. */
+  blocks(
+    { messages, progress }: SessionPage,
+    notices: readonly Notice[],
+    layout: Layout,
+    pending?: PendingPrompt,
+  ): Block[] {
     const results = new Map<string, Message>();
     const called = new Set<string>();
     for (const message of messages) {
@@ -73,7 +85,7 @@ export class Transcript {
     let next = 0;
     const tell = (upTo: number) => {
       for (let notice = notices[next]; notice && notice.behind < upTo; notice = notices[(next += 1)])
-        blocks.push(this.#block(notice, [], layout, () => noticeRows(notice, layout)));
+        blocks.push(this.#block(notice, notice.behind + 0.5, [], layout, () => noticeRows(notice, layout)));
     };
     for (const message of messages) {
       tell(message.seq);
@@ -81,10 +93,13 @@ export class Transcript {
       if (message.role === "tool" && called.has(message.tool_call_id)) continue;
       const from = message.tool_calls.flatMap(({ id }) => [results.get(id), progress.get(id)]);
       blocks.push(
-        this.#block(message, from, layout, () => messageRows(message, results, progress, layout, this.#prose(message))),
+        this.#block(message, message.seq, from, layout, () =>
+          messageRows(message, results, progress, layout, this.#prose(message)),
+        ),
       );
     }
     tell(Infinity);
+    if (pending) blocks.push(this.#block(pending, Infinity, [], layout, () => promptRows(pending.text, layout)));
     return blocks;
   }
 
@@ -95,11 +110,11 @@ export class Transcript {
     return prose;
   }
 
-  #block(of: Message | Notice, from: readonly unknown[], { columns, all }: Layout, rows: () => Line[]): Block {
+  #block(of: object, seq: number, from: readonly unknown[], { columns, all }: Layout, rows: () => Line[]): Block {
     const kept = this.#kept.get(of);
     if (kept?.columns === columns && kept.all === all && from.every((one, i) => one === kept.from[i]))
       return kept.block;
-    const block = { seq: "seq" in of ? of.seq : of.behind + 0.5, rows: rows() };
+    const block = { seq, rows: rows() };
     this.#kept.set(of, { columns, all, from, block });
     return block;
   }
@@ -108,6 +123,13 @@ export class Transcript {
 function noticeRows({ rows, isBad }: Notice, { columns }: Layout): Line[] {
   const look = isBad ? "bad" : "dim";
   return [[], ...rows.flatMap((row) => wrap([span(written(row).replaceAll("\n", " "), look)], columns, [span("  ")]))];
+}
+
+function promptRows(text: string, { columns }: Layout): Line[] {
+  const rows = written(text)
+    .split("\n")
+    .flatMap((line, i) => wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]));
+  return [[], ...rows];
 }
 
 function messageRows(
@@ -119,15 +141,7 @@ function messageRows(
 ): Line[] {
   const { columns } = layout;
   const text = saidBy(message);
-  if (message.role === "user")
-    return [
-      [],
-      ...written(text)
-        .split("\n")
-        .flatMap((line, i) =>
-          wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]),
-        ),
-    ];
+  if (message.role === "user") return promptRows(text, layout);
   if (message.role === "system") return [[], ...wrap([span(writtenLine(text), "dim")], columns, [span("  ")])];
   if (message.role === "tool") return [[], ...callRows(message.name, "", message, undefined, layout)];
   const rows: Line[] = [...thoughtRows(message, layout)];
