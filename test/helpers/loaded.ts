@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, statSync } from "node:fs";
 import { builtinModules } from "node:module";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { openPane } from "./pane.js";
 import { spawnGantry, type GantryServer } from "./server.js";
 import { tempDir, type Hooks } from "./temp.js";
 
@@ -20,31 +21,51 @@ export interface Loaded {
   builtins: string[];
 }
 
+interface LoadedOptions {
+  args: readonly string[];
+  until: RegExp;
+  config?: Record<string, unknown>;
+}
+
 /** What the built `gantry` has loaded when it first writes what `until` fits to its stdout; `ask`: what makes it do so. */
 export async function loadedBy(
   t: Hooks,
-  options: {
-    args: readonly string[];
-    until: RegExp;
-    config?: Record<string, unknown>;
-    ask?: (server: GantryServer) => void;
-  },
+  options: LoadedOptions & { ask?: (server: GantryServer) => void },
 ): Promise<Loaded> {
+  const { args, config = {}, until } = options;
+  const { env, read } = await probe(t, until);
+  const server = await spawnGantry(t, { from: "dist", args, config, env });
+  options.ask?.(server);
+  await server.output(until);
+  const loaded = read();
+  await server.stop();
+  return loaded;
+}
+
+/** The same in a terminal. */
+export async function loadedInTerminal(t: Hooks, { args, config = {}, until }: LoadedOptions): Promise<Loaded> {
+  const { env, read } = await probe(t, until);
+  const pane = await openPane(t, { from: "dist", args, config, env });
+  await pane.until(until);
+  return read();
+}
+
+/** The environment of a process that notes what it has loaded, and what reads its note. */
+async function probe(t: Hooks, until: RegExp): Promise<{ env: Record<string, string>; read: () => Loaded }> {
   const folder = await tempDir(t);
   mkdirSync(folder.at("coverage"));
   const env = {
     NODE_OPTIONS: `--require ${JSON.stringify(PROBE)}`,
     NODE_V8_COVERAGE: folder.at("coverage"),
-    PROBE_UNTIL: options.until.source,
+    PROBE_UNTIL: until.source,
     PROBE_OUT: folder.at("loaded.json"),
   };
-  const { args, config = {}, until } = options;
-  const server = await spawnGantry(t, { from: "dist", args, config, env });
-  options.ask?.(server);
-  await server.output(until);
-  const loaded = JSON.parse(readFileSync(env.PROBE_OUT, "utf8")) as { urls: string[]; builtins: string[] };
-  await server.stop();
-  const files = loaded.urls.map((url) => fileURLToPath(url)).filter((file) => file.startsWith(`${DIST}${path.sep}`));
+  return { env, read: () => readLoaded(env.PROBE_OUT) };
+}
+
+function readLoaded(file: string): Loaded {
+  const loaded = JSON.parse(readFileSync(file, "utf8")) as { urls: string[]; builtins: string[] };
+  const files = loaded.urls.map((url) => fileURLToPath(url)).filter((url) => url.startsWith(`${DIST}${path.sep}`));
   const empty = builtinsOf(execFileSync(process.execPath, ["--input-type=module", "-e", EMPTY], { env: {} }));
   return {
     files: new Map(files.map((file) => [path.relative(DIST, file), statSync(file).size])),

@@ -17,6 +17,8 @@ export const NO_TMUX: string | false =
 export interface PaneOptions {
   /** Arguments after `gantry`. */
   args?: readonly string[];
+  /** Default: the build if the test runner has made it, otherwise the sources. */
+  from?: "source" | "dist";
   columns?: number;
   rows?: number;
   /** Written as `<home>/config.json`. */
@@ -119,7 +121,7 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
     projectDir = made.path;
   }
   if (options.config) await writeFile(`${home}/config.json`, JSON.stringify(options.config), { mode: 0o600 });
-  const gantry = [process.execPath, ...gantryCommand(), ...(options.args ?? ["chat"])];
+  const gantry = [process.execPath, ...gantryCommand(options.from), ...(options.args ?? ["chat"])];
   // No key of the person who runs the tests gets in, and no CI, in which libraries draw nothing.
   const env = {
     PATH: process.env.PATH ?? "",

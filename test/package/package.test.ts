@@ -5,7 +5,8 @@ import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { loadedBy, packagesIn, type Loaded } from "../helpers/loaded.js";
+import { loadedBy, loadedInTerminal, packagesIn, type Loaded } from "../helpers/loaded.js";
+import { NO_TMUX } from "../helpers/pane.js";
 import { SOURCE_FLAGS, source } from "../helpers/node.js";
 import { install, NPM, pack } from "../helpers/packed.js";
 import type { GantryServer } from "../helpers/server.js";
@@ -351,6 +352,12 @@ describe("what a start loads", () => {
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
     assertLight(loaded, { files: 4, bytes: 363_000, packages, builtins });
+  });
+
+  it("of `gantry chat`, to its first frame", { skip: NO_TMUX }, async (t) => {
+    const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Ask something/, config });
+    // string-width is a function here that loads the package.
+    assertLight(loaded, { files: 4, bytes: 125_000, packages: ["string-width"], builtins: ["perf_hooks", "tty"] });
   });
 
   it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what is deferred", () => {
