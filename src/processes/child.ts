@@ -25,6 +25,8 @@ export interface Program {
   sandbox?: boolean;
   /** Whether something may be said to its standard input. Default false: it is closed. */
   input?: boolean;
+  /** Whether it starts no program of its own and holds nothing that a kill would spoil. Default false. */
+  isLeaf?: boolean;
 }
 
 export interface ChildOptions {
@@ -78,15 +80,23 @@ export class Child {
   readonly #group: ProcessGroup;
   readonly #ended: Ended;
   readonly #sandbox: boolean;
+  readonly #isLeaf: boolean;
   readonly #mark: string;
   /** Output of bubblewrap itself: that of the program in the sandbox goes to the standard output alone. */
   #sandboxErrors = "";
 
-  private constructor(child: ChildProcess, group: ProcessGroup, ended: Ended, sandbox: boolean, mark: string) {
+  private constructor(
+    child: ChildProcess,
+    group: ProcessGroup,
+    ended: Ended,
+    { sandbox = false, isLeaf = false }: Program,
+    mark: string,
+  ) {
     this.#process = child;
     this.#group = group;
     this.#ended = ended;
     this.#sandbox = sandbox;
+    this.#isLeaf = isLeaf;
     this.#mark = mark;
     enlist(group);
     // What has ended cannot be spoken to.
@@ -103,7 +113,8 @@ export class Child {
   }
 
   /** Rejects with the system's error when it cannot start. */
-  static async start({ file, args, cwd, env, sandbox = false, input = false }: Program): Promise<Child> {
+  static async start(program: Program): Promise<Child> {
+    const { file, args, cwd, env, sandbox = false, input = false } = program;
     const { spawn } = await import("node:child_process");
     const mark = newId();
     // What is in a sandbox ends with this process by itself.
@@ -120,7 +131,7 @@ export class Child {
       return ended.exit.then(() => Promise.reject(new Error("no process")));
     }
     guardGroup(mark, child.pid);
-    return new Child(child, new ProcessGroup(child.pid, mark), ended, sandbox, mark);
+    return new Child(child, new ProcessGroup(child.pid, mark), ended, program, mark);
   }
 
   get pid(): number {
@@ -174,7 +185,9 @@ export class Child {
       time.clear();
       if (!time.signal.aborted) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const why = time.expired ? "timeout" : signal.aborted ? "abort" : "exit";
-      const leftBehind = await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs);
+      // Looking through all processes of the system takes longer than most searches.
+      if (this.#isLeaf && why !== "exit") this.#group.signal("SIGKILL", undefined);
+      const leftBehind = !this.#isLeaf && (await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs));
       // Past KILL only a process stuck in the kernel is left, for which nobody can wait. One that is gone is told of late
       // by a busy machine: how it ended is known from then on.
       await settlesWithin(this.#ended.exit, REAP_MS);
