@@ -69,6 +69,16 @@ export class PathGuard {
     return this.#rules.holdsDenied(path);
   }
 
+  /** The denied paths below this resolved one, for programs that walk there themselves. */
+  deniedBelow(path: string): string[] {
+    return this.#rules.deniedBelow(path);
+  }
+
+  /** Whether a file outside of the denied paths can be another name of one in them. */
+  async hasLinkedNames(): Promise<boolean> {
+    return (await this.#ownFiles()).size > 0;
+  }
+
   /** Whether this resolved path is one of the roots, or holds one. */
   isRoot(path: string): boolean {
     return this.#rules.isRoot(path);

@@ -8,11 +8,18 @@ const SYSTEM = process.platform === "win32" ? [] : ["/proc", "/sys", "/dev"];
 /** What may be opened, asked with the real path of what is open. Paths are resolved. */
 export class Rules {
   readonly #roots: readonly string[] | "anywhere";
+  readonly #names: readonly string[];
   readonly #denied: readonly string[];
 
   constructor(roots: readonly string[] | "anywhere", denied: readonly string[]) {
     this.#roots = roots;
-    this.#denied = [...SYSTEM, ...denied].map(folded);
+    this.#names = [...SYSTEM, ...denied];
+    this.#denied = this.#names.map(folded);
+  }
+
+  /** The denied paths below this one, as they were given. */
+  deniedBelow(path: string): string[] {
+    return this.#names.filter((denied) => denied !== path && isInside(denied, path));
   }
 
   /** Whether something denied lies at or below this path. */

@@ -9,15 +9,10 @@ import { jsonFaults } from "./json-fault.js";
 import { judgeCall } from "./judge-call.js";
 import { searchLines } from "./line-search.js";
 import { pageText } from "./page.js";
-import { WalkJobs } from "./walk-job.js";
-
-const walks = new WalkJobs();
 
 const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
   ready: () => null,
   page: pageText,
-  walk: (job) => walks.begin(job),
-  more: () => walks.more(),
   edit: editText,
   patch: patchText,
   expression: compileExpression,
@@ -30,10 +25,9 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   globs: fittingGlobs,
 };
 
-type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs] | { name: "reset" };
+type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs];
 
 async function answer(question: Question): Promise<void> {
-  if (question.name === "reset") return walks.end();
   let reply: Reply;
   try {
     const { name, job } = question;

@@ -8,7 +8,6 @@ import type { PageJob, PageText } from "./page.js";
 import type { Expression } from "./expression.js";
 import type { SyntaxFault, SyntaxJob } from "./syntax-faults.js";
 import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
-import type { WalkedPart, WalkJob } from "./walk-job.js";
 
 /** What a thread can be asked. */
 export interface Jobs {
@@ -16,10 +15,6 @@ export interface Jobs {
   ready: Record<string, never>;
   /** Text of a page, from an offset. */
   page: PageJob;
-  /** Begin a walk, in place of any before. */
-  walk: WalkJob;
-  /** Go on with it. */
-  more: Record<string, never>;
   /** Edit the text of a file. */
   edit: EditJob;
   /** Apply the pieces of a patch to the text of a file. */
@@ -43,9 +38,6 @@ export interface Jobs {
 export interface Answers {
   ready: null;
   page: PageText;
-  /** Why the globs cannot be used. */
-  walk: { refused: string | undefined };
-  more: WalkedPart;
   edit: EditedFile | { refused: string };
   patch: PatchedFile | { refused: string };
   expression: { flags: string } | { refused: string };

@@ -145,7 +145,6 @@ export class HostileThread {
   rest(): boolean {
     // A question without its answer: the thread may be at it for ever.
     if (this.#broken || this.#open > 0) return false;
-    this.#worker.postMessage({ name: "reset", job: {} });
     this.#worker.unref();
     return true;
   }

@@ -1,10 +1,11 @@
-import { stat } from "node:fs/promises";
 import { deadline } from "../base/abort.js";
 import { printable } from "../base/printable.js";
 import { PathGuard } from "../files/path-guard.js";
-import { withThread } from "../hostile/threads.js";
-import type { Entry } from "../hostile/walk.js";
+import { newReport, walk, type Entry } from "../files/walk.js";
+import { ignoredBelow } from "../processes/file-list.js";
 
+/** Levels of folders that are told. */
+const DEPTH = 2;
 /** Of a folder in it so many names are told. */
 const EACH = 10;
 /** Characters of a name, and bytes of it all. */
@@ -20,18 +21,15 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
   try {
     const guard = await PathGuard.create({ roots: [folder], denied });
     const opened = await guard.openFolder(folder);
-    const job = { start: opened.path, denied, ignoreFrom: opened.path, depth: 2 };
-    const { dev, ino } = await stat(opened.at("."), { bigint: true }).finally(() => opened.close());
-    const entries = await withThread(time.signal, async (thread) => {
-      await thread.ask("walk", { ...job, identity: { dev, ino } }, { ms });
-      const found: Entry[] = [];
-      for (;;) {
-        const part = await thread.ask("more", {}, { ms });
-        found.push(...part.entries);
-        if (part.done) return found;
-      }
-    });
-    return drawn(entries);
+    try {
+      const limits = { depth: DEPTH, signal: time.signal };
+      const { paths: ignored } = await ignoredBelow(guard, opened.path, opened.path, { ...limits, timeoutMs: ms });
+      const entries: Entry[] = [];
+      for await (const entry of walk(opened, { guard, ignored, ...limits }, newReport())) entries.push(entry);
+      return drawn(entries);
+    } finally {
+      await opened.close();
+    }
   } catch {
     return "";
   } finally {

@@ -1,16 +1,19 @@
-import { resolve } from "node:path";
-import { ToolInputError } from "../ports/errors.js";
-import { withThread } from "../hostile/threads.js";
-import { isInside } from "../files/path-guard.js";
-import type { Tool } from "../ports/tool.js";
+import { basename, dirname, resolve } from "node:path";
+import { MODEL_BYTES } from "../base/cut-text.js";
+import { ToolError, ToolInputError } from "../ports/errors.js";
+import { isInside, type PathGuard } from "../files/path-guard.js";
+import type { Tool, ToolContext } from "../ports/tool.js";
+import { listFiles } from "../processes/file-list.js";
+import { runRipgrep } from "../processes/ripgrep.js";
+import { eachOf, FirstPaths, foundPath, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { folderName, location, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
-import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
-import { MODEL_BYTES } from "../base/cut-text.js";
+import { folderName, location, shown, type FileToolOptions } from "./files.js";
+import { checkSearch, filesByPath, globArguments, openToolPlace, withIgnoreFiles } from "./search-folder.js";
 
 const MAX_SHOWN = 1_000;
+/** Folders that are looked at together. */
+const FOLDERS_AT_ONCE = 8;
 
 const schema = defineArguments(
   {
@@ -49,33 +52,112 @@ export function globTool(options: FileToolOptions): Tool {
       const own =
         isInside(pattern, folder) && pattern.startsWith("/") ? pattern.slice(folder.length + 1) || "**" : pattern;
       checkGlob(own);
-      const report = newReport();
-      const lines: string[] = [];
-      let bytes = 0;
-      let count = 0;
-      const how = { all, only: { kinds: ["file", "link", "other"], glob: own } } as const;
-      await withThread(context.signal, async (thread) => {
-        for await (const entries of await searchIn(thread, options, start, context, how, report)) {
-          for (const entry of entries) {
-            count++;
-            if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) continue;
-            const line = shown(resolve(folder, entry.way), context.projectDir);
-            bytes += Buffer.byteLength(line) + 1;
-            if (bytes <= MODEL_BYTES) lines.push(line);
-          }
-        }
-      });
-      if (count === 0) {
-        const hidden =
-          report.ignored > 0 && !all ? ` (${report.ignored} entries are hidden by .gitignore; all searches them)` : "";
-        lines.push(`No file matches ${pattern} in ${folderName(start, context.projectDir)}${hidden}.`);
-      } else if (count > lines.length)
-        lines.push(`[${lines.length} of ${count} files; use a narrower pattern or path]`);
-      if (report.incomplete) lines.push("[the folder is too large to search whole; narrow it with path]");
-      lines.push(...ignoreNotes(report, (one) => shown(one, context.projectDir)));
-      return { text: lines.join("\n"), locations: [] };
+      const text = await withIgnoreFiles(all, (isAll) =>
+        globText(options, { ...{ pattern, start }, glob: own, all: isAll }, context),
+      );
+      return { text, locations: [] };
     },
   });
+}
+
+async function globText(
+  options: FileToolOptions,
+  { pattern, start, glob, all }: { pattern: string; start: string; glob: string; all: boolean },
+  context: ToolContext,
+): Promise<string> {
+  const { projectDir, signal } = context;
+  const { guard, place, fileBytes, nameOf } = await openToolPlace(options, start, context, all);
+  try {
+    if (fileBytes !== undefined) throw new ToolError(`${shown(start, projectDir)}: not a folder. Check the path.`);
+    const { first, isIncomplete } = await matchesOf(glob, place, all, signal);
+    const lines = await shownMatches(guard, place, first, nameOf);
+    if (first.count === 0) {
+      const ignored = all ? 0 : await countIgnored(place, signal);
+      const hidden = ignored > 0 ? ` (${ignored} entries are hidden by .gitignore; all searches them)` : "";
+      lines.push(`No file matches ${pattern} in ${folderName(start, projectDir)}${hidden}.`);
+    } else if (first.count > lines.length)
+      lines.push(`[${lines.length} of ${first.count} files; use a narrower pattern or path]`);
+    if (isIncomplete) lines.push("[the folder is too large to search whole; narrow it with path]");
+    return lines.join("\n");
+  } finally {
+    await place.close();
+  }
+}
+
+async function matchesOf(
+  glob: string,
+  place: SearchPlace,
+  all: boolean,
+  signal: AbortSignal,
+): Promise<{ first: FirstPaths; isIncomplete: boolean }> {
+  const globs = globArguments(glob, place);
+  const first = new FirstPaths(MAX_SHOWN);
+  if (globs.isForPaths && !all) {
+    const { names, isIncomplete } = await filesByPath(place, globs, signal);
+    for (const name of names) first.add(name);
+    return { first, isIncomplete };
+  }
+  const end = await listFiles(place, { signal, args: globs.args }, (name) => first.add(name));
+  checkSearch(end, first.count);
+  return { first, isIncomplete: end.why === "timeout" };
+}
+
+/** The lines for these files: only names that the guard's own look at their folders confirms. */
+async function shownMatches(
+  guard: PathGuard,
+  place: SearchPlace,
+  first: FirstPaths,
+  nameOf: (name: string) => string,
+): Promise<string[]> {
+  const names = first.names();
+  const confirmed = await regularFiles(
+    guard,
+    names.map((name) => foundPath(place, name)),
+  );
+  const lines: string[] = [];
+  let bytes = 0;
+  for (const name of names) {
+    if (!confirmed.has(foundPath(place, name))) continue;
+    const line = nameOf(name);
+    bytes += Buffer.byteLength(line) + 1;
+    if (bytes > MODEL_BYTES) break;
+    lines.push(line);
+  }
+  return lines;
+}
+
+/** Those of the paths that are regular files. */
+async function regularFiles(guard: PathGuard, paths: readonly string[]): Promise<Set<string>> {
+  const namesByFolder = new Map<string, Set<string>>();
+  for (const path of paths) {
+    const names = namesByFolder.get(dirname(path));
+    if (names) names.add(basename(path));
+    else namesByFolder.set(dirname(path), new Set([basename(path)]));
+  }
+  const found = new Set<string>();
+  await eachOf([...namesByFolder], FOLDERS_AT_ONCE, async ([path, names]) => {
+    const folder = await guard.openFolder(path);
+    try {
+      if (folder.path !== path) return;
+      let left = names.size;
+      for await (const entry of folder.entries()) {
+        if (!names.has(entry.name)) continue;
+        const full = resolve(path, entry.name);
+        if (entry.isFile() && !guard.denies(full)) found.add(full);
+        if (--left === 0) break;
+      }
+    } finally {
+      await folder.close();
+    }
+  });
+  return found;
+}
+
+async function countIgnored(place: SearchPlace, signal: AbortSignal): Promise<number> {
+  let count = 0;
+  const args = ["--files", ...place.flags, "--", place.root];
+  await runRipgrep({ args, cwd: place.cwd, signal, timeoutMs: SEARCH_MS, onIgnored: () => void count++ });
+  return count;
 }
 
 /** Throws `ToolInputError` for what is no glob, by its look. It is compiled and matched in a thread. */

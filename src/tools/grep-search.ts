@@ -1,29 +1,24 @@
-import { resolve } from "node:path";
-import { PathError, ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
-import type { FileMatches } from "../hostile/line-search.js";
-import { withThread, type HostileThread } from "../hostile/threads.js";
-import type { PathGuard } from "../files/path-guard.js";
-import type { ToolContext, ToolOutput } from "../ports/tool.js";
-import { size } from "./content.js";
-import { folderName, guardForReading, pathFault, relativeTo, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
-import { readWhole } from "./read-file.js";
-import { ignoreNotes, newReport, searchIn } from "./search-folder.js";
-import { ticks } from "../base/clock.js";
+import { ToolInputError } from "../ports/errors.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
+import type { ToolContext } from "../ports/tool.js";
+import { runRipgrep } from "../processes/ripgrep.js";
+import { eachOf, FirstPaths, foundPath, NulRecords, SEARCH_MS } from "../processes/search-place.js";
+import { size } from "./content.js";
+import { folderName, type FileToolOptions } from "./files.js";
+import { FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
+import { checkSearch, filesByPath, globArguments, openToolPlace, type ToolPlace } from "./search-folder.js";
 
 /** Larger files are skipped, and said to be. */
-const MAX_FILE = 16 * 1024 * 1024;
-const BATCH_BYTES = 2 * 1024 * 1024;
-const BATCH_FILES = 64;
-/** Files read at the same time; each can have `MAX_FILE` bytes. */
-const LOAD_AT_ONCE = 8;
-const BATCH_MS = 5_000;
-const SEARCH_MS = 60_000;
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+/** Files that are opened at the same time. */
+const FILES_AT_ONCE = 8;
+/** Of the files that are too large, so many are remembered and so many named. */
+const MAX_TOO_LARGE = 100;
+const MAX_NAMED = 3;
 
 export interface GrepOptions extends FileToolOptions {
-  /** How long a regular expression may take for a few files, in ms. Default 5,000. */
-  batchMs?: number;
+  /** How long a search may take, in ms. Default 60,000. */
+  searchMs?: number;
 }
 
 /** What the model asked for; see the schema of `grep`. */
@@ -39,34 +34,36 @@ export interface GrepArgs {
   all: boolean;
 }
 
-/** The expression as the engine takes it. */
-function expressionOf(given: GrepArgs): { pattern: string; ignoreCase: boolean } {
-  if (given.literal)
-    return { pattern: given.pattern.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"), ignoreCase: given.ignore_case };
-  // Other engines' way to say it.
-  if (given.pattern.startsWith("(?i)")) return { pattern: given.pattern.slice(4), ignoreCase: true };
-  return { pattern: given.pattern, ignoreCase: given.ignore_case };
+/** The pattern as ripgrep takes it: its own engine, which takes linear time, or PCRE2 where that cannot read the pattern. */
+function patternArguments({ pattern, literal, ignore_case: isCaseIgnored }: GrepArgs): string[] {
+  if (pattern.includes("\0")) throw new ToolInputError("pattern: a NUL character cannot be searched for");
+  // Without --multiline no pattern matches a line feed, and ripgrep says so only of some.
+  const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
+  return [
+    ...(literal ? ["--fixed-strings"] : ["--engine=auto"]),
+    ...(isCaseIgnored ? ["--ignore-case"] : []),
+    ...(isMultiline ? ["--multiline"] : []),
+    "--crlf",
+    `--regexp=${pattern}`,
+  ];
 }
 
-interface Candidate {
-  path: string;
-  name: string;
-}
-
-/** One search, from the walk to the text. */
+/** One search, from the pattern to the text. */
 export class GrepSearch {
   readonly #options: GrepOptions;
   readonly #given: GrepArgs;
   readonly #context: ToolContext;
   readonly #start: string;
-  readonly #report = newReport();
   readonly #lines: string[] = [];
+  readonly #binary = new Set<string>();
+  readonly #tooLarge: string[] = [];
   #bytes = 0;
   #shown = 0;
   #matches = 0;
   #files = 0;
-  #tooLarge: string[] = [];
-  #full = false;
+  #unreadable = 0;
+  #isFull = false;
+  #isIncomplete = false;
 
   constructor(options: GrepOptions, given: GrepArgs, context: ToolContext) {
     this.#options = options;
@@ -75,187 +72,217 @@ export class GrepSearch {
     this.#start = given.path || ".";
   }
 
-  async run(): Promise<ToolOutput> {
-    await withThread(this.#context.signal, (thread) => this.#searchAll(thread));
-    return { text: this.#text(), locations: [] };
-  }
-
-  async #searchAll(thread: HostileThread): Promise<void> {
-    const search = await this.#searcher(thread);
-    const guard = await guardForReading(this.#options, this.#context, this.#start);
-    const started = ticks();
-    // While the thread searches one batch, the next one is read.
-    let searching: Promise<void> = Promise.resolve();
-    let batch: { name: string; content: Uint8Array }[] = [];
-    let waiting: Candidate[] = [];
-    const load = async (): Promise<void> => {
-      const loaded = await Promise.all(waiting.map((one) => this.#load(guard, one)));
-      waiting = [];
-      batch.push(...loaded.filter((one) => one !== undefined));
-      const bytes = batch.reduce((sum, one) => sum + one.content.byteLength, 0);
-      if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await flush();
-    };
-    const flush = async (): Promise<void> => {
-      await searching;
-      const files = batch;
-      batch = [];
-      if (files.length === 0 || this.#enough) return;
-      searching = search(files.map((one) => one.content)).then((found) => {
-        for (const [index, { name }] of files.entries()) this.#add(name, found[index] ?? { count: 0, lines: [] });
-      });
-      // Awaited with the next batch; until then nobody listens.
-      searching.catch(() => undefined);
-    };
-    for await (const candidate of await this.#candidates(thread, guard)) {
-      waiting.push(candidate);
-      if (waiting.length < LOAD_AT_ONCE) continue;
-      await load();
-      if (this.#enough) break;
-      if (ticks() - started > SEARCH_MS) {
-        this.#report.incomplete = true;
-        break;
-      }
-    }
-    await load();
-    await flush();
-    await searching;
-  }
-
-  /** What searches the files of a batch, whose memory goes over to the thread. */
-  async #searcher(thread: HostileThread): Promise<(files: Uint8Array[]) => Promise<FileMatches[]>> {
-    const ms = this.#options.batchMs ?? BATCH_MS;
-    const { output, context, limit } = this.#given;
-    const lines = output === "lines";
-    const expression = expressionOf(this.#given);
-    const compiled = await thread.ask("expression", expression, { ms });
-    if ("refused" in compiled)
-      throw new ToolInputError(`pattern: ${compiled.refused}. Correct it, or set literal to search plain text.`);
-    const settings = {
-      pattern: expression.pattern,
-      flags: compiled.flags,
-      context: lines ? context : 0,
-      keep: lines ? limit : 0,
-    };
-    return async (files) => {
-      try {
-        return await thread.ask("search", { ...settings, files }, { ms, transfer: files });
-      } catch (error) {
-        if (!(error instanceof WorkLimitError)) throw error;
-        throw new ToolError(
-          error.reason === "time"
-            ? `the pattern takes too long (over ${ms / 1000} s for a few files). Nested repetition such as (a+)+ does that: write it without.`
-            : `the search failed: ${error.message}. Use a simpler pattern.`,
-          { cause: error },
-        );
-      }
-    };
-  }
-
-  /** Counts need the whole search; what is shown does not. */
-  get #enough(): boolean {
-    return this.#full && this.#given.output !== "count";
-  }
-
-  async #candidates(thread: HostileThread, guard: PathGuard): Promise<AsyncIterable<Candidate> | Candidate[]> {
-    const { projectDir } = this.#context;
-    const full = resolve(projectDir, this.#start);
+  async run(): Promise<string> {
+    const where = await openToolPlace(this.#options, this.#start, this.#context, this.#given.all);
     try {
-      const { exists, isFolder } = await guard.resolve(full);
-      // A file that was named is searched whatever the ignore files say.
-      if (exists && !isFolder) {
-        await (await guard.openFile(full)).handle.close();
-        return [{ path: full, name: shown(full, projectDir) }];
-      }
-    } catch (error) {
-      throw await pathFault(error, this.#start, projectDir, this.#options);
+      if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.push(where.place.root);
+      else if (this.#given.output === "lines") await this.#searchLines(where);
+      else await this.#searchFiles(where);
+      return await this.#text(where);
+    } finally {
+      await where.place.close();
     }
-    // Globs are also given from the project folder.
+  }
+
+  /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that are not filtered yet. */
+  async #search(
+    { place, fileBytes }: ToolPlace,
+    flags: readonly string[],
+    onOutput: (chunk: Buffer, isWanted: (name: string) => boolean) => boolean,
+  ): Promise<void> {
     const { glob, all } = this.#given;
-    const only = {
-      kinds: ["file"],
-      ...(glob === undefined ? {} : { glob, prefixes: [relativeTo(full, projectDir)] }),
-    } as const;
-    const parts = await searchIn(thread, this.#options, this.#start, this.#context, { all, only }, this.#report);
-    return (async function* () {
-      for await (const entries of parts)
-        for (const { path, way } of entries) yield { path, name: shown(resolve(full, way), projectDir) };
-    })();
-  }
-
-  /** Content of a text file, in memory that is its own. */
-  async #load(guard: PathGuard, { path, name }: Candidate): Promise<{ name: string; content: Uint8Array } | undefined> {
-    try {
-      const file = await guard.openFile(path);
-      try {
-        if (file.stats.size > MAX_FILE) {
-          this.#tooLarge.push(`${name} (${size(Number(file.stats.size))})`);
-          return undefined;
-        }
-        const content = await readWhole(file, MAX_FILE);
-        // Copied, because Node's buffers can share one piece of memory, and it goes over to the thread.
-        return content.subarray(0, 8_192).includes(0) ? undefined : { name, content: new Uint8Array(content) };
-      } finally {
-        await file.handle.close();
+    const { signal } = this.#context;
+    const pattern = patternArguments(this.#given);
+    let globs: readonly string[] = [];
+    let isWanted = (_name: string): boolean => true;
+    // A file that was named is searched whatever globs and ignore files say.
+    if (glob !== undefined && fileBytes === undefined) {
+      const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
+      globs = args;
+      if (isForPaths && !all) {
+        const { names, isIncomplete } = await filesByPath(place, { args, isForPaths }, signal);
+        if (isIncomplete) this.#isIncomplete = true;
+        if (names.size === 0) return;
+        isWanted = (name) => names.has(name);
       }
-    } catch (error) {
-      if (!(error instanceof PathError)) throw error;
-      this.#report.unreadable++;
-      return undefined;
+    }
+    const end = await runRipgrep({
+      args: [
+        ...["--null", "--with-filename", `--max-filesize=${MAX_FILE_BYTES}`, "--no-mmap"],
+        ...[...flags, ...pattern, ...globs, ...place.flags, "--", place.root],
+      ],
+      cwd: place.cwd,
+      signal,
+      timeoutMs: this.#options.searchMs ?? SEARCH_MS,
+      onOutput: (chunk) => onOutput(chunk, isWanted),
+      onTooLarge: (name) => void (this.#tooLarge.length < MAX_TOO_LARGE && this.#tooLarge.push(name)),
+    });
+    checkSearch(end, this.#matches + this.#files);
+    this.#unreadable += end.unreadable;
+    if (end.why === "timeout") this.#isIncomplete = true;
+  }
+
+  async #searchLines(where: ToolPlace): Promise<void> {
+    const { limit, context } = this.#given;
+    const files: FoundFile[] = [];
+    let matches = 0;
+    let isWanted = (_name: string): boolean => true;
+    const add = (name: string, line: LinePlace): boolean => {
+      if (!isWanted(name)) return true;
+      const last = files.at(-1);
+      if (last?.name === name) last.lines.push(line);
+      else files.push({ name, lines: [line] });
+      if (line.isMatch) matches++;
+      return matches <= limit;
+    };
+    const found = new FoundLines(add, (name) => this.#binary.add(name));
+    const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1", "--sort=path"];
+    // One more than is shown, to know whether there are more.
+    flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
+    await this.#search(where, flags, (chunk, filter) => {
+      isWanted = filter;
+      return found.push(chunk);
+    });
+    found.end();
+    const texts = new Map<FoundFile, (string | undefined)[]>();
+    await eachOf(files, FILES_AT_ONCE, async (file) => void texts.set(file, await this.#read(where, file)));
+    for (const file of files) {
+      const lines = texts.get(file);
+      if (lines && !this.#isFull) this.#addLines(where.nameOf(file.name), file.lines, lines);
     }
   }
 
-  #add(name: string, found: FileMatches): void {
-    if (found.count === 0) return;
-    this.#files++;
-    this.#matches += found.count;
-    const { output, limit } = this.#given;
-    if (this.#full) return;
-    if (output !== "lines") {
-      if (this.#shown >= limit || !this.#push(output === "count" ? `${name}: ${found.count}` : name)) this.#full = true;
-      else this.#shown++;
-      return;
+  /** The lines of a file, from the very file that the path guard lets through. Rejects with `PathError`. */
+  async #read({ guard, place }: ToolPlace, { name, lines }: FoundFile): Promise<(string | undefined)[]> {
+    const file = await guard.openFile(foundPath(place, name));
+    try {
+      return await readLines(file, lines, MAX_FILE_BYTES);
+    } finally {
+      await file.handle.close();
     }
+  }
+
+  #addLines(name: string, places: readonly LinePlace[], texts: readonly (string | undefined)[]): void {
+    const { limit, context } = this.#given;
+    const first = places.findIndex((_place, index) => texts[index] !== undefined);
+    if (first < 0) return;
+    if (this.#shown >= limit) return void (this.#isFull = true);
     if (!this.#push(name)) return;
+    this.#files++;
     let last = 0;
-    for (const { line, text: content, match } of found.lines) {
-      if (match && this.#shown >= limit) return void (this.#full = true);
-      if (last > 0 && line > last + 1 && this.#given.context > 0) this.#push("--");
-      if (!this.#push(`${line}${match ? ":" : "-"}${content}`)) return;
+    for (const [index, { line, isMatch }] of places.entries()) {
+      const text = texts[index];
+      if (text === undefined) continue;
+      if (this.#shown >= limit && (isMatch || line > last + context))
+        return void (this.#isFull = isMatch || this.#isFull);
+      if (last > 0 && line > last + 1 && context > 0) this.#push("--");
+      if (!this.#push(`${line}${isMatch ? ":" : "-"}${text}`)) return;
       last = line;
-      if (match) this.#shown++;
+      if (!isMatch) continue;
+      this.#shown++;
+      this.#matches++;
     }
-    if (found.count > found.lines.filter((one) => one.match).length) this.#full = true;
+  }
+
+  async #searchFiles(where: ToolPlace): Promise<void> {
+    const { output, limit } = this.#given;
+    const isCount = output === "count";
+    const counts = new Map<string, number>();
+    const first = new FirstPaths(isCount ? limit : limit + 1);
+    const records = isCount ? new CountRecords() : new NulRecords();
+    await this.#search(where, isCount ? ["--count"] : ["--files-with-matches", "--sort=path"], (chunk, isWanted) =>
+      records.push(chunk, (name, count = 1) => {
+        if (!isWanted(name)) return true;
+        first.add(name);
+        if (isCount) counts.set(name, count);
+        return isCount || first.count <= limit;
+      }),
+    );
+    const names = first.names();
+    // Where a file can be another name of a denied one, no count tells of it.
+    const checked = isCount && (await where.guard.hasLinkedNames()) ? [...counts.keys()] : names;
+    const isAllowed = await this.#allowed(where, checked);
+    const isRefused = new Set(checked.filter((name) => !isAllowed.has(name)));
+    this.#files = first.count - isRefused.size;
+    this.#matches = isCount
+      ? [...counts].reduce((sum, [name, count]) => sum + (isRefused.has(name) ? 0 : count), 0)
+      : this.#files;
+    for (const name of names) {
+      if (isRefused.has(name)) continue;
+      const text = where.nameOf(name);
+      if (this.#shown >= limit || !this.#push(isCount ? `${text}: ${counts.get(name)}` : text)) this.#isFull = true;
+      else this.#shown++;
+    }
+  }
+
+  /** Those of the files that the path guard opens. */
+  async #allowed({ guard, place }: ToolPlace, names: readonly string[]): Promise<Set<string>> {
+    const allowed = new Set<string>();
+    await eachOf(names, FILES_AT_ONCE, async (name) => {
+      await (await guard.openFile(foundPath(place, name))).handle.close();
+      allowed.add(name);
+    });
+    return allowed;
   }
 
   #push(line: string): boolean {
     this.#bytes += Buffer.byteLength(line) + 1;
     if (this.#bytes > MODEL_BYTES) {
-      this.#full = true;
+      this.#isFull = true;
       return false;
     }
     this.#lines.push(line);
     return true;
   }
 
-  #text(): string {
+  async #text(where: ToolPlace): Promise<string> {
     const { output, pattern } = this.#given;
     const lines = this.#lines;
-    const where = folderName(this.#start, this.#context.projectDir);
+    const folder = folderName(this.#start, this.#context.projectDir);
     if (this.#matches === 0) {
       const filter = this.#given.glob === undefined ? "" : ` (${this.#given.glob})`;
-      lines.push(`No match for ${pattern} in ${where}${filter}.`);
+      lines.push(`No match for ${pattern} in ${folder}${filter}.`);
     } else if (output === "count") lines.push(`[${this.#matches} matching lines in ${this.#files} files]`);
-    else if (this.#full)
+    else if (this.#isFull)
       lines.push(
         `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, there are more; narrow path, glob or pattern, or raise limit]`,
       );
-    if (this.#report.incomplete) lines.push("[too much to search whole; narrow it with path or glob]");
-    if (this.#tooLarge.length > 0)
-      lines.push(
-        `[not searched, too large: ${this.#tooLarge.sort().slice(0, 3).join(", ")}${this.#tooLarge.length > 3 ? ", …" : ""}]`,
-      );
-    lines.push(...ignoreNotes(this.#report, (path) => shown(path, this.#context.projectDir)));
-    if (this.#report.unreadable > 0) lines.push(`[${this.#report.unreadable} entries could not be read]`);
+    if (this.#isIncomplete) lines.push("[too much to search whole; narrow it with path or glob]");
+    await this.#pushNamed("not searched, too large", this.#tooLarge, where);
+    await this.#pushNamed("not searched whole, binary", [...this.#binary], where);
+    if (this.#unreadable > 0) lines.push(`[${this.#unreadable} entries could not be read]`);
     return lines.join("\n");
+  }
+
+  /** A note with the names of files, of which each is looked at by the path guard first. */
+  async #pushNamed(what: string, names: readonly string[], { guard, place, nameOf }: ToolPlace): Promise<void> {
+    const sizes = new Map<string, string>();
+    await eachOf(names.toSorted().slice(0, MAX_NAMED), MAX_NAMED, async (name) => {
+      const { handle, stats } = await guard.openFile(foundPath(place, name));
+      await handle.close();
+      sizes.set(name, `${nameOf(name)} (${size(Number(stats.size))})`);
+    });
+    if (sizes.size === 0) return;
+    const named = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
+    this.#lines.push(`[${what}: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
+  }
+}
+
+/** Reads what `rg --count --null` prints: a path, NUL, a number and a line feed. */
+class CountRecords {
+  #open: Buffer = Buffer.alloc(0);
+
+  push(chunk: Buffer, take: (name: string, count: number) => boolean): boolean {
+    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    let start = 0;
+    for (;;) {
+      const nul = bytes.indexOf(0, start);
+      const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
+      if (end < 0) break;
+      if (!take(bytes.toString("utf8", start, nul), Number(bytes.toString("latin1", nul + 1, end)))) return false;
+      start = end + 1;
+    }
+    this.#open = bytes.subarray(start);
+    return true;
   }
 }

@@ -5,6 +5,7 @@ import { defineTool } from "./define-tool.js";
 import { location, shown } from "./files.js";
 import { checkGlob } from "./glob.js";
 import { GrepSearch, type GrepOptions } from "./grep-search.js";
+import { withIgnoreFiles } from "./search-folder.js";
 
 const LINES = 100;
 const MAX_LINES = 1_000;
@@ -12,7 +13,7 @@ const MAX_PATTERN = 10_000;
 
 const schema = defineArguments(
   {
-    pattern: text("Regular expression (JavaScript), matched line by line.", {
+    pattern: text("Regular expression (ripgrep or PCRE2), matched line by line, or across lines where it holds \\n.", {
       minLength: 1,
       aliases: ["regex", "query"],
     }),
@@ -53,6 +54,9 @@ export function grepTool(options: GrepOptions): Tool {
         locations: [location(path || ".", projectDir)],
       };
     },
-    run: (given, context) => new GrepSearch(options, given, context).run(),
+    run: async (given, context) => ({
+      text: await withIgnoreFiles(given.all, (all) => new GrepSearch(options, { ...given, all }, context).run()),
+      locations: [],
+    }),
   });
 }

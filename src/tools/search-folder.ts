@@ -1,92 +1,129 @@
-import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
-import type { HostileThread } from "../hostile/threads.js";
-import type { Entry, WalkReport } from "../hostile/walk.js";
-import type { WalkJob } from "../hostile/walk-job.js";
+import type { PathGuard } from "../files/path-guard.js";
 import type { ToolContext } from "../ports/tool.js";
-import { guardFor, pathFault } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { listFiles } from "../processes/file-list.js";
+import type { RipgrepEnd } from "../processes/ripgrep.js";
+import { escapeGlob, openSearchPlace, type SearchPlace } from "../processes/search-place.js";
+import { guardForReading, pathFault, shown, type FileToolOptions } from "./files.js";
 
-/** For one part of a walk, in ms. The thread keeps its own, shorter times; this is for what does not look at them. */
-const PART_MS = 30_000;
+/** Files that one search looks at when a glob for paths narrows it. */
+const MAX_FILES = 200_000;
 
-export function newReport(): WalkReport {
-  return { ignored: 0, incomplete: false, slowPatterns: false, unreadable: 0, cut: [] };
+/** Where a tool searches. */
+export interface ToolPlace {
+  readonly guard: PathGuard;
+  readonly place: SearchPlace;
+  /** Of a file that was named; undefined for a folder. */
+  readonly fileBytes: number | undefined;
+  /** A name in ripgrep's output as models see it: by the folder as they named it. */
+  nameOf(name: string): string;
 }
 
-/**
- * Walk a folder that a model named, in a thread: what a repository holds decides how long that takes. Rejects with a
- * `ToolError` when it may not, or is none; what cannot be finished is told in `report`, which is filled meanwhile.
- */
-export async function searchIn(
-  thread: HostileThread,
+/** Opens the folder or file that a model named. Rejects with a `ToolError` where that may not be searched. */
+export async function openToolPlace(
   options: FileToolOptions,
   path: string,
   context: ToolContext,
-  how: { depth?: number; all?: boolean; only?: WalkJob["only"] },
-  report: WalkReport,
-): Promise<AsyncGenerator<Entry[]>> {
-  let job: WalkJob;
+  all: boolean,
+): Promise<ToolPlace> {
+  const { projectDir } = context;
   try {
-    const guard = await guardFor(options, context);
-    const folder = await guard.openFolder(resolve(context.projectDir, path));
-    try {
-      const { dev, ino } = await stat(folder.at("."), { bigint: true });
-      job = { start: folder.path, identity: { dev, ino }, denied: options.deniedPaths };
-    } finally {
-      await folder.close();
-    }
-    if (how.all !== true) job.ignoreFrom = (await guard.resolve(context.projectDir)).path;
-    if (how.depth !== undefined) job.depth = how.depth;
-    if (how.only) job.only = how.only;
+    const guard = await guardForReading(options, context, path);
+    const full = resolve(projectDir, path);
+    const { path: start, exists, isFolder } = await guard.resolve(full);
+    let fileBytes: number | undefined;
+    if (exists && !isFolder) {
+      const { handle, stats } = await guard.openFile(full);
+      await handle.close();
+      fileBytes = Number(stats.size);
+    } else await (await guard.openFolder(full)).close();
+    const project = await guard.resolve(projectDir).then(
+      (target) => target.path,
+      () => dirname(start),
+    );
+    const place = await openSearchPlace(guard, { path: start, isFolder }, { project, all });
+    const skipped = place.root.length + (place.root.endsWith("/") ? 0 : 1);
+    const nameOf = (name: string): string => shown(resolve(full, name.slice(skipped)), projectDir);
+    return { guard, fileBytes, nameOf, place };
   } catch (error) {
-    throw await pathFault(error, path, context.projectDir, options);
-  }
-  const { refused } = await limited(thread.ask("walk", job, { ms: PART_MS }));
-  if (refused !== undefined) throw new ToolInputError(`pattern: ${refused}. Use a simpler glob.`);
-  return parts(thread, report);
-}
-
-async function* parts(thread: HostileThread, report: WalkReport): AsyncGenerator<Entry[]> {
-  for (let done = false; !done;) {
-    const part = await thread.ask("more", {}, { ms: PART_MS }).catch((error: unknown) => {
-      if (!(error instanceof WorkLimitError)) throw error;
-      return undefined;
-    });
-    if (!part) {
-      report.incomplete = true;
-      return;
-    }
-    report.ignored += part.report.ignored;
-    report.unreadable += part.report.unreadable;
-    report.cut.push(...part.report.cut);
-    report.incomplete ||= part.report.incomplete;
-    report.slowPatterns ||= part.report.slowPatterns;
-    ({ done } = part);
-    if (part.entries.length > 0) yield part.entries;
+    throw await pathFault(error, path, projectDir, options);
   }
 }
 
-/** What the model is told of ignore files that were not used whole; `[]` where all were. */
-export function ignoreNotes(report: WalkReport, name: (path: string) => string): string[] {
-  const notes: string[] = [];
-  if (report.slowPatterns) notes.push("[the patterns take too long for so many names; all leaves .gitignore aside]");
-  if (report.cut.length > 0) {
-    const names = report.cut.slice(0, 3).map((folder) => name(`${folder}/.gitignore`));
-    notes.push(`[too large, not all rules are used: ${names.join(", ")}${report.cut.length > 3 ? ", …" : ""}]`);
-  }
-  return notes;
+/** How ripgrep is told of a glob. */
+export interface GlobArguments {
+  readonly args: readonly string[];
+  /** Whether it is for whole paths. Ripgrep then also takes files that ignore files hide. */
+  readonly isForPaths: boolean;
 }
 
-/** A limit as the model is told of it. */
-async function limited<T>(work: Promise<T>): Promise<T> {
+/** A glob for the files below the place's root. `fromBase`: it may also be given from the place's base. */
+export function globArguments(glob: string, { root }: SearchPlace, { fromBase = false } = {}): GlobArguments {
+  const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
+  const name = /^(?:\*\*\/)*([^/]+)$/.exec(tidy)?.[1];
+  if (name === "*" || name === "**") return { args: [], isForPaths: false };
+  // A type is a glob for names that leaves ignore files in force.
+  if (name !== undefined)
+    return {
+      args: [`--type-add=wanted:${name.replace(/^include:/, "[i]nclude:")}`, "--type=wanted"],
+      isForPaths: false,
+    };
+  const whole = (tidy.endsWith("/") ? `${tidy}**` : tidy).replace(/^\//, "").replace(/ $/, "\\ ");
+  const start = root === "./" ? "" : `${escapeGlob(root.slice(2))}/`;
+  const globs = new Set([`/${start}${whole}`, ...(fromBase ? [`/${whole}`] : [])]);
+  return { args: [...globs].map((one) => `--glob=${one}`), isForPaths: true };
+}
+
+/**
+ * The files that a glob for paths matches and no ignore file hides, by their names in ripgrep's output: each of two lists has
+ * what the other does not tell.
+ */
+export async function filesByPath(
+  place: SearchPlace,
+  globs: GlobArguments,
+  signal: AbortSignal,
+): Promise<{ names: ReadonlySet<string>; isIncomplete: boolean }> {
+  const matching = new Set<string>();
+  const first = await listFiles(place, { signal, args: globs.args }, (name) => matching.add(name).size < MAX_FILES);
+  checkSearch(first, matching.size);
+  const names = new Set<string>();
+  if (matching.size === 0) return { names, isIncomplete: first.why === "timeout" };
+  const second = await listFiles(place, { signal }, (name) => !matching.has(name) || names.add(name).size < MAX_FILES);
+  return { names, isIncomplete: first.why !== "exit" || second.why === "timeout" };
+}
+
+/**
+ * Does a search by the ignore files, and without them when they are such that ripgrep cannot: too large, or a link to a device.
+ * `work` returns the text of the result. Rejects with a `ToolError` where it cannot be done either way.
+ */
+export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Promise<string>): Promise<string> {
   try {
-    return await work;
+    return await work(all);
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
-    throw new ToolError(`the search was given up: ${error.message}. Use a smaller folder or a simpler pattern.`, {
-      cause: error,
-    });
+    if (!all)
+      return `${await withIgnoreFiles(true, work)}\n[the ignore files cannot be used: ${error.message}; they are left aside]`;
+    const message = `the search was given up: ${error.message}. Use a smaller folder or a simpler pattern.`;
+    throw new ToolError(message, { cause: error });
   }
+}
+
+/** Throws for a search that ripgrep could not do: what it found, if anything, is not the answer. */
+export function checkSearch({ why, code, errors }: RipgrepEnd, found: number): void {
+  if (why !== "exit" || code !== 2 || errors === "") return;
+  const glob = /error parsing glob '[^]*?': (.*)|glob.*?: (.*)/.exec(errors);
+  if (glob) throw new ToolInputError(`the glob cannot be used: ${glob[1] ?? glob[2] ?? ""}. Correct it.`);
+  const file = /^(?:rg: )?([^\n]*?): PCRE2: error matching/m.exec(errors);
+  if (file)
+    throw new ToolError(
+      "the pattern takes too long. Nested repetition such as (a+)+ beside a look-around or a back-reference does that: write it without.",
+    );
+  const fault =
+    /^error: (.*)/m.exec(errors)?.[1] ?? /(?:PCRE2: error compiling|the literal|compiled regex).*/.exec(errors)?.[0];
+  if (fault !== undefined)
+    throw new ToolInputError(
+      `pattern: Invalid regular expression: ${fault}. Correct it, or set literal to search plain text.`,
+    );
+  if (found === 0) throw new ToolError(`the search failed: ${errors.trim().slice(0, 500)}`);
 }

@@ -60,12 +60,6 @@ const WORKS_ON_PROJECTS =
   /^src\/(tools\/|project\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
 const LOOKS_AT_SYSTEM = /^src\/tools\/(bubblewrap|quick-command|sandbox(-[a-z]+)?|shell-command)\.ts$/;
-/** Files of which each may use these, on what `OpenedFolder.at` names. */
-const ON_OPENED: Readonly<Record<string, readonly string[]>> = {
-  "src/tools/search-folder.ts": ["stat"],
-  "src/project/tree.ts": ["stat"],
-  "src/hostile/walk.ts": ["stat"],
-};
 const WIRE_WORDS = new Set(
   (
     "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
@@ -236,9 +230,8 @@ function opening({ file, ast }: Module): string[] {
         bindings && ts.isNamedImports(bindings)
           ? bindings.elements.filter((one) => !one.isTypeOnly).map((one) => (one.propertyName ?? one.name).text)
           : ["all of it"];
-      const odd = names.filter((name) => !ON_OPENED[file]?.includes(name));
-      if (odd.length > 0)
-        faults.push(`${file}: takes ${odd.join(", ")} from ${from.text}; src/files/path-guard.ts opens paths`);
+      if (names.length > 0)
+        faults.push(`${file}: takes ${names.join(", ")} from ${from.text}; src/files/path-guard.ts opens paths`);
     }
     ts.forEachChild(node, visit);
   };
