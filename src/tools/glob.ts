@@ -98,7 +98,7 @@ async function matchesOf(
     return { first, isIncomplete };
   }
   const end = await listFiles(place, { signal, args: globs.args }, (name) => first.add(name));
-  checkSearch(end, first.count);
+  checkSearch(end, first.count > 0);
   return { first, isIncomplete: end.why === "timeout" };
 }
 

@@ -1,6 +1,7 @@
 import { ToolInputError } from "../ports/errors.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import type { ToolContext } from "../ports/tool.js";
+import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
 import { eachOf, FirstPaths, foundPath, NulRecords, SEARCH_MS } from "../processes/search-place.js";
 import { size } from "./content.js";
@@ -56,7 +57,7 @@ export class GrepSearch {
   readonly #start: string;
   readonly #lines: string[] = [];
   readonly #binary = new Set<string>();
-  readonly #tooLarge: string[] = [];
+  #tooLarge: string[] = [];
   #bytes = 0;
   #shown = 0;
   #matches = 0;
@@ -84,42 +85,63 @@ export class GrepSearch {
     }
   }
 
+  /** How ripgrep is told of the glob, and which of the files that it finds then are meant. */
+  async #globs({ place, fileBytes }: ToolPlace): Promise<{
+    globs: readonly string[];
+    isWanted: (name: string) => boolean;
+  }> {
+    const { glob, all } = this.#given;
+    // A file that was named is searched whatever globs and ignore files say.
+    if (glob === undefined || fileBytes !== undefined) return { globs: [], isWanted: () => true };
+    const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
+    if (!isForPaths || all) return { globs: args, isWanted: () => true };
+    const { names, isIncomplete } = await filesByPath(place, { args, isForPaths }, this.#context.signal);
+    if (isIncomplete) this.#isIncomplete = true;
+    return { globs: args, isWanted: (name) => names.has(name) };
+  }
+
   /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that are not filtered yet. */
   async #search(
-    { place, fileBytes }: ToolPlace,
+    where: ToolPlace,
     flags: readonly string[],
     onOutput: (chunk: Buffer, isWanted: (name: string) => boolean) => boolean,
   ): Promise<void> {
-    const { glob, all } = this.#given;
+    const { place } = where;
     const { signal } = this.#context;
     const pattern = patternArguments(this.#given);
-    let globs: readonly string[] = [];
-    let isWanted = (_name: string): boolean => true;
-    // A file that was named is searched whatever globs and ignore files say.
-    if (glob !== undefined && fileBytes === undefined) {
-      const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
-      globs = args;
-      if (isForPaths && !all) {
-        const { names, isIncomplete } = await filesByPath(place, { args, isForPaths }, signal);
-        if (isIncomplete) this.#isIncomplete = true;
-        if (names.size === 0) return;
-        isWanted = (name) => names.has(name);
-      }
-    }
-    const end = await runRipgrep({
-      args: [
-        ...["--null", "--with-filename", `--max-filesize=${MAX_FILE_BYTES}`, "--no-mmap"],
-        ...[...flags, ...pattern, ...globs, ...place.flags, "--", place.root],
-      ],
-      cwd: place.cwd,
-      signal,
-      timeoutMs: this.#options.searchMs ?? SEARCH_MS,
-      onOutput: (chunk) => onOutput(chunk, isWanted),
-      onTooLarge: (name) => void (this.#tooLarge.length < MAX_TOO_LARGE && this.#tooLarge.push(name)),
-    });
-    checkSearch(end, this.#matches + this.#files);
+    const { globs, isWanted } = await this.#globs(where);
+    let hasOutput = false;
+    const limits = { cwd: place.cwd, signal, timeoutMs: this.#options.searchMs ?? SEARCH_MS };
+    const largest = `--max-filesize=${MAX_FILE_BYTES}`;
+    const onTooLarge = (name: string): void =>
+      void (this.#tooLarge.length < MAX_TOO_LARGE && this.#tooLarge.push(name));
+    // With globs ripgrep would report each file that matches one. A list without globs is faster than that.
+    const listing =
+      globs.length > 0
+        ? runRipgrep({ ...limits, args: ["--files", largest, ...place.flags, "--", place.root], onTooLarge })
+        : undefined;
+    const [end] = await Promise.all([
+      runRipgrep({
+        ...limits,
+        args: [
+          ...["--null", "--with-filename", largest, "--no-mmap"],
+          ...[...flags, ...pattern, ...globs, ...place.flags, "--", place.root],
+        ],
+        onOutput: (chunk) => {
+          hasOutput = true;
+          return onOutput(chunk, isWanted);
+        },
+        ...(listing === undefined && { onTooLarge }),
+      }),
+      listing,
+    ]);
+    checkSearch(end, hasOutput);
     this.#unreadable += end.unreadable;
     if (end.why === "timeout") this.#isIncomplete = true;
+    if (listing === undefined || this.#tooLarge.length === 0) return;
+    const matching = new Set<string>();
+    await listFiles(place, { signal, args: globs }, (name) => matching.add(name).size > 0);
+    this.#tooLarge = this.#tooLarge.filter((name) => matching.has(name));
   }
 
   async #searchLines(where: ToolPlace): Promise<void> {

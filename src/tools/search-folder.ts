@@ -86,7 +86,7 @@ export async function filesByPath(
 ): Promise<{ names: ReadonlySet<string>; isIncomplete: boolean }> {
   const matching = new Set<string>();
   const first = await listFiles(place, { signal, args: globs.args }, (name) => matching.add(name).size < MAX_FILES);
-  checkSearch(first, matching.size);
+  checkSearch(first, matching.size > 0);
   const names = new Set<string>();
   if (matching.size === 0) return { names, isIncomplete: first.why === "timeout" };
   const second = await listFiles(place, { signal }, (name) => !matching.has(name) || names.add(name).size < MAX_FILES);
@@ -110,10 +110,10 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
 }
 
 /** Throws for a search that ripgrep could not do: what it found, if anything, is not the answer. */
-export function checkSearch({ why, code, errors }: RipgrepEnd, found: number): void {
+export function checkSearch({ why, code, errors }: RipgrepEnd, hasOutput: boolean): void {
   if (why !== "exit" || code !== 2 || errors === "") return;
-  const glob = /error parsing glob '[^]*?': (.*)|glob.*?: (.*)/.exec(errors);
-  if (glob) throw new ToolInputError(`the glob cannot be used: ${glob[1] ?? glob[2] ?? ""}. Correct it.`);
+  const glob = /error parsing glob '[^]*?': (.*)/.exec(errors);
+  if (glob) throw new ToolInputError(`the glob cannot be used: ${glob[1]}. Correct it.`);
   const file = /^(?:rg: )?([^\n]*?): PCRE2: error matching/m.exec(errors);
   if (file)
     throw new ToolError(
@@ -125,5 +125,5 @@ export function checkSearch({ why, code, errors }: RipgrepEnd, found: number): v
     throw new ToolInputError(
       `pattern: Invalid regular expression: ${fault}. Correct it, or set literal to search plain text.`,
     );
-  if (found === 0) throw new ToolError(`the search failed: ${errors.trim().slice(0, 500)}`);
+  if (!hasOutput) throw new ToolError(`the search failed: ${errors.trim().slice(0, 500)}`);
 }

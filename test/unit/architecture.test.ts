@@ -185,9 +185,9 @@ describe("each rule bites", () => {
       /takes all of it from node:fs/,
     ],
     [
-      "a walk that opens more than it may",
-      { "src/hostile/walk.ts": 'import { stat, readFile } from "fs/promises";' },
-      /takes readFile from fs\/promises/,
+      "a tool that opens paths",
+      { "src/tools/list.ts": 'import { stat, readFile } from "fs/promises";' },
+      /takes stat, readFile from fs\/promises/,
     ],
     ["process.env", { "src/base/log.ts": "const a = process.env.DEBUG;" }, /src\/base\/log\.ts: reads process\.env/],
     ["process.env by name", { "adapters/a/b.ts": 'const a = globalThis.process["env"];' }, /reads process\.env/],
@@ -291,8 +291,8 @@ describe("each rule bites", () => {
     ],
     [
       "the same behind the door",
-      { "src/hostile/threads.ts": 'import { walk } from "./walk.js";', "src/hostile/walk.ts": "" },
-      /threads\.ts: imports src\/hostile\/walk\.ts, which runs in a thread alone/,
+      { "src/hostile/threads.ts": 'import { pageText } from "./page.js";', "src/hostile/page.ts": "" },
+      /threads\.ts: imports src\/hostile\/page\.ts, which runs in a thread alone/,
     ],
     [
       "the start of a thread as a part of something else",
@@ -340,10 +340,10 @@ describe("each rule bites", () => {
         "src/cli.ts": 'import { c } from "./serve/compose.js"; console.log(1); const a = () => import("zod");',
         "src/http/http-host.ts": "response.statusCode = 403;",
         "src/http/index.ts": "",
-        "src/hostile/threads.ts": 'import type { W } from "./walk.js"; const w = () => import("node:worker_threads");',
-        "src/hostile/walk.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
+        "src/hostile/threads.ts": 'import type { W } from "./page.js"; const w = () => import("node:worker_threads");',
+        "src/hostile/page.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
         "src/tools/list.ts":
-          'import { withThread } from "../hostile/threads.js"; import type { W } from "../hostile/walk.js"; const r = RegExp("a");',
+          'import { withThread } from "../hostile/threads.js"; import type { W } from "../hostile/page.js"; const r = RegExp("a");',
         "src/index.ts": 'export { A } from "./agent.js";',
         "adapters/a/index.ts":
           'import { a } from "gantry"; import { h } from "gantry/http"; import { b } from "./b.js"; import Koa from "koa"; export default a;',

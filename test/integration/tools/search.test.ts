@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, symlink, truncate, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
@@ -372,6 +372,10 @@ describe("grep", () => {
     assert.equal(await files({ path: "src", glob: "src/a/*" }), "src/a/one.ts");
     assert.equal(await files({ path: "src", glob: "a/*" }), "src/a/one.ts");
     assert.equal(await files({ path: "src", glob: "a/**", all: true }), "src/a/one.ts\nsrc/a/two.log");
+    await truncate(join(t.path, "src/b.ts"), 17 * 1024 * 1024);
+    const note = "\n[not searched, too large: src/b.ts (17.0 MiB)]";
+    assert.equal(await files({ glob: "*.ts" }), `src/a/one.ts${note}`);
+    assert.equal(await files({ path: "src/b.ts" }), `No match for x in src/b.ts.${note}`);
     assert.equal(await files({ glob: "*.log" }), "No match for x in the project folder (*.log).");
   });
 
