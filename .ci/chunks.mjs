@@ -55,10 +55,11 @@ export const CHUNKS = [
     "src/run describe-call nested-instructions tool-calls",
     "src/tools delete-path edit-file files keep-file grep-search patch-files patch-plan patch-text",
     "src/tools read-file replace-file search-folder shell-output web-page write-file",
-    "src/files attachments by-handle by-name names opened-folder path-guard reach",
+    "src/tools matched-lines",
+    "src/files attachments by-handle by-name names opened-folder path-guard reach walk",
     "src/hostile threads",
     "src/base cut-text",
-    "src/processes clean-stream output-file outputs",
+    "src/processes clean-stream file-list output-file outputs ripgrep search-place",
   ]),
   // Runs with clients that watch, questions, subagents, budgets.
   deferred("live", "serve run", [
