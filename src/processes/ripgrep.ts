@@ -132,12 +132,12 @@ function fieldsOf(path: string): string[] {
 /** Its output ends with it: nothing else holds the pipes. */
 async function drained(...streams: (NodeJS.ReadableStream | null)[]): Promise<void> {
   const { finished } = await import("node:stream/promises");
-  await Promise.all(streams.map((stream) => stream && finished(stream).catch(() => undefined)));
+  for (const stream of streams) if (stream) await finished(stream).catch(() => undefined);
 }
 
 const REMEDY =
-  "It is part of gantry's optional dependencies: install them (npm install --include=optional), or install ripgrep so " +
-  "that rg is in /usr/bin or /usr/local/bin.";
+  "Install gantry with its optional dependencies (npm install --include=optional), or ripgrep so that rg is in " +
+  "/usr/bin or /usr/local/bin.";
 
 /** The binary of the npm package for this platform, else the system's. */
 async function locate(): Promise<string> {
