@@ -22,7 +22,7 @@ export const CHUNKS = [
   chunk("serve", "", [
     "src/commands serve",
     "adapters/sqlite-driver index",
-    "adapters/ai-sdk-provider index presets",
+    "adapters/language-models index presets",
     "node_modules/better-sqlite3/lib index.js",
     // Small modules that several of the chunks below share.
     "src/models estimate usage",
@@ -41,14 +41,14 @@ export const CHUNKS = [
     "src/live live tail",
     "src/sessions holder lease",
     "src/tools all",
-    "adapters/ai-sdk-provider answer catalogue-entry claude efforts guard limits listing local-catalogue price-list",
-    "adapters/ai-sdk-provider price-updates prices specification unreadable writing",
+    "adapters/language-models answer catalogue-entry claude efforts guard limits listing local-catalogue price-list",
+    "adapters/language-models price-updates prices specification unreadable writing",
     // Most servers speak this protocol. A chunk of its own would slow down most first runs.
-    "adapters/ai-sdk-provider/wires openai",
+    "adapters/language-models/wires openai",
   ]),
-  chunk("google", "serve run", ["adapters/ai-sdk-provider/wires google"]),
-  chunk("anthropic", "serve run", ["adapters/ai-sdk-provider/wires anthropic"]),
-  chunk("openai-responses", "serve run", ["adapters/ai-sdk-provider/wires openai-responses"]),
+  chunk("google", "serve run", ["adapters/language-models/wires google"]),
+  chunk("anthropic", "serve run", ["adapters/language-models/wires anthropic"]),
+  chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // The first tool call.
   deferred("tools", "serve run", [
@@ -72,7 +72,7 @@ export const CHUNKS = [
     "src/compaction fit follow-up summary",
     "src/sessions fork helpers revert undo",
     "src/history plan restore",
-    "adapters/ai-sdk-provider errors fault files from-ai-sdk module package-source",
+    "adapters/language-models errors fault files from-ai-sdk module package-source",
     "adapters/sqlite-driver dump",
     "src/tools bash-jobs",
     "src/processes job keeper kept-job",

@@ -29,7 +29,7 @@ const STEPS = [
   ["postgres/postgres-driver/pooler", { STORES }],
   // Clients, browsers and transports.
   ["unit/live/watch", { SCHEDULES: 100 }],
-  ["integration/ai-sdk-provider/many-turns", { TURNS: 100 }],
+  ["integration/language-models/many-turns", { TURNS: 100 }],
   ["browser/live/page", { BROWSERS: "all" }],
   ["integration/live/doors", { DOORS: "all" }],
   // Hostile input.

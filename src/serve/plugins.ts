@@ -20,7 +20,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
     postgres: () => import("../../adapters/postgres-driver/index.js"),
   },
   "model-provider": {
-    "ai-sdk": () => import("../../adapters/ai-sdk-provider/index.js"),
+    "language-models": () => import("../../adapters/language-models/index.js"),
     offline: () => import("../../adapters/offline-provider/index.js"),
   },
   tool: {},
@@ -83,7 +83,7 @@ export async function loadToolServers(
 /** Modules that were not made for gantry, but that one of its adapters knows how to use. */
 async function foreign(kind: AdapterKind, module: unknown, name: string): Promise<AdapterDescriptor | undefined> {
   if (kind !== "model-provider") return undefined;
-  const { describeAiSdkModule } = await import("../../adapters/ai-sdk-provider/index.js");
+  const { describeAiSdkModule } = await import("../../adapters/language-models/index.js");
   return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
 }
 

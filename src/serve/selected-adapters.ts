@@ -164,9 +164,9 @@ export class Selection {
     const kind = "model-provider";
     if (entry["provider"] === "offline") return { kind, name: "offline", options: entry, key: section, section };
     const { driver, ...rest } = entry;
-    const { WIRES } = await import("../../adapters/ai-sdk-provider/presets.js");
+    const { WIRES } = await import("../../adapters/language-models/presets.js");
     const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
-    if (!isModule) return { kind, name: "ai-sdk", options: await this.#withKey(entry), key: section, section };
+    if (!isModule) return { kind, name: "language-models", options: await this.#withKey(entry), key: section, section };
     return { kind, name: driver, options: rest, key: `${section}.driver`, section };
   }
 
@@ -174,7 +174,7 @@ export class Selection {
   async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
     const { provider, api_key, base_url } = entry;
     if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
-    const { findPreset } = await import("../../adapters/ai-sdk-provider/presets.js");
+    const { findPreset } = await import("../../adapters/language-models/presets.js");
     const preset = findPreset(provider);
     const key = this.#keyOf([...(preset?.keyVariables ?? []), ...(preset?.sharedKeyVariables ?? [])]);
     return key === undefined ? entry : { ...entry, api_key: key };
@@ -188,7 +188,7 @@ export class Selection {
   }
 
   async #fromEnvironment(): Promise<Record<string, unknown>[]> {
-    const { PRESETS } = await import("../../adapters/ai-sdk-provider/presets.js");
+    const { PRESETS } = await import("../../adapters/language-models/presets.js");
     const found = PRESETS.flatMap((preset) => {
       const key = preset.baseUrl === "" ? undefined : this.#keyOf(preset.keyVariables);
       if (key === undefined) return [];

@@ -1,5 +1,5 @@
 /** `node --import tsx --conditions=@gantry/source test/bench/model-matrix.ts`: runs every situation on every wire and prints the table of docs/models.md. */
-import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../helpers/model-situations.js";
 

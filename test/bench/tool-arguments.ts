@@ -3,7 +3,7 @@
  * stream in many pieces. Ten times the bytes in ten times the pieces must take about ten times as long, not a hundred.
  */
 import { performance } from "node:perf_hooks";
-import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../helpers/model-situations.js";
 import { ask, take, writeTool } from "../helpers/model-requests.js";

@@ -71,7 +71,7 @@ const WIRE_WORDS = new Set(
  * Where bytes of a model provider come in, under limits; nobody else there asks by himself, or reads a body whole. Who
  * asks also looks for a proxy in the environment, as every client of HTTP does.
  */
-const ASKS_PROVIDERS = "adapters/ai-sdk-provider/connections.ts";
+const ASKS_PROVIDERS = "adapters/language-models/connections.ts";
 /** The reader for all others, the redactor of secrets, and the HTTP client, which looks for a proxy. */
 const READS_ENVIRONMENT = new Set([
   "src/serve/environment.ts",
@@ -80,7 +80,7 @@ const READS_ENVIRONMENT = new Set([
   "adapters/koa-http-api/client/person-token.ts",
   ASKS_PROVIDERS,
 ]);
-const READS_PROVIDERS = "adapters/ai-sdk-provider/bodies.ts";
+const READS_PROVIDERS = "adapters/language-models/bodies.ts";
 /** The tool that reads pages, under limits of its own, and the terminal's way to the server of whoever sits there. */
 const READS_PAGES = /^src\/(tools\/web|commands\/own-server\.ts$)/;
 const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
@@ -277,7 +277,7 @@ function words({ file, ast }: Module): string[] {
 
 /** A question to another server, or a body read whole, beside the places that have limits for it. */
 function readsForeign(file: string, node: ts.Node): string | undefined {
-  if (READS_PAGES.test(file) || !/^(src|adapters\/ai-sdk-provider)\//.test(file)) return undefined;
+  if (READS_PAGES.test(file) || !/^(src|adapters\/language-models)\//.test(file)) return undefined;
   const asks = `asks another server by itself; only ${ASKS_PROVIDERS} may`;
   const clients = file.startsWith("src/") ? /^undici$/ : /^(undici|(node:)?(https?|http2|net|tls))$/;
   if (file !== ASKS_PROVIDERS) {

@@ -7,7 +7,7 @@ import { format, resolveConfig } from "prettier";
 import { option, type JsonSchema, type StandardSchema } from "gantry";
 import acpHttp from "gantry/adapters/acp-http-sse-ws";
 import acpStdio from "gantry/adapters/acp-stdio";
-import aiSdk, { WIRES } from "gantry/adapters/ai-sdk-provider";
+import aiSdk, { WIRES } from "gantry/adapters/language-models";
 import koa from "gantry/adapters/koa-http-api";
 import json from "gantry/adapters/lowdb-json-driver";
 import offline from "gantry/adapters/offline-provider";

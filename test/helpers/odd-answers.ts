@@ -1,4 +1,4 @@
-import type { WireName } from "gantry/adapters/ai-sdk-provider";
+import type { WireName } from "gantry/adapters/language-models";
 
 /** What is read of an answer; usage as input, output, read from cache, reasoning. */
 export interface Expected {

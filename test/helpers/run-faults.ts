@@ -1,5 +1,5 @@
 /** What may happen to a run's model calls, and what becomes of the run: run by a test, and told in docs/models.md. */
-import type { WireName } from "gantry/adapters/ai-sdk-provider";
+import type { WireName } from "gantry/adapters/language-models";
 import { fail, say, type FakeStep } from "./fake-model-server.js";
 
 export interface RunFault {

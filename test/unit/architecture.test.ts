@@ -227,29 +227,29 @@ describe("each rule bites", () => {
     ["a renamed default export", { "src/a.ts": "const a = 1; export { a as default };" }, /default export/],
     [
       "a provider's file that asks by itself",
-      { "adapters/ai-sdk-provider/a.ts": "const a = await fetch(url);" },
+      { "adapters/language-models/a.ts": "const a = await fetch(url);" },
       /a\.ts: asks another server by itself/,
     ],
     [
       "a provider's file that takes the global fetch",
-      { "adapters/ai-sdk-provider/a.ts": "const ask = globalThis.fetch;" },
+      { "adapters/language-models/a.ts": "const ask = globalThis.fetch;" },
       /asks another server by itself/,
     ],
     [
       "a provider's file with connections of its own",
-      { "adapters/ai-sdk-provider/a.ts": 'const { request } = await import("undici");' },
+      { "adapters/language-models/a.ts": 'const { request } = await import("undici");' },
       /asks another server by itself/,
     ],
     [
       "a provider's file with the platform's connections",
-      { "adapters/ai-sdk-provider/a.ts": 'import { request } from "node:https";' },
+      { "adapters/language-models/a.ts": 'import { request } from "node:https";' },
       /asks another server by itself/,
     ],
     ["a kernel file that asks", { "src/a.ts": "const a = await fetch(url);" }, /asks another server by itself/],
     [
       "a body without a limit",
-      { "adapters/ai-sdk-provider/a.ts": "const a = (r: Response) => r.json();" },
-      /reads a body whole; only adapters\/ai-sdk-provider\/bodies\.ts may/,
+      { "adapters/language-models/a.ts": "const a = (r: Response) => r.json();" },
+      /reads a body whole; only adapters\/language-models\/bodies\.ts may/,
     ],
     [
       "a body without a limit in the kernel",
@@ -330,10 +330,10 @@ describe("each rule bites", () => {
         "src/serve/container.ts": 'import { container } from "tsyringe";',
         "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
         "src/serve/environment.ts": "const a = process.env;",
-        "adapters/ai-sdk-provider/connections.ts":
+        "adapters/language-models/connections.ts":
           'const proxy = process.env.https_proxy; const { default: u } = await import("undici"); const f: typeof globalThis.fetch = u.fetch; await fetch(1);',
-        "adapters/ai-sdk-provider/bodies.ts": "const a = async (r: Response) => await r.text();",
-        "adapters/ai-sdk-provider/b.ts":
+        "adapters/language-models/bodies.ts": "const a = async (r: Response) => await r.text();",
+        "adapters/language-models/b.ts":
           "type F = typeof globalThis.fetch; const a = (fetch: F) => async () => await fetch(1);",
         "src/tools/bash.ts": "const t = output.text();",
         "src/tools/webfetch.ts": 'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',

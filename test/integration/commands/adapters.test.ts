@@ -22,7 +22,7 @@ describe("gantry adapters", () => {
       "acp-http-sse-ws",
       "sqlite",
       "json",
-      "ai-sdk",
+      "language-models",
       "offline",
       "bash",
       "summary",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { Agent, builtinTools } from "gantry";
-import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider } from "gantry/adapters/language-models";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { SocketPeer } from "../../helpers/acp-http.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";

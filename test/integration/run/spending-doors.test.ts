@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools, type RunRecord } from "gantry";
-import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider } from "gantry/adapters/language-models";
 import { HttpPeer } from "../../helpers/acp-http.js";
 import { spawnAcp } from "../../helpers/acp-process.js";
 import { call, startFakeModelServer, type Answer, type FakeModelServer } from "../../helpers/fake-model-server.js";

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Model, ModelRequest, ReasoningEffort } from "gantry";
-import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
-import { claudeThinking } from "../../../adapters/ai-sdk-provider/claude.js";
-import { effortsOf } from "../../../adapters/ai-sdk-provider/efforts.js";
-import { settle } from "../../../adapters/ai-sdk-provider/options.js";
-import { wire as anthropic } from "../../../adapters/ai-sdk-provider/wires/anthropic.js";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
+import { claudeThinking } from "../../../adapters/language-models/claude.js";
+import { effortsOf } from "../../../adapters/language-models/efforts.js";
+import { settle } from "../../../adapters/language-models/options.js";
+import { wire as anthropic } from "../../../adapters/language-models/wires/anthropic.js";
 import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, model, take } from "../../helpers/model-requests.js";
 

@@ -26,7 +26,7 @@ async function inProcess(code: string, env: Record<string, string> = {}, flags =
 }
 
 const ASK = `
-  const { AiSdkProvider } = await import("gantry/adapters/ai-sdk-provider");
+  const { AiSdkProvider } = await import("gantry/adapters/language-models");
   const provider = new AiSdkProvider({ name: "lab", baseUrl: process.argv[1], apiKey: "k" });
   const request = { model: { id: "m1", name: "m1", ownedBy: "x" }, system: "", tools: [], effort: "", cacheKey: "k",
     messages: [{ role: "user", parts: [{ type: "text", text: "hi" }], toolCallId: "", name: "", failed: false }] };
@@ -55,7 +55,7 @@ const COUNTED = `
     await new Promise((resolve) => port1.once("message", resolve));
   port1.unref();
   const heavy = seen.filter((url) => /node_modules\\/(@ai-sdk|undici|zod|@pydantic)/.test(url));
-  console.log(heavy.length, seen.some((url) => /ai-sdk-provider/.test(url)));
+  console.log(heavy.length, seen.some((url) => /language-models/.test(url)));
 `;
 
 /** An answer in server-sent events. */
@@ -140,7 +140,7 @@ describe("the network", () => {
   it("loads no provider package, no undici and no price list before the first call, and leaves nothing open", async () => {
     const heavy = await inProcess(`
       ${SEEN}
-      const { AiSdkProvider } = await import("gantry/adapters/ai-sdk-provider");
+      const { AiSdkProvider } = await import("gantry/adapters/language-models");
       const provider = new AiSdkProvider({ preset: "openai", apiKey: "k" });
       await provider.close();
       ${COUNTED}
@@ -155,7 +155,7 @@ describe("the network", () => {
     const platform = `
       const fetch = () => process.moduleLoadList.filter((name) => name.endsWith("deps/undici/undici")).length;
       // As a module, Node's HTTP brings it along from Node 22 on; the build has none as a module.
-      await import("gantry/adapters/ai-sdk-provider");
+      await import("gantry/adapters/language-models");
       const before = fetch();
       ${asked}
       console.log(fetch() - before);

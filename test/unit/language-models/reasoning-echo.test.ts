@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { hasCode, type ModelMessage } from "gantry";
-import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import {
   call,
   fail,

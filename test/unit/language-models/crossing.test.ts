@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ModelMessage } from "gantry";
-import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { ask, PNG, readTool, result, take, user } from "../../helpers/model-requests.js";

@@ -13,9 +13,13 @@ export type { AiSdkProviderOptions, ConfiguredModel } from "./options.js";
 export { findPreset, PRESETS, WIRES } from "./presets.js";
 export type { Preset, Quirks, WireName } from "./presets.js";
 
+/**
+ * Language models over four wire protocols. The packages of the AI SDK build the requests, because they keep up with the
+ * options of the providers; the readers in `reading` read the answers, because they survive broken streams.
+ */
 export default defineAdapter({
   kind: "model-provider",
-  name: "ai-sdk-provider",
+  name: "language-models",
   schema: providerOptions,
   create: ({ provider: preset, models, ...options }, { logger, home, refreshes }) => {
     const prices = refreshes === true ? { prices: { file: join(home, "prices.json") } } : {};

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
-import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";

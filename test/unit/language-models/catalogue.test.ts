@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, afterEach, before, describe, it } from "node:test";
 import { hasCode, type Model } from "gantry";
-import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 
 const never = new AbortController().signal;

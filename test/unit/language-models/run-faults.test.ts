@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, describe, it } from "node:test";
 import { Agent, builtinTools, type AgentEvent } from "gantry";
-import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { say, startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { endOf, GOOD, RUN_FAULTS, type RunFault } from "../../helpers/run-faults.js";

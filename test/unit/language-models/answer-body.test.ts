@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { StreamPart } from "../../../adapters/ai-sdk-provider/language-model.js";
-import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
-import { AnswerBody } from "../../../adapters/ai-sdk-provider/reading/answer-body.js";
-import { ChatReader } from "../../../adapters/ai-sdk-provider/reading/openai.js";
+import type { StreamPart } from "../../../adapters/language-models/language-model.js";
+import type { Bytes } from "../../../adapters/language-models/pieces.js";
+import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
+import { ChatReader } from "../../../adapters/language-models/reading/openai.js";
 
 const event = (delta: object, finish: string | null = null): string =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { hasCode, type ProviderError } from "gantry";
-import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { fail, say, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import {
   ask,

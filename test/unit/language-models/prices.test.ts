@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { settle } from "../../../adapters/ai-sdk-provider/options.js";
-import { listedCost, listedPrices, reportedCost } from "../../../adapters/ai-sdk-provider/prices.js";
-import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { settle } from "../../../adapters/language-models/options.js";
+import { listedCost, listedPrices, reportedCost } from "../../../adapters/language-models/prices.js";
+import { AiSdkProvider } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, model, take } from "../../helpers/model-requests.js";
 

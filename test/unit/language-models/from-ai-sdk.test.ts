@@ -4,7 +4,7 @@ import { createQwen } from "qwen-ai-provider-v5";
 import { createMinimax } from "vercel-minimax-ai-provider";
 import { createZhipu } from "zhipu-ai-provider";
 import { hasCode, silentLogger, type ModelProvider, type OptionsContext } from "gantry";
-import { describeAiSdkModule, fromAiSdk, type AiSdkModel } from "gantry/adapters/ai-sdk-provider";
+import { describeAiSdkModule, fromAiSdk, type AiSdkModel } from "gantry/adapters/language-models";
 import { loadAdapter } from "../../../src/serve/plugins.js";
 import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, model, PNG, readTool, result, take, user } from "../../helpers/model-requests.js";

@@ -5,10 +5,10 @@ import type { AddressInfo } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { gzipSync } from "node:zlib";
 import { hasCode, type ModelChunk } from "gantry";
-import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/ai-sdk-provider";
-import { BODY_LIMITS, bounded, readWhole } from "../../../adapters/ai-sdk-provider/bodies.js";
-import type { Answered } from "../../../adapters/ai-sdk-provider/connections.js";
-import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
+import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
+import { BODY_LIMITS, bounded, readWhole } from "../../../adapters/language-models/bodies.js";
+import type { Answered } from "../../../adapters/language-models/connections.js";
+import type { Bytes } from "../../../adapters/language-models/pieces.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
 

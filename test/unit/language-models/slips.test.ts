@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { hasCode, type ProviderError } from "gantry";
-import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { startFakeModelServer, type FakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { ask, readTool, take } from "../../helpers/model-requests.js";

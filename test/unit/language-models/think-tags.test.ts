@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
-import { ThinkTags } from "../../../adapters/ai-sdk-provider/think-tags.js";
+import { AiSdkProvider } from "gantry/adapters/language-models";
+import { ThinkTags } from "../../../adapters/language-models/think-tags.js";
 import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, take } from "../../helpers/model-requests.js";
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
-import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { say, startFakeModelServer, type FakeRequest, type FakeStep } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, afterEach, before, describe, it } from "node:test";
-import { AiSdkProvider, PRESETS, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, PRESETS, WIRES } from "gantry/adapters/language-models";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../../helpers/model-situations.js";
 

@@ -4,9 +4,9 @@ import { Agent, createServer, type IncomingMessage, type ServerResponse } from "
 import { createServer as createTcpServer, type AddressInfo, type Socket } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
-import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
-import { Connections } from "../../../adapters/ai-sdk-provider/connections.js";
-import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
+import { AiSdkProvider } from "gantry/adapters/language-models";
+import { Connections } from "../../../adapters/language-models/connections.js";
+import type { Bytes } from "../../../adapters/language-models/pieces.js";
 import { pause, until } from "../../helpers/lab.js";
 import { ask, take } from "../../helpers/model-requests.js";
 

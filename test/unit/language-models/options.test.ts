@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { hasCode, silentLogger, type OptionsContext } from "gantry";
-import type { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
-import adapter, { findPreset, PRESETS } from "gantry/adapters/ai-sdk-provider";
+import type { AiSdkProvider } from "gantry/adapters/language-models";
+import adapter, { findPreset, PRESETS } from "gantry/adapters/language-models";
 
 const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
 const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };

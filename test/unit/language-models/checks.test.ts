@@ -1,5 +1,5 @@
 import { describe, it } from "node:test";
-import { AiSdkProvider, WIRES } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { modelProviderChecks } from "gantry/testing";
 import { call, fail, say, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, readTool } from "../../helpers/model-requests.js";

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import type { ModelMessage, ModelRequest, Part } from "gantry";
-import type { CallOptions } from "../../../adapters/ai-sdk-provider/language-model.js";
-import { PromptMemory, toPrompt } from "../../../adapters/ai-sdk-provider/messages.js";
-import { chatRequest, ChatTexts, withMessages } from "../../../adapters/ai-sdk-provider/wires/chat-request.js";
+import type { CallOptions } from "../../../adapters/language-models/language-model.js";
+import { PromptMemory, toPrompt } from "../../../adapters/language-models/messages.js";
+import { chatRequest, ChatTexts, withMessages } from "../../../adapters/language-models/wires/chat-request.js";
 import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../../helpers/model-requests.js";
 import { randomOf } from "../../helpers/random.js";
 

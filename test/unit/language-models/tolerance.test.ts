@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
-import { AiSdkProvider, type WireName } from "gantry/adapters/ai-sdk-provider";
-import type { Bytes } from "../../../adapters/ai-sdk-provider/pieces.js";
-import { AnswerBody } from "../../../adapters/ai-sdk-provider/reading/answer-body.js";
-import { streamAnswer } from "../../../adapters/ai-sdk-provider/stream.js";
-import type { OwnWire } from "../../../adapters/ai-sdk-provider/wires/wire.js";
+import { AiSdkProvider, type WireName } from "gantry/adapters/language-models";
+import type { Bytes } from "../../../adapters/language-models/pieces.js";
+import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
+import { streamAnswer } from "../../../adapters/language-models/stream.js";
+import type { OwnWire } from "../../../adapters/language-models/wires/wire.js";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { ask, gather, type Taken } from "../../helpers/model-requests.js";
@@ -35,10 +35,10 @@ function told({ text, reasoning, calls, finish }: Taken): Expected {
 }
 
 const load: Record<WireName, () => Promise<{ wire: OwnWire }>> = {
-  openai: () => import("../../../adapters/ai-sdk-provider/wires/openai.js"),
-  "openai-responses": () => import("../../../adapters/ai-sdk-provider/wires/openai-responses.js"),
-  anthropic: () => import("../../../adapters/ai-sdk-provider/wires/anthropic.js"),
-  google: () => import("../../../adapters/ai-sdk-provider/wires/google.js"),
+  openai: () => import("../../../adapters/language-models/wires/openai.js"),
+  "openai-responses": () => import("../../../adapters/language-models/wires/openai-responses.js"),
+  anthropic: () => import("../../../adapters/language-models/wires/anthropic.js"),
+  google: () => import("../../../adapters/language-models/wires/google.js"),
 };
 
 for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof ODDITIES)[WireName]][]) {
