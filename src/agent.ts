@@ -65,6 +65,7 @@ export class Agent {
   #isRefusing = false;
   #readiness: Promise<ReadinessCheck> | undefined;
   #closed: Promise<void> | undefined;
+  #prepared: Promise<void> | undefined;
 
   constructor(options: AgentOptions) {
     checkOptions(options);
@@ -184,11 +185,15 @@ export class Agent {
     await this.#store.get();
   }
 
-  /** Load now what a run is made of, so that the first need not wait for it. Never rejects: the first run says what is wrong. */
+  /**
+   * Loads the code of a run, so that the first run does not wait for it. The code that asks the preferred provider loads
+   * afterwards: the returned promise does not wait for it, `close` does. Never rejects: the first run reports the fault.
+   */
   async prepare(): Promise<void> {
     if (this.#isRefusing) return;
     const { tasks, tools } = this.#parts;
     await tasks.add(Promise.all([this.#runsHere(), tools.load()])).catch(() => undefined);
+    this.#prepared ??= tasks.add(this.#prepareModels());
   }
 
   /**
@@ -248,6 +253,12 @@ export class Agent {
     // Who asks first comes first, whatever takes longer to be looked up.
     const ticket = { id: newId(), at: now() };
     return this.#parts.tasks.add(this.#runsHere().then((here) => here.start(input, ticket, spawned)));
+  }
+
+  /** Loading takes 50 ms of the event loop: requests that have arrived come first. */
+  async #prepareModels(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    await this.models.prepare(this.#closing.signal);
   }
 
   /** More than half of an agent is needed by nobody before the first run. */

@@ -70,6 +70,10 @@ export class AiSdkModels implements ModelProvider {
     return [...this.known];
   }
 
+  async prepare(): Promise<void> {
+    await this.#open();
+  }
+
   stream(asked: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     const { model } = asked;
     // An effort is for models that reason; those that are said not to refuse it.

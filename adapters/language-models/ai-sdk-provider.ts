@@ -12,7 +12,7 @@ import { AnswerBody } from "./reading/answer-body.js";
 import { redactor } from "./redact.js";
 import type { OwnWire } from "./wires/wire.js";
 
-/** Models behind one of four wire protocols. What writes their requests is loaded with the first call. */
+/** Models behind one of four wire protocols. Loads the code that writes their requests with `prepare` or the first question. */
 export class AiSdkProvider extends AiSdkModels {
   readonly #settings: Settings;
   readonly #faults: FaultContext;

@@ -139,6 +139,20 @@ export class Models {
     }
   }
 
+  /**
+   * Loads the code for a first question to the provider that runs most likely use, without asking it. Never rejects; stops
+   * waiting when the signal aborts.
+   */
+  async prepare(signal: AbortSignal): Promise<void> {
+    const provider = this.#provider(this.#preference.provider) ?? this.#options.providers[0];
+    if (provider?.prepare === undefined || signal.aborted) return;
+    try {
+      await abortable(provider.prepare(), signal);
+    } catch (error) {
+      this.#options.logger.debug("provider could not be prepared", { provider: provider.name, error });
+    }
+  }
+
   /** Stop what is under way and wait for it. */
   async close(): Promise<void> {
     await this.#catalogue.close();

@@ -114,6 +114,11 @@ export interface ModelProvider {
   prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
   /** Whether a model without a known price costs nothing, as a local one does. `limits.unknown_price` wins. Default false. */
   readonly isFree?: boolean;
+  /**
+   * Loads the code that the first question needs, as one that listens does before its first client asks. Never goes to the
+   * network. The kernel ignores a rejection: the first question reports the fault. Left out: nothing is loaded early.
+   */
+  prepare?(): Promise<void>;
   /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a hint for the model), never after a `finish`; an abort with `signal.reason`. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
   /** Let go of sockets. Safe to call twice. */

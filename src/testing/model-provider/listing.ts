@@ -17,24 +17,23 @@ export const listingRules: readonly ProviderRule[] = [
   [
     "known: models, read without going to the network",
     async ({ provider }) => {
-      const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
-      assert.ok(connect);
-      let connections = 0;
-      Object.defineProperty(Socket.prototype, "connect", {
-        ...connect,
-        value(this: Socket, ...args: unknown[]): unknown {
-          connections++;
-          return Reflect.apply(connect.value as (...all: unknown[]) => unknown, this, args);
-        },
-      });
-      try {
+      const connections = await connectionsOf(async () => {
         checkModels(provider.known);
         assert.deepEqual(provider.known, provider.known, "the same when it is read again");
         await pause(20);
-      } finally {
-        Object.defineProperty(Socket.prototype, "connect", connect);
-      }
+      });
       assert.equal(connections, 0, "reading `known` opened a connection");
+    },
+  ],
+  [
+    "prepare: where there is one, resolves without going to the network",
+    async (desk) => {
+      const connections = await connectionsOf(async () => {
+        await desk.soon(Promise.resolve(desk.provider.prepare?.()), "prepare");
+        await pause(20);
+      });
+      assert.equal(connections, 0, "`prepare` opened a connection");
+      await desk.ask(await desk.fixture.text());
     },
   ],
   [
@@ -62,6 +61,26 @@ export const listingRules: readonly ProviderRule[] = [
     },
   ],
 ];
+
+/** How many connections are opened during the work. */
+async function connectionsOf(work: () => Promise<void>): Promise<number> {
+  const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
+  assert.ok(connect);
+  let connections = 0;
+  Object.defineProperty(Socket.prototype, "connect", {
+    ...connect,
+    value(this: Socket, ...args: unknown[]): unknown {
+      connections++;
+      return Reflect.apply(connect.value as (...all: unknown[]) => unknown, this, args);
+    },
+  });
+  try {
+    await work();
+  } finally {
+    Object.defineProperty(Socket.prototype, "connect", connect);
+  }
+  return connections;
+}
 
 function checkModels(models: readonly Model[]): void {
   const ids = new Set<string>();

@@ -6,8 +6,11 @@ import { createServer as createTlsServer, type Server as TlsServer } from "node:
 import { connect, type AddressInfo } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
+import type { Model } from "gantry";
+import { WIRES } from "gantry/adapters/language-models";
 import { CERTIFICATE, CERTIFICATE_KEY } from "../../helpers/certificate.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
+import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { ROOT, SOURCE_FLAGS } from "../../helpers/node.js";
 import { tempDir } from "../../helpers/temp.js";
 
@@ -25,15 +28,18 @@ async function inProcess(code: string, env: Record<string, string> = {}, flags =
   return stdout.trim();
 }
 
-const ASK = `
-  const { AiSdkProvider } = await import("gantry/adapters/language-models");
-  const provider = new AiSdkProvider({ name: "lab", baseUrl: process.argv[1], apiKey: "k" });
-  const request = { model: { id: "m1", name: "m1", ownedBy: "x" }, system: "", tools: [], effort: "", cacheKey: "k",
+const askOf = (model: Model): string => `
+  const request = { model: ${JSON.stringify(model)}, system: "", tools: [], effort: "", cacheKey: "k",
     messages: [{ role: "user", parts: [{ type: "text", text: "hi" }], toolCallId: "", name: "", failed: false }] };
   let text = "";
   for await (const chunk of provider.stream(request, new AbortController().signal)) if (chunk.type === "text") text += chunk.text;
   console.log(text);
   await provider.close();
+`;
+const ASK = `
+  const { AiSdkProvider } = await import("gantry/adapters/language-models");
+  const provider = new AiSdkProvider({ name: "lab", baseUrl: process.argv[1], apiKey: "k" });
+  ${askOf({ id: "m1", name: "m1", ownedBy: "x" })}
 `;
 
 /** What is loaded from here on. */
@@ -146,6 +152,29 @@ describe("the network", () => {
       ${COUNTED}
     `);
     assert.equal(heavy, "0 true");
+  });
+
+  it("loads all that a question needs when it is prepared, on each wire", async (t) => {
+    const server = await startFakeModelServer({ fallback: { say: [{ text: "ready" }] } });
+    t.after(() => server.close());
+    const asked = WIRES.map(async (wire) => {
+      const options = { name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" };
+      const told = await inProcess(`
+        const { AiSdkProvider } = await import("gantry/adapters/language-models");
+        const provider = new AiSdkProvider(${JSON.stringify(options)});
+        await provider.prepare();
+        ${SEEN}
+        ${askOf(WIRE_MODELS[wire])}
+        ${COUNTED}
+      `);
+      return `${wire}: ${told}`;
+    });
+    // The price list is not needed for a server on this machine.
+    assert.deepEqual(
+      await Promise.all(asked),
+      WIRES.map((wire) => `${wire}: ready\n0 false`),
+    );
+    assert.equal(server.requests.length, WIRES.length);
   });
 
   it("loads none of them for a question in chat completions either, nor the fetch of the platform", async (t) => {

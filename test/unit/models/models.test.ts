@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { ProviderError, silentLogger, type Logger, type Model } from "gantry";
-import { ScriptedProvider, type ScriptedProviderOptions } from "gantry/testing";
+import { Agent, ProviderError, silentLogger, type AgentOptions, type Logger, type Model } from "gantry";
+import { say, ScriptedProvider, type ScriptedProviderOptions } from "gantry/testing";
 import { FileCatalogueCache } from "../../../src/models/catalogue-cache.js";
 import { Models, noCache, type ModelPair, type ModelsOptions } from "../../../src/models/models.js";
 import { costOf } from "../../../src/models/usage.js";
@@ -413,5 +413,55 @@ describe("the cost of a call", () => {
     assert.notEqual(costOf({ ...usage, cost: 7 }, prices), 7);
     assert.equal(costOf({ ...usage, cost: 7 }, undefined), 7);
     assert.equal(costOf(usage, undefined), 0);
+  });
+});
+
+describe("the preparation of a model", () => {
+  class Prepared extends ScriptedProvider {
+    prepared = 0;
+    readonly #load: () => Promise<void>;
+
+    constructor(name: string, load: () => Promise<void> = () => Promise.resolve()) {
+      super([say("done")], { name });
+      this.#load = load;
+    }
+
+    prepare(): Promise<void> {
+      this.prepared += 1;
+      return this.#load();
+    }
+  }
+  const agentOf = (t: TestContext, providers: Prepared[], options: Partial<AgentOptions> = {}): Agent => {
+    const agent = new Agent({ providers, ...options });
+    t.after(() => agent.close());
+    return agent;
+  };
+
+  it("is that of the configured provider, else of the first one, once", async (t) => {
+    const providers = [new Prepared("a"), new Prepared("b")];
+    const counts = () => providers.map(({ prepared }) => prepared);
+    const configured = agentOf(t, providers, { model: { provider: "b" } });
+    await configured.models.list();
+    assert.deepEqual(counts(), [0, 0], "a list of models needs none");
+    await configured.prepare();
+    await configured.prepare();
+    await until(() => counts()[1] === 1);
+    const first = agentOf(t, providers);
+    await first.prepare();
+    await until(() => counts()[0] === 1);
+    await Promise.all([configured.close(), first.close()]);
+    assert.deepEqual(counts(), [1, 1]);
+  });
+
+  it("fails no run, and nothing waits for it, not even a close", async (t) => {
+    const broken = agentOf(t, [new Prepared("a", () => Promise.reject(new Error("not installed")))]);
+    await broken.prepare();
+    assert.equal((await (await broken.run({ message: "x" })).result).output, "done");
+    const endless = new Prepared("a", () => new Promise(() => undefined));
+    const agent = agentOf(t, [endless]);
+    await agent.prepare();
+    await until(() => endless.prepared === 1);
+    assert.equal((await (await agent.run({ message: "x" })).result).output, "done");
+    await agent.close();
   });
 });

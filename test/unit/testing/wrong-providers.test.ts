@@ -111,6 +111,18 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "known: models, read without going to the network",
   ],
   [
+    "goes to the network when it is prepared",
+    class extends ScriptedProvider {
+      prepare(): Promise<void> {
+        connect(1, "127.0.0.1")
+          .on("error", () => undefined)
+          .destroy();
+        return Promise.resolve();
+      }
+    },
+    "prepare: where there is one, resolves without going to the network",
+  ],
+  [
     "lists a model twice",
     listing((known) => [...known, ...known]),
     "models: what is on offer, each once, the known ones included",
