@@ -1,24 +1,16 @@
 import { isAbsolute } from "node:path";
 import { hasCode, isRecord, SessionNotFoundError, type Agent, type Logger, type RunInput } from "gantry";
-import { Server } from "@modelcontextprotocol/sdk/server/index.js";
-import type { RequestHandlerExtra } from "@modelcontextprotocol/sdk/shared/protocol.js";
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import {
-  CallToolRequestSchema,
-  ErrorCode,
-  ListResourcesRequestSchema,
-  ListResourceTemplatesRequestSchema,
-  ListToolsRequestSchema,
-  ReadResourceRequestSchema,
+  ProtocolErrorCode,
+  Server,
   type CallToolResult,
-  type ServerNotification,
-  type ServerRequest,
-} from "@modelcontextprotocol/sdk/types.js";
+  type ServerContext,
+  type Transport,
+} from "@modelcontextprotocol/server";
 import { asker } from "./ask.js";
 import { conversationText } from "./conversation-text.js";
 import { MODES, TOOLS } from "./tools.js";
 
-type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>;
 type Given = Readonly<Record<string, unknown>>;
 
 /** What the client is told as an error of the protocol. The SDK's own puts its code into its message, where clients put it once more. */
@@ -58,11 +50,11 @@ export class AgentServer {
           "gantry is a coding agent that works by itself on the folder it was started in: give `run` a whole task. A session keeps what was said; go on in one by its id.",
       },
     );
-    this.#server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: [...TOOLS] }));
-    this.#server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) =>
-      this.#track(this.#call(params.name, params.arguments ?? {}, extra)),
+    this.#server.setRequestHandler("tools/list", () => ({ tools: [...TOOLS] }));
+    this.#server.setRequestHandler("tools/call", ({ params }, context) =>
+      this.#track(this.#call(params.name, params.arguments ?? {}, context)),
     );
-    this.#server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({
+    this.#server.setRequestHandler("resources/templates/list", () => ({
       resourceTemplates: [
         {
           uriTemplate: "gantry://sessions/{id}",
@@ -72,8 +64,8 @@ export class AgentServer {
         },
       ],
     }));
-    this.#server.setRequestHandler(ListResourcesRequestSchema, ({ params }) => this.#resources(params?.cursor));
-    this.#server.setRequestHandler(ReadResourceRequestSchema, ({ params }) => this.#resource(params.uri));
+    this.#server.setRequestHandler("resources/list", ({ params }) => this.#resources(params?.cursor));
+    this.#server.setRequestHandler("resources/read", ({ params }) => this.#resource(params.uri));
   }
 
   /** `lost` is called when the client is gone, or speaks no protocol any more. */
@@ -101,34 +93,34 @@ export class AgentServer {
   }
 
   /** What a tool cannot do is told to the model that called it; what is no tool to the client. */
-  async #call(name: string, given: Given, extra: Extra): Promise<CallToolResult> {
-    if (this.#isRefusing) throw new Refusal(ErrorCode.InternalError, "the server is about to stop");
+  async #call(name: string, given: Given, context: ServerContext): Promise<CallToolResult> {
+    if (this.#isRefusing) throw new Refusal(ProtocolErrorCode.InternalError, "the server is about to stop");
     try {
       switch (name) {
         case "run":
-          return await this.#run(given, extra);
+          return await this.#run(given, context);
         case "sessions":
           return await this.#sessions(given);
         case "session":
           return told(await this.#conversation(text(given, "session"), number(given, "after", 0)));
       }
     } catch (error) {
-      if (error instanceof Refusal || extra.signal.aborted) throw error;
+      if (error instanceof Refusal || context.mcpReq.signal.aborted) throw error;
       return { ...told(this.#reason(error)), isError: true };
     }
-    throw new Refusal(ErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
+    throw new Refusal(ProtocolErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
   }
 
-  async #run(given: Given, extra: Extra): Promise<CallToolResult> {
-    const signal = AbortSignal.any([extra.signal, this.#closing.signal]);
-    const run = await this.#agent.run({ ...inputOf(given), signal, ...this.#door(extra), overflow: "merge" });
-    const token = extra._meta?.progressToken;
+  async #run(given: Given, context: ServerContext): Promise<CallToolResult> {
+    const signal = AbortSignal.any([context.mcpReq.signal, this.#closing.signal]);
+    const run = await this.#agent.run({ ...inputOf(given), signal, ...this.#door(context), overflow: "merge" });
+    const token = context.mcpReq._meta?.progressToken;
     let progress = 0;
     const tell = async (message: string) => {
       if (token === undefined || signal.aborted) return;
       const params = { progressToken: token, progress: (progress += 1), message };
       // A client that is gone is told nothing; its run ends by its signal.
-      await extra.sendNotification({ method: "notifications/progress", params }).catch(() => undefined);
+      await context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => undefined);
     };
     await tell(`session ${run.sessionId}`);
     for await (const event of run) {
@@ -150,13 +142,13 @@ export class AgentServer {
   }
 
   /** Who answers what a run asks: the client's person, where the client can put questions to them. */
-  #door(extra: Extra): Pick<RunInput, "ask" | "askedAt" | "asksInAuto"> {
+  #door(context: ServerContext): Pick<RunInput, "ask" | "askedAt" | "asksInAuto"> {
     const { elicitation } = this.#server.getClientCapabilities() ?? {};
     const name = this.#server.getClientVersion()?.name ?? "";
     const askedAt = name === "" ? "mcp" : `mcp:${[...name.replace(/\p{C}/gu, "")].slice(0, 100).join("")}`;
     // One that says nothing of forms has them: only addresses must be named.
     const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
-    return { askedAt, asksInAuto: false, ...(hasForms && { ask: asker(this.#server, extra) }) };
+    return { askedAt, asksInAuto: false, ...(hasForms && { ask: asker(this.#server, context) }) };
   }
 
   async #sessions(given: Given): Promise<CallToolResult> {
@@ -182,7 +174,8 @@ export class AgentServer {
   }
 
   async #resources(cursor: string | undefined) {
-    if (cursor !== undefined && !/^\d{1,9}$/.test(cursor)) throw new Refusal(ErrorCode.InvalidParams, "unknown cursor");
+    if (cursor !== undefined && !/^\d{1,9}$/.test(cursor))
+      throw new Refusal(ProtocolErrorCode.InvalidParams, "unknown cursor");
     const offset = Number(cursor ?? 0);
     const { sessions, total } = await this.#agent.sessions.list({ limit: PAGE, offset });
     const resources = sessions.map(({ id, title, updatedAt }) => ({
@@ -201,7 +194,7 @@ export class AgentServer {
     } catch (error) {
       if (hasCode(error, "session_not_found"))
         throw new Refusal(-32002, "resource not found", { uri: uri.slice(0, 200) });
-      throw new Refusal(ErrorCode.InternalError, this.#reason(error));
+      throw new Refusal(ProtocolErrorCode.InternalError, this.#reason(error));
     }
   }
 
@@ -237,7 +230,7 @@ function told(message: string): CallToolResult {
 }
 
 function invalid(field: string, expected: string): Refusal {
-  return new Refusal(ErrorCode.InvalidParams, `${field}: expected ${expected}`);
+  return new Refusal(ProtocolErrorCode.InvalidParams, `${field}: expected ${expected}`);
 }
 
 function text(given: Given, field: string): string {

@@ -1,7 +1,5 @@
 import type { AskReply, AskRequest } from "gantry";
-import type { Server } from "@modelcontextprotocol/sdk/server/index.js";
-import type { RequestHandlerExtra } from "@modelcontextprotocol/sdk/shared/protocol.js";
-import type { ServerNotification, ServerRequest } from "@modelcontextprotocol/sdk/types.js";
+import type { Server, ServerContext } from "@modelcontextprotocol/server";
 
 /** A person may take so long, in ms: as long as a timer holds. */
 const PATIENCE_MS = 2 ** 31 - 1;
@@ -19,7 +17,7 @@ const PERMISSION = [
  * Has the client put what a run asks to its person. Rejects where they did not choose, which allows nothing and refuses
  * nothing: somebody at another door may.
  */
-export function asker(server: Server, { requestId }: RequestHandlerExtra<ServerRequest, ServerNotification>) {
+export function asker(server: Server, { mcpReq }: ServerContext) {
   return async (request: AskRequest, signal: AbortSignal): Promise<AskReply> => {
     const { question } = request;
     const choices = question ? question.choices : PERMISSION;
@@ -36,7 +34,7 @@ export function asker(server: Server, { requestId }: RequestHandlerExtra<ServerR
         message: messageOf(request),
         requestedSchema: { type: "object", properties: { answer }, required: ["answer"] },
       },
-      { signal, timeout: PATIENCE_MS, relatedRequestId: requestId },
+      { signal, timeout: PATIENCE_MS, relatedRequestId: mcpReq.id },
     );
     const given = action === "accept" ? content?.["answer"] : undefined;
     if (typeof given !== "string") throw new Error("the client's person gave no answer");

@@ -27,7 +27,7 @@ export class McpStdioTransport implements Transport {
     const { input, output } = this.#streams ?? { input: process.stdin, output: ownStdout() };
     const [{ AgentServer }, { StdioServerTransport }] = await Promise.all([
       import("./agent-server.js"),
-      import("@modelcontextprotocol/sdk/server/stdio.js"),
+      import("@modelcontextprotocol/server/stdio"),
     ]);
     const server = new AgentServer(agent, this.#logger);
     const connection = new Connection(server, input, output);

@@ -1,16 +1,8 @@
 import { basename } from "node:path";
 import { ownPath } from "./own-path.js";
 import { pathToFileURL } from "node:url";
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StreamableHTTPError } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
-import {
-  ElicitRequestSchema,
-  ListRootsRequestSchema,
-  ResultSchema,
-  type ElicitResult,
-} from "@modelcontextprotocol/sdk/types.js";
-import { startProcess, type Logger, type ToolServer } from "gantry";
+import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
+import { isRecord, startProcess, type Logger, type StandardSchema, type ToolServer } from "gantry";
 import { HttpTransport } from "./http-transport.js";
 import { listedPrompts, listedTools, MOST, type Listing } from "./listing.js";
 import { line } from "./plain.js";
@@ -48,6 +40,15 @@ export interface Asked {
     message?: string | undefined;
   }) => void;
 }
+
+/** An answer: its parts are checked where they are used, since servers differ in them. */
+const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
+  "~standard": {
+    version: 1,
+    vendor: "gantry",
+    validate: (value) => (isRecord(value) ? { value } : { issues: [{ message: "its answer is none" }] }),
+  },
+};
 
 type AnyTransport = Transport & { readonly why: string; readonly errors?: string };
 
@@ -147,7 +148,7 @@ export class Connection {
   ): Promise<Readonly<Record<string, unknown>>> {
     try {
       const options = { signal, timeout: FOREVER_MS, ...(onProgress && { onprogress: onProgress }) };
-      return await this.#client.request({ method, params }, ResultSchema, options);
+      return await this.#client.request({ method, params }, RESULT, options);
     } catch (error) {
       signal.throwIfAborted();
       // Why it is over is known a moment later.
@@ -235,10 +236,10 @@ function clientFor({ version, projectDir, elicit, changed }: ConnectionContext):
       },
     },
   );
-  client.setRequestHandler(ListRootsRequestSchema, () => ({
+  client.setRequestHandler("roots/list", () => ({
     roots: [{ uri: pathToFileURL(projectDir).href, name: basename(projectDir) }],
   }));
-  client.setRequestHandler(ElicitRequestSchema, ({ params }, { signal }) => elicit(params, signal));
+  client.setRequestHandler("elicitation/create", ({ params }, { mcpReq }) => elicit(params, mcpReq.signal));
   client.fallbackNotificationHandler = ({ method }) => {
     if (/^notifications\/(tools|prompts)\/list_changed$/.test(method)) changed();
     return Promise.resolve();
@@ -262,8 +263,8 @@ function reasonOf(error: unknown): string {
     const code = cause.code ?? cause.message;
     return `it could not be reached (${typeof code === "string" ? code : "no answer"})`;
   }
-  if (error instanceof StreamableHTTPError && (error.code === 401 || error.code === 403))
-    return `it answered with ${error.code}: the headers of its config should say who asks`;
+  if (error instanceof SdkHttpError && (error.status === 401 || error.status === 403))
+    return `it answered with ${error.status}: the headers of its config should say who asks`;
   const plain = error.message
     .replace(/^MCP error -?\d+: /, "")
     .replace(/^(Streamable HTTP|SSE) error: /, "")
@@ -271,7 +272,9 @@ function reasonOf(error: unknown): string {
   return line(plain).slice(0, 1_000);
 }
 
+/** The status of HTTP, or the code of JSON-RPC. */
 function codeOf(error: unknown): number | undefined {
+  if (error instanceof SdkHttpError) return error.status;
   const { code } = (error ?? {}) as { code?: unknown };
   return typeof code === "number" ? code : undefined;
 }

@@ -1,4 +1,4 @@
-import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
+import type { JSONRPCMessage } from "@modelcontextprotocol/client";
 import { isRecord } from "gantry";
 
 /** Arrays and objects within each other in a message. Code that writes a deeper value out again overflows its stack. */

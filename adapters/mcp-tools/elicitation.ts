@@ -1,6 +1,6 @@
 import { isRecord, type ToolContext } from "gantry";
 import { line, plain } from "./plain.js";
-import type { ElicitResult } from "@modelcontextprotocol/sdk/types.js";
+import type { ElicitResult } from "@modelcontextprotocol/client";
 
 /** Fields that a person is asked for at most, and characters of a question. */
 const MOST = { fields: 32, characters: 1_000, choices: 32 };

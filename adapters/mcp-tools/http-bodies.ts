@@ -1,4 +1,4 @@
-import type { FetchLike } from "@modelcontextprotocol/sdk/shared/transport.js";
+import type { FetchLike } from "@modelcontextprotocol/client";
 import { MESSAGE_BYTES, Turns } from "./lines.js";
 
 /** Bytes of what an error says. */

@@ -1,7 +1,11 @@
-import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
-import { StreamableHTTPClientTransport, StreamableHTTPError } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import type { FetchLike, Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
-import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
+import {
+  SdkHttpError,
+  SSEClientTransport,
+  StreamableHTTPClientTransport,
+  type FetchLike,
+  type JSONRPCMessage,
+  type Transport,
+} from "@modelcontextprotocol/client";
 import type { ToolAddress } from "gantry";
 import { HttpBodies } from "./http-bodies.js";
 import { withinDepth } from "./depth.js";
@@ -86,8 +90,8 @@ export class HttpTransport implements Transport {
     } catch (error) {
       // It knows the session no more: nothing of what was asked was done. Some say 400, as they do to what is wrong in itself.
       const isGone =
-        error instanceof StreamableHTTPError &&
-        (error.code === 404 || (error.code === 400 && /session/i.test(error.message)));
+        error instanceof SdkHttpError &&
+        (error.status === 404 || (error.status === 400 && /session/i.test(error.message)));
       if (isGone && "method" in message && message.method !== "initialize") this.#finish(FORGOTTEN);
       throw error;
     }

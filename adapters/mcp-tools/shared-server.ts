@@ -1,5 +1,5 @@
 import { ToolError, type ToolContext } from "gantry";
-import type { ElicitResult } from "@modelcontextprotocol/sdk/types.js";
+import type { ElicitResult } from "@modelcontextprotocol/client";
 import { Connection, Fault, type ConnectionContext } from "./connection.js";
 import { elicited } from "./elicitation.js";
 import { FORGOTTEN } from "./http-transport.js";

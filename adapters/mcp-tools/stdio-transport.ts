@@ -1,5 +1,4 @@
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
-import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
+import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { isRecord, type OwnedProcess } from "gantry";
 import { withinDepth } from "./depth.js";
 import { Lines, Turns } from "./lines.js";

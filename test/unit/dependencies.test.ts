@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import ts from "typescript";
+import { ROOT } from "../helpers/node.js";
+
+interface Manifest {
+  dependencies: Record<string, string>;
+  peerDependencies?: Record<string, string>;
+}
+
+const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
+const manifestOf = (folder: string): Manifest => JSON.parse(read(join(folder, "package.json"))) as Manifest;
+const DEPENDENCIES = Object.keys(manifestOf(".").dependencies);
+/** The pages of the console are built from development dependencies. */
+const FOR_BROWSERS = /^adapters\/web-console\/app\//;
+
+/** Names of the packages that our sources import, types included. */
+function importedPackages(): Set<string> {
+  const names = new Set<string>();
+  const files = ["src", "adapters"].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" }).map((file) => `${folder}/${file}`),
+  );
+  for (const file of files) {
+    if (!/\.tsx?$/.test(file) || FOR_BROWSERS.test(file)) continue;
+    for (const { fileName } of ts.preProcessFile(read(file)).importedFiles) {
+      const [name] = /^(@[^/]+\/)?[^/.][^/]*/.exec(fileName) ?? [];
+      if (name !== undefined && !fileName.startsWith("node:") && name !== "gantry") names.add(name);
+    }
+  }
+  return names;
+}
+
+describe("package.json", () => {
+  it("lists each package that the sources import", () => {
+    const missing = [...importedPackages()].filter((name) => !DEPENDENCIES.includes(name));
+    assert.deepEqual(missing, []);
+  });
+
+  it("lists no other package, but for peers that CONTRIBUTING.md names", () => {
+    const imported = importedPackages();
+    const peers = new Set(
+      [...imported].flatMap((name) => Object.keys(manifestOf(`node_modules/${name}`).peerDependencies ?? {})),
+    );
+    const documented = read("CONTRIBUTING.md");
+    const others = DEPENDENCIES.filter((name) => !imported.has(name));
+    assert.deepEqual(
+      others.filter((name) => !peers.has(name) || !documented.includes(`\`${name}\``)),
+      [],
+    );
+  });
+
+  it("installs no web server of the MCP SDK", () => {
+    const lock = JSON.parse(read("package-lock.json")) as { packages: Record<string, { dev?: boolean }> };
+    const servers = ["express", "hono", "@modelcontextprotocol/sdk"].map((name) => `node_modules/${name}`);
+    assert.deepEqual(
+      servers.filter((path) => path in lock.packages && lock.packages[path]?.dev !== true),
+      [],
+    );
+  });
+});
