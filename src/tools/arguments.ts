@@ -1,12 +1,20 @@
+import * as v from "valibot";
+import { isRecord } from "../base/json.js";
 import { ToolInputError } from "../ports/errors.js";
 import type { JsonSchema } from "../ports/tool.js";
 import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.js";
 
 /** Other names under which models send a path. */
 export const PATH_ALIASES = ["file_path", "filePath", "filename", "file"] as const;
+/** More issues of one call are only counted. */
+const MAX_ISSUES = 12;
 
-/** One argument: its JSON Schema and how it is read. `read` throws `Wrong`. */
-export interface Field<T> {
+/** One argument: how it is read, and what the model is told of it. */
+export interface Field<T> extends v.GenericSchema<unknown, T> {
+  readonly told: Told;
+}
+
+interface Told {
   readonly schema: JsonSchema;
   readonly required: boolean;
   /** Other names under which models send it. */
@@ -16,11 +24,13 @@ export interface Field<T> {
   /** Whether it is left out of the schema, because only models of other agents send it. Default false. */
   readonly hidden?: boolean;
   /** Set for objects that ignore other keys: the keys of a value that are not read. */
-  unreadKeys?(value: Readonly<Record<string, unknown>>): string[];
-  read(value: unknown): T;
+  readonly unreadKeys?: (value: Readonly<Record<string, unknown>>) => string[];
 }
 
 type Values<Fields> = { [Name in keyof Fields]: Fields[Name] extends Field<infer T> ? T : never };
+// The constraint must let every field type in; `Values` gives each its own type back.
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+type Fields = Record<string, Field<any>>;
 
 /** The arguments of a tool: one description for the model's schema and for the check of what it sends. */
 export interface Arguments<T> extends StandardSchema<T> {
@@ -31,20 +41,15 @@ export interface Arguments<T> extends StandardSchema<T> {
   unreadKeys(input: Readonly<Record<string, unknown>>): string[];
 }
 
-class Wrong extends Error {
-  constructor(readonly issues: readonly SchemaIssue[]) {
-    super("wrong arguments");
-  }
-}
-
-/** What is thrown for a value that is not as expected. */
-export function wrong(expected: string, value: unknown): Error {
-  return new Wrong([unexpected(expected, value)]);
-}
-
+/** What is said of a value that is not as expected. */
 export function unexpected(expected: string, value: unknown): SchemaIssue {
   const got = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
   return { message: `expected ${expected}, got ${got.length > 80 ? `${got.slice(0, 79)}…` : got}` };
+}
+
+/** The same as valibot wants it. */
+export function instead(expected: string): (issue: { readonly input: unknown }) => string {
+  return ({ input }) => unexpected(expected, input).message;
 }
 
 /** Models sometimes put a whole list or object into a string. */
@@ -57,32 +62,42 @@ export function unpacked(value: unknown, open: "[" | "{"): unknown {
   }
 }
 
+/** An argument that is required, under one name. */
+export function field<T>(schema: v.GenericSchema<unknown, T>, told: Partial<Told> & Pick<Told, "schema">): Field<T> {
+  return Object.assign(schema, { told: { required: true, aliases: [], ...told } });
+}
+
+/** Reads a value as `read` does, which returns undefined for one that is not as expected. */
+export function reads<T>(expected: string, read: (value: unknown) => T | undefined) {
+  return v.pipe(
+    v.unknown(),
+    v.rawTransform<unknown, T>(({ dataset: { value }, addIssue, NEVER }) => {
+      const found = read(value);
+      if (found !== undefined) return found;
+      addIssue(unexpected(expected, value) as { message: string });
+      return NEVER;
+    }),
+  );
+}
+
 export function text(
   description: string,
   options: { minLength?: number; oneOf?: readonly string[]; aliases?: readonly string[] } = {},
 ): Field<string> {
   const { minLength = 0, oneOf, aliases = [] } = options;
-  return {
-    schema: {
-      type: "string",
-      description,
-      ...(oneOf ? { enum: [...oneOf] } : {}),
-      ...(minLength > 0 ? { minLength } : {}),
-    },
-    required: true,
-    aliases,
-    read(value) {
-      const given = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
-      if (oneOf) {
-        if (typeof given === "string" && oneOf.includes(given)) return given;
-        throw wrong(`one of ${oneOf.map((one) => `"${one}"`).join(", ")}`, value);
-      }
-      if (typeof given !== "string") throw wrong("a string", value);
-      if (given.length < minLength)
-        throw wrong(minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`, value);
-      return given;
-    },
+  const schema = {
+    type: "string",
+    description,
+    ...(oneOf ? { enum: [...oneOf] } : {}),
+    ...(minLength > 0 ? { minLength } : {}),
   };
+  const expected = oneOf ? `one of ${oneOf.map((one) => `"${one}"`).join(", ")}` : "a string";
+  const read = reads(expected, (value) => {
+    const given = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
+    return typeof given === "string" && (oneOf?.includes(given) ?? true) ? given : undefined;
+  });
+  const least = minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`;
+  return field(v.pipe(read, v.minLength(minLength, instead(least))), { schema, aliases });
 }
 
 export function integer(
@@ -90,18 +105,14 @@ export function integer(
   options: { min: number; max?: number; aliases?: readonly string[] },
 ): Field<number> {
   const { min, max, aliases = [] } = options;
-  return {
-    schema: { type: "integer", description, minimum: min, ...(max === undefined ? {} : { maximum: max }) },
-    required: true,
-    aliases,
-    read(value) {
-      const given = asNumber(value);
-      if (typeof given !== "number" || !Number.isSafeInteger(given) || given < min)
-        throw wrong(`an integer >= ${min}`, value);
-      // More than there is to have is what was meant, not a fault.
-      return max === undefined ? given : Math.min(given, max);
-    },
-  };
+  const schema = { type: "integer", description, minimum: min, ...(max === undefined ? {} : { maximum: max }) };
+  const read = reads(`an integer >= ${min}`, (value) => {
+    const given = asNumber(value);
+    if (typeof given !== "number" || !Number.isSafeInteger(given) || given < min) return undefined;
+    // More than there is to have is what was meant, not a fault.
+    return Math.min(given, max ?? Infinity);
+  });
+  return field(read, { schema, aliases });
 }
 
 /** A number that came as a string. */
@@ -109,155 +120,134 @@ export function asNumber(value: unknown): unknown {
   return typeof value === "string" && value.trim() !== "" ? Number(value) : value;
 }
 
-export function flag(description: string): Field<boolean> {
-  return {
-    schema: { type: "boolean", description },
-    required: true,
-    aliases: [],
-    read(value) {
-      if (typeof value === "boolean") return value;
-      if (typeof value === "string" && /^(true|false)$/i.test(value)) return value.toLowerCase() === "true";
-      throw wrong("true or false", value);
-    },
-  };
+export function flag(description: string, { aliases = [] }: { aliases?: readonly string[] } = {}): Field<boolean> {
+  const read = reads("true or false", (value) => {
+    if (typeof value === "boolean") return value;
+    return typeof value === "string" && /^(true|false)$/i.test(value) ? value.toLowerCase() === "true" : undefined;
+  });
+  return field(read, { schema: { type: "boolean", description }, aliases });
 }
 
 export function list<T>(description: string, item: Field<T>, options: { min?: number; max: number }): Field<T[]> {
   const { min = 0, max } = options;
-  return {
-    schema: { type: "array", description, items: item.schema, ...(min > 0 ? { minItems: min } : {}) },
-    required: true,
-    aliases: [],
-    read(value) {
+  const schema = { type: "array", description, items: item.told.schema, ...(min > 0 ? { minItems: min } : {}) };
+  const read = v.pipe(
+    reads("an array", (value) => {
       const given = unpacked(value, "[");
-      if (!Array.isArray(given)) throw wrong("an array", value);
-      if (given.length < min) throw wrong(`an array of at least ${min}`, value);
-      if (given.length > max) throw wrong(`an array of at most ${max}`, `${given.length} entries`);
-      return given.map((one, index) => within(index, () => item.read(one)));
-    },
-  };
+      return Array.isArray(given) ? (given as unknown[]) : undefined;
+    }),
+    v.minLength(min, instead(`an array of at least ${min}`)),
+    v.maxLength(max, ({ input }) => unexpected(`an array of at most ${max}`, `${input.length} entries`).message),
+    v.array(item),
+  );
+  return field(read, { schema });
 }
 
-// The constraint must let every field type in; `Values` gives each its own type back.
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
-export function object<Fields extends Record<string, Field<any>>>(fields: Fields): Field<Values<Fields>> {
-  const required = Object.keys(fields).filter((name) => fields[name]?.required);
-  const shown = Object.entries(fields).filter(([, field]) => field.hidden !== true);
-  return {
-    schema: {
-      type: "object",
-      properties: Object.fromEntries(shown.map(([name, field]) => [name, field.schema])),
-      required,
-      additionalProperties: false,
-    },
-    required: true,
-    aliases: [],
+/** `isSparse`: what was left out is not there, instead of undefined. `keepsOthers`: names that are no fields stay. */
+export function object<Given extends Fields>(
+  fields: Given,
+  { isSparse = false, keepsOthers = false } = {},
+): Field<Values<Given>> {
+  const all = Object.entries(fields);
+  const shown = all.filter(([, { told }]) => told.hidden !== true);
+  const schema = {
+    type: "object",
+    properties: Object.fromEntries(shown.map(([name, { told }]) => [name, told.schema])),
+    required: all.filter(([, { told }]) => told.required).map(([name]) => name),
+    additionalProperties: false,
+  };
+  const whole = v.pipe(
+    reads("an object", (value) => {
+      const given = unpacked(value, "{");
+      if (!isRecord(given)) return undefined;
+      const values = named(fields, given, keepsOthers);
+      for (const [name, { told }] of isSparse ? all : [])
+        if (values[name] === undefined && !told.required) delete values[name];
+      return values;
+    }),
+    (keepsOthers ? v.looseObject(fields) : v.object(fields)) as v.GenericSchema<Record<string, unknown>, unknown>,
+  );
+  return field(whole as v.GenericSchema<unknown, Values<Given>>, {
+    schema,
     unreadKeys(value) {
-      const read = new Map(Object.entries(fields).map(([name, field]) => [keyOf(name, field, value), field]));
+      const names = new Map(all.map(([name, { told }]) => [keyOf(name, told, value), told]));
       // The same value under two names is read whichever of them is taken.
       const isCopy = (key: string) =>
-        [...read].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
-      return Object.keys(value).filter((key) => !read.has(key) && !isCopy(key));
+        [...names].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
+      return Object.keys(value).filter((key) => !names.has(key) && !isCopy(key));
     },
-    read(value) {
-      const given = unpacked(value, "{");
-      if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong("an object", value);
-      const issues: SchemaIssue[] = [];
-      const entries: [string, unknown][] = [];
-      for (const [name, field] of Object.entries(fields)) {
-        const key = keyOf(name, field, given);
-        const own = Object.hasOwn(given, key) ? (given as Record<string, unknown>)[key] : undefined;
-        try {
-          entries.push([name, within(name, (): unknown => field.read(field.nullable ? own : (own ?? undefined)))]);
-        } catch (error) {
-          if (!(error instanceof Wrong)) throw error;
-          issues.push(...error.issues);
-        }
-      }
-      if (issues.length > 0) throw new Wrong(issues);
-      return Object.fromEntries(entries) as Values<Fields>;
-    },
-  };
+  });
+}
+
+/** An object with its fields under their own names; null is a value only where a field takes it. */
+function named(
+  fields: Fields,
+  given: Readonly<Record<string, unknown>>,
+  keepsOthers: boolean,
+): Record<string, unknown> {
+  // Without a prototype, since valibot takes what is inherited for an argument.
+  const read = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? given : {});
+  for (const [name, { told }] of Object.entries(fields)) {
+    const key = keyOf(name, told, given);
+    const own = Object.hasOwn(given, key) ? given[key] : undefined;
+    read[name] = told.nullable ? own : (own ?? undefined);
+  }
+  return read;
 }
 
 /** The key under which an object has a field: the name, or the first alias that is there. */
-function keyOf(name: string, { aliases }: Pick<Field<unknown>, "aliases">, value: object): string {
+function keyOf(name: string, { aliases }: Told, value: object): string {
   return [name, ...aliases].find((key) => Object.hasOwn(value, key)) ?? name;
 }
 
 /** May be left out or null; then it is `fallback`. */
-export function optional<T>(field: Field<T>): Field<T | undefined>;
-export function optional<T>(field: Field<T>, fallback: T): Field<T>;
-export function optional<T>(field: Field<T>, fallback?: T): Field<T | undefined> {
-  return {
-    ...field,
-    schema: fallback === undefined ? field.schema : { ...field.schema, default: fallback },
-    required: false,
-    read: (value) => (value === undefined ? fallback : field.read(value)),
-  };
+export function optional<T>(one: Field<T>): Field<T | undefined>;
+export function optional<T>(one: Field<T>, fallback: T): Field<T>;
+export function optional<T>(one: Field<T>, fallback?: T): Field<T | undefined> {
+  const schema = fallback === undefined ? one.told.schema : { ...one.told.schema, default: fallback };
+  return field(v.optional(one, fallback as never), { ...one.told, schema, required: false });
 }
 
 /** An optional argument that the schema leaves out. */
-export function hidden<T>(field: Field<T>): Field<T | undefined> {
-  return { ...optional(field), hidden: true };
-}
-
-function within<T>(key: PropertyKey, read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof Wrong)) throw error;
-    throw new Wrong(error.issues.map(({ message, path = [] }) => ({ message, path: [key, ...path] })));
-  }
+export function hidden<T>(one: Field<T>): Field<T | undefined> {
+  return field(v.optional(one), { ...one.told, required: false, hidden: true });
 }
 
 /**
  * Describe a tool's arguments. Null is absent, numbers and booleans may come as strings.
  * `check` looks at them together; it throws `ToolInputError`, or changes them.
  */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- see `object`.
-export function defineArguments<Fields extends Record<string, Field<any>>>(
-  fields: Fields,
-  check: (values: Values<Fields>) => Values<Fields> = (values) => values,
-): Arguments<Values<Fields>> {
+export function defineArguments<Given extends Fields>(
+  fields: Given,
+  check: (values: Values<Given>) => Values<Given> = (values) => values,
+): Arguments<Values<Given>> {
   const whole = object(fields);
-  return readBy({ ...whole, read: (value) => check(whole.read(value)) });
+  return readBy(field(v.pipe(whole, v.transform(check)), whole.told));
 }
 
 /** Arguments that a field reads whole. */
 export function readBy<T>(whole: Field<T>): Arguments<T> {
-  const validate = (input: unknown): SchemaResult<T> => {
-    try {
-      return { value: whole.read(input ?? {}) };
-    } catch (error) {
-      if (error instanceof Wrong) return { issues: error.issues };
-      throw error;
-    }
-  };
+  const { schema, unreadKeys } = whole.told;
+  const validate = (input: unknown) => whole["~standard"].validate(input ?? {}) as SchemaResult<T>;
   return {
-    schema: whole.schema,
+    schema,
     parse(input) {
       const result = validate(input);
       if (result.issues) throw new ToolInputError(toldOf(result.issues));
       return result.value;
     },
-    unreadKeys: (input) => whole.unreadKeys?.(input) ?? [],
-    "~standard": {
-      version: 1,
-      vendor: "gantry",
-      validate,
-      jsonSchema: { input: () => whole.schema },
-    },
+    unreadKeys: (input) => unreadKeys?.(input) ?? [],
+    "~standard": { version: 1, vendor: "valibot", validate, jsonSchema: { input: () => schema } },
   };
 }
 
 /** What was wrong, for a model. */
 export function toldOf(issues: readonly SchemaIssue[]): string {
-  return issues
-    .map(({ message, path = [] }) => {
-      const keys = path.map((step) => (typeof step === "object" ? step.key : step));
-      const where = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));
-      return `${where.join("") || "arguments"}: ${message}`;
-    })
-    .join("; ");
+  const told = issues.slice(0, MAX_ISSUES).map(({ message, path = [] }) => {
+    const keys = path.map((step) => (typeof step === "object" ? step.key : step));
+    const where = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));
+    return `${where.join("") || "arguments"}: ${message}`;
+  });
+  if (issues.length > MAX_ISSUES) told.push(`and ${issues.length - MAX_ISSUES} more`);
+  return told.join("; ");
 }

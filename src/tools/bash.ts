@@ -3,7 +3,7 @@ import { ShuttingDownError, ToolError } from "../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { Redactor } from "../base/redact.js";
 import { shellQuote } from "../base/shell-quote.js";
-import { defineArguments, flag, hidden, integer, optional, text } from "./arguments.js";
+import { defineArguments, field, flag, hidden, integer, optional, text } from "./arguments.js";
 import type { ChildEnd } from "../processes/child.js";
 import { defineTool } from "./define-tool.js";
 import type { Sandbox } from "./sandbox.js";
@@ -30,21 +30,18 @@ export function bashTool(options: BashToolOptions): Tool {
       }),
     ),
     timeout: optional(
-      {
-        ...integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }),
-        // Not bounded: see `limitOf`.
-        read: integer("", { min: 1 }).read,
-      },
+      // Not bounded: see `limitOf`.
+      field(
+        integer("", { min: 1 }),
+        integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }).told,
+      ),
       options.timeout,
     ),
     timeout_ms: hidden(integer("", { min: 1 })),
     background: optional(
-      {
-        ...flag(
-          "Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out.",
-        ),
+      flag("Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out.", {
         aliases: ["run_in_background", "is_background", "isBackground"],
-      },
+      }),
       false,
     ),
     keep: optional(

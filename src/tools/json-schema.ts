@@ -1,15 +1,17 @@
+import * as v from "valibot";
 import { isRecord } from "../base/json.js";
 import type { JsonSchema } from "../ports/tool.js";
 import {
   asNumber,
+  field,
   flag,
+  instead,
   list,
   object,
   optional,
   readBy,
+  reads,
   text,
-  unpacked,
-  wrong,
   type Arguments,
   type Field,
 } from "./arguments.js";
@@ -47,21 +49,18 @@ type ObjectOf<Fields, Names> = {
  * bounds, lengths, `default` and `additionalProperties: false`; every other word is for the model alone.
  */
 export function argumentsBy(schema: JsonSchema): Arguments<unknown> {
-  return readBy({ ...fieldOf(schema), schema });
+  const whole = fieldOf(schema);
+  return readBy(field(whole, { ...whole.told, schema }));
 }
 
 function fieldOf(schema: unknown): Field<unknown> {
   if (!isRecord(schema)) return anything();
   const types = [schema["type"] ?? []].flat();
-  const nullable = types.includes("null");
+  const isNullable = types.includes("null");
   const [type] = types.filter((one) => one !== "null");
   // Of several types none is asked for in particular: what came is looked at as it is.
-  const field = types.length > (nullable ? 2 : 1) ? anything() : ofType(type, schema);
-  return {
-    ...field,
-    nullable: nullable || type === undefined,
-    read: (value) => (value === null && nullable ? null : field.read(value)),
-  };
+  const one = types.length > (isNullable ? 2 : 1) ? anything() : ofType(type, schema);
+  return field(isNullable ? v.nullable(one) : one, { ...one.told, nullable: isNullable || type === undefined });
 }
 
 function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field<unknown> {
@@ -69,10 +68,7 @@ function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field
   if (Array.isArray(choice)) return oneOf(choice);
   switch (type) {
     case "string":
-      return checked(text("", { minLength: bound(schema["minLength"], 0) }), (value) => {
-        const most = bound(schema["maxLength"], Infinity);
-        return value.length > most ? `at most ${most} characters` : undefined;
-      });
+      return bounded(schema);
     case "integer":
     case "number":
       return numeric(type === "integer", schema);
@@ -90,80 +86,49 @@ function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field
   }
 }
 
-/** Unlike `object`: what was left out is not there, and unknown names stay unless the schema closes the door. */
 function structure(schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const required = Array.isArray(schema["required"]) ? schema["required"] : [];
   const properties = isRecord(schema["properties"]) ? schema["properties"] : {};
   const fields = Object.entries(properties).map(([name, one]): [string, Field<unknown>] => {
     const fallback = isRecord(one) ? one["default"] : undefined;
-    const field = fieldOf(one);
-    return [name, required.includes(name) && fallback === undefined ? field : optional(field, fallback)];
+    const read = fieldOf(one);
+    return [name, required.includes(name) && fallback === undefined ? read : optional(read, fallback)];
   });
-  const { unreadKeys, ...known } = object(Object.fromEntries(fields));
-  return {
-    ...known,
-    ...(schema["additionalProperties"] === false && unreadKeys && { unreadKeys }),
-    read(value) {
-      const given = unpacked(value, "{");
-      const read = Object.entries(known.read(given)).filter(([, one]) => one !== undefined);
-      const others = Object.entries(given as object).filter(([name]) => !Object.hasOwn(properties, name));
-      return Object.fromEntries(schema["additionalProperties"] === false ? read : [...others, ...read]);
-    },
-  };
+  const isClosed = schema["additionalProperties"] === false;
+  const whole = object(Object.fromEntries(fields), { isSparse: true, keepsOthers: !isClosed });
+  const { unreadKeys: _unread, ...open } = whole.told;
+  return isClosed ? whole : field(whole, open);
 }
 
-function anything(): Field<unknown> {
-  return {
-    schema: {},
-    required: true,
-    aliases: [],
-    nullable: true,
-    read(value) {
-      if (value === undefined) throw wrong("a value", value);
-      return value;
-    },
-  };
-}
+const anything = (): Field<unknown> =>
+  field(
+    reads("a value", (value) => value),
+    { schema: {}, nullable: true },
+  );
 
 function oneOf(choice: readonly unknown[]): Field<unknown> {
-  return {
-    ...anything(),
-    nullable: choice.includes(null),
-    read(value) {
-      const found = choice.find((one) => one === value || (typeof one !== "string" && String(one) === value));
-      if (found === undefined) throw wrong(`one of ${choice.map((one) => JSON.stringify(one)).join(", ")}`, value);
-      return found;
-    },
-  };
+  const read = reads(`one of ${choice.map((one) => JSON.stringify(one)).join(", ")}`, (value) =>
+    choice.find((one) => one === value || (typeof one !== "string" && String(one) === value)),
+  );
+  return field(read, { schema: {}, nullable: choice.includes(null) });
 }
 
-function numeric(whole: boolean, schema: Readonly<Record<string, unknown>>): Field<number> {
+function numeric(isWhole: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const min = bound(schema["minimum"], -Infinity);
   const max = bound(schema["maximum"], Infinity);
   const limits = [...(min > -Infinity ? [`>= ${min}`] : []), ...(max < Infinity ? [`<= ${max}`] : [])].join(" and ");
-  const expected = `${whole ? "an integer" : "a number"}${limits && ` ${limits}`}`;
-  return {
-    ...anything(),
-    nullable: false,
-    read(value) {
-      const given = asNumber(value);
-      const right = whole ? Number.isSafeInteger(given) : Number.isFinite(given);
-      if (!right || (given as number) < min || (given as number) > max) throw wrong(expected, value);
-      return given as number;
-    },
-  };
+  const read = reads(`${isWhole ? "an integer" : "a number"}${limits && ` ${limits}`}`, (value) => {
+    const given = asNumber(value) as number;
+    const isRight = isWhole ? Number.isSafeInteger(given) : Number.isFinite(given);
+    return isRight && given >= min && given <= max ? given : undefined;
+  });
+  return field(read, { schema: {} });
 }
 
-function checked<T>(field: Field<T>, fault: (value: T) => string | undefined): Field<T> {
-  return {
-    ...field,
-    read(value) {
-      const read = field.read(value);
-      const expected = fault(read);
-      if (expected !== undefined) throw wrong(expected, value);
-      return read;
-    },
-  };
+function bounded(schema: Readonly<Record<string, unknown>>): Field<unknown> {
+  const max = bound(schema["maxLength"], Infinity);
+  const read = text("", { minLength: bound(schema["minLength"], 0) });
+  return field(v.pipe(read, v.maxLength(max, instead(`at most ${max} characters`))), read.told);
 }
 
 function bound(value: unknown, fallback: number): number {

@@ -3,18 +3,7 @@ import { printable } from "../base/printable.js";
 import { hasCode } from "../ports/errors.js";
 import type { Helper, HelperResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import {
-  asNumber,
-  defineArguments,
-  flag,
-  integer,
-  list,
-  object,
-  optional,
-  text,
-  wrong,
-  type Field,
-} from "./arguments.js";
+import { asNumber, defineArguments, field, flag, integer, list, object, optional, reads, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 
 /** Model calls of a helper, where nobody says how many. */
@@ -22,16 +11,13 @@ export const HELPER_ITERATIONS = 50;
 
 const MAX_TOOLS = 100;
 
-const usd: Field<number> = {
-  schema: { type: "number", description: "US dollars.", exclusiveMinimum: 0 },
-  required: true,
-  aliases: [],
-  read(value) {
+const usd = field(
+  reads("a number above 0", (value) => {
     const given = asNumber(value);
-    if (typeof given !== "number" || !(given > 0 && given < Infinity)) throw wrong("a number above 0", value);
-    return given;
-  },
-};
+    return typeof given === "number" && given > 0 && given < Infinity ? given : undefined;
+  }),
+  { schema: { type: "number", description: "US dollars.", exclusiveMinimum: 0 } },
+);
 
 const schema = defineArguments({
   description: text("The task in three to six words, for the user.", { minLength: 1 }),
