@@ -159,13 +159,10 @@ export function object<Given extends Fields>(
   const whole = v.pipe(
     reads("an object", (value) => {
       const given = unpacked(value, "{");
-      if (!isRecord(given)) return undefined;
-      const values = named(fields, given, keepsOthers);
-      for (const [name, { told }] of isSparse ? all : [])
-        if (values[name] === undefined && !told.required) delete values[name];
-      return values;
+      return isRecord(given) ? named(fields, given, keepsOthers) : undefined;
     }),
-    (keepsOthers ? v.looseObject(fields) : v.object(fields)) as v.GenericSchema<Record<string, unknown>, unknown>,
+    (keepsOthers ? v.looseObject(fields) : v.object(fields)) as v.GenericSchema<object, object>,
+    v.transform((values) => (isSparse ? withoutMissing(values) : values)),
   );
   return field(whole as v.GenericSchema<unknown, Values<Given>>, {
     schema,
@@ -180,11 +177,7 @@ export function object<Given extends Fields>(
 }
 
 /** An object with its fields under their own names; null is a value only where a field takes it. */
-function named(
-  fields: Fields,
-  given: Readonly<Record<string, unknown>>,
-  keepsOthers: boolean,
-): Record<string, unknown> {
+function named(fields: Fields, given: Readonly<Record<string, unknown>>, keepsOthers: boolean): object {
   // Without a prototype, since valibot takes what is inherited for an argument.
   const read = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? given : {});
   for (const [name, { told }] of Object.entries(fields)) {
@@ -193,6 +186,10 @@ function named(
     read[name] = told.nullable ? own : (own ?? undefined);
   }
   return read;
+}
+
+function withoutMissing(values: object): object {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
 /** The key under which an object has a field: the name, or the first alias that is there. */
@@ -205,7 +202,12 @@ export function optional<T>(one: Field<T>): Field<T | undefined>;
 export function optional<T>(one: Field<T>, fallback: T): Field<T>;
 export function optional<T>(one: Field<T>, fallback?: T): Field<T | undefined> {
   const schema = fallback === undefined ? one.told.schema : { ...one.told.schema, default: fallback };
-  return field(v.optional(one, fallback as never), { ...one.told, schema, required: false });
+  // Not as valibot's own default, which is read like what a model sends.
+  const read = v.pipe(
+    v.optional(one),
+    v.transform((value) => (value === undefined ? fallback : value)),
+  );
+  return field(read, { ...one.told, schema, required: false });
 }
 
 /** An optional argument that the schema leaves out. */

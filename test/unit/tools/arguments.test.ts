@@ -52,6 +52,16 @@ it("says what was expected, of every wrong argument", () => {
   assert.equal(message(JSON.parse('{"__proto__":{"path":"x"}}')), "path: expected a string, got nothing");
 });
 
+it("says how many more are wrong of many", () => {
+  const many = defineArguments({ lines: list("Lines.", integer("A line.", { min: 1 }), { max: 100 }) });
+  const told = many["~standard"].validate({ lines: Array<number>(50).fill(0) });
+  assert.ok("issues" in told && told.issues?.length === 50);
+  assert.throws(() => many.parse({ lines: Array<number>(50).fill(0) }), {
+    code: "tool_input",
+    message: /^lines\[0\]: expected an integer >= 1, got 0; .*; lines\[11\]: [^;]*; and 38 more$/,
+  });
+});
+
 it("gives schemas that are valid JSON Schema and named as tools may be", async () => {
   const { Ajv } = await import("ajv");
   const tools = builtinTools();

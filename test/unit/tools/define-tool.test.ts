@@ -183,6 +183,28 @@ describe("defineTool", () => {
     assert.equal(told({ ratio: Number.NaN }), "ratio: expected a number, got null");
   });
 
+  it("takes a default as it is, also one that its schema does not allow", () => {
+    const { parse } = defineTool({
+      ...plain,
+      schema: {
+        type: "object",
+        properties: { place: { type: "string", default: null }, count: { type: "integer", minimum: 1, default: 0 } },
+        required: ["place"],
+      },
+    });
+    assert.deepEqual(parse({}), { place: null, count: 0 });
+    assert.throws(() => parse({ count: 0 }), { message: "count: expected an integer >= 1, got 0" });
+  });
+
+  it("reads arguments that are called like what every object has", () => {
+    const { parse } = defineTool({
+      ...plain,
+      schema: { type: "object", properties: { constructor: { type: "string" }, toString: { type: "string" } } },
+    });
+    assert.deepEqual(Object.entries(parse({})), []);
+    assert.deepEqual(Object.entries(parse({ constructor: "a" })), [["constructor", "a"]]);
+  });
+
   it("keeps a name like __proto__ a name", () => {
     const { parse } = defineTool({ ...plain, schema: { type: "object", properties: { a: { type: "string" } } } });
     const read = parse(JSON.parse('{"__proto__":{"polluted":true},"a":"b"}')) as object;
