@@ -338,7 +338,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 341_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 344_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -351,7 +351,7 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 363_000, packages, builtins });
+    assertLight(loaded, { files: 4, bytes: 366_000, packages, builtins });
   });
 
   it("of `gantry chat`, to its first frame", { skip: NO_TMUX }, async (t) => {
