@@ -1,18 +1,20 @@
 import { chmodSync, statSync } from "node:fs";
-import { join } from "node:path";
 import { deadline } from "../base/abort.js";
 import { createFolder } from "../base/create-folder.js";
-import { Agent } from "../agent.js";
-import { FileCatalogueCache } from "../models/catalogue-cache.js";
+import type { Agent } from "../agent.js";
+import { HTTP_HOST } from "../plugin/adapter.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
 import { isAway, quietInOutage } from "../sessions/outage.js";
+import type { HttpHost } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Listening, Transport } from "../plugin/transport.js";
-import { Builder, type Parts } from "./builder.js";
+import { createContainer, type Parts } from "./container.js";
+import { listeningFault } from "./part-check.js";
 import { isBuiltIn } from "./plugins.js";
 import { reasonOf, type Selected } from "./selected-adapters.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
+import { AGENT, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
 
 export interface ComposeOptions extends Parts {
   /** An agent for this process alone: no transport is started, and the store is opened when it is needed. */
@@ -25,6 +27,10 @@ export interface ComposeOptions extends Parts {
 export interface Served extends Listening {
   /** As the transport calls itself. */
   readonly transport: string;
+}
+
+interface ServedPart extends Started {
+  readonly served: Served;
 }
 
 /** What runs: built, started, and stopped in the reverse order. */
@@ -60,114 +66,90 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
 }
 
 async function build(given: ComposeOptions): Promise<Composition> {
-  const logger = quietInOutage(given.logger);
-  const options = { ...given, logger };
-  const { loaded, home, projectDir } = options;
-  const { config } = loaded;
+  const options = { ...given, logger: quietInOutage(given.logger) };
+  const { loaded, home, logger } = options;
   makeHome(home);
-  const builder = new Builder(options);
-  const closing = new Closing();
-  // Side by side, since each waits for its own modules to be read; nothing is opened yet.
-  const [made, providers, tools, transports, strategy, policies] = await Promise.all([
-    builder.driver(),
-    builder.providers(),
-    builder.tools(),
-    options.alone === true ? [] : builder.transports(),
-    builder.strategy(),
-    builder.policies(),
+  const container = createContainer(options);
+  const [agent, transports, driver, providers] = await Promise.all([
+    container.resolve(AGENT),
+    options.alone === true ? [] : container.resolve(TRANSPORTS),
+    container.resolve(SESSION_DRIVER),
+    container.resolve(MODEL_PROVIDERS),
   ]);
-  const driver = closing.watch(`the session driver ${config.session.driver}`, made);
+  const closing = new Closing();
+  closing.watch(`the session driver ${loaded.config.session.driver}`, driver);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
-  const { mode, rules, unattended, timeout, clientGrace } = config.permissions;
-  // Which rules mean nothing nobody can say without them.
-  if (rules.length > 0) builder.tellRules(await tools());
-  const agent = new Agent({
-    driver,
-    providers,
-    projectDir,
-    ...config.agent,
-    tools,
-    ...(builder.toolServers && { toolServers: builder.toolServers }),
-    permissions: policies,
-    // Who checks them is loaded with them.
-    ...(rules.length > 0 && { rules }),
-    mode,
-    unattended,
-    askTimeout: timeout,
-    clientGrace,
-    deniedPaths: builder.denied(),
-    fileHistory: builder.fileHistory(),
-    home,
-    commandFolders: [join(home, "commands")],
-    concurrentRuns: config.limits.concurrentRuns,
-    attachedBytes: config.limits.attachedBytes,
-    toolOutputBytes: config.limits.toolOutputBytes,
-    budget: config.limits.budget,
-    sessionBudget: config.limits.sessionBudget,
-    ...(config.limits.unknownPrice && { unknownPrice: config.limits.unknownPrice }),
-    compaction: { ...config.compaction, strategy },
-    model: config.model,
-    catalogueRefresh: config.catalogue.refresh === false ? 0 : config.catalogue.refresh,
-    catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
-    logger,
-  });
-  let told: Promise<void> | undefined;
-  const started: (Started & { served: Served })[] = [];
+  const started: ServedPart[] = [];
+  let sandboxLog: Promise<void> | undefined;
   const stop = once(async () => {
-    const begun = Date.now();
-    const grace = deadline(GRACE_MS);
-    // What was not begun by now is told nobody.
-    told ??= Promise.resolve();
-    agent.refuseNew();
-    builder.host?.refuseNew();
-    await stopInReverse(started, grace.signal, begun + STOP_MS.transports, logger);
-    const { host } = builder;
-    if (host)
-      await within(
-        () => "the HTTP port",
-        () => host.close(grace.signal),
-        begun + STOP_MS.port,
-        logger,
-      );
-    const late = () => (closing.names.length > 0 ? closing.names.join(" and ") : "the agent");
-    await within(late, () => agent.close(), begun + STOP_MS.agent, logger);
-    await told;
-    grace.clear();
+    // A log line that has not been begun is left out.
+    sandboxLog ??= Promise.resolve();
+    const host = container.isRegistered(HTTP_HOST) ? container.resolve(HTTP_HOST) : undefined;
+    await stopAll(agent, host, started, closing, logger);
+    await sandboxLog;
   });
   try {
     if (options.alone !== true) await openNow(agent, logger);
-    // Side by side: HTTP transports share a port that opens with the first of them.
-    const outcomes = await Promise.allSettled(
-      transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
-    );
-    const strangers: Error[] = [];
-    let failed: PromiseRejectedResult | undefined;
-    outcomes.forEach((outcome, i) => {
-      const { name } = transports[i]?.selected ?? { name: "" };
-      if (outcome.status === "fulfilled") {
-        const { address, ended } = outcome.value;
-        const stop = (signal: AbortSignal) => outcome.value.stop(signal);
-        const transport = transports[i]?.transport.name ?? name;
-        started.push({ name: `the transport ${name}`, served: { transport, address, ended, stop }, stop });
-      } else if (isBuiltIn("transport", name)) failed ??= outcome;
-      else strangers.push(outcome.reason as Error);
-    });
-    if (failed) throw failed.reason;
-    const [first] = strangers;
-    if (started.length === 0 && first) throw first;
-    for (const error of strangers)
-      logger.error(`${error.message}; the others go on without it`, { error: error.cause });
-    return {
-      agent,
-      providers: providers.map(({ name }) => name),
-      listening: started.map(({ served }) => served),
-      tell: () => (told ??= builder.tellSandbox()),
-      stop,
-    };
+    await startAll(transports, agent, options, started);
   } catch (error) {
     await stop();
     throw error;
   }
+  return {
+    agent,
+    providers: providers.map(({ name }) => name),
+    listening: started.map(({ served }) => served),
+    tell: () => (sandboxLog ??= container.resolve(TOOLS).then((tools) => tools.logSandbox())),
+    stop,
+  };
+}
+
+/** Start transports at the same time: HTTP transports share a port that opens with the first of them. */
+async function startAll(
+  transports: readonly SelectedTransport[],
+  agent: Agent,
+  options: ComposeOptions,
+  started: ServedPart[],
+): Promise<void> {
+  const outcomes = await Promise.allSettled(
+    transports.map(({ transport, selected }) => startOne(transport, selected, agent, options)),
+  );
+  let failure: unknown;
+  const thirdParty: Error[] = [];
+  for (const [i, { transport, selected }] of transports.entries()) {
+    const outcome = outcomes[i]!;
+    if (outcome.status === "fulfilled") {
+      const { address, ended } = outcome.value;
+      const stop = (signal: AbortSignal) => outcome.value.stop(signal);
+      const served = { transport: transport.name, address, ended, stop };
+      started.push({ name: `the transport ${selected.name}`, served, stop });
+    } else if (isBuiltIn("transport", selected.name)) failure ??= outcome.reason;
+    else thirdParty.push(outcome.reason as Error);
+  }
+  if (started.length === 0) failure ??= thirdParty[0];
+  if (failure !== undefined) throw failure as Error;
+  for (const error of thirdParty)
+    options.logger.error(`${error.message}; the others go on without it`, { error: error.cause });
+}
+
+/** Stop what was started, last in, first out: transports, the port, the agent. Never rejects. */
+async function stopAll(
+  agent: Agent,
+  host: HttpHost | undefined,
+  started: readonly Started[],
+  closing: Closing,
+  logger: Logger,
+): Promise<void> {
+  const begun = Date.now();
+  const grace = deadline(GRACE_MS);
+  agent.refuseNew();
+  host?.refuseNew();
+  await stopInReverse(started, grace.signal, begun + STOP_MS.transports, logger);
+  const closePort = async () => host?.close(grace.signal);
+  await within(() => "the HTTP port", closePort, begun + STOP_MS.port, logger);
+  const late = () => (closing.names.length > 0 ? closing.names.join(" and ") : "the agent");
+  await within(late, () => agent.close(), begun + STOP_MS.agent, logger);
+  grace.clear();
 }
 
 /**
@@ -186,7 +168,7 @@ async function openNow(agent: Agent, logger: Logger): Promise<void> {
 /** The configured store alone, opened; whoever asks for it closes it. */
 export async function openStore(options: ComposeOptions): Promise<SessionDriver> {
   makeHome(options.home);
-  const driver = await new Builder(options).driver();
+  const driver = await createContainer(options).resolve(SESSION_DRIVER);
   await driver.open();
   return driver;
 }
@@ -199,19 +181,22 @@ async function startOne(
   { loaded, startMs = START_MS }: ComposeOptions,
 ): Promise<Listening> {
   if (isBuiltIn("transport", selected.name)) return transport.start(agent);
-  const where = `${loaded.file}: ${selected.key}: ${selected.name}`;
+  const place = `${loaded.file}: ${selected.key}: ${selected.name}`;
   const starting = (async () => transport.start(agent))();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new AdapterError(`${where} did not start within ${startMs} ms`)), startMs);
+    timer = setTimeout(() => reject(new AdapterError(`${place} did not start within ${startMs} ms`)), startMs);
   });
   try {
-    return await Promise.race([starting, late]);
+    const listening = await Promise.race([starting, late]);
+    const fault = listeningFault(listening);
+    if (fault === undefined) return listening;
+    throw new AdapterError(`${place}: start resolved with no Listening: ${fault}`);
   } catch (error) {
     // Should it come up after all, it is not wanted any more.
     void starting.then((listening) => listening.stop(AbortSignal.abort())).catch(() => undefined);
     if (hasCode(error, "adapter")) throw error;
-    throw new AdapterError(`${where} could not start: ${reasonOf(error)}`, { cause: error });
+    throw new AdapterError(`${place} could not start: ${reasonOf(error)}`, { cause: error });
   } finally {
     clearTimeout(timer);
   }

@@ -1,14 +1,15 @@
 import { Agent } from "../agent.js";
-import { Builder } from "./builder.js";
 import { makeHome, type ComposeOptions } from "./compose.js";
+import { createContainer } from "./container.js";
+import { FILE_HISTORY, SESSION_DRIVER } from "./tokens.js";
 
 /** An agent that has the configured store and nothing else, for whoever looks at sessions; whoever asks for it closes it. */
 export async function openSessions(options: ComposeOptions): Promise<Agent> {
   makeHome(options.home);
   const { projectDir, logger, loaded } = options;
-  const builder = new Builder(options);
-  const driver = await builder.driver();
-  const fileHistory = builder.fileHistory();
+  const container = createContainer(options);
+  const driver = await container.resolve(SESSION_DRIVER);
+  const fileHistory = container.resolve(FILE_HISTORY);
   const { mode } = loaded.config.permissions;
   const agent = new Agent({ driver, providers: [], projectDir, logger, mode, fileHistory });
   await agent.open();

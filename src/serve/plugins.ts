@@ -1,7 +1,8 @@
+import { isRecord } from "../base/json.js";
 import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
-import { importModule } from "./strangers.js";
+import { descriptorFault, importModule } from "./strangers.js";
 
 type Load = () => Promise<{ default: unknown }>;
 
@@ -59,7 +60,10 @@ export async function loadAdapter<Kind extends AdapterKind>(
     if (error instanceof AdapterError) throw error;
     throw new AdapterError(`${where}: ${name} could not be loaded: ${message(error)}`, { cause: error });
   }
-  const descriptor = isDescriptor(loaded.default) ? defineAdapter(loaded.default) : await foreign(kind, loaded, name);
+  const { default: exported } = loaded;
+  const fault = isDescriptor(exported) && !builtIn ? descriptorFault(exported, Object.keys(BUILT_IN)) : undefined;
+  if (fault !== undefined) throw new AdapterError(`${where}: ${name} is no gantry adapter: ${fault}`);
+  const descriptor = isDescriptor(exported) ? defineAdapter(exported) : await foreign(kind, loaded, name);
   if (descriptor === undefined) {
     const others = kind === "model-provider" ? ", or a provider of the AI SDK" : "";
     throw new AdapterError(
@@ -87,16 +91,9 @@ async function foreign(kind: AdapterKind, module: unknown, name: string): Promis
   return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
 }
 
-/** Made by `defineAdapter` or not: a plugin without dependencies says `gantry: 1` itself. */
+/** Whether a value says that it is a descriptor. Plugins without dependencies write `gantry: 1` themselves. */
 function isDescriptor(value: unknown): value is AdapterDefinition<AdapterKind, unknown> {
-  if (typeof value !== "object" || value === null) return false;
-  const { gantry, kind, name, create, use } = value as Record<string, unknown>;
-  return (
-    gantry === 1 &&
-    typeof kind === "string" &&
-    typeof name === "string" &&
-    (typeof create === "function" || typeof use === "function")
-  );
+  return isRecord(value) && value["gantry"] === 1;
 }
 
 function message(error: unknown): string {

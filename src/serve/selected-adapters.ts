@@ -289,7 +289,9 @@ function inherited({ entries }: Section, shared: Raw, own: Raw): Raw {
   return raw;
 }
 
-/** Messages of the container have several lines, of which the last says why. */
+/** Why something failed, in one line: without what the container says of the class and the parameter before it. */
 export function reasonOf(error: unknown): string {
-  return error instanceof Error ? (error.message.split("\n").at(-1) ?? "").trim() : String(error);
+  if (!(error instanceof Error)) return String(error);
+  const message = error.message.replace(/^(\s*Cannot inject the dependency .* Reason:\n)+/, "");
+  return message.replace(/\s*\n\s*/g, " ").trim() || error.name;
 }

@@ -1,78 +1,40 @@
 import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import type { AdapterKind, AdapterKinds } from "../plugin/adapter.js";
+import type { AdapterKind } from "../plugin/adapter.js";
 import { AdapterError } from "../ports/errors.js";
+import { shown } from "../plugin/read-options.js";
 import { isPath } from "./module-name.js";
 
-/** Members that a port says are always there. */
-type Needed<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
-
-/** What each kind must have: fields by their type, so that plain JavaScript is checked too. */
-const MEMBERS: {
-  readonly [Kind in AdapterKind]: Readonly<
-    Record<Needed<AdapterKinds[Kind]>, "string" | "number" | "boolean" | "function" | "object">
-  >;
-} = {
-  transport: { name: "string", start: "function" },
-  "session-driver": {
-    name: "string",
-    notifier: "object",
-    open: "function",
-    close: "function",
-    create: "function",
-    get: "function",
-    newest: "function",
-    list: "function",
-    messages: "function",
-    head: "function",
-    snapshots: "function",
-    runs: "function",
-    run: "function",
-    asks: "function",
-    ask: "function",
-    answer: "function",
-    instruct: "function",
-    instructions: "function",
-    withdraw: "function",
-    forgetKeys: "function",
-    write: "function",
-    delete: "function",
-    lease: "function",
-    release: "function",
-    dump: "function",
-    load: "function",
-  },
-  "model-provider": {
-    name: "string",
-    idleTimeoutMs: "number",
-    maxRetries: "number",
-    maxWaitMs: "number",
-    known: "object",
-    models: "function",
-    stream: "function",
-    close: "function",
-  },
-  tool: {
-    name: "string",
-    description: "string",
-    inputSchema: "object",
-    kind: "string",
-    parallel: "boolean",
-    needsPermission: "boolean",
-    parse: "function",
-    describe: "function",
-    run: "function",
-  },
-  "tool-source": { name: "string", open: "function" },
-  "compaction-strategy": { name: "string", compact: "function" },
-  "permission-policy": { name: "string", judge: "function" },
+/** Optional fields of a descriptor, and what each must be. */
+const FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: unknown): boolean }>> = {
+  schema: { expected: "a Standard Schema, as option.section, zod and valibot make", fits: isSchema },
+  parse: { expected: "a function", fits: isFunction },
+  create: { expected: "a function", fits: isFunction },
+  use: { expected: "a class", fits: isFunction },
+  needs: { expected: "a list of tokens", fits: Array.isArray },
 };
 
-/** Members of the kind's port that a part lacks, or has of another type. */
-export function missingMembers(kind: AdapterKind, part: object): string[] {
-  const members = part as Readonly<Record<string, unknown>>;
-  return Object.entries<string>(MEMBERS[kind]).flatMap(([name, type]) => (typeof members[name] === type ? [] : [name]));
+/** What is wrong with a descriptor; undefined if nothing is. */
+export function descriptorFault(descriptor: object, kinds: readonly string[]): string | undefined {
+  const fields = descriptor as Readonly<Record<string, unknown>>;
+  const { kind, name, create, use } = fields;
+  if (!kinds.includes(kind as string)) return `kind: expected one of ${kinds.join(", ")}, got ${shown(kind)}`;
+  if (typeof name !== "string") return `name: expected a string, got ${shown(name)}`;
+  if (create === undefined && use === undefined) return "expected create or use";
+  for (const [field, { expected, fits }] of Object.entries(FIELDS))
+    if (fields[field] !== undefined && !fits(fields[field]))
+      return `${field}: expected ${expected}, got ${shown(fields[field])}`;
+  return undefined;
+}
+
+function isFunction(value: unknown): boolean {
+  return typeof value === "function";
+}
+
+function isSchema(value: unknown): boolean {
+  const standard = (value as { "~standard"?: { validate?: unknown } } | null)?.["~standard"];
+  return typeof standard?.validate === "function";
 }
 
 /** A stranger's module; `names`: the built-in ones of its kind. Rejects with `AdapterError`, or with what it throws itself. */

@@ -169,8 +169,8 @@ describe("each rule bites", () => {
       /imports the adapter adapters\/terminal/,
     ],
     [
-      "a container beyond its two files",
-      { "src/serve/plugins.ts": 'import { container } from "tsyringe";' },
+      "a container outside of composition",
+      { "src/run/start.ts": 'import { container } from "tsyringe";' },
       /imports tsyringe/,
     ],
     ["a container in an adapter", { "adapters/a/index.ts": 'import "reflect-metadata";' }, /imports reflect-metadata/],

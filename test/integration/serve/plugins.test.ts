@@ -233,7 +233,7 @@ describe("a plugin that cannot be used", () => {
       t,
       { "odd.mjs": odd },
       only("./odd.mjs"),
-      /server\.transports\[0\]: odd: every parameter of the constructor of Odd needs @inject\(TOKEN\), or a token in `needs`/,
+      /server\.transports\[0\]: \.\/odd\.mjs could not be built: every parameter of the constructor of Odd needs @inject\(TOKEN\), or a token in `needs`/,
     );
   });
 
@@ -344,7 +344,7 @@ describe("a plugin that is made by a function", () => {
     );
     assert.match(
       await say({ transport: "./none.mjs" }),
-      /server\.transports\[0\]: hooks could not be built: no luck\n$/,
+      /server\.transports\[0\]: \.\/none\.mjs could not be built: no luck\n$/,
     );
   });
 });

@@ -1,0 +1,104 @@
+import type { DependencyContainer, FactoryProvider, InjectionToken } from "tsyringe";
+import { isRecord } from "../base/json.js";
+import { namedLogger } from "../base/log.js";
+import {
+  HOME,
+  HTTP_HOST,
+  LOGGER,
+  OPTIONS,
+  type AdapterContext,
+  type AdapterDescriptor,
+  type AdapterKind,
+  type AdapterKinds,
+} from "../plugin/adapter.js";
+import { AdapterError, hasCode } from "../ports/errors.js";
+import { partFault } from "./part-check.js";
+import { loadAdapter } from "./plugins.js";
+import { optionsOf, reasonOf, type Selected } from "./selected-adapters.js";
+import { CONFIG, PROJECT_DIR, SELECTION } from "./tokens.js";
+
+const PART: InjectionToken<unknown> = Symbol("part");
+
+/**
+ * Load the adapter that the config selects and resolve its part in a child container, which has the adapter's own options
+ * and logger. Rejects with `AdapterError` or `ConfigError`: one line that names the file, the key and the module.
+ */
+export async function resolveAdapter<Kind extends AdapterKind>(
+  root: DependencyContainer,
+  selected: Selected<Kind>,
+): Promise<AdapterKinds[Kind]> {
+  const { file, folder, config } = root.resolve(CONFIG);
+  const selection = root.resolve(SELECTION);
+  const where = `${file}: ${selected.key}`;
+  const descriptor = await loadAdapter(selected.kind, selected.name, folder, where);
+  const own = {
+    where: `${file}: ${selected.section}`,
+    configDir: folder,
+    home: root.resolve(HOME),
+    projectDir: root.resolve(PROJECT_DIR),
+  };
+  const options = optionsOf(selected, descriptor, own);
+  const child = root.createChildContainer();
+  // A factory, because tsyringe takes undefined for no value.
+  child.register(OPTIONS, { useFactory: () => options });
+  child.registerInstance(LOGGER, namedLogger(root.resolve(LOGGER), descriptor.name));
+  const isTransport = selected.kind === "transport";
+  if (!isTransport) child.register(HTTP_HOST, { useFactory: refuseHost });
+  const context: AdapterContext<Kind> = {
+    ...own,
+    allowPaths: selection.allowPaths(),
+    deniedPaths: selection.denied(),
+    refreshes: config.catalogue.refresh !== false,
+    logger: child.resolve(LOGGER),
+    // A getter, because the port is created for the adapters that read it.
+    get http() {
+      const host = isTransport && child.isRegistered(HTTP_HOST, true) ? child.resolve(HTTP_HOST) : undefined;
+      return host as AdapterContext<Kind>["http"];
+    },
+  };
+  const place = `${where}: ${selected.name}`;
+  try {
+    child.register(PART, providerOf(descriptor, context));
+    const part = await child.resolve(PART);
+    const fault = partFault(descriptor.kind, part);
+    if (fault !== undefined) throw new AdapterError(`${place} is no ${descriptor.kind}: ${fault}`);
+    return part as AdapterKinds[Kind];
+  } catch (error) {
+    if (hasCode(error, "config") || hasCode(error, "adapter")) throw error;
+    throw new AdapterError(`${place} could not be built: ${whyNotBuilt(error, descriptor)}`, { cause: error });
+  }
+}
+
+/** `create` is a factory. `use` names a class, which the container builds, or its constructor gets the tokens of `needs`. */
+function providerOf<Kind extends AdapterKind>(
+  descriptor: AdapterDescriptor<Kind>,
+  context: AdapterContext<Kind>,
+): FactoryProvider<unknown> {
+  if (descriptor.create) {
+    return { useFactory: (child) => descriptor.create?.(child.resolve(OPTIONS), context) };
+  }
+  const use = descriptor.use as new (...args: unknown[]) => unknown;
+  const { needs } = descriptor;
+  const tokens: unknown = Reflect.getOwnMetadata("injectionTokens", use) ?? {};
+  const hasToken = (i: number) => (needs ? i < needs.length : isRecord(tokens) && i in tokens);
+  // A parameter without a token would silently be undefined.
+  if (!Array.from({ length: use.length }, (_, i) => hasToken(i)).every(Boolean))
+    throw new Error(
+      `every parameter of the constructor of ${use.name} needs @inject(TOKEN), or a token in \`needs\` of its descriptor`,
+    );
+  return {
+    useFactory: (child) =>
+      needs ? new use(...needs.map((token): unknown => child.resolve(token))) : child.resolve(use),
+  };
+}
+
+function refuseHost(): never {
+  throw new Error("only transports get HTTP_HOST");
+}
+
+function whyNotBuilt(error: unknown, { use }: AdapterDescriptor): string {
+  const message = reasonOf(error);
+  return use && message.startsWith("TypeInfo not known")
+    ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
+    : message;
+}

@@ -1,0 +1,92 @@
+import type { AdapterKind, AdapterKinds } from "../plugin/adapter.js";
+import { kindOf } from "../plugin/read-options.js";
+import type { Listening } from "../plugin/transport.js";
+
+type MemberType = "string" | "number" | "boolean" | "function" | "object";
+
+/** Required members of a port. */
+type Needed<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
+
+/** The required members of each kind by their type, so that plain JavaScript is checked too. */
+const MEMBERS: { readonly [Kind in AdapterKind]: Readonly<Record<Needed<AdapterKinds[Kind]>, MemberType>> } = {
+  transport: { name: "string", start: "function" },
+  "session-driver": {
+    name: "string",
+    notifier: "object",
+    open: "function",
+    close: "function",
+    create: "function",
+    get: "function",
+    newest: "function",
+    list: "function",
+    messages: "function",
+    head: "function",
+    snapshots: "function",
+    runs: "function",
+    run: "function",
+    asks: "function",
+    ask: "function",
+    answer: "function",
+    instruct: "function",
+    instructions: "function",
+    withdraw: "function",
+    forgetKeys: "function",
+    write: "function",
+    delete: "function",
+    lease: "function",
+    release: "function",
+    dump: "function",
+    load: "function",
+  },
+  "model-provider": {
+    name: "string",
+    idleTimeoutMs: "number",
+    maxRetries: "number",
+    maxWaitMs: "number",
+    known: "object",
+    models: "function",
+    stream: "function",
+    close: "function",
+  },
+  tool: {
+    name: "string",
+    description: "string",
+    inputSchema: "object",
+    kind: "string",
+    parallel: "boolean",
+    needsPermission: "boolean",
+    parse: "function",
+    describe: "function",
+    run: "function",
+  },
+  "tool-source": { name: "string", open: "function" },
+  "compaction-strategy": { name: "string", compact: "function" },
+  "permission-policy": { name: "string", judge: "function" },
+};
+
+const LISTENING: Readonly<Record<Needed<Listening>, MemberType>> = {
+  address: "string",
+  ended: "object",
+  stop: "function",
+};
+
+/** Why a value is no part of this kind; undefined if it has every member of the kind's port. */
+export function partFault(kind: AdapterKind, part: unknown): string | undefined {
+  return memberFault(part, MEMBERS[kind]);
+}
+
+/** Why a value is no `Listening`; undefined if it is one. */
+export function listeningFault(value: unknown): string | undefined {
+  return memberFault(value, LISTENING);
+}
+
+function memberFault(value: unknown, members: Readonly<Record<string, MemberType>>): string | undefined {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null)
+    return `expected an object, got ${kindOf(value)}`;
+  const part = value as Readonly<Record<string, unknown>>;
+  const names = Object.keys(members);
+  const missing = names.filter((name) => part[name] === undefined || part[name] === null);
+  if (missing.length > 0) return `${missing.join(", ")} is missing`;
+  const odd = names.find((name) => typeof part[name] !== members[name]);
+  return odd && `${odd}: expected ${members[odd] === "object" ? "an" : "a"} ${members[odd]}, got ${kindOf(part[odd])}`;
+}

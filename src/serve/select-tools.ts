@@ -1,0 +1,118 @@
+import { join } from "node:path";
+import type { DependencyContainer } from "tsyringe";
+import { namedLogger } from "../base/log.js";
+import { Redactor } from "../base/redact.js";
+import { HOME, LOGGER } from "../plugin/adapter.js";
+import { ConfigError } from "../ports/errors.js";
+import type { Logger } from "../ports/logger.js";
+import type { PermissionRule } from "../ports/permission-policy.js";
+import type { Tool } from "../ports/tool.js";
+import type { ToolSource } from "../ports/tool-source.js";
+import { emptyRules } from "../run/rule-check.js";
+import { TOOL_NAMES } from "../tools/names.js";
+import type { SandboxOptions } from "../tools/sandbox.js";
+import { resolveAdapter } from "./adapter-container.js";
+import type { LoadedConfig } from "./config.js";
+import { childEnvironment } from "./environment.js";
+import { CONFIG, FILE_RULES, MCP_SERVERS, SELECTION, type SelectedTools } from "./tokens.js";
+import { ConfigToolServers, noPrograms } from "./tool-servers.js";
+
+/** The tools that the config selects. Third-party modules are loaded now, so that a start reports what is wrong with them. */
+export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
+  const loaded = root.resolve(CONFIG);
+  const { tools } = loaded.config;
+  if (tools.bash.sandbox === "off" && tools.bash.network === false)
+    throw new ConfigError(
+      `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
+    );
+  const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
+  const { toolsByName, sources } = await resolveTools(root);
+  const rules = { ...root.resolve(FILE_RULES), env: childEnvironment(tools.env) };
+  const servers = root.resolve(MCP_SERVERS);
+  let opened: ConfigToolServers | undefined;
+  // Created with the first server: a start loads nothing of MCP.
+  const mcpServers = () =>
+    (opened ??= new ConfigToolServers(servers, {
+      loaded,
+      logger: namedLogger(logger, "mcp"),
+      env: rules.env,
+      refusesPrograms: noPrograms(toolsByName.has("bash"), loaded.config),
+    }));
+  const load = async (): Promise<readonly (Tool | ToolSource)[]> => {
+    const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
+    const builtIn = builtinTools({
+      ...rules,
+      secrets: loaded.secrets,
+      bash: {
+        ...tools.bash,
+        scratchPath: join(home, "tmp"),
+        outputsPath: join(home, "outputs"),
+        keptPath: join(home, "kept"),
+      },
+      task: { maxIterations: tools.task.maxIterations },
+      checks: { syntax: tools.checkEdits, commands: tools.checks },
+      webfetch: { allowPrivate: tools.webfetch.allowPrivate },
+    });
+    const redactor = new Redactor(() => loaded.secrets);
+    const named = [...toolsByName].flatMap(([name, tool]) =>
+      tool ? withoutSecrets(tool, redactor) : builtIn.filter((candidate) => candidate.name === name),
+    );
+    const ownSources = [...sources.values()].map((source) => sourceWithoutSecrets(source, redactor));
+    return [...named, ...ownSources, ...(servers.length > 0 ? mcpServers().sources : [])];
+  };
+  let list: ReturnType<typeof load> | undefined;
+  return {
+    mcpServers: { source: (server) => mcpServers().source(server) },
+    list: () =>
+      (list ??= load().catch((error: unknown) => {
+        list = undefined;
+        throw error;
+      })),
+    logSandbox: async () => {
+      if (toolsByName.has("bash")) await logSandbox({ ...rules, ...tools.bash }, logger);
+    },
+  };
+}
+
+/** Tools by name, undefined for a built-in tool, and tool sources by name. */
+async function resolveTools(root: DependencyContainer) {
+  const { file, config } = root.resolve(CONFIG);
+  const toolsByName = new Map<string, Tool | undefined>();
+  const sources = new Map<string, ToolSource>();
+  const builtIn = TOOL_NAMES.filter((name) => config.tools.bash.enabled || !/^bash(_|$)/.test(name));
+  for (const selected of root.resolve(SELECTION).tools(builtIn)) {
+    if (typeof selected === "string") {
+      toolsByName.set(selected, undefined);
+      continue;
+    }
+    const part = await resolveAdapter(root, selected);
+    if ("run" in part) toolsByName.set(part.name, part);
+    else if (!sources.has(part.name)) sources.set(part.name, part);
+    else throw new ConfigError(`${file}: agent.tools: expected sources of distinct names, got ${part.name} twice`);
+  }
+  return { toolsByName, sources };
+}
+
+/** Warn about rules that match no tool. The tools of a source are not known before a session opens it. */
+export function warnAboutRules(
+  tools: readonly (Tool | ToolSource)[],
+  { file, config }: LoadedConfig,
+  logger: Logger,
+): void {
+  const known = tools.filter((tool): tool is Tool => "run" in tool);
+  if (known.length < tools.length) return;
+  for (const empty of emptyRules(config.permissions.rules as readonly PermissionRule[], known))
+    logger.warn(`${file}: ${empty}, so the rule is for nothing`);
+}
+
+async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
+  try {
+    const { Sandbox } = await import("../tools/sandbox.js");
+    const { text, weak } = await new Sandbox(options).describe(process.cwd());
+    if (weak && options.sandbox !== "off") logger.warn(text);
+    else logger.info(text);
+  } catch (error) {
+    // Clients are served already; the first command reports it again, to the model.
+    logger.warn("it could not be found out what commands run in", { error });
+  }
+}

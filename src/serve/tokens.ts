@@ -1,0 +1,54 @@
+import type { InjectionToken } from "tsyringe";
+import type { Agent } from "../agent.js";
+import type { Transport } from "../plugin/transport.js";
+import type { CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { FileHistory } from "../ports/file-history.js";
+import type { ModelProvider } from "../ports/model-provider.js";
+import type { PermissionPolicy } from "../ports/permission-policy.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { Tool } from "../ports/tool.js";
+import type { ToolServers } from "../ports/tool-server.js";
+import type { ToolSource } from "../ports/tool-source.js";
+import type { FileToolOptions } from "../tools/files.js";
+import type { LoadedConfig } from "./config.js";
+import type { Selected, Selection } from "./selected-adapters.js";
+import type { ConfiguredServer } from "./tool-servers.js";
+
+/** A transport, and the entry of the config that selects it. */
+export interface SelectedTransport {
+  readonly transport: Transport;
+  readonly selected: Selected<"transport">;
+}
+
+/** The tools that the config selects. Third-party modules are loaded, the built-in tools are not. */
+export interface SelectedTools {
+  /** Loads the built-in tools at the first call. A failed call is repeated by the next one. */
+  list(): Promise<readonly (Tool | ToolSource)[]>;
+  /** Opens MCP servers, those that clients bring along. Loaded with the first. */
+  readonly mcpServers: ToolServers;
+  /** Logs in which sandbox commands run. Never rejects. */
+  logSandbox(): Promise<void>;
+}
+
+// Private symbols: an adapter's container inherits these registrations, and no adapter can name them.
+/** The whole config. Only `src/serve` reads it. */
+export const CONFIG: InjectionToken<LoadedConfig> = Symbol("config");
+export const PROJECT_DIR: InjectionToken<string> = Symbol("project folder");
+/** The adapters that the config selects. */
+export const SELECTION: InjectionToken<Selection> = Symbol("selection");
+export const SESSION_DRIVER: InjectionToken<Promise<SessionDriver>> = Symbol("session driver");
+/** In order of preference. */
+export const MODEL_PROVIDERS: InjectionToken<Promise<readonly ModelProvider[]>> = Symbol("model providers");
+export const TOOLS: InjectionToken<Promise<SelectedTools>> = Symbol("tools");
+/** In the order of the config. */
+export const TRANSPORTS: InjectionToken<Promise<readonly SelectedTransport[]>> = Symbol("transports");
+/** A built-in strategy has a name only. */
+export const COMPACTION_STRATEGY: InjectionToken<Promise<string | CompactionStrategy>> = Symbol("compaction strategy");
+/** In the order in which they are asked. */
+export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPolicy[]>> = Symbol("permission policies");
+/** The enabled MCP servers of the config. */
+export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("MCP servers");
+/** Which paths the built-in tools read and write. */
+export const FILE_RULES: InjectionToken<Omit<FileToolOptions, "outputsPath">> = Symbol("file rules");
+export const FILE_HISTORY: InjectionToken<FileHistory> = Symbol("file history");
+export const AGENT: InjectionToken<Promise<Agent>> = Symbol("agent");

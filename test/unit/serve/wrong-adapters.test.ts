@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { silentLogger } from "../../../src/base/log.js";
+import { failureLine, lineOf } from "../../../src/commands/failed.js";
+import { compose } from "../../../src/serve/compose.js";
+import { loadConfig } from "../../../src/serve/config.js";
+import { tempDir } from "../../helpers/temp.js";
+
+type Kind = "transport" | "session-driver" | "model-provider" | "tool" | "compaction-strategy" | "permission-policy";
+
+/** For each kind the config that selects `./odd.mjs`, and the key that the message names. */
+const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = {
+  transport: [{ server: { transports: ["./odd.mjs"] } }, "server.transports[0]"],
+  "session-driver": [{ session: { driver: "./odd.mjs" } }, "session.driver"],
+  "model-provider": [{ providers: [{ driver: "./odd.mjs" }] }, "providers[0].driver"],
+  tool: [{ agent: { tools: ["./odd.mjs"] } }, "agent.tools[0]"],
+  "compaction-strategy": [{ compaction: { strategy: "./odd.mjs" } }, "compaction.strategy"],
+  "permission-policy": [{ permissions: { policies: ["./odd.mjs"] } }, "permissions.policies[0]"],
+};
+
+/** A whole transport, so that all else of each composition is right. */
+const QUIET = `export default { gantry: 1, kind: "transport", name: "quiet", create: () => ({
+  name: "quiet",
+  start: async () => ({ address: "nowhere", ended: new Promise(() => {}), stop: async () => {} }),
+}) };`;
+
+const descriptor = (kind: Kind, fields: string) =>
+  `export default { gantry: 1, kind: ${JSON.stringify(kind)}, name: "odd", ${fields} };`;
+const transport = (start: string) => descriptor("transport", `create: () => ({ name: "odd", start: ${start} })`);
+/** Each member that the port of drivers has, none of which does anything. */
+const driver = (open: string) =>
+  descriptor(
+    "session-driver",
+    `create: () => Object.assign(
+      Object.fromEntries("close create get newest list messages head snapshots runs run asks ask answer instruct instructions withdraw forgetKeys write delete lease release dump load"
+        .split(" ").map((name) => [name, async () => {}])),
+      { name: "odd", notifier: { publish() {}, subscribe: () => () => {} }, open: ${open} })`,
+  );
+const tool = (members: string) =>
+  descriptor(
+    "tool",
+    `create: () => ({ name: "odd", description: "", inputSchema: {}, kind: "other", parallel: true, needsPermission: true,
+      parse: () => ({}), describe: () => ({ title: "", locations: [] }), run: async () => ({ text: "" }), ${members} })`,
+  );
+
+/** What is wrong, its kind, its module, and the line after file, key and module. */
+const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line: string])[] = [
+  ["throws while it is imported", "tool", "throw new Error('no luck');", " could not be loaded: no luck"],
+  ["is no JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
+  [
+    "imports a package that is not installed",
+    "tool",
+    'import "no-such-package-of-anybody";',
+    " could not be loaded: Cannot find package 'no-such-package-of-anybody' imported from FOLDER/odd.mjs",
+  ],
+  ["exports nothing", "transport", "", " is no gantry adapter: expected a default export made by defineAdapter"],
+  [
+    "exports a number",
+    "model-provider",
+    "export default 5;",
+    " is no gantry adapter: expected a default export made by defineAdapter, or a provider of the AI SDK",
+  ],
+  [
+    "exports a class",
+    "permission-policy",
+    "export default class Policy { judge() {} }",
+    " is no gantry adapter: expected a default export made by defineAdapter",
+  ],
+  [
+    "is of a kind that does not exist",
+    "tool",
+    'export default { gantry: 1, kind: "tol", name: "odd", create: () => ({}) };',
+    ' is no gantry adapter: kind: expected one of transport, session-driver, model-provider, tool, tool-source, compaction-strategy, permission-policy, got "tol"',
+  ],
+  ["is of another kind", "session-driver", transport("async () => {}"), " is a transport, expected a session-driver"],
+  [
+    "has no name",
+    "tool",
+    'export default { gantry: 1, kind: "tool", create: () => ({}) };',
+    " is no gantry adapter: name: expected a string, got nothing",
+  ],
+  ["makes nothing", "tool", descriptor("tool", ""), " is no gantry adapter: expected create or use"],
+  [
+    "has a create that is no function",
+    "tool",
+    descriptor("tool", "create: {}"),
+    " is no gantry adapter: create: expected a function, got Object",
+  ],
+  [
+    "has a use that is no class",
+    "tool",
+    descriptor("tool", 'use: "Odd"'),
+    ' is no gantry adapter: use: expected a class, got "Odd"',
+  ],
+  [
+    "has needs that are no list",
+    "tool",
+    descriptor("tool", "use: class Odd {}, needs: {}"),
+    " is no gantry adapter: needs: expected a list of tokens, got Object",
+  ],
+  [
+    "has a parse that is no function",
+    "tool",
+    descriptor("tool", "parse: true, create: () => ({})"),
+    " is no gantry adapter: parse: expected a function, got true",
+  ],
+  [
+    "has a schema of the wrong type",
+    "tool",
+    descriptor("tool", 'schema: { type: "object" }, create: () => ({})'),
+    " is no gantry adapter: schema: expected a Standard Schema, as option.section, zod and valibot make, got Object",
+  ],
+  [
+    "has a schema that checks later",
+    "tool",
+    descriptor(
+      "tool",
+      'schema: { "~standard": { version: 1, vendor: "odd", validate: async () => ({ value: {} }) } }, create: () => ({})',
+    ),
+    ": expected a schema that checks at once, got one that does so later (an option of ./odd.mjs)",
+  ],
+  [
+    "has a schema that throws",
+    "tool",
+    descriptor(
+      "tool",
+      'schema: { "~standard": { version: 1, vendor: "odd", validate() { throw new Error("no luck"); } } }, create: () => ({})',
+    ),
+    ": no luck (an option of ./odd.mjs)",
+  ],
+  [
+    "refuses its options in two lines",
+    "tool",
+    descriptor("tool", 'parse() { throw new Error("no\\nluck"); }, create: () => ({})'),
+    ": no luck (an option of ./odd.mjs)",
+  ],
+  [
+    "throws in create",
+    "tool",
+    descriptor("tool", "create() { throw new Error('no luck'); }"),
+    " could not be built: no luck",
+  ],
+  [
+    "throws a text in create",
+    "tool",
+    descriptor("tool", "create() { throw 'no luck'; }"),
+    " could not be built: no luck",
+  ],
+  [
+    "rejects in create",
+    "model-provider",
+    descriptor("model-provider", "create: async () => { throw new TypeError(); }"),
+    " could not be built: TypeError",
+  ],
+  [
+    "returns undefined from create",
+    "transport",
+    descriptor("transport", "create() {}"),
+    " is no transport: expected an object, got nothing",
+  ],
+  [
+    "resolves with null in create",
+    "compaction-strategy",
+    descriptor("compaction-strategy", "create: async () => null"),
+    " is no compaction-strategy: expected an object, got null",
+  ],
+  [
+    "lacks members of its port",
+    "permission-policy",
+    descriptor("permission-policy", "create: () => ({ decide() {} })"),
+    " is no permission-policy: name, judge is missing",
+  ],
+  [
+    "has a member of another type",
+    "model-provider",
+    descriptor(
+      "model-provider",
+      'create: () => ({ name: "odd", idleTimeoutMs: "1s", maxRetries: 0, maxWaitMs: 0, known: [], models() {}, stream() {}, close() {} })',
+    ),
+    " is no model-provider: idleTimeoutMs: expected a number, got string",
+  ],
+  ["has a member that is null", "tool", tool("inputSchema: null"), " is no tool: inputSchema is missing"],
+  [
+    "has a constructor whose parameter has no token",
+    "tool",
+    descriptor("tool", "use: class Odd { constructor(options) { this.options = options; } }"),
+    " could not be built: every parameter of the constructor of Odd needs @inject(TOKEN), or a token in `needs` of its descriptor",
+  ],
+  [
+    "needs a token that does not exist",
+    "tool",
+    descriptor("tool", 'use: class Odd { constructor(store) {} }, needs: [Symbol.for("odd.store")]'),
+    ' could not be built: Attempted to resolve unregistered dependency token: "Symbol(odd.store)"',
+  ],
+  [
+    "needs the HTTP port and is no transport",
+    "tool",
+    descriptor("tool", 'use: class Odd { constructor(http) {} }, needs: [Symbol.for("gantry.http-host")]'),
+    " could not be built: only transports get HTTP_HOST",
+  ],
+  [
+    "throws in its constructor",
+    "tool",
+    descriptor("tool", "use: class Odd { constructor() { throw new Error('no luck'); } }"),
+    " could not be built: no luck",
+  ],
+  ["throws in start", "transport", transport("() => { throw new Error('no luck'); }"), " could not start: no luck"],
+  [
+    "rejects in start",
+    "transport",
+    transport("async () => { throw new Error('no luck'); }"),
+    " could not start: no luck",
+  ],
+  [
+    "resolves with nothing in start",
+    "transport",
+    transport("async () => {}"),
+    ": start resolved with no Listening: expected an object, got nothing",
+  ],
+  [
+    "resolves with half of a Listening in start",
+    "transport",
+    transport('async () => ({ address: "odd://here" })'),
+    ": start resolved with no Listening: ended, stop is missing",
+  ],
+  ["never settles in start", "transport", transport("() => new Promise(() => {})"), " did not start within 5 ms"],
+  [
+    "rejects in open",
+    "session-driver",
+    driver("async () => { throw new Error('no luck'); }"),
+    " could not be opened: no luck",
+  ],
+  [
+    "throws in open",
+    "session-driver",
+    driver("() => { throw new Error('no luck'); }"),
+    " could not be opened: no luck",
+  ],
+];
+
+async function composed(t: TestContext, module: string, config: object): Promise<{ line: string; folder: string }> {
+  const folder = await tempDir(t, { "odd.mjs": module, "quiet.mjs": QUIET });
+  const whole = { server: { transports: ["./quiet.mjs"] }, ...config };
+  await folder.write({ "config.json": JSON.stringify(whole) });
+  const loaded = await loadConfig({ home: folder.path });
+  const options = { loaded, home: folder.path, projectDir: folder.path, logger: silentLogger, startMs: 5 };
+  const composition = await compose(options).catch((error: unknown) => ({ error }));
+  if (!("error" in composition)) {
+    await composition.stop();
+    throw new Error("it was taken");
+  }
+  return { line: failureLine(lineOf(composition.error, "serve")), folder: folder.path };
+}
+
+describe("a wrong adapter ends the start with one line that names the file, the key and the module", () => {
+  for (const [what, kind, module, expected] of WRONG)
+    it(`${kind}: ${what}`, async (t) => {
+      const [config, key] = SELECTS[kind];
+      const { line, folder } = await composed(t, module, config);
+      // Options are not the module's own fault: their message begins with their place.
+      const place = expected.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
+      assert.equal(line, `gantry: ${folder}/config.json: ${place}${expected.replace("FOLDER", folder)}`);
+    });
+
+  it("there are at least 26 of them", () => assert.ok(WRONG.length >= 26));
+
+  it("the parts that they are made of are right", async (t) => {
+    for (const [module, kind] of [
+      [QUIET, "transport"],
+      [driver("async () => {}"), "session-driver"],
+      [tool(""), "tool"],
+    ] as const)
+      await assert.rejects(composed(t, module, SELECTS[kind][0]), /it was taken/);
+  });
+});
