@@ -60,7 +60,10 @@ export function createContainer({ loaded, home, projectDir, logger }: Parts): De
         .map((policy) => resolveAdapter(root, policy)),
     ),
   );
-  provide(token.MCP_SERVERS, () => configuredServers(loaded, home));
+  // Without a server nothing of their module is called, so that the build does not load it.
+  provide(token.MCP_SERVERS, () =>
+    Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded, home) : [],
+  );
   provide(token.FILE_RULES, createFileRules);
   // The rules are read with the first change: commands that only look at sessions have no tools.
   provide(token.FILE_HISTORY, () =>
@@ -134,13 +137,12 @@ function remedy(section: "acp" | "server"): { authenticate: string; listen: stri
 
 function createFileRules(root: DependencyContainer): Omit<FileToolOptions, "outputsPath"> {
   const selection = root.resolve(token.SELECTION);
+  const servers = root.resolve(token.MCP_SERVERS);
+  const programs = servers.length > 0 ? programFiles(servers, root.resolve(token.PROJECT_DIR)) : [];
   return {
     allowPaths: selection.allowPaths(),
     deniedPaths: selection.denied(),
-    readOnlyPaths: [
-      ...selection.readOnly(TOOL_NAMES),
-      ...programFiles(root.resolve(token.MCP_SERVERS), root.resolve(token.PROJECT_DIR)),
-    ],
+    readOnlyPaths: [...selection.readOnly(TOOL_NAMES), ...programs],
     protectedPaths: root.resolve(token.CONFIG).config.tools.protectedPaths,
   };
 }
