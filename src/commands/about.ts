@@ -34,8 +34,6 @@ export interface About<F extends FlagSpecs = FlagSpecs> {
   readonly words?: readonly string[];
   /** Exit code where its flags are wrong; default 1. */
   readonly wrongUsage?: number;
-  /** Whether those who call it wait for its start, so that its flags are read without a parser. */
-  readonly isQuick?: true;
 }
 
 /** What a command is given of its flags; those that were not said are left out. */

@@ -1,9 +1,9 @@
 import { VERSION } from "../base/version.js";
-import type { About, FlagSpecs } from "./about.js";
+import type { About } from "./about.js";
 import { serve } from "./about/serve.js";
 import type { Chosen } from "./choose.js";
 import type { Command, CommandContext, Output } from "./command.js";
-import { beforeEnd, readLine, type CommandLine, type Fault } from "./command-line.js";
+import { flagsOf, parse, type Fault } from "./command-line.js";
 
 /** Each is loaded when it is called for, by the first word of its name; what they say of themselves is in `about`. */
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
@@ -28,23 +28,29 @@ export interface Terminal extends Output, Pick<CommandContext, "input" | "interr
 
 /** Read the command line and do what it says. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<void> {
-  const asked = wantsText(argv);
-  if (asked === "version") return print(`${VERSION}\n`, terminal);
-  const chosen = await choose(argv, asked === "help", terminal);
+  // Starting an agent waits for nothing that it does not need: the descriptions of all commands take time to load.
+  const all = argv[0] === "serve" ? undefined : await import("./choose.js");
+  const line = parse(argv, all ? all.ALL_FLAGS : serve.flags);
+  if (line.flags["version"] === true || line.input[0] === "version") return print(`${VERSION}\n`, terminal);
+  const atTerminal = terminal.input.isTerminal && terminal.isShown;
+  const chosen: Chosen =
+    all || line.flags["help"] === true
+      ? (all ?? (await import("./choose.js"))).choose(line, argv, atTerminal)
+      : { about: serve, args: line.input.slice(1) };
   if ("text" in chosen) return print(chosen.text, terminal);
   if ("fault" in chosen) return fail(chosen.fault, argv, terminal);
-  const { about, rest } = chosen;
-  const line = await read(rest, about);
-  if ("fault" in line) return fail(line.fault, argv, terminal, about.wrongUsage);
-  // A parser takes the name alone; `ps` shall tell one server from another.
+  const { about, args } = chosen;
+  const read = flagsOf(line, about.flags, argv);
+  if ("fault" in read) return fail(await wordsOf(read, about), argv, terminal, about.wrongUsage);
+  // meow sets the name alone; `ps` shall tell one server from another.
   process.title = ["gantry", ...argv].join(" ");
   const [first = ""] = about.name.split(" ");
   try {
     const { run } = await COMMANDS[first]!();
     const context: CommandContext = {
       name: about.name,
-      args: line.input,
-      flags: line.flags as CommandContext["flags"],
+      args,
+      flags: read.flags as CommandContext["flags"],
       input: terminal.input,
       output: terminal,
       interrupted: () => terminal.interrupted(),
@@ -56,13 +62,6 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     const { lineOf } = await import("./failed.js");
     return fail(lineOf(error, about.name), argv, terminal);
   }
-}
-
-async function choose(argv: readonly string[], wantsHelp: boolean, terminal: Terminal): Promise<Chosen> {
-  // Whoever starts an agent waits for it, and what all commands say of themselves takes time.
-  if (argv[0] === "serve" && !wantsHelp) return { about: serve, rest: argv.slice(1) };
-  const { choose } = await import("./choose.js");
-  return choose(argv, wantsHelp, terminal.input.isTerminal && terminal.isShown);
 }
 
 async function print(text: string, terminal: Terminal): Promise<never> {
@@ -86,44 +85,8 @@ async function fail(message: string, argv: readonly string[], terminal: Terminal
   return terminal.fail(line, code);
 }
 
-async function read(argv: readonly string[], about: About): Promise<CommandLine | Fault> {
-  const line = readLine(argv, about.flags);
-  if ("fault" in line) {
-    if (line.unknown === undefined) return { fault: `${line.fault} (see gantry ${about.name} --help)` };
-    const { unknownFlag } = await import("./help.js");
-    return { fault: unknownFlag(line.unknown, about) };
-  }
-  // As above: the parser would be a tenth of the time that a start takes.
-  return about.isQuick ? line : parse(argv, about.flags);
-}
-
-/** The command line, as meow reads it; of `readLine` the same. */
-export async function parse(argv: readonly string[], specs: FlagSpecs): Promise<CommandLine> {
-  const { default: meow } = await import("meow");
-  const { flagName } = await import("./about.js");
-  // Those that are not there shall not be there with a value either.
-  const given = Object.entries(specs).filter(([key]) =>
-    beforeEnd(argv).some((word) => word.split("=")[0] === flagName(key)),
-  );
-  const flags = given.map(([key, { type, isMultiple = false }]) => [key, { type, isMultiple }]);
-  const cli = meow("", {
-    importMeta: import.meta,
-    argv,
-    pkg: { name: "gantry", version: VERSION },
-    description: false,
-    autoHelp: false,
-    autoVersion: false,
-    flags: Object.fromEntries(flags) as Record<string, { type: "string" }>,
-  });
-  return { input: cli.input, flags: cli.flags as CommandLine["flags"] };
-}
-
-/** Help or version, wherever they are asked for. */
-function wantsText(argv: readonly string[]): "help" | "version" | undefined {
-  const [first] = argv;
-  if (first === "help") return "help";
-  if (first === "version") return "version";
-  const words = beforeEnd(argv);
-  if (words.some((word) => word === "--help" || word === "-h")) return "help";
-  return words.some((word) => word === "--version" || word === "-v") ? "version" : undefined;
+async function wordsOf({ fault, unknown }: Fault, about: About): Promise<string> {
+  if (unknown === undefined) return `${fault} (see gantry ${about.name} --help)`;
+  const { unknownFlag } = await import("./help.js");
+  return unknownFlag(unknown, about);
 }

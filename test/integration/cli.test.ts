@@ -114,7 +114,6 @@ describe("gantry", () => {
       ],
       [["sessions", "list", "--limit", "x"], /--limit: expected a number, got "x"/],
       [["sessions", "list", "--limit", "-1"], /--limit: expected a number that is not below 0, got "-1"/],
-      [["serve", "--sessionDriver", "x"], /unknown flag --sessionDriver/],
       [["serve", "-p", "1"], /unknown flag -p/],
       [["serve", "--host", "a", "--host", "b"], /--host was given twice/],
       [["serve", "--port"], /--port needs a value/],

@@ -30,7 +30,6 @@ export const run = {
     ...CONFIG_FLAGS,
   },
   wrongUsage: 2,
-  isQuick: true,
   details: `What the model says is written to stdout as it comes, what it does to stderr. The prompt is the arguments, or
 standard input, or both, the arguments first. A prompt that begins with - stands behind --.
 

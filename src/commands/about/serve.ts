@@ -7,6 +7,5 @@ export const serve = {
   summary: "serve the agent to programs, editors and browsers",
   usage: ["[options]"],
   flags: SERVING_FLAGS,
-  isQuick: true,
   details: "The agent works on the folder that it is started in. Its tools run without asking.",
 } as const satisfies About;

@@ -3,34 +3,63 @@ import { describe, it } from "node:test";
 import { flagName, type About } from "../../../src/commands/about.js";
 import { ALL } from "../../../src/commands/about/all.js";
 import { failureLine, lineOf } from "../../../src/commands/failed.js";
-import { readLine } from "../../../src/commands/command-line.js";
-import { parse } from "../../../src/commands/main.js";
+import { ALL_FLAGS } from "../../../src/commands/choose.js";
+import { flagsOf, parse } from "../../../src/commands/command-line.js";
 
 const EVERY: readonly About[] = ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
-const FLAGS = Object.assign({}, ...EVERY.map(({ flags }) => flags)) as About["flags"];
+
+/** The words and flags of a line that has words without spaces, or what is wrong with it. */
+function readLine(text: string) {
+  const argv = text === "" ? [] : text.split(" ");
+  const line = parse(argv, ALL_FLAGS);
+  const read = flagsOf(line, ALL_FLAGS, argv);
+  return "fault" in read ? read.fault : [line.input, read.flags];
+}
 
 describe("a command line", () => {
-  for (const line of [
-    "",
-    "--acp --stdio",
-    "--port 0 --host ::1",
-    "--port=0 --config=a=b --insecure",
-    "--transport a --transport=b --session-driver json --acp-profile spec",
-    "--transport a",
-    "--host= --json",
-    "some thing -",
-    "a b",
-    "5 007 1e3 0x10",
-    "--search a.b --limit 0",
-    "-- --json -h",
-    "a -- --json",
-    "--json x",
-  ]) {
-    it(`is read as meow does, and sooner: ${line}`, async () => {
-      const argv = line === "" ? [] : line.split(" ");
-      assert.deepEqual(readLine(argv, FLAGS), await parse(argv, FLAGS));
-    });
-  }
+  for (const [line, input, flags] of [
+    ["", [], {}],
+    ["--acp --stdio", [], { acp: true, stdio: true }],
+    ["--json --json", [], { json: true }],
+    ["--port 0 --host ::1", [], { port: "0", host: "::1" }],
+    ["--port=0 --config=a=b --insecure", [], { port: "0", config: "a=b", insecure: true }],
+    ["--transport a --transport=b --session-driver json", [], { transport: ["a", "b"], sessionDriver: "json" }],
+    ["--transport a b", ["b"], { transport: ["a"] }],
+    ["some thing -", ["some", "thing", "-"], {}],
+    ["5 007 1e3 0x10 -5", ["5", "007", "1e3", "0x10", "-5"], {}],
+    ["--search a.b --limit 0", [], { search: "a.b", limit: 0 }],
+    ["--budget .5", [], { budget: 0.5 }],
+    ["--json x", ["x"], { json: true }],
+    ["-- --json -h", ["--json", "-h"], {}],
+    ["--host a -- --host", ["--host"], { host: "a" }],
+  ] as const)
+    it(`is read: ${line}`, () => assert.deepEqual(readLine(line), [input, flags]));
+
+  for (const [line, fault] of [
+    ["--host", "--host needs a value"],
+    ["--host=", "--host needs a value"],
+    ["--host --port 0", "--host needs a value"],
+    ["--transport", "--transport needs a value"],
+    ["--transport a --transport", "--transport needs a value"],
+    ["--host a --host b", "--host was given twice"],
+    ["--limit=", "--limit needs a value"],
+    ["--limit x", '--limit: expected a number, got "x"'],
+    ["--limit 0x10", '--limit: expected a number, got "0x10"'],
+    ["--limit -1", '--limit: expected a number that is not below 0, got "-1"'],
+    ["--mode loose", '--mode: expected one of auto, ask, plan, got "loose"'],
+    ["--insecure=yes", "--insecure takes no value"],
+    ["--help=yes", "--help takes no value"],
+    ["-p 1", "unknown flag -p"],
+    ["-xyz", "unknown flag -xyz"],
+    ["--host-foo=x", "unknown flag --host-foo"],
+    ["--no-host", "unknown flag --no-host"],
+    ["--no-such-flag", "unknown flag --no-such-flag"],
+    ["--host.name=x", "unknown flag --host.name"],
+    ["--__proto__ x", "unknown flag --__proto__"],
+    ["--constructor x", "unknown flag --constructor"],
+    ["--\u001b[31mx", "unknown flag --\u001b[31mx"],
+  ] as const)
+    it(`is refused: ${JSON.stringify(line)}`, () => assert.equal(readLine(line), fault));
 });
 
 describe("what commands say of themselves", () => {
