@@ -50,6 +50,9 @@ export function packages() {
     build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
       /[\\/]koa-body[\\/]/.test(importer) ? { path: at(".ci/stand-ins/zod.mjs") } : undefined,
     );
+    build.onResolve({ filter: /^\.\/dependencies\.js$/ }, ({ importer }) =>
+      /[\\/]meow[\\/]build[\\/]/.test(importer) ? { path: at(".ci/stand-ins/meow-dependencies.mjs") } : undefined,
+    );
     for (const [name, statement] of Object.entries(PRELUDES))
       build.onLoad({ filter: filterOf([name]) }, async ({ path: file }) => ({
         contents: `${statement}\n${await readFile(file, "utf8")}`,
