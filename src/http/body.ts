@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { Transform, type TransformCallback } from "node:stream";
+import { JsonLimits } from "../base/json.js";
 
 /** Why a body was not had. */
 export class BodyError extends Error {
@@ -51,10 +52,11 @@ export interface GatheredBody extends Transform {
 
 /**
  * A request's body for a parser that keeps the pieces as they come: in pieces of 16 KiB, so that it keeps few. The limit
- * on its size is the parser's. Ends with an error when the client leaves in the middle.
+ * on its size is the parser's. Ends with an error when the client leaves in the middle. With `jsonDepth`, for parsers of
+ * JSON, it ends with an error also where the body is no UTF-8, is nested deeper or has too many keys: nothing is parsed then.
  */
-export function gatheredBody(request: IncomingMessage): GatheredBody {
-  const gathered = new Gathered(request.headers);
+export function gatheredBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): GatheredBody {
+  const gathered = new Gathered(request.headers, options.jsonDepth);
   request.once("close", () => request.complete || gathered.destroy(new BodyError("broken")));
   request.once("error", (error) => gathered.destroy(error));
   return request.pipe(gathered);
@@ -64,13 +66,21 @@ class Gathered extends Transform implements GatheredBody {
   readonly headers: IncomingMessage["headers"];
   #bytes = Buffer.allocUnsafeSlow(FIRST);
   #length = 0;
+  readonly #limits: JsonLimits | undefined;
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true });
+  #fault: Error | undefined;
 
-  constructor(headers: IncomingMessage["headers"]) {
+  constructor(headers: IncomingMessage["headers"], jsonDepth: number | undefined) {
     super();
     this.headers = headers;
+    if (jsonDepth !== undefined) this.#limits = new JsonLimits(jsonDepth);
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.#check(() => {
+      this.#limits?.scan(chunk);
+      this.#decoder.decode(chunk, { stream: true });
+    });
     if (this.#length + chunk.length > FIRST) this.#pass();
     if (chunk.length >= FIRST) this.push(chunk);
     else {
@@ -81,8 +91,20 @@ class Gathered extends Transform implements GatheredBody {
   }
 
   override _flush(done: TransformCallback): void {
+    // The end of a character may be missing.
+    this.#check(() => void this.#decoder.decode());
     this.#pass();
-    done();
+    done(this.#fault);
+  }
+
+  /** A fault is kept to the end, so that the whole body is read: a client that still sends would miss the answer. */
+  #check(check: () => void): void {
+    if (!this.#limits || this.#fault) return;
+    try {
+      check();
+    } catch (error) {
+      this.#fault = error as Error;
+    }
   }
 
   #pass(): void {

@@ -4,6 +4,7 @@ import { Readable } from "node:stream";
 import { it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { JsonDepthError } from "gantry";
 import { BodyError, gatheredBody, readBody } from "gantry/http";
 
 /** A body that comes in these pieces. */
@@ -85,4 +86,27 @@ it("gathers a body for a parser: few pieces, every byte, and an error where the 
   await assert.rejects(async () => {
     for await (const _piece of gathered) continue;
   }, refusedFor("broken"));
+});
+
+it("gathers JSON for a parser within limits, whatever pieces it comes in, and ends with an error beyond them", async () => {
+  const gather = async (bytes: Buffer, size: number) => {
+    const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+      bytes.subarray(i * size, (i + 1) * size),
+    );
+    const got: Buffer[] = [];
+    const request = Object.assign(sent(pieces), { complete: true });
+    for await (const piece of gatheredBody(request, { jsonDepth: 3 }) as AsyncIterable<Buffer>) got.push(piece);
+    return Buffer.concat(got);
+  };
+  const keys = Array.from({ length: 50_001 }, (_, i) => `"${i}":1`);
+  for (const size of [1, 3, 16_384, 1_000_000]) {
+    for (const text of ["[[[]]]", '{"a":"[[[[\\"[[[["}', '"\\\\"', "é日𝄞", `{${keys.slice(1).join()}}`]) {
+      const bytes = Buffer.from(text);
+      assert.ok((await gather(bytes, size)).equals(bytes), `${size} ${text.slice(0, 20)}`);
+    }
+    await assert.rejects(gather(Buffer.from('{"a":[[[]]]}'), size), JsonDepthError);
+    await assert.rejects(gather(Buffer.from(`{${keys.join()}}`), size), JsonDepthError);
+    await assert.rejects(gather(Buffer.from([0x22, 0xff, 0x22]), size), TypeError);
+    await assert.rejects(gather(Buffer.from("日").subarray(0, 2), size), TypeError);
+  }
 });

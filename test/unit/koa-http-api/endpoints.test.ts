@@ -108,7 +108,7 @@ it("ignores unknown fields, and takes empty strings for what is not given", asyn
   };
   assert.equal((await run(body)).status, 200);
   assert.equal(
-    (await run('{"message":"hi","__proto__":{"stream":true},"constructor":1}')).headers["content-type"],
+    (await run('{"message":"hi","prototype":{"stream":true},"constructor":1}')).headers["content-type"],
     "application/json",
   );
 });
@@ -132,7 +132,8 @@ const BAD_BODIES: [body: string, status: number, error: string][] = [
   ['{"message":null}', 400, "message is required"],
   ['{"message":7}', 400, "message is required"],
   ['{"message":["hi"]}', 400, "message is required"],
-  ['{"__proto__":{"message":"hi"}}', 400, "message is required"],
+  ['{"__proto__":{"message":"hi"}}', 400, "invalid request body"],
+  ['{"message":"hi","__proto__":{"stream":true}}', 400, "invalid request body"],
   ['{"message":"hi","provider":7}', 400, "invalid field: provider"],
   ['{"message":"hi","model":{}}', 400, "invalid field: model"],
   ['{"message":"hi","session_id":false}', 400, "invalid field: session_id"],
