@@ -44,6 +44,11 @@ export class Files {
     return temp;
   }
 
+  /** A temporary file that may have been renamed. */
+  remove(temp: string): void {
+    rmSync(temp, { force: true });
+  }
+
   /** So that a power cut does not undo a rename or a removal. Windows has no handle for a folder, and no need of this. */
   syncFolder(path: string): void {
     if (!this.durable || process.platform === "win32") return;
@@ -73,10 +78,10 @@ export function textOf(path: string): string | undefined {
 /** Whether what a call asked for is not there. */
 export const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === "ENOENT";
 
-/** The JSON object that stands before the first tab; undefined when there is none. */
+/** The JSON object that a text is; undefined if it is none. */
 export function parsed<T>(text = ""): T | undefined {
   try {
-    const value: unknown = JSON.parse(text.split("\t", 1)[0] ?? "");
+    const value: unknown = JSON.parse(text);
     return isRecord(value) ? (value as T) : undefined;
   } catch {
     return undefined;

@@ -40,7 +40,7 @@ export class Log {
     if (found.ino !== this.#ino) {
       this.close();
       this.#open();
-    } else if (found.size === this.end) {
+    } else if (found.size === this.end && this.end > 0) {
       this.#length = found.size;
       return { lines: [], another: false };
     }

@@ -1,5 +1,5 @@
 import { it } from "node:test";
-import { MemoryDriver, MemoryStore, type SessionDriver } from "gantry";
+import { MemoryDriver, MemoryDocuments, type SessionDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { PostgresDriver, type PostgresOptions } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
@@ -29,7 +29,7 @@ function onDisk(open: (path: string) => SessionDriver): StoreKind[1] {
 const memory: StoreKind = [
   "memory",
   () => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     return Promise.resolve(() => new MemoryDriver(store));
   },
 ];

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import {
   Agent,
   MemoryDriver,
-  MemoryStore,
+  MemoryDocuments,
   ProviderError,
   silentLogger,
   type AgentEvent,
@@ -285,7 +285,7 @@ describe("a run", () => {
   });
 
   it("refuses a session that is running, here or through another agent on the same store", async (t) => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const provider = new ScriptedProvider([{ hang: true }]);
     const one = make(t, provider, { driver: new MemoryDriver(store) });
     const two = make(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
+import { messagesInFile } from "../../helpers/json-store.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
@@ -26,12 +27,8 @@ describe("LowdbJsonDriver in several processes", () => {
     return driver;
   };
 
-  const messagesIn = async (path: string, id: string): Promise<number> => {
-    const file = JSON.parse(await readFile(join(path, `${id}.json`), "utf8")) as {
-      sessions: { messages: unknown[] }[];
-    };
-    return file.sessions.flatMap(({ messages }) => messages).length;
-  };
+  const messagesIn = async (path: string, id: string): Promise<number> =>
+    (await messagesInFile(join(path, `${id}.json`))).length;
 
   it("four processes open one fresh store", async () => {
     const path = join(folder, "fresh", "sessions");

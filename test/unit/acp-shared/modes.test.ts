@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryStore, silentLogger } from "gantry";
+import { Agent, MemoryDriver, MemoryDocuments, silentLogger } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
@@ -9,7 +9,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const EDITOR = { clientInfo: { name: "zed", version: "1" } };
 const IDS = ["auto", "ask", "plan"];
 
-function processOn(t: Hooks, store: MemoryStore, steps: readonly ScriptedStep[] = []) {
+function processOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
   const ran: unknown[] = [];
   const risky = testTool("risky", (args) => (ran.push(args), { text: "ran" }), {
     needsPermission: true,
@@ -45,7 +45,7 @@ function modesTold(peer: AcpPeer, from = 0): string[] {
 describe("modes of a session", () => {
   it("are told with it, set by it, and told again when anybody changes them", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const { agent } = processOn(t, store);
     const peer = await connected(t, agent);
     const { sessionId, modes, configOptions } = await peer.request("session/new", { cwd, mcpServers: [] });
@@ -82,7 +82,7 @@ describe("modes of a session", () => {
 
   it("are set by exactly one of them, in a session that is there", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = processOn(t, new MemoryStore());
+    const { agent } = processOn(t, new MemoryDocuments());
     const peer = await connected(t, agent);
     const sessionId = await peer.newSession(cwd);
     for (const modeId of ["Plan", "", 1, null, undefined, "yolo", "__proto__"]) {
@@ -99,7 +99,7 @@ describe("modes of a session", () => {
 
   it("are not shown to a client of the interface document, which can set them", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent } = processOn(t, new MemoryStore());
+    const { agent } = processOn(t, new MemoryDocuments());
     const peer = await connected(t, agent, {});
     const made = await peer.request("session/new", { cwd });
     assert.deepEqual(Object.keys(made), ["sessionId", "configOptions"]);
@@ -117,7 +117,7 @@ describe("modes of a session", () => {
   it("hold for the next prompt, and within one", async (t) => {
     const { path: cwd } = await tempDir(t);
     const call = callTools(["risky", {}]);
-    const { agent, ran } = processOn(t, new MemoryStore(), [call, "a", call, "b", call, call, call, "c"]);
+    const { agent, ran } = processOn(t, new MemoryDocuments(), [call, "a", call, "b", call, call, call, "c"]);
     const peer = await connected(t, agent);
     const asked: Json[] = [];
     const sessionId = await peer.newSession(cwd);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, MemoryDriver, MemoryStore, silentLogger } from "gantry";
+import { Agent, builtinTools, MemoryDriver, MemoryDocuments, silentLogger } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";
@@ -9,7 +9,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const EDITOR = { clientCapabilities: { fs: { readTextFile: true } } };
 
 /** A process on a store, as far as anyone can tell, with a tool that waits until it is let go. */
-function processOn(t: Hooks, store: MemoryStore, steps: readonly ScriptedStep[] = []) {
+function processOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
   let begun: () => void = () => undefined;
   let end: () => void = () => undefined;
   const running = new Promise<void>((resolve) => (begun = resolve));
@@ -45,7 +45,7 @@ describe("session/load of a session that runs", () => {
   ] as const) {
     it(`through ${door}: its call is not told as failed`, async (t) => {
       const { path: cwd } = await tempDir(t);
-      const store = new MemoryStore();
+      const store = new MemoryDocuments();
       const first = processOn(t, store, [callTools(["slow", {}]), "done"]);
       const run = await first.agent.run({ message: "over HTTP", projectDir: cwd });
       await first.running;
@@ -70,13 +70,13 @@ describe("session/load of a session that runs", () => {
 
   it("what a crash left is failed, and the session can be used at once", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const first = processOn(t, store, [callTools(["slow", {}]), "done"]);
     const run = await first.agent.run({ message: "x", projectDir: cwd });
     await first.running;
     // The process dies: its lease is whose nobody is, and no result is ever written.
     const messages = await first.agent.sessions.messages(run.sessionId);
-    const copy = new MemoryStore();
+    const copy = new MemoryDocuments();
     const driver = new MemoryDriver(copy);
     await driver.open();
     const session = (await first.agent.sessions.get(run.sessionId))!;
@@ -104,7 +104,7 @@ describe("session/load of edits", () => {
       callTools(["read", { path: "a.txt" }]),
       "done",
     ];
-    const { agent } = processOn(t, new MemoryStore(), steps);
+    const { agent } = processOn(t, new MemoryDocuments(), steps);
     const peer = await connected(t, agent);
     const session = await peer.newSession(cwd);
     const results = () =>
@@ -140,7 +140,7 @@ describe("session/load of edits", () => {
 describe("the cwd of load and resume", () => {
   it("is where the tools run; the session's own folder stays what it was, and lists by it find it", async (t) => {
     const [a, b] = [(await tempDir(t)).path, (await tempDir(t)).path];
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const call = callTools(["where", {}]);
     const { agent } = processOn(t, store, [call, "a", call, "b", call, "c"]);
     const peer = await connected(t, agent);

@@ -4,7 +4,7 @@ import {
   Agent,
   builtinTools,
   MemoryDriver,
-  MemoryStore,
+  MemoryDocuments,
   ProviderError,
   silentLogger,
   type SessionDriver,
@@ -279,7 +279,7 @@ for (const [name, make] of STORES)
 describe("clients of one session", { concurrency: 4 }, () => {
   it("one that closes it ends its own view and prompt, not those of the other", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent, held } = processOn(t, new MemoryDriver(new MemoryStore()), [callTools(["wait", {}]), "done"]);
+    const { agent, held } = processOn(t, new MemoryDriver(new MemoryDocuments()), [callTools(["wait", {}]), "done"]);
     const server = new MemoryAcp(t, agent);
     const [one, other] = [server.connect(), server.connect()];
     for (const peer of [one, other]) await peer.initialize();
@@ -406,7 +406,7 @@ describe("clients of one session", { concurrency: 4 }, () => {
 
   it("a prompt of one's own is not told as another's, however late the disk has it", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const driver = new MemoryDriver(new MemoryStore());
+    const driver = new MemoryDriver(new MemoryDocuments());
     const { agent } = processOn(t, driver, ["one"]);
     const peer = await connected(t, agent);
     const session = await peer.newSession(cwd);
@@ -427,7 +427,7 @@ describe("clients of one session", { concurrency: 4 }, () => {
     const { path: cwd } = await tempDir(t);
     let go = (): void => undefined;
     const half = new Promise<void>((resolve) => (go = resolve));
-    const { agent } = processOn(t, new MemoryDriver(new MemoryStore()), ["one", halves(half)]);
+    const { agent } = processOn(t, new MemoryDriver(new MemoryDocuments()), ["one", halves(half)]);
     const { sessionId, result } = await agent.run({ message: "x", projectDir: cwd });
     await result;
     const idle = await connected(t, agent);
@@ -447,7 +447,7 @@ describe("clients of one session", { concurrency: 4 }, () => {
 
   it("a store that fails for a while loses nothing", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
     const { agent } = processOn(t, driver, ["one", "two"]);
     const peer = await connected(t, agent);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryStore, silentLogger } from "gantry";
+import { Agent, MemoryDriver, MemoryDocuments, silentLogger } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import type { Profile } from "../../../adapters/acp-shared/index.js";
 import { echo, MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
@@ -10,7 +10,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const PROFILES: readonly Profile[] = ["spec", "official"];
 
 /** Another process on the same store, as far as anyone can tell. */
-function agentOn(t: Hooks, store: MemoryStore, steps: readonly ScriptedStep[] = []) {
+function agentOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
   const provider = new ScriptedProvider(steps);
   const tool = testTool("look", () => ({ text: "seen" }), { kind: "read" });
   const agent = new Agent({
@@ -27,7 +27,7 @@ for (const profile of PROFILES) {
   describe(`sessions (${profile})`, () => {
     it("load replays everything before its answer, with either id, in another process; the options come behind", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const store = new MemoryStore();
+      const store = new MemoryDocuments();
       const first = agentOn(t, store, [
         [
           { type: "reasoning", block: "r", text: "Hm." },
@@ -78,7 +78,7 @@ for (const profile of PROFILES) {
 
     it("resume sends no history, and the next prompt knows it", async (t) => {
       const { path: cwd } = await tempDir(t);
-      const store = new MemoryStore();
+      const store = new MemoryDocuments();
       const writer = new MemoryAcp(t, agentOn(t, store, ["one"]).agent, { profile }).connect();
       await writer.initialize();
       const sessionId = await writer.newSession(cwd);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryStore, thisHolder, type SessionState } from "gantry";
+import { Agent, MemoryDriver, MemoryDocuments, thisHolder, type SessionState } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { aMessage, aResult, aRun, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { gate, waitTool } from "../../helpers/gate.js";
@@ -61,7 +61,7 @@ class CountedDriver extends MemoryDriver {
 
 describe("what a watched session costs", () => {
   it("is no history read for its state, and no question to the store for text that a message gains", async (t) => {
-    const driver = new CountedDriver(new MemoryStore());
+    const driver = new CountedDriver(new MemoryDocuments());
     const words = Array.from({ length: 3000 }, (_, n): ScriptedChunk => ({ type: "text", block: "0", text: `w${n} ` }));
     const hold = gate();
     const provider = new ScriptedProvider([

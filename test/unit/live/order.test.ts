@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, defineTool, MemoryDriver, MemoryStore, type Message, type SessionChange } from "gantry";
+import { Agent, defineTool, MemoryDriver, MemoryDocuments, type Message, type SessionChange } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { turns } from "../../helpers/fake-time.js";
 import { until } from "../../helpers/lab.js";
@@ -48,7 +48,7 @@ class LateDriver extends MemoryDriver {
 const late: StoreKind = [
   "a store that answers late",
   () => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     return Promise.resolve(() => new LateDriver(store));
   },
 ];

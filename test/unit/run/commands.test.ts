@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { symlink } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { MemoryDriver, MemoryStore, type AgentOptions, type SlashCommand, type ToolSource } from "gantry";
+import { MemoryDriver, MemoryDocuments, type AgentOptions, type SlashCommand, type ToolSource } from "gantry";
 import type { ScriptedStep } from "gantry/testing";
 import { commandText, filled, oneLine } from "../../../src/run/command-text.js";
 import { scriptedAgent } from "../../helpers/acp-agent.js";
@@ -254,7 +254,7 @@ describe("slash commands", () => {
   });
 
   it("compact the session by /compact, with what to keep", async (t) => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const { agent, provider, say } = await project(t, {}, ["x".repeat(20_000), "y".repeat(20_000), "A summary."], {
       driver: new MemoryDriver(store),
       compaction: { strategy: "summary" },

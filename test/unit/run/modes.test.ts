@@ -5,7 +5,7 @@ import {
   builtinTools,
   defineTool,
   MemoryDriver,
-  MemoryStore,
+  MemoryDocuments,
   type AgentOptions,
   type RunInput,
   type SessionMode,
@@ -121,7 +121,7 @@ describe("a mode that changes while a call waits", () => {
   async function switched(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
     const ran: string[] = [];
     const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (ran.push("act"), "done") });
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const other = new Agent({ driver: new MemoryDriver(store), providers: [new ScriptedProvider([])] });
     t.after(() => other.close());
     let id = "";
@@ -156,7 +156,7 @@ describe("a mode that changes while a call waits", () => {
   });
 
   it("counts as the strictest where the store has one that nobody knows", async (t) => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
     const { ran, told } = await switched(t, () => ({
       ask: () => Promise.resolve("allow"),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryStore, StoreError } from "gantry";
+import { Agent, MemoryDriver, MemoryDocuments, StoreError } from "gantry";
 import type { Message, SessionChange, SessionDriver } from "gantry";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
@@ -19,7 +19,7 @@ class FarDriver {
   isLost: (change: SessionChange) => boolean = () => false;
   readonly driver: SessionDriver;
 
-  constructor(store: MemoryStore) {
+  constructor(store: MemoryDocuments) {
     const inner = new MemoryDriver(store);
     this.driver = new Proxy(inner, {
       get: (target, name): unknown => {
@@ -50,7 +50,7 @@ const textOf = ({ role, parts }: Message): string =>
 /** An agent on a store that is far, one on it that is near, and a session with one turn. */
 async function far(t: Hooks, script: readonly ScriptedStep[]) {
   const { path: projectDir } = await tempDir(t);
-  const store = new MemoryStore();
+  const store = new MemoryDocuments();
   const line = new FarDriver(store);
   const open = gate();
   const provider = new ScriptedProvider([say("one"), ...script]);

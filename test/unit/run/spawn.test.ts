@@ -6,7 +6,7 @@ import {
   defineTool,
   hasCode,
   MemoryDriver,
-  MemoryStore,
+  MemoryDocuments,
   type AgentEvent,
   type AgentOptions,
   type AskRequest,
@@ -318,7 +318,7 @@ describe("a helper", { concurrency: 4 }, () => {
   });
 
   it("is deleted with its asker, also by another process, and while it works", async (t) => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const begun = opening();
     const hanging: Answers = () => {
       begun.resolve();
@@ -334,11 +334,11 @@ describe("a helper", { concurrency: 4 }, () => {
     assert.deepEqual(deleted, [run.sessionId, helper!.id]);
     assert.equal(await agent.sessions.get(helper!.id), undefined);
     await assert.rejects(run.result);
-    assert.equal(store.sessions.size, 0);
+    assert.deepEqual(await store.scan(["session/"]), []);
   });
 
   it("goes with its asker's session also where who deleted that did not see it yet", async (t) => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const begun = opening();
     const hanging: Answers = () => {
       begun.resolve();
@@ -352,7 +352,7 @@ describe("a helper", { concurrency: 4 }, () => {
     await other.delete([run.sessionId]);
     await assert.rejects(run.result);
     await agent.close();
-    assert.equal(store.sessions.size, 0);
+    assert.deepEqual(await store.scan(["session/"]), []);
   });
 
   it("ends with the call that asked for it, which need not wait for it", async (t) => {
@@ -520,7 +520,7 @@ describe("a helper", { concurrency: 4 }, () => {
   });
 
   it("whose process died is interrupted, its asker is told, and both go on", async (t) => {
-    const store = new MemoryStore();
+    const store = new MemoryDocuments();
     const begun = opening();
     const dead = await family(
       t,
@@ -534,9 +534,11 @@ describe("a helper", { concurrency: 4 }, () => {
     const run = await dead.agent.run({ message: "go" });
     await begun.promise;
     // As a crash leaves it: what is stored now, in a store of its own.
-    const copy = new MemoryStore();
+    const copy = new MemoryDocuments();
     const [helper] = await helpersIn(dead.agent, run);
-    for (const id of [run.sessionId, helper!.id]) copy.load(structuredClone(store.dump(id)!));
+    const [from, to] = [new MemoryDriver(store), new MemoryDriver(copy)];
+    for (const driver of [from, to]) await driver.open();
+    for (const id of [run.sessionId, helper!.id]) await to.load((await from.dump(id))!);
     const { agent } = await family(t, ["again"], () => "by a person", { driver: new MemoryDriver(copy) });
     assert.equal((await agent.runs.list({ sessionId: helper!.id }))[0]?.state, "interrupted");
     assert.equal((await (await agent.run({ message: "on", sessionId: run.sessionId })).result).output, "again");

@@ -4,10 +4,11 @@ import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
-import { holderState, MemoryDriver, MemoryStore, silentLogger, StoreError, thisHolder } from "gantry";
+import { holderState, MemoryDriver, silentLogger, StoreError, thisHolder } from "gantry";
 import { TaskSet } from "../../../src/base/task-set.js";
 import { HeldLease, isGone, type Background } from "../../../src/sessions/lease.js";
 import { until } from "../../helpers/lab.js";
+import { Tables } from "../../helpers/tables.js";
 
 describe("a holder of a lease", () => {
   it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
@@ -66,7 +67,7 @@ describe("a lease", () => {
     // By itself it keeps no process.
     const alive = setInterval(() => undefined, 1000);
     t.after(() => clearInterval(alive));
-    const store = new MemoryStore();
+    const store = new Tables();
     const [driver, elsewhere] = [new MemoryDriver(store), new MemoryDriver(store)];
     await Promise.all([driver.open(), elsewhere.open()]);
     const release = driver.release.bind(driver);
@@ -135,7 +136,7 @@ describe("a lease", () => {
 describe("a lease whose store is away", () => {
   it("is renewed as soon as that is back, one attempt at a time, and lost to whoever took it meanwhile", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
-    const store = new MemoryStore();
+    const store = new Tables();
     const [driver, other] = [new MemoryDriver(store), new MemoryDriver(store)];
     await driver.open();
     await other.open();

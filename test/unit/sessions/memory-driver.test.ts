@@ -1,8 +1,8 @@
 import { describe, it } from "node:test";
-import { MemoryDriver, MemoryStore, sessionDriverChecks } from "gantry/testing";
+import { MemoryDriver, MemoryDocuments, sessionDriverChecks } from "gantry/testing";
 
 /** The store of the check that runs. */
-let store = new MemoryStore();
+let store = new MemoryDocuments();
 
 async function opened(): Promise<MemoryDriver> {
   const driver = new MemoryDriver(store);
@@ -13,7 +13,7 @@ async function opened(): Promise<MemoryDriver> {
 describe("MemoryDriver keeps the contract", () => {
   const checks = sessionDriverChecks({
     create: () => {
-      store = new MemoryStore();
+      store = new MemoryDocuments();
       return opened();
     },
     second: opened,

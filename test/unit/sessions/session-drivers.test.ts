@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Message, RunRecord, RunState, Session, SessionChange, SessionDriver } from "gantry";
-import { MemoryDriver, MemoryStore } from "gantry";
+import { MemoryDriver, MemoryDocuments } from "gantry";
 import {
   aHolder,
   aMessage,
@@ -315,7 +315,7 @@ describe("random operations give the same on every driver", () => {
         async (steps) => {
           const ends: (() => Promise<void> | void)[] = [];
           const make = await makeStore({ after: (end) => void ends.push(end) });
-          const store = new MemoryStore();
+          const store = new MemoryDocuments();
           const start = async (driver: SessionDriver): Promise<SessionDriver> => {
             await driver.open();
             return driver;

@@ -14,14 +14,16 @@ import type {
   SessionStart,
 } from "gantry";
 import { LeaseLostError, SessionNotFoundError } from "gantry";
-import { MemoryDriver, MemoryStore, sessionDriverChecks } from "gantry/testing";
+import { MemoryDriver, sessionDriverChecks } from "gantry/testing";
 import type { Check, StoreHold } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
+import { Tables } from "../../helpers/tables.js";
+import { keys } from "../../../src/sessions/documents/keys.js";
 
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** A store in memory where the next change can be held up. */
-class Held extends MemoryStore {
+class Held extends Tables {
   /** The change that is held goes on when this resolves. */
   #going: Promise<void> | undefined;
   #part = 0;
@@ -80,7 +82,7 @@ class Driver extends MemoryDriver {
     this.memory = memory;
   }
   rootOf(id: string): string {
-    return this.memory.sessions.get(id)?.session.chain.root ?? id;
+    return this.memory.rootOf(id);
   }
 }
 
@@ -231,7 +233,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const { title, titled, mode } = { ...root };
         await this.memory.stop();
         const left = await super.write(id, change);
-        if (root && change.set) Object.assign(root, { title, titled, mode, ...change.set });
+        const then = this.memory.sessions.get(this.rootOf(id))?.session;
+        if (then && change.set) Object.assign(then, { title, titled, mode, ...change.set });
         return left;
       }
     },
@@ -245,7 +248,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const before = root?.usage.promptTokens ?? 0;
         await this.memory.stop();
         const left = await super.write(id, usage ? { ...change, usage } : change);
-        if (root && usage) root.usage.promptTokens = before + usage.promptTokens;
+        const then = this.memory.sessions.get(this.rootOf(id))?.session;
+        if (then && usage) then.usage.promptTokens = before + usage.promptTokens;
         return left;
       }
     },
@@ -255,11 +259,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "appends to what a message was when it looked",
     class extends Driver {
       override async write(id: string, { append, ...change }: SessionChange): Promise<Instruction[]> {
-        const grown = () => this.memory.sessions.get("a")?.chain.growing.get("a1-4")?.message;
-        const before = structuredClone(grown()?.parts);
+        const grown = keys.growth("a", "a1-4", 0);
+        const before = this.memory.value(grown) ?? [];
         await this.memory.stop();
-        const message = grown();
-        if (append && message && before) message.parts = before;
+        if (append && this.memory.value(grown)) this.memory.put(grown, "a", before);
         return super.write(id, append ? { ...change, append } : change);
       }
     },
@@ -285,7 +288,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const sessionId = this.rootOf(instruction.sessionId);
         if (!this.memory.sessions.has(sessionId)) throw new SessionNotFoundError(sessionId);
         await this.memory.stop();
-        this.memory.instructions.set(instruction.id, { ...instruction, sessionId });
+        this.memory.instructions.replace([...this.memory.instructions.values(), { ...instruction, sessionId }]);
       }
     },
     DELETED,
@@ -360,7 +363,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "forgets the keys of runs as they were when it looked",
     class extends Driver {
       override async forgetKeys(before: string): Promise<void> {
-        const old = [...this.memory.runs].map(([, { run }]): RunRecord => ({ ...run }));
+        const old = this.memory.runs.values().map(({ run }): RunRecord => ({ ...run }));
         await this.memory.stop();
         await super.forgetKeys(before);
         for (const run of old)
@@ -376,7 +379,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
       override async load(chain: ChainData): Promise<void> {
         this.memory.checkFree(chain);
         await this.memory.stop();
-        this.memory.load(structuredClone(chain));
+        for (const { session } of chain.sessions) this.memory.remove(this.memory.find(session.id)?.id ?? "");
+        await super.load(chain);
       }
     },
     LOADS,
@@ -409,14 +413,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "numbers instructions when they come, and shows them when they are stored",
     class extends Driver {
       override async instruct(instruction: Instruction): Promise<void> {
-        const others = [...this.memory.instructions.values()];
+        const others = this.memory.instructions.values().map(({ id }) => id);
         await this.memory.stop();
         await super.instruct(instruction);
-        const late = [...this.memory.instructions.values()].filter((one) => one.id !== instruction.id);
-        const mine = this.memory.instructions.get(instruction.id)!;
-        const ordered = [...others, mine, ...late.filter((one) => !others.includes(one))];
-        this.memory.instructions.clear();
-        for (const one of ordered) this.memory.instructions.set(one.id, one);
+        const place = ({ id }: Instruction): number => (others.includes(id) ? 0 : id === instruction.id ? 1 : 2);
+        this.memory.instructions.replace([...this.memory.instructions.values()].sort((a, b) => place(a) - place(b)));
       }
     },
     ONCE,
@@ -503,7 +504,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
       override async write(id: string, change: SessionChange): Promise<Instruction[]> {
         const { fence } = change;
         const isMine = fence !== null && this.memory.leases.get(this.rootOf(id))?.fence === fence;
-        if (change.release && isMine) this.memory.release({ rootId: this.rootOf(id), fence });
+        if (change.release && isMine) this.memory.leases.delete(this.rootOf(id));
         const left = await super.write(id, change.release && isMine ? { ...change, fence: null } : change);
         return change.release ? this.instructions(id) : left;
       }
@@ -526,10 +527,10 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     "raises lastSeq with a cut alone",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<Instruction[]> {
-        const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => [session, session.lastSeq] as const);
+        const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => ({ ...session }));
         const left = await super.write(id, change);
         if (change.restore !== undefined && !change.cut)
-          for (const [session, lastSeq] of lastSeqs) session.lastSeq = lastSeq;
+          for (const { id: one, lastSeq } of lastSeqs) this.memory.sessions.get(one)!.session.lastSeq = lastSeq;
         return left;
       }
     },
@@ -552,7 +553,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async load(chain: ChainData): Promise<void> {
         await super.load(chain);
-        for (const { session } of chain.sessions) this.memory.sessions.get(session.id)?.chain.growing.clear();
+        for (const { session } of chain.sessions) this.memory.sessions.get(session.id)?.chain.growing.splice(0);
       }
     },
     "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",

@@ -15,13 +15,15 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry";
-import { MemoryDriver, MemoryStore, sessionDriverChecks, type Check } from "gantry/testing";
+import { MemoryDriver, sessionDriverChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
+import { Tables } from "../../helpers/tables.js";
+import { keys } from "../../../src/sessions/documents/keys.js";
 
 /** A driver that is right but for what a subclass does wrong. */
 class Driver extends MemoryDriver {
-  readonly memory: MemoryStore;
-  constructor(memory: MemoryStore) {
+  readonly memory: Tables;
+  constructor(memory: Tables) {
     super(memory);
     this.memory = memory;
   }
@@ -30,19 +32,19 @@ class Driver extends MemoryDriver {
   }
 }
 
-type Made = new (memory: MemoryStore) => Driver;
+type Made = new (memory: Tables) => Driver;
 
 function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean } = {}): Check[] {
-  let memory = new MemoryStore();
-  const opened = async (on: MemoryStore): Promise<Driver> => {
+  let memory = new Tables();
+  const opened = async (on: Tables): Promise<Driver> => {
     const driver = new Wrong(on);
     await driver.open();
     return driver;
   };
   return sessionDriverChecks({
-    create: () => opened((memory = new MemoryStore())),
-    second: () => opened(faults.apart ? new MemoryStore() : memory),
-    reopen: () => opened(faults.forgets ? new MemoryStore() : memory),
+    create: () => opened((memory = new Tables())),
+    second: () => opened(faults.apart ? new Tables() : memory),
+    reopen: () => opened(faults.forgets ? new Tables() : memory),
     clean: () => Promise.resolve(),
   });
 }
@@ -65,7 +67,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "lets two sessions have one alias",
     class extends Driver {
       override async create(start: SessionStart) {
-        this.memory.aliases.delete(start.session.alias);
+        this.memory.put(keys.alias(start.session.alias), "", null);
         await super.create(start);
       }
     },
@@ -86,7 +88,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async list(query: SessionQuery): Promise<SessionPage> {
         const page = await super.list(query);
-        const all = [...this.memory.sessions.values()].map(({ session }) => session);
+        const all = this.memory.sessions.values().map(({ session }) => session);
         return { ...page, sessions: [...page.sessions, ...all.filter(({ chain }) => chain.index > 0)] };
       }
     },
@@ -210,8 +212,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "shows what was cut",
     class extends Driver {
       override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-        const stored = this.memory.sessions.get(id)?.chain.messages.items ?? [];
-        return page.limit === undefined ? [...stored].map(({ message }) => message) : super.messages(id, page);
+        const stored = this.memory.sessions.get(id)?.chain.messages ?? [];
+        return page.limit === undefined ? stored : super.messages(id, page);
       }
     },
     "messages: cut ones are left out of pages",
@@ -380,7 +382,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "looks for a key, thinks, and writes",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<Instruction[]> {
-        const keys = [...this.memory.runs.values()].map(({ run }) => run.key);
+        const keys = this.memory.runs.values().map(({ run }) => run.key);
         if (change.runs?.some(({ key }) => keys.includes(key))) return super.write(id, change);
         await tick();
         const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
@@ -498,9 +500,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "leaves the runs of a chain that was deleted",
     class extends Driver {
       override async delete(ids: readonly string[]): Promise<void> {
-        const runs = [...this.memory.runs];
+        const runs = this.memory.runs.values();
         await super.delete(ids);
-        for (const [id, run] of runs) this.memory.runs.set(id, run);
+        for (const stored of runs) this.memory.runs.set(stored.run.id, stored);
       }
     },
     "runs: go with their chain, by any id of it, and their ids and keys are free",

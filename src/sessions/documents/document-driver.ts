@@ -1,0 +1,267 @@
+import { copied } from "../../base/copy.js";
+import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
+import type { Notifier } from "../../ports/notifier.js";
+import type { Session } from "../../ports/session.js";
+import type { MessagePage, SessionDriver } from "../../ports/session-driver.js";
+import { DriverLife } from "../driver-life.js";
+import { LookingNotifier } from "../hints.js";
+import { Chain } from "./chain.js";
+import type { DocumentStore } from "./document-store.js";
+import { keys } from "./keys.js";
+import { releaseLease, takeLease } from "./leases.js";
+import { messagesOf } from "./messages.js";
+import { answerAsk, findAsk, findRun, forgetKeys, listAsks, listRuns } from "./runs.js";
+import { createSession, deleteChain, findSession, headOf, instruct, listSessions, withdraw, writeChange } from "./sessions.js";
+import { Transaction } from "./transaction.js";
+import { dumpChain, loadChain } from "./transfer.js";
+
+export interface DocumentDriverOptions {
+  /** In errors and in `SessionDriver.name`. */
+  name: string;
+  /** Where the store is, for errors. Default: the name. */
+  where?: string;
+  documents: DocumentStore;
+  /** Default: one that gives every subscriber a hint five times a second. */
+  notifier?: Notifier;
+}
+
+/** Most calls that share one commit. */
+const MAX_GROUP = 64;
+/** After so many conflicts calls are made one at a time. */
+const MAX_GROUP_CONFLICTS = 3;
+/** A call that other processes keep from being done is refused after so many milliseconds. */
+const MAX_CONFLICT_MS = 60_000;
+
+interface Call {
+  work: (tx: Transaction) => Promise<unknown>;
+  /** Whether it must be on the disk. */
+  sync: boolean;
+  /** Whether it looks at the whole store: such a call shares its commit with no other. */
+  isAlone: boolean;
+  resolve: (value: never) => void;
+  reject: (error: unknown) => void;
+}
+
+type Outcome = { value: unknown } | { error: unknown };
+
+/**
+ * A session driver on any store of versioned documents. Calls take effect one after the other, in the order in which they
+ * were made; what is asked for while a commit is in progress shares the next one. Every call reads documents, decides, and
+ * commits what it changes if no other process changed what it read; else it is made again.
+ */
+export class DocumentDriver implements SessionDriver {
+  readonly name: string;
+  readonly notifier: Notifier;
+  readonly #documents: DocumentStore;
+  readonly #life: DriverLife<true>;
+  readonly #calls: Call[] = [];
+  #isPumping = false;
+
+  constructor({ name, where = name, documents, notifier }: DocumentDriverOptions) {
+    this.name = name;
+    this.notifier = notifier ?? new LookingNotifier(() => true);
+    this.#documents = documents;
+    this.#life = new DriverLife<true>({
+      where,
+      open: async () => {
+        await documents.open?.();
+        return true;
+      },
+      close: () => documents.close?.(),
+    });
+  }
+
+  open(): Promise<void> {
+    return this.#life.open();
+  }
+
+  close(): Promise<void> {
+    return this.#life.close();
+  }
+
+  create(...[start]: Parameters<SessionDriver["create"]>): Promise<void> {
+    const own = copied(start);
+    return this.#do((tx) => createSession(tx, own), { sync: start.sync !== false });
+  }
+
+  get(id: string): ReturnType<SessionDriver["get"]> {
+    return this.#do((tx) => findSession(tx, id));
+  }
+
+  newest(rootId: string): ReturnType<SessionDriver["newest"]> {
+    return this.#do(async (tx) => {
+      const newest = (await Chain.of(tx, rootId))?.newest;
+      return newest && tx.get<Session>(keys.session(newest.id));
+    });
+  }
+
+  head(id: string, wanted = { messages: true }): ReturnType<SessionDriver["head"]> {
+    return this.#do((tx) => headOf(tx, id, wanted.messages));
+  }
+
+  list(...[query]: Parameters<SessionDriver["list"]>): ReturnType<SessionDriver["list"]> {
+    return this.#do((tx) => listSessions(tx, query), { isAlone: true });
+  }
+
+  messages(id: string, page: MessagePage = {}): ReturnType<SessionDriver["messages"]> {
+    return this.#do(async (tx) => {
+      const chain = await Chain.of(tx, id);
+      const link = chain?.content.links.find((one) => one.id === id);
+      return chain && link ? messagesOf(chain, link, page) : [];
+    });
+  }
+
+  snapshots(id: string): ReturnType<SessionDriver["snapshots"]> {
+    return this.#do(async (tx) => [...((await Chain.of(tx, id))?.content.snapshots ?? [])]);
+  }
+
+  runs(...[query]: Parameters<SessionDriver["runs"]>): ReturnType<SessionDriver["runs"]> {
+    return this.#do((tx) => listRuns(tx, query), { isAlone: query.sessionId === undefined });
+  }
+
+  run(id: string): ReturnType<SessionDriver["run"]> {
+    return this.#do((tx) => findRun(tx, id));
+  }
+
+  asks(...[query]: Parameters<SessionDriver["asks"]>): ReturnType<SessionDriver["asks"]> {
+    return this.#do((tx) => listAsks(tx, query), { isAlone: query.sessionId === undefined });
+  }
+
+  ask(id: string): ReturnType<SessionDriver["ask"]> {
+    return this.#do((tx) => findAsk(tx, id));
+  }
+
+  answer(...[id, answered]: Parameters<SessionDriver["answer"]>): ReturnType<SessionDriver["answer"]> {
+    const own = copied(answered);
+    return this.#do((tx) => answerAsk(tx, id, own), { sync: true });
+  }
+
+  instruct(...[instruction]: Parameters<SessionDriver["instruct"]>): Promise<void> {
+    const own = { ...instruction };
+    return this.#do((tx) => instruct(tx, own), { sync: true });
+  }
+
+  instructions(sessionId: string): ReturnType<SessionDriver["instructions"]> {
+    return this.#do(async (tx) => {
+      const chain = await Chain.of(tx, sessionId);
+      if (!chain) throw new SessionNotFoundError(sessionId);
+      return [...chain.head.instructions];
+    });
+  }
+
+  withdraw(id: string): Promise<boolean> {
+    return this.#do((tx) => withdraw(tx, id), { sync: true });
+  }
+
+  forgetKeys(before: string): Promise<void> {
+    return this.#do((tx) => forgetKeys(tx, before), { isAlone: true });
+  }
+
+  write(...[id, change]: Parameters<SessionDriver["write"]>): ReturnType<SessionDriver["write"]> {
+    const own = copied(change);
+    return this.#do(async (tx) => [...(await writeChange(tx, id, own))], { sync: change.sync });
+  }
+
+  delete(ids: readonly string[]): Promise<void> {
+    const own = [...ids];
+    const work = async (tx: Transaction): Promise<void> => {
+      for (const id of own) await deleteChain(tx, id);
+    };
+    return this.#do(work, { sync: true });
+  }
+
+  lease(...[id, holder, ttlMs, options = {}]: Parameters<SessionDriver["lease"]>): ReturnType<SessionDriver["lease"]> {
+    const own = { ...holder };
+    return this.#do((tx) => takeLease(tx, id, own, ttlMs, options));
+  }
+
+  release(...[lease]: Parameters<SessionDriver["release"]>): Promise<void> {
+    return this.#do((tx) => releaseLease(tx, lease));
+  }
+
+  dump(id: string): ReturnType<SessionDriver["dump"]> {
+    return this.#do((tx) => dumpChain(tx, id));
+  }
+
+  load(...[chain]: Parameters<SessionDriver["load"]>): Promise<void> {
+    const own = copied(chain);
+    return this.#do((tx) => loadChain(tx, own), { sync: true });
+  }
+
+  #do<T>(work: (tx: Transaction) => Promise<T>, { sync = false, isAlone = false } = {}): Promise<T> {
+    return this.#life.do(
+      () =>
+        new Promise<T>((resolve, reject) => {
+          this.#calls.push({ work, sync, isAlone, resolve, reject });
+          // Never rejects: each call hears of its own failure.
+          if (!this.#isPumping) void this.#pump();
+        }),
+    );
+  }
+
+  async #pump(): Promise<void> {
+    this.#isPumping = true;
+    // What is asked for in one go shares a commit.
+    await Promise.resolve();
+    while (this.#calls.length > 0) {
+      const calls = this.#nextGroup();
+      try {
+        await this.#makeGroup(calls);
+      } catch (error) {
+        for (const { reject } of calls) reject(error);
+      }
+    }
+    // In the same turn as the last look at the list, so that nothing is added to a pump that has ended.
+    this.#isPumping = false;
+  }
+
+  #nextGroup(): Call[] {
+    const alone = this.#calls.findIndex(({ isAlone }) => isAlone);
+    return this.#calls.splice(0, alone < 0 ? MAX_GROUP : Math.max(1, Math.min(MAX_GROUP, alone)));
+  }
+
+  async #makeGroup(calls: readonly Call[]): Promise<void> {
+    for (let conflicts = 0; conflicts <= MAX_GROUP_CONFLICTS; conflicts++)
+      if (await this.#make(calls, conflicts)) return;
+    const until = Date.now() + MAX_CONFLICT_MS;
+    for (const call of calls)
+      for (let conflicts = 0; !(await this.#make([call], conflicts)); conflicts++)
+        if (Date.now() > until) throw new StoreError("session store: other processes changed the same session all the time");
+  }
+
+  /** False if another process was faster: nothing is done then, and nobody is answered. */
+  async #make(calls: readonly Call[], conflicts: number): Promise<boolean> {
+    // Those that meet again wait for different times.
+    if (conflicts > 0) await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
+    const tx = new Transaction(this.#documents);
+    const outcomes: Outcome[] = [];
+    for (const { work } of calls) {
+      tx.begin();
+      try {
+        outcomes.push({ value: await work(tx) });
+      } catch (error) {
+        tx.rollback();
+        // Of the store itself: what the other calls read of it is no more to be trusted.
+        if (!(error instanceof GantryError) && calls.length > 1) return false;
+        outcomes.push({ error });
+      }
+    }
+    if (!(await commit(tx, calls))) return false;
+    for (const [at, { resolve, reject }] of calls.entries()) {
+      const outcome = outcomes[at];
+      if (outcome && "value" in outcome) resolve(copied(outcome.value) as never);
+      else reject(outcome?.error);
+    }
+    return true;
+  }
+}
+
+async function commit(tx: Transaction, calls: readonly Call[]): Promise<boolean> {
+  try {
+    return await tx.commit(calls.some(({ sync }) => sync));
+  } catch (error) {
+    // One of them is refused by the store: each is made again by itself.
+    if (error instanceof GantryError && calls.length > 1) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,47 @@
+import type { StoredDocument } from "./document-store.js";
+
+/** Documents in memory, found by key and by prefix. */
+export class DocumentMap {
+  readonly #documents = new Map<string, StoredDocument>();
+  /** Keys by each of their prefixes that ends in `/`. */
+  readonly #folders = new Map<string, Set<string>>();
+
+  get(key: string): StoredDocument | undefined {
+    return this.#documents.get(key);
+  }
+
+  /** As `DocumentStore.scan`. */
+  scan(prefixes: readonly string[]): StoredDocument[] {
+    const found: StoredDocument[] = [];
+    for (const prefix of prefixes)
+      for (const key of this.#folders.get(prefix) ?? []) found.push(this.#documents.get(key) as StoredDocument);
+    return found;
+  }
+
+  set(document: StoredDocument): void {
+    const { key } = document;
+    const isNew = !this.#documents.has(key);
+    this.#documents.set(key, document);
+    if (!isNew) return;
+    for (const folder of foldersOf(key)) {
+      const there = this.#folders.get(folder) ?? new Set();
+      this.#folders.set(folder, there.add(key));
+    }
+  }
+
+  delete(key: string): void {
+    if (!this.#documents.delete(key)) return;
+    for (const folder of foldersOf(key)) {
+      const there = this.#folders.get(folder);
+      there?.delete(key);
+      if (there?.size === 0) this.#folders.delete(folder);
+    }
+  }
+}
+
+/** `a/b/c` is in `a/` and in `a/b/`. */
+function foldersOf(key: string): string[] {
+  const folders: string[] = [];
+  for (let at = key.indexOf("/"); at >= 0; at = key.indexOf("/", at + 1)) folders.push(key.slice(0, at + 1));
+  return folders;
+}

@@ -1,0 +1,47 @@
+import type { Holder } from "../../ports/holder.js";
+import type { Session } from "../../ports/session.js";
+import type { Lease, LeaseHeld, LeaseOptions, LeaseTaken } from "../../ports/session-driver.js";
+import { Chain } from "./chain.js";
+import { keys } from "./keys.js";
+import { headOf } from "./sessions.js";
+import type { Transaction } from "./transaction.js";
+
+/** As `SessionDriver.lease`. */
+export async function takeLease(
+  tx: Transaction,
+  id: string,
+  holder: Holder,
+  ttlMs: number,
+  { replacing, head }: LeaseOptions,
+): Promise<LeaseTaken | LeaseHeld> {
+  const root = (await tx.get<Session>(keys.session(id)))?.chain.root ?? id;
+  const chain = await Chain.open(tx, root);
+  const now = Date.now();
+  const held = chain.head.lease;
+  const isMine = held?.holder.id === holder.id;
+  if (held && !isMine && Date.parse(held.expiresAt) > now && held.fence !== replacing) return { heldBy: held };
+  const fence = held && isMine ? held.fence : await nextFence(tx);
+  const lease: Lease = { rootId: root, holder, fence, expiresAt: new Date(now + ttlMs).toISOString() };
+  const previous = isMine ? null : (held?.fence ?? chain.head.released);
+  chain.head = { ...chain.head, lease, released: null };
+  chain.save();
+  const isKnown = head?.known !== undefined && head.known === previous;
+  const current = head && (await headOf(tx, root, head.messages && !isKnown));
+  return { ...lease, ...(previous !== null && { previous }), ...(current && { head: current }) };
+}
+
+/**
+ * Greater than all before it in the whole store: so it grows across deletes of its chain. A store that lost its last fence
+ * begins above all that it can have given.
+ */
+async function nextFence(tx: Transaction): Promise<number> {
+  const fence = ((await tx.get<number>(keys.fence)) ?? Date.now()) + 1;
+  tx.set(keys.fence, "", fence);
+  return fence;
+}
+
+/** As `SessionDriver.release`. */
+export async function releaseLease(tx: Transaction, { rootId, fence }: Lease): Promise<void> {
+  const chain = await Chain.open(tx, rootId);
+  if (chain.release(fence)) chain.save();
+}

@@ -1,0 +1,216 @@
+import { RunKeyTakenError, SessionExistsError } from "../../ports/errors.js";
+import type { Ask } from "../../ports/ask.js";
+import type { RunRecord } from "../../ports/run.js";
+import type { AskAnswered, AskQuery, RunQuery, StoredRun } from "../../ports/session-driver.js";
+import { newestFirst } from "../newest-first.js";
+import { isOpen } from "../stored-run.js";
+import { Chain } from "./chain.js";
+import type { Head } from "./chain.js";
+import { keys } from "./keys.js";
+import type { Transaction } from "./transaction.js";
+
+/** A run, with the fence under which it was last written. */
+export interface RunDocument {
+  run: RunRecord;
+  fence: number | null;
+}
+
+/** Whose a run, an ask or an instruction is: the id of its chain's original. */
+interface Owner {
+  root: string;
+}
+
+interface KeyOwner extends Owner {
+  run: string;
+}
+
+/** Throws `RunKeyTakenError` if an id or a key is that of another run. `root`: the chain that these are put in; undefined if all must be new. */
+export async function checkRuns(tx: Transaction, root: string | undefined, runs: readonly RunRecord[]): Promise<void> {
+  const ids = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
+  const named = (await tx.getAll(runs.map(({ key }) => keys.runKey(key)))) as (KeyOwner | undefined)[];
+  const given = new Map<string, string>();
+  for (const [at, { id, key }] of runs.entries()) {
+    if ((ids[at]?.root ?? root) !== root) throw new RunKeyTakenError(key);
+    given.set(id, key);
+    if (key === "") continue;
+    // A run that this change gives another key gives up its own.
+    const holders = [...given].filter(([, other]) => other === key).map(([other]) => other);
+    const stored = named[at]?.run;
+    if (stored !== undefined && !given.has(stored)) holders.push(stored);
+    if (holders.some((other) => other !== id)) throw new RunKeyTakenError(key);
+  }
+}
+
+/** Puts runs of the chain by id. Their ids and keys were checked. */
+export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: number | null): Promise<void> {
+  const { tx, root } = chain;
+  for (const given of runs) {
+    const run = { ...given, sessionId: root };
+    const key = keys.run(root, run.id);
+    await tx.getAll([key, keys.runId(run.id), keys.runKey(run.key)]);
+    const old = await tx.get<RunDocument>(key);
+    if (old && old.run.key !== run.key) await freeKey(tx, root, old.run);
+    if (!old) tx.set(keys.runId(run.id), root, { root } satisfies Owner);
+    if (run.key !== "" && old?.run.key !== run.key)
+      tx.set(keys.runKey(run.key), root, { root, run: run.id } satisfies KeyOwner);
+    tx.set(key, root, { run, fence } satisfies RunDocument);
+    const open = chain.head.open.filter((id) => id !== run.id);
+    chain.head = { ...chain.head, open: isOpen(run) ? [...open, run.id] : open };
+  }
+}
+
+/** A key may be another run's by now. */
+async function freeKey(tx: Transaction, root: string, { id, key }: RunRecord): Promise<void> {
+  if (key === "") return;
+  const owner = await tx.get<KeyOwner>(keys.runKey(key));
+  if (owner?.run === id) tx.delete(keys.runKey(key), root);
+}
+
+/** The chain's runs that are not stored as ended, newest first. */
+export async function unfinishedRuns({ tx, root, head }: Chain): Promise<RunRecord[]> {
+  const found = (await tx.getAll(head.open.map((id) => keys.run(root, id)))) as RunDocument[];
+  return found.map(({ run }) => run).sort(byStart);
+}
+
+/** All runs of a chain, newest first. */
+export async function runsOf({ tx, root }: Chain): Promise<RunDocument[]> {
+  const found = await tx.scan<RunDocument>(keys.runsOf(root));
+  return found.map(([, run]) => run).sort((a, b) => byStart(a.run, b.run));
+}
+
+const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt, a.id, b.startedAt, b.id);
+
+/** As `SessionDriver.runs`. */
+export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
+  const { states, key, limit, before } = query;
+  const found = await candidates(tx, query);
+  const matching = found.filter(
+    ({ run }) =>
+      (!states || states.includes(run.state)) &&
+      (key === undefined || run.key === key) &&
+      (!before || newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0),
+  );
+  const page = matching.sort((a, b) => byStart(a.run, b.run)).slice(0, limit);
+  return withHolders(tx, page);
+}
+
+async function candidates(tx: Transaction, { sessionId, key }: RunQuery): Promise<RunDocument[]> {
+  const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
+  if (sessionId !== undefined && !chain) return [];
+  if (key !== undefined) {
+    const owner = await tx.get<KeyOwner>(keys.runKey(key));
+    if (!owner || (chain && owner.root !== chain.root)) return [];
+    const [, run] = await tx.getAll([keys.head(owner.root), keys.run(owner.root, owner.run)]);
+    return run ? [run as RunDocument] : [];
+  }
+  if (chain) return runsOf(chain);
+  // The heads too, so that a run and who holds it are of one moment.
+  const all = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
+  for (const [at, value] of all) if (at.startsWith(keys.allHeads)) tx.know(at, value);
+  return all.filter(([at]) => at.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
+}
+
+/** As `SessionDriver.run`. */
+export async function findRun(tx: Transaction, id: string): Promise<StoredRun | undefined> {
+  const owner = await tx.get<Owner>(keys.runId(id));
+  if (!owner) return undefined;
+  const [, run] = await tx.getAll([keys.head(owner.root), keys.run(owner.root, id)]);
+  return run ? (await withHolders(tx, [run as RunDocument]))[0] : undefined;
+}
+
+async function withHolders(tx: Transaction, runs: readonly RunDocument[]): Promise<StoredRun[]> {
+  const heads = (await tx.getAll(runs.map(({ run }) => keys.head(run.sessionId)))) as (Head | undefined)[];
+  return runs.map(({ run, fence }, at) => {
+    const lease = heads[at]?.lease;
+    const isHeld = lease?.fence === fence && Date.parse(lease?.expiresAt ?? "") > Date.now();
+    return { run, holder: isHeld && lease ? lease.holder : null };
+  });
+}
+
+/** As `SessionDriver.forgetKeys`. */
+export async function forgetKeys(tx: Transaction, before: string): Promise<void> {
+  for (const [key, { root, run: id }] of await tx.scan<KeyOwner>(keys.allRunKeys)) {
+    const owner = await tx.get<KeyOwner>(key);
+    if (owner?.run !== id) continue;
+    const chain = await Chain.open(tx, root);
+    const stored = await tx.get<RunDocument>(keys.run(root, id));
+    if (!stored || stored.run.startedAt >= before || isOpen(stored.run)) continue;
+    tx.delete(key, root);
+    const run = { ...stored.run, key: "", fingerprint: "", answer: null };
+    tx.set(keys.run(root, id), root, { ...stored, run } satisfies RunDocument);
+    chain.save();
+  }
+}
+
+/** Throws `SessionExistsError` if an id is that of another chain's ask. */
+export async function checkAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
+  const owners = (await tx.getAll(asks.map(({ id }) => keys.askId(id)))) as (Owner | undefined)[];
+  for (const [at, { id }] of asks.entries())
+    if ((owners[at]?.root ?? root) !== root) throw new SessionExistsError(id);
+}
+
+/** Puts asks of the chain by id; an answered one stays as it is. */
+export async function putAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
+  for (const ask of asks) {
+    const key = keys.ask(root, ask.id);
+    const [owner, old] = await tx.getAll([keys.askId(ask.id), key]);
+    if (!owner) tx.set(keys.askId(ask.id), root, { root } satisfies Owner);
+    if ((old as Ask | undefined)?.state !== "answered") tx.set(key, root, { ...ask, sessionId: root });
+  }
+}
+
+/** As `SessionDriver.ask`. */
+export async function findAsk(tx: Transaction, id: string): Promise<Ask | undefined> {
+  const owner = await tx.get<Owner>(keys.askId(id));
+  if (!owner) return undefined;
+  const [, ask] = await tx.getAll([keys.head(owner.root), keys.ask(owner.root, id)]);
+  return ask as Ask | undefined;
+}
+
+/** As `SessionDriver.answer`. */
+export async function answerAsk(
+  tx: Transaction,
+  id: string,
+  answered: AskAnswered,
+): Promise<{ ask: Ask; counts: boolean } | undefined> {
+  const ask = await findAsk(tx, id);
+  if (!ask) return undefined;
+  if (ask.state !== "open") return { ask, counts: false };
+  const chain = await Chain.open(tx, ask.sessionId);
+  const closed: Ask = { ...ask, ...answered, state: "answered" };
+  tx.set(keys.ask(chain.root, id), chain.root, closed);
+  chain.save();
+  return { ask: closed, counts: true };
+}
+
+/** All asks of a chain, newest first. */
+export async function asksOf({ tx, root }: Chain): Promise<Ask[]> {
+  const found = await tx.scan<Ask>(keys.asksOf(root));
+  return found.map(([, ask]) => ask).sort(byCreation);
+}
+
+const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.createdAt, b.id);
+
+/** As `SessionDriver.asks`. */
+export async function listAsks(tx: Transaction, { sessionId, open = false, limit, before }: AskQuery): Promise<Ask[]> {
+  const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
+  if (sessionId !== undefined && !chain) return [];
+  const all = chain ? await asksOf(chain) : (await tx.scan<Ask>(keys.allAsks)).map(([, ask]) => ask);
+  return all
+    .filter((ask) => !open || ask.state === "open")
+    .filter(({ createdAt, id }) => !before || newestFirst(before.createdAt, before.id, createdAt, id) < 0)
+    .sort(byCreation)
+    .slice(0, limit);
+}
+
+/** Keys of the documents of runs, asks and instructions of a chain. */
+export async function recordKeys(chain: Chain): Promise<string[]> {
+  const { root, head } = chain;
+  const runs = (await runsOf(chain)).flatMap(({ run: { id, key } }) => [
+    keys.run(root, id),
+    keys.runId(id),
+    ...(key === "" ? [] : [keys.runKey(key)]),
+  ]);
+  const asks = (await asksOf(chain)).flatMap(({ id }) => [keys.ask(root, id), keys.askId(id)]);
+  return [...runs, ...asks, ...head.instructions.map(({ id }) => keys.instructionId(id))];
+}

@@ -1,0 +1,215 @@
+import { PointNotFoundError, SessionExistsError, SessionNotFoundError } from "../../ports/errors.js";
+import type { Message } from "../../ports/message.js";
+import type { Instruction } from "../../ports/run.js";
+import type { Session } from "../../ports/session.js";
+import type { ChainHead, SessionChange, SessionPage, SessionQuery, SessionStart } from "../../ports/session-driver.js";
+import { addUsage } from "../../conversation/usage.js";
+import { newestFirst } from "../newest-first.js";
+import { Chain } from "./chain.js";
+import type { Link } from "./chain.js";
+import { isShared, keys } from "./keys.js";
+import { addMessages, checkGrowing, checkSeqs, cutChain, finishMessages } from "./messages.js";
+import { grow, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";
+import { checkAsks, checkRuns, putAsks, putRuns, recordKeys, unfinishedRuns } from "./runs.js";
+import type { Transaction } from "./transaction.js";
+
+interface Named {
+  id: string;
+}
+
+/** By id or alias. */
+export async function findSession(tx: Transaction, id: string): Promise<Session | undefined> {
+  const [session, named] = await tx.getAll([keys.session(id), keys.alias(id)]);
+  if (session || !named) return session as Session | undefined;
+  return tx.get<Session>(keys.session((named as Named).id));
+}
+
+/** Throws `SessionExistsError` if an id or an alias is taken. */
+export async function checkNames(tx: Transaction, { id, alias }: Session): Promise<void> {
+  for (const name of alias === "" ? [id] : [id, alias]) {
+    const found = await tx.getAll([keys.session(name), keys.alias(name)]);
+    if (found.some((one) => one !== undefined) || (name === alias && alias === id)) throw new SessionExistsError(name);
+  }
+}
+
+/** Puts a session, whose names were checked. */
+export async function putSession(tx: Transaction, session: Session, view: readonly Message[]): Promise<void> {
+  const { id, alias, chain } = session;
+  tx.set(keys.session(id), chain.root, session);
+  if (alias !== "") tx.set(keys.alias(alias), chain.root, { id } satisfies Named);
+  if (view.length > 0) tx.set(keys.view(chain.root, id), chain.root, view);
+}
+
+/** As `SessionDriver.create`. */
+export async function createSession(tx: Transaction, start: SessionStart): Promise<void> {
+  const { session, messages = [], view = [], run, fence = null } = start;
+  const { id } = session;
+  const { root, index } = session.chain;
+  await checkNames(tx, session);
+  const chain = await Chain.open(tx, root);
+  if (root !== id && !chain.document) throw new SessionNotFoundError(root);
+  chain.checkFence(fence);
+  const { links, ...others } = chain.document ?? { links: [], snapshots: [], hidden: [], growing: [] };
+  if (links.some((link) => link.index === index)) throw new SessionExistsError(id);
+  await checkSeqs(chain, messages);
+  const runs = run ? [run] : [];
+  await checkRuns(tx, root, runs);
+
+  if (fence === null) chain.head = { ...chain.head, released: null };
+  const link: Link = { id, index, cut: "", first: 0 };
+  chain.document = { ...others, links: [...links, link].sort((a, b) => a.index - b.index) };
+  const lastSeq = Math.max(session.lastSeq, await addMessages(chain, id, messages));
+  await putSession(tx, { ...session, lastSeq }, view);
+  await putRuns(chain, runs, fence);
+  chain.save();
+}
+
+/** As `SessionDriver.write`. */
+export async function writeChange(tx: Transaction, id: string, change: SessionChange): Promise<readonly Instruction[]> {
+  const chain = await Chain.of(tx, id);
+  const session = await tx.get<Session>(keys.session(id));
+  if (!chain || !session) throw new SessionNotFoundError(id);
+  await checkChange(chain, change);
+
+  const { add = [], append = [], finish = [], cut, restore, runs = [], asks = [], fence } = change;
+  const isSaid = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+  if (isSaid && fence === null) chain.head = { ...chain.head, released: null };
+  if (cut) await cutChain(chain, session, cut);
+  if (restore !== undefined) restoreChain(chain, restore);
+  if (cut || restore !== undefined) await raiseLastSeq(chain);
+  const lastSeq = await addMessages(chain, id, add);
+  await grow(chain, append);
+  await finishMessages(chain, finish);
+  await setFields(tx, new Set([id, chain.root]), change);
+  if (lastSeq > 0) await raise(tx, id, lastSeq);
+  await putRuns(chain, runs, fence);
+  await putAsks(chain, asks);
+  await removeInstructions(chain, change.followed ?? []);
+  const isReleased = change.release === true && fence !== null && chain.release(fence);
+  // Of text that is appended only its own document changes, so that a token costs little.
+  const isText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
+  if (!isText || chain.isChanged) chain.save();
+  return isReleased ? chain.head.instructions : [];
+}
+
+/** All that can refuse a change. */
+async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
+  const { add = [], restore, runs = [], asks = [] } = change;
+  chain.checkFence(change.fence);
+  if (restore !== undefined && !chain.content.snapshots.some((snapshot) => snapshot.id === restore))
+    throw new PointNotFoundError("snapshot");
+  await checkSeqs(chain, add);
+  checkGrowing(chain, change);
+  await checkRuns(chain.tx, chain.root, runs);
+  await checkAsks(chain, asks);
+}
+
+/** The newest session has at least the `lastSeq` of the chain, so that no hidden `seq` is used again. */
+async function raiseLastSeq(chain: Chain): Promise<void> {
+  if (chain.newest) await raise(chain.tx, chain.newest.id, await lastSeqOf(chain));
+}
+
+async function raise(tx: Transaction, id: string, lastSeq: number): Promise<void> {
+  const session = await tx.get<Session>(keys.session(id));
+  if (session && session.lastSeq < lastSeq) tx.set(keys.session(id), session.chain.root, { ...session, lastSeq });
+}
+
+async function setFields(tx: Transaction, ids: ReadonlySet<string>, { set, usage }: SessionChange): Promise<void> {
+  if (!set && !usage) return;
+  const { updatedAt = "", ...fields } = set ?? {};
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  for (const id of ids) {
+    const session = await tx.get<Session>(keys.session(id));
+    if (!session) continue;
+    tx.set(keys.session(id), session.chain.root, {
+      ...session,
+      ...Object.fromEntries(given),
+      updatedAt: updatedAt > session.updatedAt ? updatedAt : session.updatedAt,
+      usage: usage ? addUsage(session.usage, usage) : session.usage,
+    });
+  }
+}
+
+async function removeInstructions(chain: Chain, ids: readonly string[]): Promise<void> {
+  const removed = chain.head.instructions.filter(({ id }) => ids.includes(id));
+  if (removed.length === 0) return;
+  await chain.tx.getAll(removed.map(({ id }) => keys.instructionId(id)));
+  for (const { id } of removed) chain.tx.delete(keys.instructionId(id), chain.root);
+  const instructions = chain.head.instructions.filter(({ id }) => !ids.includes(id));
+  chain.head = { ...chain.head, instructions };
+}
+
+/** As `SessionDriver.instruct`. */
+export async function instruct(tx: Transaction, instruction: Instruction): Promise<void> {
+  const { id, sessionId } = instruction;
+  const chain = await Chain.of(tx, sessionId);
+  if (!chain) throw new SessionNotFoundError(sessionId);
+  if (await tx.get(keys.instructionId(id))) return;
+  const { root } = chain;
+  tx.set(keys.instructionId(id), root, { root });
+  chain.head = { ...chain.head, instructions: [...chain.head.instructions, { ...instruction, sessionId: root }] };
+  chain.save();
+}
+
+/** As `SessionDriver.withdraw`. */
+export async function withdraw(tx: Transaction, id: string): Promise<boolean> {
+  const owner = await tx.get<{ root: string }>(keys.instructionId(id));
+  if (!owner) return false;
+  const chain = await Chain.open(tx, owner.root);
+  await removeInstructions(chain, [id]);
+  chain.save();
+  return true;
+}
+
+/** As `SessionDriver.head`. */
+export async function headOf(tx: Transaction, id: string, hasMessages: boolean): Promise<ChainHead | undefined> {
+  const session = await findSession(tx, id);
+  const chain = session && (await Chain.of(tx, session.id));
+  const link = chain?.newest;
+  if (!link) return undefined;
+  const { root } = chain;
+  const [original, newest, view] = await tx.getAll([keys.session(root), keys.session(link.id), keys.view(root, link.id)]);
+  const said = hasMessages ? await messagesOf(chain, link, {}) : [];
+  return {
+    original: original as Session,
+    newest: newest as Session,
+    messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...said] : [],
+    unfinished: await unfinishedRuns(chain),
+  };
+}
+
+/** Deletes the chain of a session; nothing happens for an unknown one. */
+export async function deleteChain(tx: Transaction, id: string): Promise<void> {
+  const chain = await Chain.of(tx, id);
+  if (!chain) return;
+  const { root, content } = chain;
+  const own = [keys.head(root), keys.chain(root), keys.segments(root), ...messageKeys(chain)];
+  for (const link of content.links) {
+    const session = await tx.get<Session>(keys.session(link.id));
+    own.push(keys.session(link.id), keys.view(root, link.id));
+    if (session && session.alias !== "") own.push(keys.alias(session.alias));
+  }
+  own.push(...(await recordKeys(chain)));
+  // What decides whose an id is must be read before it is written.
+  await tx.getAll(own.filter((key) => isShared(key)));
+  for (const key of own) tx.delete(key, root);
+}
+
+/** As `SessionDriver.list`. */
+export async function listSessions(tx: Transaction, query: SessionQuery): Promise<SessionPage> {
+  const { projectDir, spawnedBy, emptyBefore, before, offset = 0, limit } = query;
+  const search = (query.search ?? "").toLowerCase();
+  const all = (await tx.scan<Session>(keys.allSessions)).map(([, session]) => session);
+  const matching = all.filter(
+    (session) =>
+      session.chain.root === session.id &&
+      session.spawnedBy?.sessionId === spawnedBy &&
+      (projectDir === undefined || session.projectDir === projectDir) &&
+      (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)) &&
+      (search === "" || session.title.toLowerCase().includes(search)),
+  );
+  const sorted = matching
+    .filter(({ updatedAt, id }) => !before || newestFirst(before.updatedAt, before.id, updatedAt, id) < 0)
+    .sort((a, b) => newestFirst(a.updatedAt, a.id, b.updatedAt, b.id));
+  return { sessions: sorted.slice(offset, offset + limit), total: matching.length };
+}

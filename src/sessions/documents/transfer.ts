@@ -1,0 +1,62 @@
+import type { Message } from "../../ports/message.js";
+import type { Session } from "../../ports/session.js";
+import type { ChainData } from "../../ports/session-driver.js";
+import { SessionExistsError } from "../../ports/errors.js";
+import { Chain } from "./chain.js";
+import type { ChainDocument, Hidden } from "./chain.js";
+import { keys } from "./keys.js";
+import { addMessages, addTo, allMessages, hiddenBy } from "./messages.js";
+import { asksOf, checkAsks, checkRuns, putAsks, putRuns, runsOf } from "./runs.js";
+import { checkNames, putSession } from "./sessions.js";
+import type { Transaction } from "./transaction.js";
+
+/** As `SessionDriver.dump`. */
+export async function dumpChain(tx: Transaction, id: string): Promise<ChainData | undefined> {
+  const chain = await Chain.of(tx, id);
+  if (!chain) return undefined;
+  const { root, content } = chain;
+  const messages = new Map<string, { message: Message; cut: string }[]>(content.links.map((link) => [link.id, []]));
+  for (const message of await allMessages(chain))
+    messages.get(message.sessionId)?.push({ message, cut: hiddenBy(content, message.seq) });
+  const sessions = await Promise.all(
+    content.links.map(async (link) => {
+      const [session, view] = await tx.getAll([keys.session(link.id), keys.view(root, link.id)]);
+      const said = messages.get(link.id) ?? [];
+      return { session: session as Session, cut: link.cut, view: (view as Message[] | undefined) ?? [], messages: said };
+    }),
+  );
+  const runs = (await runsOf(chain)).map(({ run }) => run);
+  return { sessions, snapshots: [...content.snapshots], runs, asks: await asksOf(chain) };
+}
+
+/** As `SessionDriver.load`. */
+export async function loadChain(tx: Transaction, { sessions, snapshots, runs, asks }: ChainData): Promise<void> {
+  const root = sessions[0]?.session.id ?? "";
+  for (const { session } of sessions) await checkNames(tx, session);
+  await checkRuns(tx, undefined, runs);
+  const chain = await Chain.open(tx, root);
+  if (chain.document) throw new SessionExistsError(root);
+  await checkAsks(chain, asks);
+  chain.document = documentOf({ sessions, snapshots, runs, asks });
+  const added = sessions.flatMap(({ session, messages }) => messages.map(({ message }) => [session.id, message] as const));
+  // Segments are filled in order.
+  added.sort(([, a], [, b]) => a.seq - b.seq);
+  for (const [sessionId, message] of added) await addMessages(chain, sessionId, [message]);
+  for (const { session, view } of sessions) await putSession(tx, session, view);
+  await putRuns(chain, runs, null);
+  await putAsks(chain, asks);
+  chain.save();
+}
+
+function documentOf({ sessions, snapshots }: ChainData): ChainDocument {
+  const seqs = new Map<string, number[]>();
+  for (const { messages } of sessions)
+    for (const { message, cut } of messages) if (cut !== "") seqs.set(cut, [...(seqs.get(cut) ?? []), message.seq]);
+  const hidden = [...seqs].map(([id, hiddenSeqs]): Hidden => {
+    const ranges: [number, number][] = [];
+    for (const seq of hiddenSeqs.sort((a, b) => a - b)) addTo(ranges, seq);
+    return { id, ranges };
+  });
+  const links = sessions.map(({ session, cut }) => ({ id: session.id, index: session.chain.index, cut, first: 0 }));
+  return { links, snapshots, hidden, growing: [] };
+}

@@ -1,0 +1,53 @@
+// `npm run bench:turns`: turns per second of one session that grows, by store: whether a turn costs more the longer its
+// session is. A turn is what the kernel asks of a driver for a prompt whose model answers at once, with streamed text.
+// Never part of the tests: it measures the machine as well.
+import type { SessionDriver } from "gantry";
+import { MemoryDriver } from "gantry";
+import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { aHolder, aMessage, aRun, aSession, change, growing } from "../../src/testing/session-driver/rule.js";
+import { makeTempDir } from "../helpers/temp.js";
+
+const TURNS = Number(process.env["TURNS"] ?? 2000);
+const PART = TURNS / 4;
+const APPENDS = 5;
+const TEXT = "Some words of an answer that is streamed to whoever reads it. ".repeat(4);
+
+async function turn(driver: SessionDriver, n: number): Promise<void> {
+  await driver.get("s");
+  const lease = await driver.lease("s", aHolder("h"), 60_000, { head: { messages: false } });
+  if (!("fence" in lease)) throw new Error("the lease is held");
+  const { fence } = lease;
+  const usage = { promptTokens: 100, completionTokens: 10, totalTokens: 110, cost: 0.001 };
+  const run = aRun(`r${n}`, "s", { key: `k${n}` });
+  await driver.write("s", change({ fence, sync: true, add: [aMessage("s", 2 * n + 1)], runs: [run] }));
+  const answer = growing("s", 2 * n + 2);
+  await driver.write("s", change({ fence, add: [answer] }));
+  for (let at = 0; at < APPENDS; at++)
+    await driver.write("s", change({ fence, append: [{ messageId: answer.id, part: 0, type: "text", text: TEXT }] }));
+  const finish = [{ ...answer, parts: [{ type: "text" as const, text: TEXT.repeat(APPENDS) }], finished: true }];
+  const runs = [{ ...run, state: "finished" as const }];
+  await driver.write("s", change({ fence, sync: true, finish, usage, runs, release: true }));
+}
+
+await using folder = await makeTempDir();
+const stores = {
+  memory: () => new MemoryDriver(),
+  json: () => new LowdbJsonDriver({ path: folder.at("json") }),
+  sqlite: () => new SqliteDriver({ path: folder.at("sqlite.db") }),
+};
+process.stdout.write(`turns per second, ${PART} turns each\n`);
+for (const [name, make] of Object.entries(stores)) {
+  if (process.env["ONLY"] && process.env["ONLY"] !== name) continue;
+  const driver = make();
+  await driver.open();
+  await driver.create({ session: aSession("s") });
+  const rates: string[] = [];
+  for (let part = 0; part < 4; part++) {
+    const since = performance.now();
+    for (let n = part * PART; n < (part + 1) * PART; n++) await turn(driver, n);
+    rates.push(((PART / (performance.now() - since)) * 1000).toFixed(0).padStart(7));
+  }
+  await driver.close();
+  process.stdout.write(`${name.padEnd(10)}${rates.join("")}\n`);
+}
