@@ -1,6 +1,14 @@
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { contentChain, createFolder, holderState, SessionExistsError, StoreError, thisHolder, withoutLease } from "gantry";
+import {
+  contentChain,
+  createFolder,
+  holderState,
+  SessionExistsError,
+  StoreError,
+  thisHolder,
+  withoutLease,
+} from "gantry";
 import type { DocumentChange, DocumentStore, Holder, Logger, StoredDocument } from "gantry";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, NO_FILE, readChainFile, VERSION } from "./chain-file.js";
@@ -47,7 +55,13 @@ export class JsonDocuments implements DocumentStore {
   /** Length of the log when it was last as short as it can be. */
   #shortest = 0;
 
-  private constructor(path: string, files: Files, low: Pick<typeof import("lowdb"), "Low">, lock: Lock, logger?: Logger) {
+  private constructor(
+    path: string,
+    files: Files,
+    low: Pick<typeof import("lowdb"), "Low">,
+    lock: Lock,
+    logger?: Logger,
+  ) {
     this.path = path;
     this.files = files;
     this.logger = logger;
@@ -114,7 +128,9 @@ export class JsonDocuments implements DocumentStore {
       const { mirror } = this;
       for (const { key, version } of changes)
         if (version !== undefined && (mirror.get(key)?.version ?? 0) !== version) return false;
-      const set = changes.flatMap(({ chain, key, value }): Entry[] => (value === undefined ? [] : [[chain, key, value]]));
+      const set = changes.flatMap(({ chain, key, value }): Entry[] =>
+        value === undefined ? [] : [[chain, key, value]],
+      );
       if (set.length > 0) this.#write(set);
       return true;
     });

@@ -1,6 +1,8 @@
 import { renameSync, statSync } from "node:fs";
-import type { JsonDocuments } from "./documents.js";
-import type { Chain } from "./mirror.js";
+import type { Logger } from "gantry";
+import type { Files } from "./files.js";
+import type { Log } from "./log.js";
+import type { Chain, Mirror } from "./mirror.js";
 
 /** A chain that was quiet for so long, in ms, gets its file. */
 const QUIET_MS = 1000;
@@ -9,12 +11,25 @@ const SMALL = 64 * 1024;
 
 const isLongBehind = ({ behind, size }: Chain): boolean => behind > Math.max(SMALL, size / 4);
 
+/** The store whose files are written; see `JsonDocuments`. */
+export interface FiledStore {
+  readonly path: string;
+  readonly files: Files;
+  readonly log: Log;
+  readonly logger: Logger | undefined;
+  readonly mirror: Mirror;
+  pathOf(root: string): string;
+  locked<T>(work: () => T): Promise<T>;
+  readFile(root: string): Promise<Chain | undefined>;
+  writeFiled(root: string, upTo: number): void;
+}
+
 /**
  * Writes the files of chains beside all other work. The log has all of a chain that its file lacks; what a file costs is in
  * proportion to what is new in it.
  */
 export class Filing {
-  readonly #documents: JsonDocuments;
+  readonly #documents: FiledStore;
   /** Chains that this process changed, by the time of the last change, the latest last. */
   readonly #quietSince = new Map<string, number>();
   /** Those of them that are long behind. */
@@ -27,7 +42,7 @@ export class Filing {
   #pass: Promise<void> | undefined;
   #isClosing = false;
 
-  constructor(documents: JsonDocuments) {
+  constructor(documents: FiledStore) {
     this.#documents = documents;
   }
 

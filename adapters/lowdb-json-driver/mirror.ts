@@ -99,7 +99,9 @@ export class Mirror {
 
   /** Lines that say all that there is and what files lack of it. */
   lines(): string[] {
-    const filed = [...this.chains].filter(([, chain]) => chain.filed > 0).map(([root, chain]) => [root, chain.filed] as const);
+    const filed = [...this.chains]
+      .filter(([, chain]) => chain.filed > 0)
+      .map(([root, chain]) => [root, chain.filed] as const);
     const lines: Line[] = [{ head: VERSION, version: this.version }, { filed }];
     for (const [root, { cards, fresh }] of this.chains) {
       const set: Entry[] = [];
@@ -156,7 +158,14 @@ export class Mirror {
   }
 
   #chain(root: string): Chain {
-    const chain = this.chains.get(root) ?? { cards: new Set(), fresh: new Map(), last: 0, filed: 0, behind: 0, size: 0 };
+    const chain = this.chains.get(root) ?? {
+      cards: new Set(),
+      fresh: new Map(),
+      last: 0,
+      filed: 0,
+      behind: 0,
+      size: 0,
+    };
     this.chains.set(root, chain);
     return chain;
   }

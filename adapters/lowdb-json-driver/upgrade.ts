@@ -77,7 +77,10 @@ export async function upgrade(path: string, files: Files, logger: Logger | undef
       if (found) filedDocuments[found.key] = { version: found.version, value: found.value };
     if (Object.keys(filedDocuments).length === 0) continue;
     const upTo = Math.max(...Object.values(filedDocuments).map(({ version }) => version));
-    files.replace(join(path, fileName(root)), JSON.stringify({ version: VERSION, chain: root, upTo, documents: filedDocuments }));
+    files.replace(
+      join(path, fileName(root)),
+      JSON.stringify({ version: VERSION, chain: root, upTo, documents: filedDocuments }),
+    );
   }
   // The files of follow-ups of version 1 are in their originals' now.
   for (const [root, { sessions }] of old)

@@ -160,6 +160,13 @@ export class Tables extends MemoryDocuments {
   }
 
   #setHead(root: string, fields: Partial<Head>): void {
-    this.put(keys.head(root), root, { lease: null, released: null, open: [], instructions: [], ...this.#head(root), ...fields });
+    this.put(keys.head(root), root, {
+      lease: null,
+      released: null,
+      open: [],
+      instructions: [],
+      ...this.#head(root),
+      ...fields,
+    });
   }
 }

@@ -11,7 +11,16 @@ import { keys } from "./keys.js";
 import { releaseLease, takeLease } from "./leases.js";
 import { messagesOf } from "./messages.js";
 import { answerAsk, findAsk, findRun, forgetKeys, listAsks, listRuns } from "./runs.js";
-import { createSession, deleteChain, findSession, headOf, instruct, listSessions, withdraw, writeChange } from "./sessions.js";
+import {
+  createSession,
+  deleteChain,
+  findSession,
+  headOf,
+  instruct,
+  listSessions,
+  withdraw,
+  writeChange,
+} from "./sessions.js";
 import { Transaction } from "./transaction.js";
 import { dumpChain, loadChain } from "./transfer.js";
 
@@ -226,13 +235,15 @@ export class DocumentDriver implements SessionDriver {
     const until = Date.now() + MAX_CONFLICT_MS;
     for (const call of calls)
       for (let conflicts = 0; !(await this.#make([call], conflicts)); conflicts++)
-        if (Date.now() > until) throw new StoreError("session store: other processes changed the same session all the time");
+        if (Date.now() > until)
+          throw new StoreError("session store: other processes changed the same session all the time");
   }
 
   /** False if another process was faster: nothing is done then, and nobody is answered. */
   async #make(calls: readonly Call[], conflicts: number): Promise<boolean> {
     // Those that meet again wait for different times.
-    if (conflicts > 0) await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
+    if (conflicts > 0)
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
     const tx = new Transaction(this.#documents);
     const outcomes: Outcome[] = [];
     for (const { work } of calls) {

@@ -81,7 +81,11 @@ export async function addMessages(chain: Chain, sessionId: string, added: readon
       chain.tx.set(keys.segment(chain.root, seq), chain.root, [message]);
     } else {
       const at = segment.filter((other) => other.seq < seq).length;
-      chain.tx.set(keys.segment(chain.root, chain.segments[place] as number), chain.root, segment.toSpliced(at, 0, message));
+      chain.tx.set(
+        keys.segment(chain.root, chain.segments[place] as number),
+        chain.root,
+        segment.toSpliced(at, 0, message),
+      );
     }
     note(chain, message);
   }
@@ -202,7 +206,10 @@ export async function messagesOf(chain: Chain, link: Link, page: MessagePage): P
   while (low < high && found.length < limit) {
     const size = Math.min(count, high - low);
     const start = isLast ? high - size : low;
-    const read = await segmentsAt(chain, Array.from({ length: size }, (_, at) => start + at));
+    const read = await segmentsAt(
+      chain,
+      Array.from({ length: size }, (_, at) => start + at),
+    );
     const matching = read.flat().filter(isWanted);
     found = isLast ? [...matching, ...found] : [...found, ...matching];
     if (isLast) high = start;

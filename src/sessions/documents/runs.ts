@@ -145,8 +145,7 @@ export async function forgetKeys(tx: Transaction, before: string): Promise<void>
 /** Throws `SessionExistsError` if an id is that of another chain's ask. */
 export async function checkAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
   const owners = (await tx.getAll(asks.map(({ id }) => keys.askId(id)))) as (Owner | undefined)[];
-  for (const [at, { id }] of asks.entries())
-    if ((owners[at]?.root ?? root) !== root) throw new SessionExistsError(id);
+  for (const [at, { id }] of asks.entries()) if ((owners[at]?.root ?? root) !== root) throw new SessionExistsError(id);
 }
 
 /** Puts asks of the chain by id; an answered one stays as it is. */

@@ -168,7 +168,11 @@ export async function headOf(tx: Transaction, id: string, hasMessages: boolean):
   const link = chain?.newest;
   if (!link) return undefined;
   const { root } = chain;
-  const [original, newest, view] = await tx.getAll([keys.session(root), keys.session(link.id), keys.view(root, link.id)]);
+  const [original, newest, view] = await tx.getAll([
+    keys.session(root),
+    keys.session(link.id),
+    keys.view(root, link.id),
+  ]);
   const said = hasMessages ? await messagesOf(chain, link, {}) : [];
   return {
     original: original as Session,

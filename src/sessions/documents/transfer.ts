@@ -22,7 +22,12 @@ export async function dumpChain(tx: Transaction, id: string): Promise<ChainData 
     content.links.map(async (link) => {
       const [session, view] = await tx.getAll([keys.session(link.id), keys.view(root, link.id)]);
       const said = messages.get(link.id) ?? [];
-      return { session: session as Session, cut: link.cut, view: (view as Message[] | undefined) ?? [], messages: said };
+      return {
+        session: session as Session,
+        cut: link.cut,
+        view: (view as Message[] | undefined) ?? [],
+        messages: said,
+      };
     }),
   );
   const runs = (await runsOf(chain)).map(({ run }) => run);
@@ -38,7 +43,9 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
   if (chain.document) throw new SessionExistsError(root);
   await checkAsks(chain, asks);
   chain.document = documentOf({ sessions, snapshots, runs, asks });
-  const added = sessions.flatMap(({ session, messages }) => messages.map(({ message }) => [session.id, message] as const));
+  const added = sessions.flatMap(({ session, messages }) =>
+    messages.map(({ message }) => [session.id, message] as const),
+  );
   // Segments are filled in order.
   added.sort(([, a], [, b]) => a.seq - b.seq);
   for (const [sessionId, message] of added) await addMessages(chain, sessionId, [message]);

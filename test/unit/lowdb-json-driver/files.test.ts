@@ -161,7 +161,8 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("that are bad are reported and kept, never read as empty sessions, and their ids are not used again", async () => {
     const driver = await opened();
-    for (const id of ["good", "bad", "empty"]) await driver.create({ session: aSession(id), messages: [aMessage(id, 1)] });
+    for (const id of ["good", "bad", "empty"])
+      await driver.create({ session: aSession(id), messages: [aMessage(id, 1)] });
     await driver.close();
     await writeFile(join(path, "bad.json"), '{"half": ');
     await writeFile(join(path, "empty.json"), "null");
@@ -169,7 +170,10 @@ describe("the files of LowdbJsonDriver", () => {
     await writeFile(join(path, "newer.json"), JSON.stringify({ version: 99 }));
     const second = await opened();
     for (const id of ["bad", "empty"])
-      await assert.rejects(second.messages(id), (error) => hasCode(error, "store") && error.message.includes(`${id}.json`));
+      await assert.rejects(
+        second.messages(id),
+        (error) => hasCode(error, "store") && error.message.includes(`${id}.json`),
+      );
     assert.deepEqual(await listed(second), ["good", "empty", "bad"]);
     assert.equal((await second.messages("good")).length, 1);
     await assert.rejects(second.create({ session: aSession("bad") }), (error) => hasCode(error, "session_exists"));
@@ -204,7 +208,10 @@ describe("the files of LowdbJsonDriver", () => {
       await again.write("b", change({ set: { title: "still written" } }));
       await again.close();
     }
-    await writeFile(join(path, "c.json"), (await readFile(join(path, "b.json"), "utf8")).replaceAll(/(?<=["/])b(?=["/])/g, "c"));
+    await writeFile(
+      join(path, "c.json"),
+      (await readFile(join(path, "b.json"), "utf8")).replaceAll(/(?<=["/])b(?=["/])/g, "c"),
+    );
     await rm(join(path, "a.json"));
     const last = await opened();
     assert.deepEqual(await listed(last), ["c", "b"]);
