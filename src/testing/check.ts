@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import type { GantryError } from "../ports/errors.js";
 
 /** One rule that an adapter keeps, for any test runner: `for (const check of checks) it(check.name, check.run)`. */
@@ -73,4 +74,21 @@ export async function nothingNew(before: ReadonlyMap<string, number>, ms: number
   const by = Date.now() + ms;
   while (left().length > 0 && Date.now() < by) await pause(5);
   assert.deepEqual(left(), [], "still open");
+}
+
+/** How many files and sockets this process has open; undefined where the system does not say. */
+export function openFiles(): number | undefined {
+  try {
+    return readdirSync("/proc/self/fd").length;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Waits until fewer than `count` more files are open than before; fails with how many are. */
+export async function fewerMoreFiles(before: number | undefined, count: number, ms: number): Promise<void> {
+  const by = Date.now() + ms;
+  const more = (): number => (openFiles() ?? 0) - (before ?? Infinity);
+  while (more() >= count && Date.now() < by) await pause(5);
+  assert.ok(more() < count, `${more()} files are still open`);
 }

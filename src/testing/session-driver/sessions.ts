@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { Session } from "../../ports/session.js";
-import { rejectsWith } from "../check.js";
+import { fewerMoreFiles, openFiles, rejectsWith } from "../check.js";
 import { allSeqs, aMessage, aSession, at, change, leaseOf, listed, seqs, someMessages } from "./rule.js";
 import type { Rule } from "./rule.js";
+
+/** So often a driver is opened and closed, to see whether each time something stays open. */
+const ROUNDS = 8;
 
 export const sessionRules: readonly Rule[] = [
   [
@@ -279,6 +282,50 @@ export const sessionRules: readonly Rule[] = [
       await driver.close();
       await rejectsWith(driver.get("a"), "store", "get after close");
       await rejectsWith(driver.write("a", change({ set: { title: "x" } })), "store", "write after close");
+    },
+  ],
+  [
+    "open: may be called again, also at once, and leaves the store as it was",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await Promise.all([driver.open(), driver.open()]);
+      assert.equal((await driver.get("a"))?.id, "a");
+      await driver.close();
+      await rejectsWith(driver.get("a"), "store", "opened three times, closed once");
+      await Promise.all([driver.open(), driver.open()]);
+      assert.equal((await driver.get("a"))?.id, "a", "opened again");
+    },
+  ],
+  [
+    "close: leaves no file and no connection open",
+    async (store) => {
+      // What the first opening in this process loads for good is no part of it.
+      await store.driver.create({ session: aSession("a") });
+      await (await store.second()).close();
+      const before = openFiles();
+      for (let round = 0; round < ROUNDS; round++) {
+        const other = await store.second();
+        await Promise.all([other.open(), other.open()]);
+        await other.write("a", change({ set: { title: `${round}` }, sync: true }));
+        await other.close();
+      }
+      // Other work of the process may have a few.
+      await fewerMoreFiles(before, ROUNDS, 2000);
+    },
+  ],
+  [
+    "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for",
+    async ({ driver }) => {
+      if (!driver.synced) return;
+      await driver.synced();
+      await driver.create({ session: aSession("a"), sync: false });
+      await driver.write("a", change({ add: [aMessage("a", 1)] }));
+      await Promise.all([driver.synced(), driver.synced()]);
+      const written = driver.write("a", change({ add: [aMessage("a", 2)] }));
+      await driver.synced();
+      await written;
+      await driver.synced();
+      assert.deepEqual(await seqs(driver, "a"), [1, 2]);
     },
   ],
   [

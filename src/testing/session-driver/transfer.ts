@@ -102,6 +102,33 @@ export const transferRules: readonly Rule[] = [
     },
   ],
   [
+    "dump: is of one moment, whatever is written meanwhile",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      await driver.create({ session: aSession("a") });
+      let writing = true;
+      const writes = (async () => {
+        for (let n = 1; n <= 30; n++)
+          await other.write(
+            "a",
+            change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs: [aRun(`r${n}`, "a")] }),
+          );
+      })().finally(() => (writing = false));
+      // A reader that has found a fault does not wait for them.
+      writes.catch(() => undefined);
+      while (writing) {
+        const { sessions, runs } = await dumped(driver, "a");
+        const [first] = sessions;
+        const { length } = first?.messages ?? [];
+        if (length > 0) assert.equal(first?.session.title, `${length}`, "fields and messages of one change");
+        assert.equal(runs.length, length, "messages and runs of one change");
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await writes;
+    },
+  ],
+  [
     "dump: is JSON, and the store's own no more",
     async ({ driver }) => {
       await aFullChain(driver);

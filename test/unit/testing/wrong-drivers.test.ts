@@ -1,4 +1,6 @@
-import { describe, it } from "node:test";
+import { closeSync, openSync } from "node:fs";
+import { after, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
 import type {
   ChainData,
   ChainHead,
@@ -34,7 +36,7 @@ class Driver extends MemoryDriver {
 
 type Made = new (memory: Tables) => Driver;
 
-function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean } = {}): Check[] {
+function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; patienceMs?: number } = {}): Check[] {
   let memory = new Tables();
   const opened = async (on: Tables): Promise<Driver> => {
     const driver = new Wrong(on);
@@ -46,6 +48,7 @@ function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean } = 
     second: () => opened(faults.apart ? new Tables() : memory),
     reopen: () => opened(faults.forgets ? new Tables() : memory),
     clean: () => Promise.resolve(),
+    ...(faults.patienceMs !== undefined && { patienceMs: faults.patienceMs }),
   });
 }
 
@@ -620,10 +623,62 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     },
     "lease: of a session that is not there yet, and its fence is that of the create",
   ],
+  [
+    "dumps a chain in two looks",
+    class extends Driver {
+      override async dump(id: string): Promise<ChainData | undefined> {
+        const data = await super.dump(id);
+        await tick();
+        return data && { ...data, runs: (await super.dump(id))?.runs ?? [] };
+      }
+    },
+    "dump: is of one moment, whatever is written meanwhile",
+  ],
+  [
+    "counts how often it was opened",
+    class extends Driver {
+      #opens = 0;
+      override async open(): Promise<void> {
+        this.#opens++;
+        await super.open();
+      }
+      override async close(): Promise<void> {
+        if (--this.#opens <= 0) await super.close();
+      }
+    },
+    "open: may be called again, also at once, and leaves the store as it was",
+  ],
 ];
+
+/** Files that a wrong driver leaves open. */
+const leftOpen: number[] = [];
+after(() => leftOpen.forEach((file) => closeSync(file)));
+
+class LeavesOpen extends Driver {
+  override async open(): Promise<void> {
+    leftOpen.push(openSync(fileURLToPath(import.meta.url), "r"));
+    await super.open();
+  }
+}
+
+class NeverSynced extends Driver {
+  synced(): Promise<void> {
+    return new Promise(() => undefined);
+  }
+}
 
 describe("the driver kit catches a driver that", () => {
   for (const [what, Wrong, check] of WRONG) it(what, () => assertCaught(checksOf(Wrong), check));
+
+  it("leaves a file open whenever it is opened", { skip: process.platform !== "linux" }, () =>
+    assertCaught(checksOf(LeavesOpen, { patienceMs: 20_000 }), "close: leaves no file and no connection open"),
+  );
+
+  it("never says that all is on the disk", () =>
+    assertCaught(
+      checksOf(NeverSynced, { patienceMs: 500 }),
+      "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for",
+    ));
 
   it("forgets all when it is closed", () =>
     assertCaught(checksOf(Driver, { forgets: true }), "reopen: everything is still there"));
