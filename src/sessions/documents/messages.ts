@@ -165,20 +165,24 @@ export function messageKeys(chain: Chain): string[] {
 async function grown(chain: Chain, messages: readonly Message[]): Promise<Message[]> {
   const { growing } = chain.content;
   if (growing.length === 0) return [...messages];
-  return Promise.all(
-    messages.map(async (message) => {
-      const entry = message.finished ? undefined : growing.find(({ seq }) => seq === message.seq);
-      if (!entry || entry.pieces === 0) return message;
-      const pieces = (await chain.tx.getAll(pieceKeys(chain, entry))) as Piece[];
-      const parts = message.parts.map((part) => ({ ...part }));
-      for (const { part, type, text } of pieces.flat()) {
-        const present = parts[part];
-        if (present && "text" in present) present.text += text;
-        else parts.push({ type, text });
-      }
-      return { ...message, parts };
-    }),
-  );
+  const all: Message[] = [];
+  // One after the other: a store is asked one thing at a time.
+  for (const message of messages) {
+    const entry = message.finished ? undefined : growing.find(({ seq }) => seq === message.seq);
+    all.push(entry && entry.pieces > 0 ? await withPieces(chain, message, entry) : message);
+  }
+  return all;
+}
+
+async function withPieces(chain: Chain, message: Message, entry: Growing): Promise<Message> {
+  const pieces = (await chain.tx.getAll(pieceKeys(chain, entry))) as Piece[];
+  const parts = message.parts.map((part) => ({ ...part }));
+  for (const { part, type, text } of pieces.flat()) {
+    const present = parts[part];
+    if (present && "text" in present) present.text += text;
+    else parts.push({ type, text });
+  }
+  return { ...message, parts };
 }
 
 /** A page of what was said in a session, or in its chain. */

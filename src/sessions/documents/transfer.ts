@@ -18,18 +18,12 @@ export async function dumpChain(tx: Transaction, id: string): Promise<ChainData 
   const messages = new Map<string, { message: Message; cut: string }[]>(content.links.map((link) => [link.id, []]));
   for (const message of await allMessages(chain))
     messages.get(message.sessionId)?.push({ message, cut: hiddenBy(content, message.seq) });
-  const sessions = await Promise.all(
-    content.links.map(async (link) => {
-      const [session, view] = await tx.getAll([keys.session(link.id), keys.view(root, link.id)]);
-      const said = messages.get(link.id) ?? [];
-      return {
-        session: session as Session,
-        cut: link.cut,
-        view: (view as Message[] | undefined) ?? [],
-        messages: said,
-      };
-    }),
-  );
+  const sessions: ChainData["sessions"] = [];
+  for (const { id: own, cut } of content.links) {
+    const [session, view] = await tx.getAll([keys.session(own), keys.view(root, own)]);
+    const said = messages.get(own) ?? [];
+    sessions.push({ session: session as Session, cut, view: (view as Message[] | undefined) ?? [], messages: said });
+  }
   const runs = (await runsOf(chain)).map(({ run }) => run);
   return { sessions, snapshots: [...content.snapshots], runs, asks: await asksOf(chain) };
 }

@@ -1,0 +1,25 @@
+import { describe, it } from "node:test";
+import { sessionDriverChecks } from "gantry/testing";
+import { RedisDriver } from "../../../examples/10-document-store.js";
+import { FakeRedis } from "../../helpers/fake-redis.js";
+
+describe("the example of a document store keeps the contract", () => {
+  let server = new FakeRedis();
+  let address = "";
+  const opened = async (): Promise<RedisDriver> => {
+    const driver = new RedisDriver(address);
+    await driver.open();
+    return driver;
+  };
+  const checks = sessionDriverChecks({
+    create: async () => {
+      server = new FakeRedis();
+      address = await server.listen();
+      return opened();
+    },
+    second: opened,
+    reopen: opened,
+    clean: () => server.close(),
+  });
+  for (const check of checks) it(check.name, () => check.run());
+});
