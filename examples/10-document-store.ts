@@ -74,9 +74,9 @@ class Redis implements DocumentStore {
   async #take(end: () => Promise<number>): Promise<string> {
     let at = await end();
     for (; at < 0; at = await end()) {
-      const { value, done } = await this.#chunks.next();
-      if (done) throw new Error("the connection ended");
-      this.#bytes = Buffer.concat([this.#bytes, value]);
+      const next = await this.#chunks.next();
+      if (next.done) throw new Error("the connection ended");
+      this.#bytes = Buffer.concat([this.#bytes, next.value]);
     }
     const text = this.#bytes.toString("utf8", 0, at);
     this.#bytes = this.#bytes.subarray(at + 2);
