@@ -1,6 +1,6 @@
 import { chmodSync, closeSync, fchmodSync, fstatSync, fsyncSync, openSync, readSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Database } from "better-sqlite3";
 import { createFolder, StoreError } from "gantry";
 import type { Logger } from "gantry";
@@ -71,34 +71,51 @@ function configure(db: Database, wal: boolean, maxPages: number | undefined): vo
 async function openDatabase(path: string): Promise<Database> {
   try {
     const { default: Sqlite } = await import("better-sqlite3");
-    return keep(new Sqlite(path, { timeout: BUSY_MS, nativeBinding: addonPath() }));
+    return keep(new Sqlite(path, { timeout: BUSY_MS, nativeBinding: loadAddon() }));
   } catch (error) {
     const why = whyNotLoaded(error);
     if (why === undefined) throw error;
     throw new StoreError(
-      `session store ${path}: better-sqlite3 cannot be loaded by Node ${process.version}: ${why}; build it for this Node ` +
-        `(npm rebuild better-sqlite3${whereIs()}), or keep sessions elsewhere (--session-driver json)`,
+      `session store ${path}: better-sqlite3 cannot be loaded by Node ${process.version}: ${why}; ${remedy(error)}, ` +
+        `or keep sessions elsewhere (--session-driver json)`,
       { cause: error },
     );
   }
 }
 
+function remedy(error: unknown): string {
+  // A bundle does not hold the package.
+  if (isMissing(error)) return "install it beside this program (npm install better-sqlite3)";
+  return `build it for this Node (npm rebuild better-sqlite3${whereIs()})`;
+}
+
+function isMissing(error: unknown): boolean {
+  const { code, message = "" } = (error ?? {}) as Partial<NodeJS.ErrnoException>;
+  return code === "MODULE_NOT_FOUND" && message.includes("'better-sqlite3/package.json'");
+}
+
 /** What leads npm there, wherever it is typed. */
 function whereIs(): string {
   try {
-    const [folder] = dirname(fileURLToPath(import.meta.resolve("better-sqlite3/package.json"))).split(
-      /[\\/]node_modules[\\/]better-sqlite3$/,
-    );
+    const [folder] = packageFolder().split(/[\\/]node_modules[\\/]better-sqlite3$/);
     return folder ? ` --prefix ${/^[\w./:\\~-]+$/.test(folder) ? folder : JSON.stringify(folder)}` : "";
   } catch {
     return "";
   }
 }
 
-/** Named, because the package's own search for it takes longer than all the rest of opening a file. */
-function addonPath(): string {
-  const manifest = fileURLToPath(import.meta.resolve("better-sqlite3/package.json"));
-  return join(dirname(manifest), "build", "Release", "better_sqlite3.node");
+/**
+ * Named, because the package's own search for it takes longer than all the rest of opening a file. Loaded here, because a
+ * bundler replaces the `require` of the package's code.
+ */
+function loadAddon(): string {
+  const file = join(packageFolder(), "build", "Release", "better_sqlite3.node");
+  // An object, which the package takes and its types do not know.
+  return createRequire(import.meta.url)(file) as string;
+}
+
+function packageFolder(): string {
+  return dirname(createRequire(import.meta.url).resolve("better-sqlite3/package.json"));
 }
 
 /** Why the addon or its package cannot be loaded; undefined for what is no matter of loading. */
@@ -106,6 +123,7 @@ function whyNotLoaded(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const versions = /NODE_MODULE_VERSION (\d+)[\s\S]*NODE_MODULE_VERSION (\d+)/.exec(error.message);
   if (versions) return `it was built for another one (module version ${versions[1]}, wanted ${versions[2]})`;
+  if (isMissing(error)) return "it is not installed";
   const { code } = error as NodeJS.ErrnoException;
   if (code === "MODULE_NOT_FOUND" && error.message.includes("better_sqlite3.node")) return "its native part is missing";
   if (code === "ERR_DLOPEN_FAILED" || code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND")
