@@ -7,7 +7,7 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { CHUNKS } from "./chunks.mjs";
 import { APP, buildConsole } from "./console.mjs";
-import { pack } from "./pack.mjs";
+import { builtins, pack } from "./pack.mjs";
 import { packages } from "./packages.mjs";
 import { ROOT, at, completeAll, filesBelow, install, isBuilt, replaceFolder, run, sourceDigest } from "./project.mjs";
 
@@ -17,8 +17,8 @@ const ES = "es";
 const COMMAND = "src/cli.ts";
 /** `gantry/client`, for browsers and Node: an ES module that shares no file with the rest. */
 const CLIENT = "adapters/koa-http-api/client/index";
-/** The code of a thread. No module imports it. */
-const THREAD = "src/hostile/hostile-worker.ts";
+/** The code of a thread: what it loads at once, and what few jobs need. They become texts. */
+const WORKER = ["hostile-worker", "schema-check", "flat-parser"];
 
 const OPTIONS = {
   absWorkingDir: ROOT,
@@ -31,7 +31,7 @@ const OPTIONS = {
   // Paths of packages stay below node_modules when that folder is a link.
   preserveSymlinks: true,
   // Native packages, and packages that look for files beside themselves.
-  external: ["better-sqlite3/package.json", "bindings", "pg", "@vscode/*"],
+  external: ["pg", "@vscode/*"],
   // As literals, which are compiled at their first use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
@@ -42,29 +42,28 @@ const OPTIONS = {
   logLevel: "warning",
   metafile: true,
 };
-/** CommonJS packages inside an ES module call `require` for Node's modules. */
-const WITH_REQUIRE = {
-  minifyWhitespace: true,
-  banner: {
-    js: 'import { createRequire as gantryCreateRequire } from "node:module"; const require = gantryCreateRequire(import.meta.url);',
-  },
-};
+/** The files of a thread as texts, because other bundlers do not find files. `metafiles` receives esbuild's. */
+async function workerFiles(build, metafiles) {
+  const late = {
+    supported: { ...OPTIONS.supported, "dynamic-import": false },
+    external: WORKER.map((name) => `./${name}.js`),
+    entryPoints: WORKER.map((name) => `src/hostile/${name}.ts`),
+  };
+  const given = { format: "cjs", minify: true, sourcemap: false, write: false, define: { "import.meta.url": "0" } };
+  const { outputFiles, metafile } = await build({ ...OPTIONS, ...late, ...given, outdir: "." });
+  metafiles.push(metafile);
+  return JSON.stringify(Object.fromEntries(outputFiles.map((file) => [`./${path.basename(file.path)}`, file.text])));
+}
 
-/** Relative URLs in sources, and what they are in a file of dist/chunks. */
-const URLS = {
-  "src/hostile/threads.ts": ["./hostile-worker.js", `../${ES}/src/hostile/hostile-worker.js`],
-  "adapters/web-console/pages.ts": ["../../dist/console/", "../console/"],
-};
-const fileUrls = {
-  name: "file-urls",
-  setup(build) {
-    for (const [source, [from, to]] of Object.entries(URLS))
-      build.onLoad({ filter: new RegExp(`[\\\\/]${path.basename(source)}$`) }, async ({ path: file }) => {
-        if (file !== at(source)) return undefined;
-        return { contents: (await readFile(file, "utf8")).replace(`"${from}"`, `"${to}"`), loader: "ts" };
-      });
+const threads = (metafiles) => ({
+  name: "threads",
+  setup({ esbuild, onLoad }) {
+    onLoad({ filter: /[\\/]hostile[\\/]worker-code\.ts$/ }, async ({ path: file }) => {
+      const [text, files] = [await readFile(file, "utf8"), await workerFiles(esbuild.build, metafiles)];
+      return { contents: text.replace(/(?<=workerFiles\b.* = )\{\}/, () => files), loader: "ts" };
+    });
   },
-};
+});
 
 /** The sources but the console's pages. */
 function ownSources() {
@@ -80,31 +79,33 @@ function entryModules() {
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
-/** Everything but client and thread: esbuild bundles each module into a part, then pack.mjs makes files of the parts. */
+/** Everything but the client: esbuild bundles each module into a part, then pack.mjs makes files of the parts. */
 async function buildModules(outdir, sources) {
   const { build } = await import("esbuild");
   // Inside of outdir, so that no source map names a folder outside of the project.
   const parts = path.join(outdir, "parts");
   const { files: deferred, plugin } = packages();
+  const metafiles = [];
   const chunkNames = "chunks/[name]-[hash]";
   try {
-    const options = { ...OPTIONS, outbase: ".", splitting: true, chunkNames, plugins: [fileUrls, plugin] };
+    const options = { ...OPTIONS, outbase: ".", splitting: true, chunkNames, plugins: [threads(metafiles), plugin] };
     const { metafile } = await build({ ...options, entryPoints: sources, outdir: parts });
     const packing = { root: ROOT, parts, metafile, outdir, chunks: CHUNKS, entryModules: entryModules() };
     // Packing marks all modules of ours as free of side effects. The package depd calls `eval`.
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
+    const entryPoints = [...deferred].map(([file, name]) => ({ in: file, out: name }));
+    const cjs = {
+      ...OPTIONS,
+      format: "cjs",
+      minifyWhitespace: true,
+      plugins: [builtins],
+      outExtension: { ".js": ".cjs" },
+    };
     const [, rest] = await completeAll({
       packing: pack({ ...packing, command: COMMAND, options: { ...OPTIONS, minifyWhitespace: true, logOverride } }),
-      "deferred packages": build({
-        ...OPTIONS,
-        format: "cjs",
-        minifyWhitespace: true,
-        entryPoints: [...deferred].map(([file, name]) => ({ in: file, out: name })),
-        outdir: path.join(outdir, "chunks"),
-        outExtension: { ".js": ".cjs" },
-      }),
+      "deferred packages": build({ ...cjs, entryPoints, outdir: path.join(outdir, "chunks") }),
     });
-    return [metafile, rest.metafile];
+    return [...metafiles, metafile, rest.metafile];
   } finally {
     await rm(parts, { recursive: true, force: true });
   }
@@ -113,17 +114,15 @@ async function buildModules(outdir, sources) {
 /** Run all stages at the same time. Resolves with the metafiles of what has code of packages. */
 async function bundle(outdir, { types, checked }) {
   const { build } = await import("esbuild");
-  const modules = ownSources().filter((file) => file !== THREAD);
   const es = { ...OPTIONS, outbase: ".", outdir: path.join(outdir, ES) };
-  const [packed, thread, console] = await completeAll({
-    modules: buildModules(outdir, modules),
-    thread: build({ ...es, ...WITH_REQUIRE, splitting: true, entryPoints: [THREAD] }),
+  const [packed, console] = await completeAll({
+    modules: buildModules(outdir, ownSources()),
     console: buildConsole(path.join(outdir, "console")),
     // Readable: programs that bundle the client minify it.
     client: build({ ...es, platform: "neutral", target: "es2022", entryPoints: [`${CLIENT}.ts`] }),
     declarations: types && declarations(path.join(outdir, ES), checked),
   });
-  return [...packed, thread.metafile, console];
+  return [...packed, console];
 }
 
 /** Texts of the licences of all packages whose code is in dist. */

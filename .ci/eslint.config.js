@@ -1,8 +1,5 @@
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import tseslint from "typescript-eslint";
-
-const root = fileURLToPath(new URL("..", import.meta.url));
 
 const noDefaultExport = {
   selector: "ExportDefaultDeclaration",
@@ -23,6 +20,8 @@ const noRawHtml = [
   "Property[key.value=/^(dangerouslySetInnerHTML|srcDoc|srcdoc|innerHTML)$/]",
 ].map((selector) => ({ selector, message: cleaned }));
 
+const allowAny = ["error", { allowThrowingAny: true, allowThrowingUnknown: true }];
+
 export default tseslint.config(
   { ignores: ["dist/**", ".dist-*/**", "node_modules/**", "coverage/**"] },
   { linterOptions: { reportUnusedDisableDirectives: "error" } },
@@ -30,7 +29,7 @@ export default tseslint.config(
     files: ["**/*.ts", "**/*.tsx"],
     extends: [tseslint.configs.recommendedTypeChecked],
     languageOptions: {
-      parserOptions: { projectService: true, tsconfigRootDir: path.resolve(root) },
+      parserOptions: { projectService: true, tsconfigRootDir: path.resolve(import.meta.dirname, "..") },
     },
     rules: {
       eqeqeq: ["error", "always"],
@@ -38,17 +37,13 @@ export default tseslint.config(
       "no-control-regex": "error",
       "no-eval": "error",
       "no-new-func": "error",
-      "no-var": "error",
-      "prefer-const": "error",
       "no-restricted-syntax": ["error", noDefaultExport, noMutableExport],
-      "@typescript-eslint/await-thenable": "error",
       "@typescript-eslint/consistent-type-exports": "error",
       "@typescript-eslint/consistent-type-imports": [
         "error",
         // `import("x")` as a type is how a module that is loaded late is spoken of.
         { fixStyle: "separate-type-imports", disallowTypeAnnotations: false },
       ],
-      "@typescript-eslint/no-explicit-any": "error",
       "@typescript-eslint/no-floating-promises": [
         "error",
         {
@@ -59,15 +54,12 @@ export default tseslint.config(
         },
       ],
       "@typescript-eslint/no-import-type-side-effects": "error",
-      "@typescript-eslint/no-misused-promises": "error",
       // Style alone, and slow.
       "@typescript-eslint/no-unnecessary-type-assertion": "off",
       "@typescript-eslint/no-unused-vars": [
         "error",
         { argsIgnorePattern: "^_", varsIgnorePattern: "^_", caughtErrors: "none" },
       ],
-      "@typescript-eslint/only-throw-error": "error",
-      "@typescript-eslint/prefer-promise-reject-errors": "error",
       "@typescript-eslint/require-await": "off",
       "@typescript-eslint/restrict-template-expressions": [
         "error",
@@ -83,25 +75,18 @@ export default tseslint.config(
     // A rule that is thrown by a signal's reason is somebody else's error, and must stay what it was.
     files: ["src/**/*.ts", "adapters/**/*.ts"],
     rules: {
-      "@typescript-eslint/only-throw-error": ["error", { allowThrowingAny: true, allowThrowingUnknown: true }],
-      "@typescript-eslint/prefer-promise-reject-errors": [
-        "error",
-        { allowThrowingAny: true, allowThrowingUnknown: true },
-      ],
+      "@typescript-eslint/only-throw-error": allowAny,
+      "@typescript-eslint/prefer-promise-reject-errors": allowAny,
     },
   },
-  { files: ["src/cli.ts"], rules: { "no-console": "off" } },
+  // Examples print what they do.
+  { files: ["src/cli.ts", "examples/**/*.ts"], rules: { "no-console": "off" } },
   {
     // What others wrote is shown in the pages: as text, or as the nodes that one place lets in, which cleans it.
     files: ["adapters/web-console/app/**/*.ts", "adapters/web-console/app/**/*.tsx"],
     rules: { "no-restricted-syntax": ["error", noDefaultExport, noMutableExport, ...noRawHtml] },
   },
   { files: ["adapters/*/index.ts"], rules: { "no-restricted-syntax": ["error", noMutableExport] } },
-  {
-    // Examples are for reading, and print what they do.
-    files: ["examples/**/*.ts"],
-    rules: { "no-console": "off" },
-  },
   {
     files: ["test/**/*.ts", ".ci/**/*.ts"],
     rules: {

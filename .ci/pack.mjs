@@ -14,13 +14,21 @@ const CHUNK = "chunk:";
 /** The command is outside of dist/chunks. Node 8 can read it, because it tells old versions which one is needed. */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
-/** Replaces `import.meta` in CommonJS. */
-const IMPORT_META =
-  'const importMeta = { get url() { return require("node:url").pathToFileURL(__filename).href; }, ' +
-  'resolve: (name) => require("node:url").pathToFileURL(require.resolve(name)).href };';
+/** What esbuild makes of `require` in an ES module. Other bundlers do not know it. */
+const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
 
+/** Replaces `import.meta` in CommonJS. An ES module that another bundler makes of a chunk has no `__filename`. */
+const IMPORT_META =
+  'const importMeta = { get url() { return typeof __filename === "string" ' +
+  '? process.getBuiltinModule("url").pathToFileURL(__filename).href : require("./here.cjs").url; } };';
+
+/** A module of Node without `require`, which an ES module that another bundler makes does not have. */
+const builtinOf = (name) => `process.getBuiltinModule("${name}")`;
 /** In place of `import()`, which would start Node's loader of ES modules: 6 ms. */
-const required = (wanted, name = "") => `Promise.resolve().then(() => require("${wanted}")${name})`;
+const later = (value) => `Promise.resolve().then(() => ${value})`;
+const required = (wanted, name = "") => later(`require("${wanted}")${name}`);
+/** The text of a part, or of a file of `writeRest`, with `require` as it was written. */
+const withRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
 
 /**
  * `parts` and `metafile`: folder and metafile of the first stage, in which each module of ours is a file. `chunks`: see
@@ -53,9 +61,10 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
         if (kind === "entry-point")
           return wanted === "exports" ? { path: wanted, namespace: wanted } : load(wanted.replace(/^\.\//, ""));
         if (wanted.startsWith(CHUNK)) return { path: `${toChunks}${wanted.slice(CHUNK.length)}.cjs`, external: true };
-        if (isBuiltin(wanted) && kind === "import-statement")
-          return { path: wanted, namespace: "builtin", sideEffects: false };
-        if (!wanted.startsWith(".")) return { path: wanted, external: true, sideEffects: false };
+        if (isBuiltin(wanted))
+          return { path: wanted, namespace: kind === "import-statement" ? "builtin" : "required", sideEffects: false };
+        if (!wanted.startsWith(".") || wanted.endsWith(".cjs"))
+          return { path: wanted, external: true, sideEffects: false };
         const part = partOf(path.resolve(resolveDir, wanted));
         if (!homes.has(part) || isOwn(part)) return load(part, modules.get(partOf(importer)));
         const isDeferred = homes.get(part).isDeferred && !own?.needs?.includes(homes.get(part).name);
@@ -64,6 +73,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       const onLoad = (namespace, contents) =>
         build.onLoad({ filter: /.*/, namespace }, ({ path }) => ({ contents: contents(path), resolveDir: parts }));
       onLoad("builtin", builtin);
+      builtins.setup(build);
       onLoad("exports", () => exports);
       onLoad("elsewhere", (part) => {
         const names = modules.get(part).exports.map((name) => `${mark(name, part)} as ${name}`);
@@ -75,9 +85,9 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
         return `${all} module.exports = { __esModule: true, ${names.join(", ")} };`;
       });
       build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
-        const text = await readFile(file, "utf8");
+        const text = withRequire(await readFile(file, "utf8"));
         const contents = text.replaceAll(IMPORT_CALL, (call, wanted) => {
-          if (wanted.startsWith("node:")) return required(wanted);
+          if (wanted.startsWith("node:")) return later(builtinOf(wanted));
           const part = partOf(path.resolve(path.dirname(file), wanted));
           if (homes.has(part)) return required(`${CHUNK}${homes.get(part).name}`, `.${mark("all", part)}`);
           return own ? required(`${CHUNK}${chunkName(part)}`) : call;
@@ -123,6 +133,9 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     const names = modules.get(part).exports.map((name, i) => [home ? mark(name, part) : name, `name${i}`, name]);
     const text = [
       `import chunk from "${chunk}";`,
+      `import here from "${path.posix.join(chunk, "../here.cjs")}";`,
+      // See IMPORT_META. CommonJS that another bundler makes of this module has no URL, but `__filename`.
+      "here.url = import.meta.url;",
       `const { ${names.map(([exported, own]) => `${exported}: ${own}`).join(", ")} } = chunk;`,
       `export { ${names.map(([, own, name]) => `${own} as ${name}`).join(", ")} };\n`,
     ].join("\n");
@@ -158,6 +171,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   const called = new Set([...modules.values()].flatMap(({ calls }) => calls).filter((part) => modules.has(part)));
   const entries = Object.entries(entryModules).map(([out, source]) => [out, entry(source)]);
   const rest = new Set([...entries.map(([, part]) => part), ...called].filter((part) => !homes.has(part)));
+  await mkdir(path.join(outdir, "chunks"), { recursive: true });
+  await writeFile(path.join(outdir, "chunks/here.cjs"), "exports.url = undefined;\n");
   const written = await completeAll({
     ...Object.fromEntries(entries.map(([out, part]) => [out, writeEntryModule(out, part)])),
     command: writeCommand(),
@@ -178,9 +193,19 @@ const requiring = {
   name: "requiring",
   setup(build) {
     build.onLoad({ filter: /\.cjs$/ }, async ({ path: file }) => {
-      const text = await readFile(file, "utf8");
+      const text = withRequire(await readFile(file, "utf8"));
       return { contents: text.replaceAll(IMPORT_CALL, (_call, wanted) => required(wanted)), loader: "js" };
     });
+  },
+};
+
+/** For packages that become CommonJS without packing. */
+export const builtins = {
+  name: "builtins",
+  setup(build) {
+    build.onResolve({ filter: /.*/ }, ({ path }) => (isBuiltin(path) ? { path, namespace: "required" } : undefined));
+    const contents = (name) => `module.exports = ${builtinOf(name)};`;
+    build.onLoad({ filter: /.*/, namespace: "required" }, ({ path }) => ({ contents: contents(path) }));
   },
 };
 

@@ -46,6 +46,9 @@ export function packages() {
       };
     });
     build.onResolve({ filter: /^\.\/deferred-/ }, ({ path }) => ({ path, external: true }));
+    // better-sqlite3 searches its addon with it. The driver names the addon.
+    build.onResolve({ filter: /^bindings$/ }, ({ path }) => ({ path, namespace: "absent" }));
+    build.onLoad({ filter: /.*/, namespace: "absent" }, () => ({ contents: "" }));
     // koa-body completes its options by zod: 34 ms.
     build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
       /[\\/]koa-body[\\/]/.test(importer) ? { path: at(".ci/stand-ins/zod.mjs") } : undefined,

@@ -1,8 +1,12 @@
 import { createRequire } from "node:module";
+import { isMainThread, workerData } from "node:worker_threads";
 import type { Parser, Tree } from "@vscode/tree-sitter-wasm";
+import type { WorkerData } from "./jobs.js";
 
 /** Node's types lack it. */
 declare const WebAssembly: { Memory: new (pages: { initial: number; maximum: number }) => object };
+
+type TreeSitter = typeof import("@vscode/tree-sitter-wasm");
 
 /** Names of grammars, as the package calls their files. */
 export type Grammar = "bash" | "go" | "java" | "javascript" | "php" | "python" | "ruby" | "rust" | "tsx" | "typescript";
@@ -11,8 +15,11 @@ export type Grammar = "bash" | "go" | "java" | "javascript" | "php" | "python" |
 const MAX_PAGES = 4096;
 const INITIAL_PAGES = 512;
 
+/** It has WebAssembly files, so no bundle holds it. */
+const PACKAGE = "@vscode/tree-sitter-wasm";
+
 const parsers = new Map<Grammar, Promise<Parser>>();
-let library: Promise<typeof import("@vscode/tree-sitter-wasm")> | undefined;
+let library: Promise<TreeSitter> | undefined;
 
 /**
  * The tree of a text, which the caller deletes, or null if that takes more than `ms`. Rejects if the grammar cannot be
@@ -34,8 +41,8 @@ async function load(grammar: Grammar): Promise<Parser> {
   return new Parsers().setLanguage(await Language.load(locateFile(`tree-sitter-${grammar}.wasm`)));
 }
 
-async function loadLibrary(): Promise<typeof import("@vscode/tree-sitter-wasm")> {
-  const { default: treeSitter } = await import("@vscode/tree-sitter-wasm");
+async function loadLibrary(): Promise<TreeSitter> {
+  const treeSitter = requireHere()(PACKAGE) as TreeSitter;
   const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: MAX_PAGES });
   // It prints why it aborts; the thread's job reports that.
   const options = { locateFile, wasmMemory, printErr: () => undefined };
@@ -44,5 +51,18 @@ async function loadLibrary(): Promise<typeof import("@vscode/tree-sitter-wasm")>
 }
 
 function locateFile(name: string): string {
-  return createRequire(import.meta.url).resolve(`@vscode/tree-sitter-wasm/wasm/${name}`);
+  return requireHere().resolve(`${PACKAGE}/wasm/${name}`);
+}
+
+/** A `require` that finds the package, also from a bundle. Its error names the remedy. */
+function requireHere(): NodeJS.Require {
+  const require = createRequire(isMainThread ? import.meta.url : (workerData as WorkerData).packageUrl);
+  try {
+    require.resolve(PACKAGE);
+  } catch (error) {
+    throw new Error(`${PACKAGE} is not installed beside this program; run npm install ${PACKAGE} there`, {
+      cause: error,
+    });
+  }
+  return require;
 }

@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import { deadline, onAbort, settlesWithin } from "../base/abort.js";
 import { WorkLimitError } from "../ports/errors.js";
-import type { Answers, Jobs, Reply } from "./jobs.js";
+import type { Answers, Jobs, Reply, WorkerData } from "./jobs.js";
 
 /**
  * The one place where work on foreign input is done: pages of the web, patterns and folders of repositories, regular
@@ -114,11 +114,11 @@ export class HostileThread {
   /** @internal */
   static async start(signal: AbortSignal): Promise<HostileThread> {
     const { Worker } = await import("node:worker_threads");
-    const entry = new URL("./hostile-worker.js", import.meta.url);
-    // Beside the source there is no JavaScript: what runs it is tsx, which threads of older Nodes do not inherit.
-    const source = import.meta.url.endsWith(".ts");
-    const worker = new Worker(source ? fromSource(entry) : entry, {
-      eval: source,
+    const { workerCode, workerFiles } = await import("./worker-code.js");
+    const worker = new Worker(workerCode, {
+      eval: true,
+      // Its code has no place on the disk from which it could find a package.
+      workerData: { packageUrl: import.meta.url, files: workerFiles } satisfies WorkerData,
       // Neither our environment nor our loaders belong in there.
       env: {},
       execArgv: [],
@@ -217,10 +217,4 @@ export class HostileThread {
       worker.postMessage({ name, job }, limits.transfer?.map((one) => one.buffer as ArrayBuffer) ?? []);
     });
   }
-}
-
-/** A script that loads the worker's source. */
-function fromSource(entry: URL): string {
-  const file = JSON.stringify(entry.href.replace(/\.js$/, ".ts"));
-  return `import(${JSON.stringify(import.meta.resolve("tsx/esm/api"))}).then(({ register }) => (register(), import(${file})))`;
 }

@@ -1,0 +1,49 @@
+// The program that test/package/bundling.test.ts bundles. It loads a native addon, WebAssembly and all files of a worker.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Agent, builtinTools, createLogger } from "gantry";
+import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { openHttpHost } from "gantry/http";
+import { callTools, ScriptedProvider } from "gantry/testing";
+
+async function main(projectDir) {
+  writeFileSync(join(projectDir, "a.js"), "const one = 1;\nconst two = 2;\n");
+  const model = new ScriptedProvider([
+    callTools(["read", { path: "a.js" }], ["grep", { pattern: "two" }], ["bash", { command: "echo from bash" }]),
+    callTools(["edit", { path: "a.js", old_string: "const one = 1;", new_string: "const one = (1;" }]),
+    callTools(["bash", { command: "rm -r x && true" }]),
+    '{"done":true}',
+  ]);
+  const agent = new Agent({
+    providers: [model, new AiSdkProvider({ preset: "openai", apiKey: "none", models: ["m1"] })],
+    driver: new SqliteDriver({ path: join(projectDir, "sessions.db") }),
+    tools: builtinTools(),
+    projectDir,
+    rules: [{ tool: "bash", match: "rm *", action: "deny", reason: "no rm" }],
+    logger: createLogger({ level: "warn", write: (line) => process.stderr.write(line) }),
+  });
+  const host = openHttpHost({ port: 0 });
+  const { address } = await new KoaHttpTransport({}, host).start(agent);
+  const outputSchema = { type: "object", properties: { done: { const: true } } };
+  const run = await agent.run({ message: "Go.", provider: "scripted", outputSchema });
+  for await (const event of run) if (event.type === "tool_result") console.log(event.output);
+  console.log((await run.result).structured);
+  const answer = await fetch(new URL("/api/sessions", address));
+  const { sessions } = await answer.json();
+  console.log(`HTTP ${answer.status}, ${sessions.length} session`);
+  await host.close(AbortSignal.timeout(1_000));
+  await agent.close();
+  console.log("closed");
+}
+
+const folder = mkdtempSync(join(tmpdir(), "gantry-bundled-"));
+main(folder)
+  .finally(() => rmSync(folder, { recursive: true }))
+  .catch((error) => {
+    console.error(error);
+    // The port is still open.
+    process.exit(1);
+  });

@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cpSync, mkdirSync, readdirSync, renameSync, symlinkSync } from "node:fs";
+import path from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { build as esbuild } from "esbuild";
+import { rolldown } from "rolldown";
+import webpack from "webpack";
+import { install, pack } from "../helpers/packed.js";
+import { makeTempDir, type TempDir } from "../helpers/temp.js";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("../helpers/bundled-program.mjs", import.meta.url));
+/** What docs/bundling.md says stays outside. */
+const EXTERNAL = ["better-sqlite3", "@vscode/tree-sitter-wasm"];
+const PRINTED = [
+  "1\tconst one = 1;",
+  "2\tconst two = 2;",
+  "a.js",
+  "2:const two = 2;",
+  "from bash",
+  "[exit code 0]",
+  "Edited a.js: replaced at line 1.",
+  "",
+  "Syntax errors that this change brought:",
+  "a.js:1: ) is missing | const one = (1;",
+  "This call is not allowed: no rm",
+  "{ done: true }",
+  "HTTP 200, 1 session",
+  "closed",
+];
+
+type Format = "esm" | "cjs";
+interface Bundle {
+  readonly entry: string;
+  readonly outdir: string;
+  readonly format: Format;
+  readonly isMinified: boolean;
+}
+
+/** Each writes `main.mjs` or `main.cjs` to the folder, with no option but the usual ones for a program of Node. */
+const BUNDLERS: Record<string, (bundle: Bundle) => Promise<void>> = {
+  async esbuild({ entry, outdir, format, isMinified }) {
+    const outfile = path.join(outdir, nameOf(format));
+    await esbuild({
+      entryPoints: [entry],
+      outfile,
+      format,
+      bundle: true,
+      platform: "node",
+      minify: isMinified,
+      logLevel: "error",
+    });
+  },
+  async rolldown({ entry, outdir, format, isMinified }) {
+    const bundle = await rolldown({ input: entry, platform: "node", logLevel: "silent" });
+    await bundle.write({
+      dir: outdir,
+      format,
+      minify: isMinified,
+      entryFileNames: nameOf(format),
+      chunkFileNames: `[name]-${nameOf(format)}`,
+    });
+    await bundle.close();
+  },
+  async webpack({ entry, outdir, format, isMinified }) {
+    const output = { path: outdir, filename: nameOf(format) };
+    const isModule = format === "esm";
+    const compiler = webpack({
+      mode: "production",
+      target: "node20",
+      entry,
+      devtool: false,
+      optimization: { minimize: isMinified },
+      experiments: { outputModule: isModule },
+      output: isModule ? { ...output, module: true, library: { type: "module" } } : output,
+    });
+    const stats = await new Promise<webpack.Stats | undefined>((resolve, reject) =>
+      compiler.run((error, result) => (error ? reject(error) : resolve(result))),
+    );
+    assert.deepEqual(stats?.toJson({ errors: true }).errors, []);
+    await new Promise((closed) => compiler.close(closed));
+  },
+};
+
+const nameOf = (format: Format): string => (format === "esm" ? "main.mjs" : "main.cjs");
+
+describe("a program that bundles gantry", () => {
+  let folder: TempDir;
+  let away: string;
+
+  before(async () => {
+    folder = await makeTempDir();
+    install(pack(folder.path), folder.at("source"));
+    cpSync(PROGRAM, folder.at("source/program.mjs"));
+    away = folder.at("away");
+  });
+  after(() => folder.remove());
+
+  /** A folder with a bundle and nothing else than these packages. */
+  async function bundled(name: string, format: Format, packages: readonly string[], isMinified = false) {
+    const outdir = folder.at(`${name}-${format}-${packages.length}${isMinified ? "-minified" : ""}`);
+    mkdirSync(outdir);
+    await BUNDLERS[name]!({ entry: folder.at("source/program.mjs"), outdir, format, isMinified });
+    for (const external of packages) {
+      const link = path.join(outdir, "node_modules", external);
+      mkdirSync(path.dirname(link), { recursive: true });
+      symlinkSync(path.join(ROOT, "node_modules", external), link, "dir");
+    }
+    return path.join(outdir, nameOf(format));
+  }
+
+  /** What a bundle prints, when what it was made of is gone. */
+  async function printed(file: string): Promise<string> {
+    const env: NodeJS.ProcessEnv = { ...process.env };
+    for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];
+    renameSync(folder.at("source"), away);
+    try {
+      const { stdout, stderr } = await run(process.execPath, [file], { cwd: "/", env });
+      return stdout + stderr;
+    } finally {
+      renameSync(away, folder.at("source"));
+    }
+  }
+
+  for (const name of Object.keys(BUNDLERS))
+    for (const format of ["esm", "cjs"] as const)
+      it(`works by ${name}, as ${format}`, async () => {
+        const file = await bundled(name, format, EXTERNAL);
+        assert.deepEqual((await printed(file)).trim().split("\n"), PRINTED);
+      });
+
+  it("works minified, and is a single file by esbuild", async () => {
+    const file = await bundled("esbuild", "cjs", EXTERNAL, true);
+    assert.deepEqual(readdirSync(path.dirname(file)).sort(), ["main.cjs", "node_modules"]);
+    assert.deepEqual((await printed(file)).trim().split("\n"), PRINTED);
+  });
+
+  it("is told which package is missing beside it", async () => {
+    const file = await bundled("esbuild", "esm", ["@vscode/tree-sitter-wasm"]);
+    await assert.rejects(printed(file), /better-sqlite3 .*it is not installed; .*npm install better-sqlite3/);
+  });
+
+  it("is told which package the rules of commands lack", async () => {
+    const file = await bundled("rolldown", "esm", ["better-sqlite3"]);
+    assert.match(
+      await printed(file),
+      /@vscode\/tree-sitter-wasm is not installed beside this program; run npm install @vscode\/tree-sitter-wasm there/,
+    );
+  });
+
+  it("may be CommonJS that requires the package", async () => {
+    const script = 'const { Agent } = require("gantry"); console.log(Agent.name);';
+    const { stdout } = await run(process.execPath, ["-e", script], { cwd: folder.at("source") });
+    assert.equal(stdout.trim(), "Agent");
+  });
+});
