@@ -21,7 +21,6 @@ export const chat = {
     ...MODEL_FLAGS,
     ...CONFIG_FLAGS,
   },
-  isQuick: true,
   details: `  The agent is one of its own, on the folder where it is started, and ends with it; with --url it is a served one, whose
   runs go on. Prompts of several lines, files named with @, and commands like /model are told by /help.`,
 } as const satisfies About;
