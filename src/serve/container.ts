@@ -118,7 +118,7 @@ async function createTransports(root: DependencyContainer): Promise<readonly tok
           ...server,
           ...limits,
           tokenFolder: root.resolve(HOME),
-          onToken: (value) => (secrets as Set<string>).add(value),
+          onToken: (value) => secrets.add(value),
           remedy: ({ prefix }) => remedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
           logger: namedLogger(root.resolve(LOGGER), "http"),
         }),

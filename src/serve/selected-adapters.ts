@@ -183,7 +183,7 @@ export class Selection {
   /** The first variable that is set; from now on never to be logged or shown. */
   #keyOf(variables: readonly string[]): string | undefined {
     const key = variables.map(environment).find((value) => value !== undefined && value !== "");
-    if (key !== undefined) (this.#loaded.secrets as Set<string>).add(key);
+    if (key !== undefined) this.#loaded.secrets.add(key);
     return key;
   }
 
