@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { isMainThread, workerData } from "node:worker_threads";
 import type { Parser, Tree } from "@vscode/tree-sitter-wasm";
-import type { WorkerData } from "./jobs.js";
+import type { WorkerData } from "./worker-data.js";
 
 /** Node's types lack it. */
 declare const WebAssembly: { Memory: new (pages: { initial: number; maximum: number }) => object };

@@ -9,14 +9,6 @@ import type { Expression } from "./expression.js";
 import type { SyntaxFault, SyntaxJob } from "./syntax-faults.js";
 import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
 
-/** What a thread knows from its start. */
-export interface WorkerData {
-  /** URL of a file of ours, from which packages are found. */
-  readonly packageUrl: string;
-  /** See worker-code.ts. */
-  readonly files: Readonly<Record<string, string>>;
-}
-
 /** What a thread can be asked. */
 export interface Jobs {
   /** Answered when its code is loaded. */

@@ -2,7 +2,8 @@ import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import { deadline, onAbort, settlesWithin } from "../base/abort.js";
 import { WorkLimitError } from "../ports/errors.js";
-import type { Answers, Jobs, Reply, WorkerData } from "./jobs.js";
+import type { Answers, Jobs, Reply } from "./jobs.js";
+import type { WorkerData } from "./worker-data.js";
 
 /**
  * The one place where work on foreign input is done: pages of the web, patterns and folders of repositories, regular

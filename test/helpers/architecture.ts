@@ -98,6 +98,8 @@ const SHAPES = "adapters/koa-http-api/shapes.ts";
 /** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
 const HOSTILE = /^src\/hostile\//;
 const HOSTILE_DOOR = "src/hostile/threads.ts";
+/** The code of a thread as text: nothing of it runs where it is imported. */
+const THREAD_CODE = "src/hostile/worker-code.ts";
 /** What parses what strangers wrote. */
 const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
 /** Make expressions of the user's own config: protected paths, secrets. */
@@ -176,7 +178,7 @@ function edges({ file, imports }: Module): string[] {
         fault(`imports ${specifier}; foreign input is parsed in src/hostile, in a thread with limits`);
       if (THREADS.test(specifier) && file.startsWith("src/") && !HOSTILE.test(file))
         fault(`imports ${specifier}; threads are started in ${HOSTILE_DOOR}, with limits`);
-      const inside = HOSTILE.test(file) && file !== HOSTILE_DOOR;
+      const inside = (HOSTILE.test(file) && file !== HOSTILE_DOOR) || target === THREAD_CODE;
       if (target !== undefined && HOSTILE.test(target) && target !== HOSTILE_DOOR && !inside)
         fault(`imports ${target}, which runs in a thread alone; ask it through ${HOSTILE_DOOR}`);
       if (target !== undefined && /-worker\.ts$/.test(target)) fault(`imports ${target}, the start of a thread`);
