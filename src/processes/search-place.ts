@@ -107,6 +107,12 @@ export class NulRecords {
   }
 }
 
+/** Compared as text, these order paths as a walk meets them: name by name, what is in a folder right after it. */
+export function pathKey(path: string): string {
+  // NUL is in no name, and comes before all that is.
+  return path.replaceAll("/", "\0");
+}
+
 /**
  * The first paths in the order in which a walk meets them: name by name, what is in a folder right after it. Holds few of
  * them, however many it is given.
@@ -124,8 +130,7 @@ export class FirstPaths {
   /** Returns true, so that a list goes on. */
   add(name: string): true {
     this.count++;
-    // NUL is in no name, and comes before all that is.
-    const key = name.replaceAll("/", "\0");
+    const key = pathKey(name);
     if (this.#last !== undefined && key > this.#last) return true;
     if (this.#keys.push(key) >= 4 * this.#max) this.#sort();
     return true;

@@ -1,19 +1,20 @@
-import { basename, dirname, resolve } from "node:path";
+import { readdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import { ToolError, ToolInputError } from "../ports/errors.js";
-import { isInside, type PathGuard } from "../files/path-guard.js";
+import { isInside, type OpenedFolder, type PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext } from "../ports/tool.js";
 import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
-import { eachOf, FirstPaths, foundPath, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
+import { eachOf, FirstPaths, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { folderName, location, shown, type FileToolOptions } from "./files.js";
 import { checkSearch, filesByPath, globArguments, openToolPlace, withIgnoreFiles } from "./search-folder.js";
 
 const MAX_SHOWN = 1_000;
-/** Folders that are looked at together. */
-const FOLDERS_AT_ONCE = 8;
+/** Folders of one folder that are looked at together. */
+const FOLDERS_AT_ONCE = 4;
 
 const schema = defineArguments(
   {
@@ -102,7 +103,7 @@ async function matchesOf(
   return { first, isIncomplete: end.why === "timeout" };
 }
 
-/** The lines for these files: only names that the guard's own look at their folders confirms. */
+/** The lines for these files: only names that are of regular files where the guard's own handles find them. */
 async function shownMatches(
   guard: PathGuard,
   place: SearchPlace,
@@ -110,14 +111,11 @@ async function shownMatches(
   nameOf: (name: string) => string,
 ): Promise<string[]> {
   const names = first.names();
-  const confirmed = await regularFiles(
-    guard,
-    names.map((name) => foundPath(place, name)),
-  );
+  const confirmed = await regularFiles(guard, place.base, names);
   const lines: string[] = [];
   let bytes = 0;
   for (const name of names) {
-    if (!confirmed.has(foundPath(place, name))) continue;
+    if (!confirmed.has(name)) continue;
     const line = nameOf(name);
     bytes += Buffer.byteLength(line) + 1;
     if (bytes > MODEL_BYTES) break;
@@ -126,30 +124,36 @@ async function shownMatches(
   return lines;
 }
 
-/** Those of the paths that are regular files. */
-async function regularFiles(guard: PathGuard, paths: readonly string[]): Promise<Set<string>> {
-  const namesByFolder = new Map<string, Set<string>>();
+/** Paths below a folder, by their first name. */
+type Names = Map<string, { path: string | undefined; inside: Names }>;
+
+/** Those of the paths below `base`, given as `./a/b`, that are regular files. Enters each folder once. */
+async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
+  const names: Names = new Map();
   for (const path of paths) {
-    const names = namesByFolder.get(dirname(path));
-    if (names) names.add(basename(path));
-    else namesByFolder.set(dirname(path), new Set([basename(path)]));
+    let at = { path: undefined as string | undefined, inside: names };
+    for (const name of path.split("/").slice(1)) {
+      const next = at.inside.get(name) ?? { path: undefined, inside: new Map() };
+      at.inside.set(name, next);
+      at = next;
+    }
+    at.path = path;
   }
   const found = new Set<string>();
-  await eachOf([...namesByFolder], FOLDERS_AT_ONCE, async ([path, names]) => {
-    const folder = await guard.openFolder(path);
+  const look = async (folder: OpenedFolder, wanted: Names): Promise<void> => {
     try {
-      if (folder.path !== path) return;
-      let left = names.size;
-      for await (const entry of folder.entries()) {
-        if (!names.has(entry.name)) continue;
-        const full = resolve(path, entry.name);
-        if (entry.isFile() && !guard.denies(full)) found.add(full);
-        if (--left === 0) break;
-      }
+      const files = new Set<string>();
+      for (const entry of await readdir(folder.at("."), { withFileTypes: true }))
+        if (entry.isFile()) files.add(entry.name);
+      await eachOf([...wanted], FOLDERS_AT_ONCE, async ([name, { path, inside }]) => {
+        if (path !== undefined && files.has(name) && !guard.denies(join(folder.path, name))) found.add(path);
+        if (inside.size > 0) await look(await folder.folder(name), inside);
+      });
     } finally {
       await folder.close();
     }
-  });
+  };
+  await look(await guard.openFolder(base), names);
   return found;
 }
 

@@ -1,20 +1,20 @@
-import { ToolInputError } from "../ports/errors.js";
+import { ToolError, ToolInputError } from "../ports/errors.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import type { ToolContext } from "../ports/tool.js";
-import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
-import { eachOf, FirstPaths, foundPath, NulRecords, SEARCH_MS } from "../processes/search-place.js";
+import { eachOf, FirstPaths, foundPath, NulRecords, pathKey, SEARCH_MS } from "../processes/search-place.js";
 import { size } from "./content.js";
 import { folderName, type FileToolOptions } from "./files.js";
 import { FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
 import { checkSearch, filesByPath, globArguments, openToolPlace, type ToolPlace } from "./search-folder.js";
 
-/** Larger files are skipped, and said to be. */
-const MAX_FILE_BYTES = 16 * 1024 * 1024;
+/** Larger files are skipped: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
+const MAX_FILE_BYTES = 512 * 1024 * 1024;
+/** A search that finds more lines is done again in the order of paths, and ends when enough is found. */
+const MAX_UNSORTED_LINES = 20_000;
 /** Files that are opened at the same time. */
 const FILES_AT_ONCE = 8;
-/** Of the files that are too large, so many are remembered and so many named. */
-const MAX_TOO_LARGE = 100;
+/** Binary files named in the result. */
 const MAX_NAMED = 3;
 
 export interface GrepOptions extends FileToolOptions {
@@ -57,7 +57,8 @@ export class GrepSearch {
   readonly #start: string;
   readonly #lines: string[] = [];
   readonly #binary = new Set<string>();
-  #tooLarge: string[] = [];
+  #globs: readonly string[] = [];
+  #isWanted = (_name: string): boolean => true;
   #bytes = 0;
   #shown = 0;
   #matches = 0;
@@ -76,8 +77,11 @@ export class GrepSearch {
   async run(): Promise<string> {
     const where = await openToolPlace(this.#options, this.#start, this.#context, this.#given.all);
     try {
-      if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.push(where.place.root);
-      else if (this.#given.output === "lines") await this.#searchLines(where);
+      const { fileBytes = 0 } = where;
+      if (fileBytes > MAX_FILE_BYTES)
+        throw new ToolError(`${this.#start} is too large to search (${size(fileBytes)}). Use a command in bash.`);
+      await this.#readGlob(where);
+      if (this.#given.output === "lines") await this.#searchLines(where);
       else await this.#searchFiles(where);
       return await this.#text(where);
     } finally {
@@ -85,93 +89,85 @@ export class GrepSearch {
     }
   }
 
-  /** How ripgrep is told of the glob, and which of the files that it finds then are meant. */
-  async #globs({ place, fileBytes }: ToolPlace): Promise<{
-    globs: readonly string[];
-    isWanted: (name: string) => boolean;
-  }> {
+  /** Decides how ripgrep gets the glob, and which of the files that it finds then are wanted. */
+  async #readGlob({ place, fileBytes }: ToolPlace): Promise<void> {
     const { glob, all } = this.#given;
     // A file that was named is searched whatever globs and ignore files say.
-    if (glob === undefined || fileBytes !== undefined) return { globs: [], isWanted: () => true };
+    if (glob === undefined || fileBytes !== undefined) return;
     const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
-    if (!isForPaths || all) return { globs: args, isWanted: () => true };
+    this.#globs = args;
+    if (!isForPaths || all) return;
     const { names, isIncomplete } = await filesByPath(place, { args, isForPaths }, this.#context.signal);
     if (isIncomplete) this.#isIncomplete = true;
-    return { globs: args, isWanted: (name) => names.has(name) };
+    this.#isWanted = (name) => names.has(name);
   }
 
-  /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that are not filtered yet. */
-  async #search(
-    where: ToolPlace,
-    flags: readonly string[],
-    onOutput: (chunk: Buffer, isWanted: (name: string) => boolean) => boolean,
-  ): Promise<void> {
-    const { place } = where;
-    const { signal } = this.#context;
-    const pattern = patternArguments(this.#given);
-    const { globs, isWanted } = await this.#globs(where);
+  /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that `#isWanted` has not filtered yet. */
+  async #search({ place }: ToolPlace, flags: readonly string[], onOutput: (chunk: Buffer) => boolean): Promise<void> {
     let hasOutput = false;
-    const limits = { cwd: place.cwd, signal, timeoutMs: this.#options.searchMs ?? SEARCH_MS };
-    const largest = `--max-filesize=${MAX_FILE_BYTES}`;
-    const onTooLarge = (name: string): void =>
-      void (this.#tooLarge.length < MAX_TOO_LARGE && this.#tooLarge.push(name));
-    // With globs ripgrep would report each file that matches one. A list without globs is faster than that.
-    const listing =
-      globs.length > 0
-        ? runRipgrep({ ...limits, args: ["--files", largest, ...place.flags, "--", place.root], onTooLarge })
-        : undefined;
-    const [end] = await Promise.all([
-      runRipgrep({
-        ...limits,
-        args: [
-          ...["--null", "--with-filename", largest, "--no-mmap"],
-          ...[...flags, ...pattern, ...globs, ...place.flags, "--", place.root],
-        ],
-        onOutput: (chunk) => {
-          hasOutput = true;
-          return onOutput(chunk, isWanted);
-        },
-        ...(listing === undefined && { onTooLarge }),
-      }),
-      listing,
-    ]);
+    const end = await runRipgrep({
+      cwd: place.cwd,
+      signal: this.#context.signal,
+      timeoutMs: this.#options.searchMs ?? SEARCH_MS,
+      args: [
+        ...["--null", "--with-filename", `--max-filesize=${MAX_FILE_BYTES}`, "--no-mmap"],
+        ...[...flags, ...patternArguments(this.#given), ...this.#globs, ...place.flags, "--", place.root],
+      ],
+      onOutput: (chunk) => {
+        hasOutput = true;
+        return onOutput(chunk);
+      },
+    });
     checkSearch(end, hasOutput);
-    this.#unreadable += end.unreadable;
+    this.#unreadable = end.unreadable;
     if (end.why === "timeout") this.#isIncomplete = true;
-    if (listing === undefined || this.#tooLarge.length === 0) return;
-    const matching = new Set<string>();
-    await listFiles(place, { signal, args: globs }, (name) => matching.add(name).size > 0);
-    this.#tooLarge = this.#tooLarge.filter((name) => matching.has(name));
   }
 
   async #searchLines(where: ToolPlace): Promise<void> {
-    const { limit, context } = this.#given;
+    const { limit } = this.#given;
+    // Ripgrep uses one thread when it sorts, so that few matches are found faster without, and many with it.
+    const found = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
     const files: FoundFile[] = [];
     let matches = 0;
-    let isWanted = (_name: string): boolean => true;
-    const add = (name: string, line: LinePlace): boolean => {
-      if (!isWanted(name)) return true;
-      const last = files.at(-1);
-      if (last?.name === name) last.lines.push(line);
-      else files.push({ name, lines: [line] });
-      if (line.isMatch) matches++;
-      return matches <= limit;
-    };
-    const found = new FoundLines(add, (name) => this.#binary.add(name));
-    const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1", "--sort=path"];
-    // One more than is shown, to know whether there are more.
-    flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
-    await this.#search(where, flags, (chunk, filter) => {
-      isWanted = filter;
-      return found.push(chunk);
-    });
-    found.end();
+    for (const file of found) {
+      if (matches > limit) break;
+      files.push(file);
+      matches += file.lines.filter(({ isMatch }) => isMatch).length;
+    }
     const texts = new Map<FoundFile, (string | undefined)[]>();
     await eachOf(files, FILES_AT_ONCE, async (file) => void texts.set(file, await this.#read(where, file)));
     for (const file of files) {
       const lines = texts.get(file);
       if (lines && !this.#isFull) this.#addLines(where.nameOf(file.name), file.lines, lines);
     }
+  }
+
+  /** Files with the places of their matches, in the order of paths; undefined where an unsorted search finds too many. */
+  async #foundLines(where: ToolPlace, isSorted: boolean): Promise<FoundFile[] | undefined> {
+    const { limit, context } = this.#given;
+    const files: FoundFile[] = [];
+    let count = 0;
+    let matches = 0;
+    const hasRoom = (): boolean => (isSorted ? matches <= limit : count <= MAX_UNSORTED_LINES);
+    const add = (name: string, line: LinePlace): boolean => {
+      if (!this.#isWanted(name)) return true;
+      const last = files.at(-1);
+      if (last?.name === name) last.lines.push(line);
+      else files.push({ name, lines: [line] });
+      count++;
+      if (line.isMatch) matches++;
+      return hasRoom();
+    };
+    const found = new FoundLines(add, (name) => this.#binary.add(name));
+    const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
+    // One more than is shown, to know whether there are more.
+    flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
+    await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => found.push(chunk));
+    found.end();
+    if (isSorted) return files;
+    if (!hasRoom()) return undefined;
+    const keyed = files.map((file) => ({ file, key: pathKey(file.name) }));
+    return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
   }
 
   /** The lines of a file, from the very file that the path guard lets through. Rejects with `PathError`. */
@@ -212,12 +208,11 @@ export class GrepSearch {
     const counts = new Map<string, number>();
     const first = new FirstPaths(isCount ? limit : limit + 1);
     const records = isCount ? new CountRecords() : new NulRecords();
-    await this.#search(where, isCount ? ["--count"] : ["--files-with-matches", "--sort=path"], (chunk, isWanted) =>
+    await this.#search(where, isCount ? ["--count"] : ["--files-with-matches"], (chunk) =>
       records.push(chunk, (name, count = 1) => {
-        if (!isWanted(name)) return true;
-        first.add(name);
+        if (!this.#isWanted(name)) return true;
         if (isCount) counts.set(name, count);
-        return isCount || first.count <= limit;
+        return first.add(name);
       }),
     );
     const names = first.names();
@@ -270,23 +265,23 @@ export class GrepSearch {
         `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, there are more; narrow path, glob or pattern, or raise limit]`,
       );
     if (this.#isIncomplete) lines.push("[too much to search whole; narrow it with path or glob]");
-    await this.#pushNamed("not searched, too large", this.#tooLarge, where);
-    await this.#pushNamed("not searched whole, binary", [...this.#binary], where);
+    await this.#pushBinary(where);
     if (this.#unreadable > 0) lines.push(`[${this.#unreadable} entries could not be read]`);
     return lines.join("\n");
   }
 
-  /** A note with the names of files, of which each is looked at by the path guard first. */
-  async #pushNamed(what: string, names: readonly string[], { guard, place, nameOf }: ToolPlace): Promise<void> {
+  /** A note with the names of binary files, of which each is looked at by the path guard first. */
+  async #pushBinary({ guard, place, nameOf }: ToolPlace): Promise<void> {
+    const names = [...this.#binary].sort();
     const sizes = new Map<string, string>();
-    await eachOf(names.toSorted().slice(0, MAX_NAMED), MAX_NAMED, async (name) => {
+    await eachOf(names.slice(0, MAX_NAMED), MAX_NAMED, async (name) => {
       const { handle, stats } = await guard.openFile(foundPath(place, name));
       await handle.close();
       sizes.set(name, `${nameOf(name)} (${size(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;
     const named = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
-    this.#lines.push(`[${what}: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
+    this.#lines.push(`[not searched whole, binary: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
   }
 }
 

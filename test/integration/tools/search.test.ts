@@ -372,11 +372,22 @@ describe("grep", () => {
     assert.equal(await files({ path: "src", glob: "src/a/*" }), "src/a/one.ts");
     assert.equal(await files({ path: "src", glob: "a/*" }), "src/a/one.ts");
     assert.equal(await files({ path: "src", glob: "a/**", all: true }), "src/a/one.ts\nsrc/a/two.log");
-    await truncate(join(t.path, "src/b.ts"), 17 * 1024 * 1024);
-    const note = "\n[not searched, too large: src/b.ts (17.0 MiB)]";
-    assert.equal(await files({ glob: "*.ts" }), `src/a/one.ts${note}`);
-    assert.equal(await files({ path: "src/b.ts" }), `No match for x in src/b.ts.${note}`);
     assert.equal(await files({ glob: "*.log" }), "No match for x in the project folder (*.log).");
+    await truncate(join(t.path, "src/b.ts"), 513 * 1024 * 1024);
+    assert.equal(await files({ glob: "*.ts" }), "src/a/one.ts");
+    await assert.rejects(files({ path: "src/b.ts" }), /src\/b\.ts is too large to search \(513\.0 MiB\)/);
+  });
+
+  it("shows the first matches by path, of few and of very many, in files of 100 MB too", async () => {
+    const line = "some words of a line\n";
+    const names = Array.from({ length: 60 }, (_, n) => `d${n % 7}/f${n}.txt`);
+    await using t = await tree(Object.fromEntries(names.map((name) => [name, line.repeat(1_000)])));
+    await writeFile(join(t.path, "large.txt"), `${line.repeat(5_000_000)}a needle\n`);
+    const found = await t.call("grep", { pattern: "words", limit: 3 });
+    assert.match(found, /^d0\/f0\.txt\n1:some.*\n2:some.*\n3:some.*\n\[3 matching lines shown, there are more/);
+    assert.equal(await t.call("grep", { pattern: "needle" }), "large.txt\n5000001:a needle");
+    const files = (await t.call("grep", { pattern: "words", output: "files" })).split("\n");
+    assert.deepEqual(files, [...names, "large.txt"].sort());
   });
 
   it("searches many files in more than one batch", async () => {
