@@ -85,6 +85,7 @@ export class ByName implements Opener {
         if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
       },
       enter: (name) => this.#enter(join(path, name)),
+      open: (name) => this.openFile(join(path, name)),
       close: () => handle.close(),
     });
   }

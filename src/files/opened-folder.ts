@@ -6,6 +6,7 @@ import { basename, join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
 import { asPathError, codeOf } from "./names.js";
+import type { OpenedFile } from "./opener.js";
 
 /** How a system reaches what is in an open folder, and knows where it is. */
 export interface FolderAccess {
@@ -15,6 +16,8 @@ export interface FolderAccess {
   check(): Promise<void>;
   /** A folder in it, never by a link. Rejects with `PathError` or the system's error. */
   enter(name: string): Promise<OpenedFolder>;
+  /** A regular file in it, for reading. Rejects with `PathError` or the system's error. */
+  open(name: string): Promise<OpenedFile>;
   close(): Promise<void>;
 }
 
@@ -67,6 +70,12 @@ export class OpenedFolder {
   async folder(name: string): Promise<OpenedFolder> {
     this.#own(name);
     return this.#access.enter(name).catch(refuse);
+  }
+
+  /** A regular file in it, for reading. */
+  file(name: string): Promise<OpenedFile> {
+    this.#own(name);
+    return this.#access.open(name).catch(refuse);
   }
 
   /** Make a folder in it, unless there is something of that name. `mode`: exactly that, whatever the umask. */

@@ -122,7 +122,16 @@ export class PathGuard {
 
   /** Open a regular file for reading. */
   async openFile(path: string): Promise<OpenedFile> {
-    const file = await this.#try(path, () => this.#opener.openFile(path));
+    return this.#refuseOwn(await this.#try(path, () => this.#opener.openFile(path)));
+  }
+
+  /** Open a regular file in a folder that this guard opened, for reading. Takes fewer system calls than `openFile`. */
+  async openFileIn(folder: OpenedFolder, name: string): Promise<OpenedFile> {
+    return this.#refuseOwn(await folder.file(name));
+  }
+
+  /** Refuses a file that is a denied one by another name. */
+  async #refuseOwn(file: OpenedFile): Promise<OpenedFile> {
     try {
       if (file.stats.nlink > 1n && (await this.#ownFiles()).has(`${file.stats.dev}:${file.stats.ino}`))
         throw new PathError("denied", "access is denied");

@@ -1,6 +1,5 @@
 import { lstat } from "node:fs/promises";
 import { dirname, join, relative, resolve, sep } from "node:path";
-import { PathError } from "../ports/errors.js";
 import { isInside, type PathGuard } from "../files/path-guard.js";
 
 /** How long a search may take, in ms. */
@@ -145,16 +144,4 @@ export class FirstPaths {
     this.#keys = this.#keys.sort().slice(0, this.#max);
     if (this.#keys.length === this.#max) this.#last = this.#keys.at(-1);
   }
-}
-
-/** Runs `work` for each value, `width` at a time. A value whose work fails with a `PathError` is passed over. */
-export async function eachOf<T>(values: readonly T[], width: number, work: (value: T) => Promise<void>): Promise<void> {
-  const next = values.values();
-  const worker = async (): Promise<void> => {
-    for (const value of next)
-      await work(value).catch((error: unknown) => {
-        if (!(error instanceof PathError)) throw error;
-      });
-  };
-  await Promise.all(Array.from({ length: width }, worker));
 }

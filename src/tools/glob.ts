@@ -1,20 +1,18 @@
-import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import { ToolError, ToolInputError } from "../ports/errors.js";
-import { isInside, type OpenedFolder, type PathGuard } from "../files/path-guard.js";
+import { isInside, type PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext } from "../ports/tool.js";
 import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
-import { eachOf, FirstPaths, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
+import { FirstPaths, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
+import { eachFound } from "./found-files.js";
 import { folderName, location, shown, type FileToolOptions } from "./files.js";
 import { checkSearch, filesByPath, globArguments, openToolPlace, withIgnoreFiles } from "./search-folder.js";
 
 const MAX_SHOWN = 1_000;
-/** Folders of one folder that are looked at together. */
-const FOLDERS_AT_ONCE = 4;
 
 const schema = defineArguments(
   {
@@ -124,36 +122,13 @@ async function shownMatches(
   return lines;
 }
 
-/** Paths below a folder, by their first name. */
-type Names = Map<string, { path: string | undefined; inside: Names }>;
-
-/** Those of the paths below `base`, given as `./a/b`, that are regular files. Enters each folder once. */
+/** Those of the paths below `base` that are regular files. */
 async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
-  const names: Names = new Map();
-  for (const path of paths) {
-    let at = { path: undefined as string | undefined, inside: names };
-    for (const name of path.split("/").slice(1)) {
-      const next = at.inside.get(name) ?? { path: undefined, inside: new Map() };
-      at.inside.set(name, next);
-      at = next;
-    }
-    at.path = path;
-  }
   const found = new Set<string>();
-  const look = async (folder: OpenedFolder, wanted: Names): Promise<void> => {
-    try {
-      const files = new Set<string>();
-      for (const entry of await readdir(folder.at("."), { withFileTypes: true }))
-        if (entry.isFile()) files.add(entry.name);
-      await eachOf([...wanted], FOLDERS_AT_ONCE, async ([name, { path, inside }]) => {
-        if (path !== undefined && files.has(name) && !guard.denies(join(folder.path, name))) found.add(path);
-        if (inside.size > 0) await look(await folder.folder(name), inside);
-      });
-    } finally {
-      await folder.close();
-    }
-  };
-  await look(await guard.openFolder(base), names);
+  await eachFound(guard, base, paths, async (folder, name, path) => {
+    if (guard.denies(join(folder.path, name))) return;
+    if ((await folder.stat(name))?.isFile()) found.add(path);
+  });
   return found;
 }
 

@@ -1,19 +1,21 @@
 import { ToolError, ToolInputError } from "../ports/errors.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
+import type { OpenedFile } from "../files/path-guard.js";
 import type { ToolContext } from "../ports/tool.js";
 import { runRipgrep } from "../processes/ripgrep.js";
-import { eachOf, FirstPaths, foundPath, NulRecords, pathKey, SEARCH_MS } from "../processes/search-place.js";
+import { FirstPaths, NulRecords, pathKey, SEARCH_MS } from "../processes/search-place.js";
 import { size } from "./content.js";
+import { eachFound } from "./found-files.js";
 import { folderName, type FileToolOptions } from "./files.js";
 import { FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
 import { checkSearch, filesByPath, globArguments, openToolPlace, type ToolPlace } from "./search-folder.js";
 
 /** Larger files are skipped: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
 const MAX_FILE_BYTES = 512 * 1024 * 1024;
+/** UTF-16 is decoded whole to show a line of it. Matches in larger files are not shown. */
+const MAX_DECODED_BYTES = 64 * 1024 * 1024;
 /** A search that finds more lines is done again in the order of paths, and ends when enough is found. */
 const MAX_UNSORTED_LINES = 20_000;
-/** Files that are opened at the same time. */
-const FILES_AT_ONCE = 8;
 /** Binary files named in the result. */
 const MAX_NAMED = 3;
 
@@ -135,7 +137,11 @@ export class GrepSearch {
       matches += file.lines.filter(({ isMatch }) => isMatch).length;
     }
     const texts = new Map<FoundFile, (string | undefined)[]>();
-    await eachOf(files, FILES_AT_ONCE, async (file) => void texts.set(file, await this.#read(where, file)));
+    const byName = new Map(files.map((file) => [file.name, file] as const));
+    await this.#eachOpened(where, byName.keys(), async (opened, name) => {
+      const file = byName.get(name);
+      if (file) texts.set(file, await readLines(opened, file.lines, MAX_DECODED_BYTES));
+    });
     for (const file of files) {
       const lines = texts.get(file);
       if (lines && !this.#isFull) this.#addLines(where.nameOf(file.name), file.lines, lines);
@@ -170,14 +176,20 @@ export class GrepSearch {
     return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
   }
 
-  /** The lines of a file, from the very file that the path guard lets through. Rejects with `PathError`. */
-  async #read({ guard, place }: ToolPlace, { name, lines }: FoundFile): Promise<(string | undefined)[]> {
-    const file = await guard.openFile(foundPath(place, name));
-    try {
-      return await readLines(file, lines, MAX_FILE_BYTES);
-    } finally {
-      await file.handle.close();
-    }
+  /** Calls `work` with each of the files that the path guard opens. A line is only shown from the very file that it opened. */
+  #eachOpened(
+    { guard, place }: ToolPlace,
+    names: Iterable<string>,
+    work: (file: OpenedFile, name: string) => Promise<void> | void,
+  ): Promise<void> {
+    return eachFound(guard, place.base, names, async (folder, own, name) => {
+      const file = await guard.openFileIn(folder, own);
+      try {
+        await work(file, name);
+      } finally {
+        await file.handle.close();
+      }
+    });
   }
 
   #addLines(name: string, places: readonly LinePlace[], texts: readonly (string | undefined)[]): void {
@@ -218,7 +230,8 @@ export class GrepSearch {
     const names = first.names();
     // Where a file can be another name of a denied one, no count tells of it.
     const checked = isCount && (await where.guard.hasLinkedNames()) ? [...counts.keys()] : names;
-    const isAllowed = await this.#allowed(where, checked);
+    const isAllowed = new Set<string>();
+    await this.#eachOpened(where, checked, (_file, name) => void isAllowed.add(name));
     const isRefused = new Set(checked.filter((name) => !isAllowed.has(name)));
     this.#files = first.count - isRefused.size;
     this.#matches = isCount
@@ -230,16 +243,6 @@ export class GrepSearch {
       if (this.#shown >= limit || !this.#push(isCount ? `${text}: ${counts.get(name)}` : text)) this.#isFull = true;
       else this.#shown++;
     }
-  }
-
-  /** Those of the files that the path guard opens. */
-  async #allowed({ guard, place }: ToolPlace, names: readonly string[]): Promise<Set<string>> {
-    const allowed = new Set<string>();
-    await eachOf(names, FILES_AT_ONCE, async (name) => {
-      await (await guard.openFile(foundPath(place, name))).handle.close();
-      allowed.add(name);
-    });
-    return allowed;
   }
 
   #push(line: string): boolean {
@@ -271,13 +274,11 @@ export class GrepSearch {
   }
 
   /** A note with the names of binary files, of which each is looked at by the path guard first. */
-  async #pushBinary({ guard, place, nameOf }: ToolPlace): Promise<void> {
+  async #pushBinary(where: ToolPlace): Promise<void> {
     const names = [...this.#binary].sort();
     const sizes = new Map<string, string>();
-    await eachOf(names.slice(0, MAX_NAMED), MAX_NAMED, async (name) => {
-      const { handle, stats } = await guard.openFile(foundPath(place, name));
-      await handle.close();
-      sizes.set(name, `${nameOf(name)} (${size(Number(stats.size))})`);
+    await this.#eachOpened(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
+      sizes.set(name, `${where.nameOf(name)} (${size(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;
     const named = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);

@@ -1,0 +1,54 @@
+import { PathError } from "../ports/errors.js";
+import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
+
+/** Entries of one folder that are looked at together; below the third level one, so that few folders are open at once. */
+const ENTRIES_AT_ONCE = 4;
+const WIDE_LEVELS = 3;
+
+/** Paths below a folder, by their first name. */
+type Names = Map<string, { path: string | undefined; inside: Names }>;
+
+/**
+ * Calls `work` for each path below `base`, given as `./a/b`, with its folder, which is entered once and held open until then.
+ * What the guard refuses, and what is gone, is passed over: also where `work` rejects with `PathError`.
+ */
+export async function eachFound(
+  guard: PathGuard,
+  base: string,
+  paths: Iterable<string>,
+  work: (folder: OpenedFolder, name: string, path: string) => Promise<void>,
+): Promise<void> {
+  const look = async (folder: OpenedFolder, names: Names, level: number): Promise<void> => {
+    const next = names.entries();
+    const worker = async (): Promise<void> => {
+      for (const [name, { path, inside }] of next)
+        try {
+          if (path !== undefined) await work(folder, name, path);
+          if (inside.size > 0) await look(await folder.folder(name), inside, level + 1);
+        } catch (error) {
+          if (!(error instanceof PathError)) throw error;
+        }
+    };
+    try {
+      await Promise.all(Array.from({ length: level < WIDE_LEVELS ? ENTRIES_AT_ONCE : 1 }, worker));
+    } finally {
+      await folder.close();
+    }
+  };
+  await look(await guard.openFolder(base), byFirstName(paths), 0);
+}
+
+function byFirstName(paths: Iterable<string>): Names {
+  const top: Names = new Map();
+  for (const path of paths) {
+    let names = top;
+    const parts = path.split("/").slice(1);
+    for (const [at, part] of parts.entries()) {
+      const entry = names.get(part) ?? { path: undefined, inside: new Map() };
+      names.set(part, entry);
+      if (at === parts.length - 1) entry.path = path;
+      names = entry.inside;
+    }
+  }
+  return top;
+}
