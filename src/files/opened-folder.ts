@@ -1,6 +1,18 @@
 import { constants } from "node:fs";
 import type { Dirent, Stats } from "node:fs";
-import { access, lstat, mkdir, open, opendir, readlink, rename, rmdir, symlink, unlink } from "node:fs/promises";
+import {
+  access,
+  lstat,
+  mkdir,
+  open,
+  opendir,
+  readdir,
+  readlink,
+  rename,
+  rmdir,
+  symlink,
+  unlink,
+} from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { PathError } from "../ports/errors.js";
@@ -49,6 +61,12 @@ export class OpenedFolder {
   /** What is in it. Ends with the system's error when it cannot be read. */
   async *entries(): AsyncGenerator<Dirent> {
     for await (const entry of await opendir(this.at("."), { bufferSize: 256 })) yield entry;
+  }
+
+  /** The names of all regular files in it. */
+  async files(): Promise<ReadonlySet<string>> {
+    const entries = await readdir(this.at("."), { withFileTypes: true }).catch(refuse);
+    return new Set(entries.flatMap((entry) => (entry.isFile() ? [entry.name] : [])));
   }
 
   /** Undefined when there is nothing of that name. */

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import { ToolError, ToolInputError } from "../ports/errors.js";
-import { isInside, type PathGuard } from "../files/path-guard.js";
+import { isInside, type OpenedFolder, type PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext } from "../ports/tool.js";
 import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
@@ -122,12 +122,15 @@ async function shownMatches(
   return lines;
 }
 
-/** Those of the paths below `base` that are regular files. */
+/** Those of the paths below `base` that are regular files. Each folder is read once: that is faster than a look at each name. */
 async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
+  const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
   await eachFound(guard, base, paths, async (folder, name, path) => {
     if (guard.denies(join(folder.path, name))) return;
-    if ((await folder.stat(name))?.isFile()) found.add(path);
+    const inFolder = files.get(folder) ?? folder.files();
+    files.set(folder, inFolder);
+    if ((await inFolder).has(name)) found.add(path);
   });
   return found;
 }

@@ -82,6 +82,9 @@ function placeOf(text: string): LinePlace | undefined {
   return context ? { line: Number(context[1]), isMatch: false, column: 0, offset: Number(context[2]) } : undefined;
 }
 
+/** Read of a file at once; most files are not longer. */
+const START_BYTES = 16 * 1024;
+
 /**
  * The texts of these lines, as they are in the file now; undefined where no line begins there any more. Rejects with
  * `PathError` for what cannot be read.
@@ -91,22 +94,25 @@ export async function readLines(
   places: readonly LinePlace[],
   maxBytes: number,
 ): Promise<(string | undefined)[]> {
-  const start = Buffer.alloc(3);
-  await file.handle.read(start, 0, 3, 0);
-  const content = sniff(start);
+  const start = Buffer.alloc(START_BYTES);
+  const { bytesRead } = await file.handle.read(start, 0, START_BYTES, 0);
+  const content = sniff(start.subarray(0, 3));
   if (content.kind === "text" && content.encoding !== "utf-8") {
     if (file.stats.size > BigInt(maxBytes)) throw new PathError("io", "too large");
     const whole = Buffer.from(new TextDecoder(content.encoding).decode(await readWhole(file, maxBytes)));
     return Promise.all(places.map((place) => readLine(async (at, length) => whole.subarray(at, at + length), place)));
   }
-  const skipped = start.equals(Buffer.from([0xef, 0xbb, 0xbf])) ? 3 : 0;
+  const skipped = start.subarray(0, 3).equals(Buffer.from([0xef, 0xbb, 0xbf])) ? 3 : 0;
   const texts: (string | undefined)[] = [];
   for (const place of places)
     texts.push(
-      await readLine(async (at, length) => {
+      await readLine(async (offset, length) => {
+        const at = offset + skipped;
+        if (bytesRead < START_BYTES || at + length <= bytesRead)
+          return start.subarray(at, Math.min(at + length, bytesRead));
         const bytes = Buffer.alloc(length);
-        const { bytesRead } = await file.handle.read(bytes, 0, length, at + skipped);
-        return bytes.subarray(0, bytesRead);
+        const read = await file.handle.read(bytes, 0, length, at);
+        return bytes.subarray(0, read.bytesRead);
       }, place),
     );
   return texts;
