@@ -94,13 +94,8 @@ async function buildModules(outdir, sources) {
     // Packing marks all modules of ours as free of side effects. The package depd calls `eval`.
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const entryPoints = [...deferred].map(([file, name]) => ({ in: file, out: name }));
-    const cjs = {
-      ...OPTIONS,
-      format: "cjs",
-      minifyWhitespace: true,
-      plugins: [builtins],
-      outExtension: { ".js": ".cjs" },
-    };
+    const outExtension = { ".js": ".cjs" };
+    const cjs = { ...OPTIONS, format: "cjs", minifyWhitespace: true, plugins: [builtins], outExtension };
     const [, rest] = await completeAll({
       packing: pack({ ...packing, command: COMMAND, options: { ...OPTIONS, minifyWhitespace: true, logOverride } }),
       "deferred packages": build({ ...cjs, entryPoints, outdir: path.join(outdir, "chunks") }),

@@ -53,9 +53,8 @@ export const CHUNKS = [
   // The first tool call.
   deferred("tools", "serve run", [
     "src/run describe-call nested-instructions tool-calls",
-    "src/tools delete-path edit-file files keep-file grep-search patch-files patch-plan patch-text",
-    "src/tools read-file replace-file search-folder shell-output web-page write-file",
-    "src/tools matched-lines",
+    "src/tools delete-path edit-file files found-files grep-search keep-file matched-lines patch-files patch-plan",
+    "src/tools patch-text read-file replace-file search-folder shell-output web-page write-file",
     "src/files attachments by-handle by-name names opened-folder path-guard reach walk",
     "src/hostile threads",
     "src/base cut-text",
