@@ -1,3 +1,4 @@
+import { createRequire } from "node:module";
 import { StringDecoder } from "node:string_decoder";
 import { readdirSync } from "node:fs";
 import { IS_LINUX, lineOf } from "../base/linux-processes.js";
@@ -138,10 +139,7 @@ const REMEDY =
 
 /** The binary of the npm package for this platform, else the system's. */
 async function locate(): Promise<string> {
-  const packaged = await import("@vscode/ripgrep").then(
-    ({ rgPath }) => rgPath,
-    () => undefined,
-  );
+  const packaged = packagedBinary();
   if (packaged !== undefined) return packaged;
   const [{ access, constants }, { join }] = await Promise.all([import("node:fs/promises"), import("node:path")]);
   for (const folder of process.platform === "win32" ? [] : SYSTEM_FOLDERS) {
@@ -151,6 +149,17 @@ async function locate(): Promise<string> {
   throw new ToolError(
     `searching needs ripgrep, which is not installed for this platform (${process.platform}-${process.arch}). ${REMEDY}`,
   );
+}
+
+/** Found from the package's own folder, where package managers put its binaries. No bundle of an embedder holds it. */
+function packagedBinary(): string | undefined {
+  const { platform, arch } = process;
+  try {
+    const { resolve } = createRequire(createRequire(import.meta.url).resolve("@vscode/ripgrep"));
+    return resolve(`@vscode/ripgrep-${platform}-${arch}/bin/${platform === "win32" ? "rg.exe" : "rg"}`);
+  } catch {
+    return undefined;
+  }
 }
 
 const always = (): boolean => true;

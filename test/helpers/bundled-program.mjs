@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Agent, builtinTools, createLogger } from "gantry";
-import { AiSdkProvider } from "gantry/adapters/ai-sdk-provider";
+import { AiSdkProvider } from "gantry/adapters/language-models";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { openHttpHost } from "gantry/http";

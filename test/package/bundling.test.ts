@@ -15,7 +15,7 @@ const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../helpers/bundled-program.mjs", import.meta.url));
 /** What docs/bundling.md says stays outside. */
-const EXTERNAL = ["better-sqlite3", "@vscode/tree-sitter-wasm"];
+const EXTERNAL = ["better-sqlite3", "@vscode/ripgrep", "@vscode/tree-sitter-wasm"];
 const PRINTED = [
   "1\tconst one = 1;",
   "2\tconst two = 2;",
@@ -140,12 +140,12 @@ describe("a program that bundles gantry", () => {
   });
 
   it("is told which package is missing beside it", async () => {
-    const file = await bundled("esbuild", "esm", ["@vscode/tree-sitter-wasm"]);
+    const file = await bundled("esbuild", "esm", ["@vscode/ripgrep", "@vscode/tree-sitter-wasm"]);
     await assert.rejects(printed(file), /better-sqlite3 .*it is not installed; .*npm install better-sqlite3/);
   });
 
   it("is told which package the rules of commands lack", async () => {
-    const file = await bundled("rolldown", "esm", ["better-sqlite3"]);
+    const file = await bundled("rolldown", "esm", ["better-sqlite3", "@vscode/ripgrep"]);
     assert.match(
       await printed(file),
       /@vscode\/tree-sitter-wasm is not installed beside this program; run npm install @vscode\/tree-sitter-wasm there/,
