@@ -7,6 +7,7 @@
 export const KEEPER = `
 const fs = require("node:fs");
 const { spawn } = require("node:child_process");
+delete process.env.ELECTRON_RUN_AS_NODE;
 const [base, record, part, cwd, file, ...args] = process.argv.slice(1);
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
 const said = fs.readFileSync(0);

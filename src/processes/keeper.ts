@@ -46,6 +46,9 @@ export interface KeptRecord {
 /** The process that a keeper started. */
 export type KeptChild = Pick<KeptRecord, "pid" | "started">;
 
+/** Makes a Node of the program of an Electron application, which would open its windows otherwise. The keeper takes it away. */
+const NODE_ENVIRONMENT = process.versions["electron"] === undefined ? {} : { ELECTRON_RUN_AS_NODE: "1" };
+
 /** Start a command that outlives this process, its files in `folder`. Rejects when it cannot start. */
 export async function startKept(
   folder: string,
@@ -59,7 +62,7 @@ export async function startKept(
   const { file, args, cwd, env, said } = program;
   const keeper = spawn(process.execPath, ["-e", KEEPER, base, record, String(PART_BYTES), cwd, file, ...args], {
     cwd: "/",
-    env: { ...env, [MARK]: mark },
+    env: { ...env, [MARK]: mark, ...NODE_ENVIRONMENT },
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
   });

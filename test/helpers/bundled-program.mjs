@@ -9,18 +9,21 @@ import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { openHttpHost } from "gantry/http";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
+/** It outlives the program, held by a process that the program starts with its own executable. */
+const KEPT = 'test -z "$ELECTRON_RUN_AS_NODE" && echo from a kept command';
+
 async function main(projectDir) {
   writeFileSync(join(projectDir, "a.js"), "const one = 1;\nconst two = 2;\n");
   const model = new ScriptedProvider([
     callTools(["read", { path: "a.js" }], ["grep", { pattern: "two" }], ["bash", { command: "echo from bash" }]),
     callTools(["edit", { path: "a.js", old_string: "const one = 1;", new_string: "const one = (1;" }]),
-    callTools(["bash", { command: "rm -r x && true" }]),
+    callTools(["bash", { command: "rm -r x && true" }], ["bash", { command: KEPT, background: true, keep: true }]),
     '{"done":true}',
   ]);
   const agent = new Agent({
     providers: [model, new AiSdkProvider({ preset: "openai", apiKey: "none", models: ["m1"] })],
     driver: new SqliteDriver({ path: join(projectDir, "sessions.db") }),
-    tools: builtinTools(),
+    tools: builtinTools({ bash: { keptPath: join(projectDir, "kept"), startMs: 60_000 } }),
     projectDir,
     rules: [{ tool: "bash", match: "rm *", action: "deny", reason: "no rm" }],
     logger: createLogger({ level: "warn", write: (line) => process.stderr.write(line) }),
@@ -29,7 +32,8 @@ async function main(projectDir) {
   const { address } = await new KoaHttpTransport({}, host).start(agent);
   const outputSchema = { type: "object", properties: { done: { const: true } } };
   const run = await agent.run({ message: "Go.", provider: "scripted", outputSchema });
-  for await (const event of run) if (event.type === "tool_result") console.log(event.output);
+  for await (const event of run)
+    if (event.type === "tool_result") console.log(/^from a kept command$/m.exec(event.output)?.[0] ?? event.output);
   console.log((await run.result).structured);
   const answer = await fetch(new URL("/api/sessions", address));
   const { sessions } = await answer.json();

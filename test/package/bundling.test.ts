@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, readdirSync, renameSync, symlinkSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { nodeFileTrace } from "@vercel/nft";
 import { build as esbuild } from "esbuild";
 import { rolldown } from "rolldown";
 import webpack from "webpack";
@@ -28,6 +29,10 @@ const PRINTED = [
   "Syntax errors that this change brought:",
   "a.js:1: ) is missing | const one = (1;",
   "This call is not allowed: no rm",
+  // Only on Linux do commands outlive the program.
+  process.platform === "linux"
+    ? "from a kept command"
+    : "no command can outlive gantry here. Start it with background alone.",
   "{ done: true }",
   "HTTP 200, 1 session",
   "closed",
@@ -114,12 +119,12 @@ describe("a program that bundles gantry", () => {
   }
 
   /** What a bundle prints, when what it was made of is gone. */
-  async function printed(file: string): Promise<string> {
+  async function printed(file: string, flags: readonly string[] = []): Promise<string> {
     const env: NodeJS.ProcessEnv = { ...process.env };
     for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];
     renameSync(folder.at("source"), away);
     try {
-      const { stdout, stderr } = await run(process.execPath, [file], { cwd: "/", env });
+      const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: "/", env });
       return stdout + stderr;
     } finally {
       renameSync(away, folder.at("source"));
@@ -150,6 +155,34 @@ describe("a program that bundles gantry", () => {
       await printed(file),
       /@vscode\/tree-sitter-wasm is not installed beside this program; run npm install @vscode\/tree-sitter-wasm there/,
     );
+  });
+
+  it("works in the main process of an Electron application", { skip: process.platform === "win32" }, async () => {
+    const file = await bundled("webpack", "cjs", EXTERNAL);
+    const app = path.dirname(file);
+    // The program of an application is a Node only where its environment says so.
+    writeFileSync(
+      path.join(app, "app"),
+      `#!/bin/sh\ntest "$ELECTRON_RUN_AS_NODE" = 1 && exec '${process.execPath}' "$@"\n`,
+    );
+    chmodSync(path.join(app, "app"), 0o755);
+    writeFileSync(
+      path.join(app, "electron.cjs"),
+      `Object.defineProperty(process, "versions", { value: { ...process.versions, electron: "37.0.0" } });
+      process.execPath = ${JSON.stringify(path.join(app, "app"))};`,
+    );
+    assert.deepEqual((await printed(file, ["-r", path.join(app, "electron.cjs")])).trim().split("\n"), PRINTED);
+  });
+
+  it("works from the files that Next.js traces for a standalone build", async () => {
+    const base = folder.at("source");
+    const included = ["better-sqlite3", "@vscode"].map((name) => `node_modules/${name}`);
+    const { fileList } = await nodeFileTrace([folder.at("source/program.mjs")], { base });
+    const standalone = folder.at("standalone");
+    for (const file of fileList) cpSync(path.join(base, file), path.join(standalone, file));
+    // As the documented outputFileTracingIncludes.
+    for (const name of included) cpSync(path.join(ROOT, name), path.join(standalone, name), { recursive: true });
+    assert.deepEqual((await printed(path.join(standalone, "program.mjs"))).trim().split("\n"), PRINTED);
   });
 
   it("may be CommonJS that requires the package", async () => {
