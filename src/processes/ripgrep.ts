@@ -156,7 +156,9 @@ function packagedBinary(): string | undefined {
   const { platform, arch } = process;
   try {
     const { resolve } = createRequire(createRequire(import.meta.url).resolve("@vscode/ripgrep"));
-    return resolve(`@vscode/ripgrep-${platform}-${arch}/bin/${platform === "win32" ? "rg.exe" : "rg"}`);
+    const path = resolve(`@vscode/ripgrep-${platform}-${arch}/bin/${platform === "win32" ? "rg.exe" : "rg"}`);
+    // Electron reads files in an archive, and can start none of them.
+    return path.replace(/\bapp\.asar(?=[\\/])/, "app.asar.unpacked");
   } catch {
     return undefined;
   }
