@@ -75,7 +75,7 @@ function ownSources() {
 function entryModules() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
   const own = adapters.map(({ name }) => `adapters/${name}`);
-  const folders = ["src", "src/http", "src/testing", ...own];
+  const folders = ["src", "src/http", "src/plugin", "src/testing", ...own];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 

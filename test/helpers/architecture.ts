@@ -157,6 +157,7 @@ function resolveImport(from: string, specifier: string, sources: Sources): strin
   let target: string;
   if (specifier.startsWith(".")) target = path.posix.join(path.posix.dirname(from), specifier).replace(/\.js$/, ".ts");
   else if (specifier === "gantry") target = "src/index.ts";
+  else if (specifier === "gantry/plugin") target = "src/plugin/index.ts";
   else if (specifier === "gantry/http") target = "src/http/index.ts";
   else if (specifier === "gantry/testing") target = "src/testing/index.ts";
   else if (specifier === "gantry/client") target = "adapters/koa-http-api/client/index.ts";
@@ -206,8 +207,10 @@ function edges({ file, imports }: Module): string[] {
       } else if (FOR_PEOPLE.test(file)) {
         if (/^gantry(\/|$)/.test(specifier) && specifier !== "gantry/client")
           fault(`imports ${specifier}; doors for people are built on "gantry/client" alone`);
-      } else if (specifier.startsWith("gantry/") && !/^gantry\/(http|client)$/.test(specifier))
-        fault(`imports ${specifier}; adapters import "gantry", "gantry/http" and "gantry/client" alone`);
+      } else if (specifier.startsWith("gantry/") && !/^gantry\/(plugin|http|client)$/.test(specifier))
+        fault(
+          `imports ${specifier}; adapters import "gantry", "gantry/plugin", "gantry/http" and "gantry/client" alone`,
+        );
     } else if (file.startsWith("examples/")) {
       if (!/^(gantry(\/|$)|node:)/.test(specifier)) fault(`imports ${specifier}; examples import "gantry" alone`);
     }

@@ -138,7 +138,7 @@ describe("each rule bites", () => {
     [
       "an adapter that imports more than the public face",
       { "adapters/a/index.ts": 'import { a } from "gantry/testing";' },
-      /"gantry", "gantry\/http" and "gantry\/client" alone/,
+      /"gantry", "gantry\/plugin", "gantry\/http" and "gantry\/client" alone/,
     ],
     [
       "a client that imports a package",

@@ -37,6 +37,7 @@ describe("the public face", () => {
       "./config.schema.json",
       "./http",
       "./package.json",
+      "./plugin",
       "./testing",
     ]);
   });

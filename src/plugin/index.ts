@@ -1,0 +1,150 @@
+// `gantry/plugin`: what authors of adapters import, and authors of tools, stores and policies that need more than
+// `gantry` has for programs that embed an agent. No name is exported by both.
+
+// Descriptors: how a config names an adapter, and what its constructor receives.
+export { inject, injectable } from "./decorators.js";
+export {
+  defineAdapter,
+  HOME,
+  HTTP_HOST,
+  LOGGER,
+  OPTIONS,
+  type AdapterContext,
+  type AdapterDefinition,
+  type AdapterDescriptor,
+  type AdapterKind,
+  type AdapterKinds,
+  type OptionsContext,
+} from "./adapter.js";
+
+// Options: how an adapter describes and reads its part of a config.
+/** How options are described and read: `option.section({ port: option.whole("...", { default: 0 }) })`. */
+export * as option from "./options.js";
+/** The options of one server of tools, as `mcp_servers` in a config has them by name. */
+export { toolServerOptions } from "./tool-server-options.js";
+export { sharedOptions } from "./shared-options.js";
+
+// Transports: the port, its life, and what a transport reads of an agent.
+export type { Listening, Transport } from "./transport.js";
+export { Serving } from "./serving.js";
+export type { NotReady } from "../ports/readiness.js";
+export type { DescribedCall } from "../run/describe-call.js";
+export type { BackgroundWork, ProcessState } from "../ports/background.js";
+export type { PlanEntry, WatchOptions } from "../ports/watch.js";
+export { brokeOff } from "../sessions/stored-run.js";
+export { SESSION_MODES } from "../sessions/session-modes.js";
+export { readAttachments, type AttachmentPolicy } from "../files/attachments.js";
+
+// Providers: the port, and the arithmetic that providers share.
+export type {
+  FinishReason,
+  Model,
+  ModelChunk,
+  ModelPrices,
+  ModelProvider,
+  ModelRequest,
+  ModelUsage,
+} from "../ports/model-provider.js";
+export type { ModelMessage, Opaque, ReasoningPart } from "../ports/message.js";
+export { EFFORTS, nearestEffort } from "../models/efforts.js";
+export { estimatePrompt } from "../models/estimate.js";
+export { roundCost } from "../models/usage.js";
+
+// Session drivers: the port, and the data that it stores.
+export type {
+  AskAnswered,
+  AskQuery,
+  ChainData,
+  ChainHead,
+  Lease,
+  LeaseHeld,
+  LeaseOptions,
+  LeaseTaken,
+  MessagePage,
+  PartDelta,
+  RunQuery,
+  SessionChange,
+  SessionData,
+  SessionDriver,
+  SessionFields,
+  SessionPage,
+  SessionQuery,
+  SessionStart,
+  StoredRun,
+} from "../ports/session-driver.js";
+export type { ChainLink, Leave, Snapshot, SpawnedBy } from "../ports/session.js";
+export type { Role, Shown, TextPart, ToolCallPart } from "../ports/message.js";
+export type { Instruction } from "../ports/run.js";
+export type { AskChoice, AskKind, AskState } from "../ports/ask.js";
+export type { Notifier } from "../ports/notifier.js";
+export type { Holder } from "../ports/holder.js";
+
+// Session drivers: what drivers share.
+export { DriverLife, type DriverLifeOptions } from "../sessions/driver-life.js";
+export { Hints, LookingNotifier } from "../sessions/hints.js";
+export { holderState, thisHolder } from "../sessions/holder.js";
+export { createFolder } from "../base/create-folder.js";
+
+// Session drivers over a store of documents.
+export { DocumentDriver, type DocumentDriverOptions } from "../sessions/documents/document-driver.js";
+export { DocumentMap } from "../sessions/documents/document-map.js";
+export type { DocumentChange, DocumentStore, StoredDocument } from "../sessions/documents/document-store.js";
+export { contentChain } from "../sessions/documents/keys.js";
+export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
+export { withoutLease } from "../sessions/documents/chain.js";
+
+// Tools: what a tool or a source of tools meets beside `defineTool` of `gantry`.
+export type {
+  AskAnswer,
+  AskRequest,
+  Diff,
+  JsonSchema,
+  Location,
+  ToolCall,
+  ToolCallDescription,
+  ToolCallPreview,
+  ToolSpec,
+} from "../ports/tool.js";
+export type { ToolArguments } from "../tools/define-tool.js";
+export type { FromJsonSchema } from "../tools/json-schema.js";
+export type { SchemaIssue, SchemaResult, StandardSchema } from "../tools/standard-schema.js";
+export type { Helper, HelperResult, SpawnInput } from "../ports/spawn.js";
+export type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
+export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "../ports/tool-server.js";
+export type { SlashPrompt } from "../ports/slash-command.js";
+export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "../processes/start-process.js";
+
+// Histories of files, and strategies that make a conversation fit.
+export type {
+  ChangePlace,
+  ExpectedChange,
+  FileChange,
+  FileHistory,
+  FileKeeper,
+  FileState,
+  Keeping,
+  LastUndo,
+  RestoreRequest,
+  UndoMark,
+  UndoneFile,
+} from "../ports/file-history.js";
+export type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+
+// Text and secrets.
+export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js";
+export { headerSecrets, Redactor } from "../base/redact.js";
+export { newId } from "../base/ids.js";
+
+// Errors that adapters throw, and programs that embed an agent do not meet.
+export {
+  AdapterError,
+  ConfigError,
+  LeaseLostError,
+  ListenError,
+  PathError,
+  SeqTakenError,
+  ToolError,
+  ToolInputError,
+  WorkLimitError,
+  type PathRefusal,
+} from "../ports/errors.js";
