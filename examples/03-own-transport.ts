@@ -2,7 +2,8 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { createInterface } from "node:readline";
-import { Agent, Serving, type Transport } from "gantry";
+import { Agent } from "gantry";
+import { Serving, type Transport } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
 const lines: Transport = {

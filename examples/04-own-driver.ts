@@ -2,7 +2,8 @@
 // A driver only stores and finds; docs/writing-a-driver.md says what it must keep, and how to check it.
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Agent, MemoryDriver, type ChainData, type SessionChange } from "gantry";
+import { Agent, MemoryDriver } from "gantry";
+import type { ChainData, SessionChange } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
 class FolderDriver extends MemoryDriver {

@@ -1,5 +1,6 @@
 // A model provider of your own: whatever answers, told as chunks. This one repeats what it is asked, word by word.
-import { Agent, type Model, type ModelChunk, type ModelProvider, type ModelRequest } from "gantry";
+import { Agent } from "gantry";
+import type { Model, ModelChunk, ModelProvider, ModelRequest } from "gantry/plugin";
 
 class EchoProvider implements ModelProvider {
   readonly name = "echo";

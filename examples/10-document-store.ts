@@ -1,7 +1,8 @@
 // Sessions in Redis, in a page: any number of processes share them. DocumentDriver has the rules of a session store and needs
 // versioned documents; docs/writing-a-driver.md says more. Run with the address of a server: HOST:PORT.
 import { connect, type Socket } from "node:net";
-import { Agent, DocumentDriver, type DocumentChange, type DocumentStore, type StoredDocument } from "gantry";
+import { Agent } from "gantry";
+import { DocumentDriver, type DocumentChange, type DocumentStore, type StoredDocument } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
 /** A connection that sends one command after the other, and reads what RESP says: +text -error :number $bytes *array. */

@@ -2,7 +2,7 @@ import type { CompactionOptions } from "./compaction/compaction.js";
 import { InputError } from "./ports/errors.js";
 import { isRecord } from "./base/json.js";
 import type { CatalogueCache } from "./models/models.js";
-import type { BusEvent } from "./ports/bus-events.js";
+import type { BusEvents } from "./ports/bus-events.js";
 import type { Logger } from "./ports/logger.js";
 import type { ModelPrices, ModelProvider } from "./ports/model-provider.js";
 import { EFFORTS } from "./models/efforts.js";
@@ -188,7 +188,7 @@ function checkHooks(hooks: unknown): void {
   }
 }
 
-const NAMES: Readonly<Record<BusEvent, true>> = {
+const NAMES: Readonly<Record<keyof BusEvents, true>> = {
   "session.created": true,
   "session.resume": true,
   "session.updated": true,
@@ -210,7 +210,7 @@ const NAMES: Readonly<Record<BusEvent, true>> = {
   "tool.finished": true,
 };
 /** Every event that there is. */
-export const BUS_EVENTS = Object.keys(NAMES) as readonly BusEvent[];
+export const BUS_EVENTS = Object.keys(NAMES) as readonly (keyof BusEvents)[];
 
 /** Whether a record says nothing: most budgets do. */
 function isEmpty(value: unknown): boolean {

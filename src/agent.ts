@@ -8,7 +8,7 @@ import { VERSION } from "./base/version.js";
 import { Presence } from "./live/presence.js";
 import { Watchers } from "./live/watchers.js";
 import type { Models } from "./models/models.js";
-import type { BusEvent, BusEvents, BusListener } from "./ports/bus-events.js";
+import type { BusEvents } from "./ports/bus-events.js";
 import { ShuttingDownError } from "./ports/errors.js";
 import type { ModelProvider } from "./ports/model-provider.js";
 import type { NotReady, Readiness } from "./ports/readiness.js";
@@ -175,7 +175,7 @@ export class Agent {
   }
 
   /** Listen on the bus; the returned function ends it. */
-  on<E extends BusEvent>(event: E, listener: BusListener<E>): () => void {
+  on<E extends keyof BusEvents>(event: E, listener: (event: BusEvents[E]) => void): () => void {
     oneOf("event", BUS_EVENTS, event);
     return this.#parts.bus.on(event, listener);
   }

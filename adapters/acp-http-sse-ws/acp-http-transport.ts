@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { Serving, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import type { Agent, Logger } from "gantry";
+import { Serving, type Listening, type Transport } from "gantry/plugin";
 import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";

@@ -1,4 +1,4 @@
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { AcpHttpTransport } from "./acp-http-transport.js";
 import { acpHttpOptions } from "./options.js";
 

@@ -1,4 +1,4 @@
-import { option, sharedOptions } from "gantry";
+import { option, sharedOptions } from "gantry/plugin";
 import type { HttpHostOptions } from "gantry/http";
 import { ACP_DEFAULTS, acpEntries, acpLimits, type AcpOptions } from "../acp-shared/index.js";
 

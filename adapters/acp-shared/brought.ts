@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import path from "node:path";
-import { hasCode, isRecord, type Agent, type ToolServer } from "gantry";
+import { hasCode, type Agent } from "gantry";
+import { isRecord, type ToolServer } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 
 type Params = Readonly<Record<string, unknown>>;

@@ -1,4 +1,5 @@
-import { newId, type Session } from "gantry";
+import type { Session } from "gantry";
+import { newId } from "gantry/plugin";
 import { readBrought, type ReadBrought } from "./brought.js";
 import { configOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";

@@ -1,4 +1,4 @@
-import { isRecord } from "gantry";
+import { isRecord } from "gantry/plugin";
 import type { CallOptions, Dispatcher } from "./dispatcher.js";
 import { RpcError } from "./errors.js";
 import { CLIENT_METHODS, CODES, type PermissionOption, type PermissionOutcome, type ToolCallFields } from "./wire.js";

@@ -1,4 +1,5 @@
-import { nearestEffort, type Agent, type Logger, type Model, type ReasoningEffort, type Session } from "gantry";
+import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
+import { nearestEffort, type Model } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 import { MODE_OPTION, modeOf, modeOption } from "./modes.js";
 import type { SelectOption } from "./wire.js";

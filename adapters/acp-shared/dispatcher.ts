@@ -1,4 +1,5 @@
-import { isRecord, type Logger } from "gantry";
+import type { Logger } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { requestCancelled, RpcError, toRpcError } from "./errors.js";
 import { parseFrame, type Frame } from "./frames.js";
 import {

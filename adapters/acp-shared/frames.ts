@@ -1,4 +1,4 @@
-import { isRecord, JsonDepthError, parseJson } from "gantry";
+import { isRecord, JsonDepthError, parseJson } from "gantry/plugin";
 import { CODES, type ErrorObject, type RequestId, type ResponseMessage } from "./wire.js";
 
 /** One message of a client, checked as far as its envelope goes. */

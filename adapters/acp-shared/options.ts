@@ -1,4 +1,4 @@
-import { isRecord, option, sharedOptions } from "gantry";
+import { isRecord, option, sharedOptions } from "gantry/plugin";
 
 /** How to log in, as `initialize` lists it. */
 export interface AuthMethod {

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import path from "node:path";
-import { isRecord } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 
 /** Params of a method: an object; left out or null, an empty one. */

@@ -1,4 +1,4 @@
-import { isRecord, type PlanEntry as Planned } from "gantry";
+import { isRecord, type PlanEntry as Planned } from "gantry/plugin";
 import { visible } from "./visible.js";
 import type { PlanEntry, SessionUpdate } from "./wire.js";
 

@@ -1,5 +1,6 @@
 import path from "node:path";
-import { isRecord, type FilePart, type ImagePart } from "gantry";
+import type { FilePart, ImagePart } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 
 /** What a prompt's content blocks mean to the kernel. */

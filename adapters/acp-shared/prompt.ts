@@ -1,14 +1,5 @@
-import {
-  newId,
-  type Agent,
-  type AgentEvent,
-  type AskReply,
-  type AskRequest,
-  type Logger,
-  type Run,
-  type RunResult,
-  type Session,
-} from "gantry";
+import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunResult, Session } from "gantry";
+import { newId } from "gantry/plugin";
 import { announceClient, type AcpClient } from "./client.js";
 import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";

@@ -1,4 +1,4 @@
-import { isRecord } from "gantry";
+import { isRecord } from "gantry/plugin";
 import type { RequestContext } from "./dispatcher.js";
 import { invalidParams, RpcError, sessionBusy } from "./errors.js";
 import type { ClientFacts, ConnectionParts, OpenSessions } from "./open-sessions.js";

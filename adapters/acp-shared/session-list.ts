@@ -1,5 +1,6 @@
 import path from "node:path";
-import { isRecord, type Agent, type Session } from "gantry";
+import type { Agent, Session } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 import { optionalString, readParams } from "./params.js";
 import { visible } from "./visible.js";

@@ -1,4 +1,5 @@
-import type { Agent, Ask, Diff, Location, Message, PlanEntry, ToolCallPart, WatchEvent } from "gantry";
+import type { Agent, Ask, Message, WatchEvent } from "gantry";
+import type { Diff, Location, PlanEntry, ToolCallPart } from "gantry/plugin";
 import { planOf, planUpdate } from "./plan.js";
 import { textBlock, toolCall, toolResult } from "./updates.js";
 import { visible } from "./visible.js";

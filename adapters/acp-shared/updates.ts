@@ -1,4 +1,5 @@
-import { newId, roundCost, type AgentEvent, type Diff, type RunResult, type ToolKind } from "gantry";
+import type { AgentEvent, RunResult, ToolKind } from "gantry";
+import { newId, roundCost, type Diff } from "gantry/plugin";
 import { visible } from "./visible.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from "node:stream";
-import { Serving, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import type { Agent, Logger } from "gantry";
+import { Serving, type Listening, type Transport } from "gantry/plugin";
 import {
   ACP_DEFAULTS,
   AcpServer,

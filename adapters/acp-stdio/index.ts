@@ -1,4 +1,4 @@
-import { defineAdapter, option } from "gantry";
+import { defineAdapter, option } from "gantry/plugin";
 import { acpEntries, acpLimits } from "../acp-shared/index.js";
 import { AcpStdioTransport } from "./acp-stdio-transport.js";
 

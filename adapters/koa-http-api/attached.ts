@@ -1,4 +1,5 @@
-import { AttachmentError, isRecord, type FilePart, type ImagePart } from "gantry";
+import { AttachmentError, type FilePart, type ImagePart } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { invalidField } from "./fields.js";
 
 const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);

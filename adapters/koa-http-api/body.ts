@@ -1,6 +1,6 @@
 import type { Context, Middleware } from "koa";
 import { HttpMethodEnum, koaBody } from "koa-body";
-import { isRecord } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { gatheredBody } from "gantry/http";
 import { HttpError, INVALID_BODY } from "./errors.js";
 

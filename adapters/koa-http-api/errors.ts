@@ -1,4 +1,5 @@
-import { hasCode, JsonError, type GantryError } from "gantry";
+import { hasCode, type GantryError } from "gantry";
+import { JsonError } from "gantry/plugin";
 import type { Refusal } from "gantry/http";
 import { SHUTTING_DOWN } from "./serving.js";
 

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { KoaHttpTransport } from "./koa-http-transport.js";
 import { koaHttpOptions } from "./options.js";
 

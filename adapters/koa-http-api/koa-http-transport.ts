@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
-import { silentLogger, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import { silentLogger, type Agent, type Logger } from "gantry";
+import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { commonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";

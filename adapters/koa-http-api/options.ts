@@ -1,4 +1,4 @@
-import { option, sharedOptions } from "gantry";
+import { option, sharedOptions } from "gantry/plugin";
 import type { HttpHostOptions } from "gantry/http";
 
 /** What of HTTP itself, or fixed by the API, a configured header must not touch. */

@@ -1,4 +1,5 @@
-import { SESSION_MODES, type SessionMode } from "gantry";
+import type { SessionMode } from "gantry";
+import { SESSION_MODES } from "gantry/plugin";
 import type { Context } from "koa";
 import type { ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";

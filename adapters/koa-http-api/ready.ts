@@ -1,4 +1,4 @@
-import type { NotReady } from "gantry";
+import type { NotReady } from "gantry/plugin";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { NotReady as NotReadyAnswer, Ready } from "./shapes.js";

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { brokeOff, hasCode, isRecord, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
+import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
+import { brokeOff, isRecord } from "gantry/plugin";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { HttpError, INTERNAL } from "./errors.js";

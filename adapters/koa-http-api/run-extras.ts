@@ -1,4 +1,5 @@
-import { isRecord, type RunInput } from "gantry";
+import type { RunInput } from "gantry";
+import { isRecord } from "gantry/plugin";
 import * as v from "valibot";
 import { attachedFiles } from "./attached.js";
 import { invalidField, type Fields } from "./fields.js";

@@ -1,11 +1,5 @@
-import {
-  readAttachments,
-  RunCancelledError,
-  ShuttingDownError,
-  type Run,
-  type RunRecord,
-  type RunResult as Result,
-} from "gantry";
+import { RunCancelledError, ShuttingDownError, type Run, type RunRecord, type RunResult as Result } from "gantry";
+import { readAttachments } from "gantry/plugin";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Serving } from "gantry";
+import { Serving } from "gantry/plugin";
 import type { HttpHost, Refusal } from "gantry/http";
 
 /** Runs that were cancelled for a shutdown get so long, in ms, to end by themselves; then their clients are answered. */

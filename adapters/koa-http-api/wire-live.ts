@@ -1,4 +1,5 @@
-import type { Ask, ProcessState, RunAnswer, RunRecord, WatchEvent } from "gantry";
+import type { Ask, RunRecord, WatchEvent } from "gantry";
+import type { ProcessState, RunAnswer } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
 import type { Told } from "./told.js";
 import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";

@@ -1,4 +1,5 @@
-import type { Diff, Message, ModelEntry, Part, RunRecord, Session, SpawnedBy } from "gantry";
+import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
+import type { Diff, SpawnedBy } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
 import type { Told } from "./told.js";
 import { wireUsage } from "./wire.js";

@@ -1,4 +1,5 @@
-import { roundCost, type AgentEvent, type RunRecord, type RunResult, type Usage } from "gantry";
+import type { AgentEvent, RunRecord, RunResult, Usage } from "gantry";
+import { roundCost } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
 import type { Told } from "./told.js";
 

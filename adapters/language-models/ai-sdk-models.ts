@@ -1,13 +1,13 @@
+import type { Logger } from "gantry";
 import {
   nearestEffort,
-  type Logger,
   type Model,
   type ModelChunk,
   type ModelPrices,
   type ModelProvider,
   type ModelRequest,
   type ModelUsage,
-} from "gantry";
+} from "gantry/plugin";
 import { complete } from "./catalogue.js";
 import { COMMON, effortsOf, type Effort } from "./efforts.js";
 import type { FaultContext } from "./errors.js";

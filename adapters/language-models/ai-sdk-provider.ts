@@ -1,4 +1,5 @@
-import { headerSecrets, type Logger, type Model, type ModelChunk, type ModelRequest } from "gantry";
+import type { Logger } from "gantry";
+import { headerSecrets, type Model, type ModelChunk, type ModelRequest } from "gantry/plugin";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { assumedModels, listModels } from "./catalogue.js";
 import { Refused, toProviderError, type FaultContext } from "./errors.js";

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { ProviderError, type FinishReason, type ModelChunk, type ModelRequest, type ModelUsage } from "gantry";
+import { ProviderError } from "gantry";
+import type { FinishReason, ModelChunk, ModelRequest, ModelUsage } from "gantry/plugin";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { Metadata, StreamPart } from "./language-model.js";
 import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./slips.js";

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { isRecord, parseJson } from "gantry";
+import { isRecord, parseJson } from "gantry/plugin";
 
 // What a model says of a call is kept as it was said. A provider refuses the whole history, with each further question,
 // for one id, name or argument that is not of the form that it takes.

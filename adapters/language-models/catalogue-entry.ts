@@ -1,4 +1,4 @@
-import { EFFORTS, type Model, type ModelPrices } from "gantry";
+import { EFFORTS, type Model, type ModelPrices } from "gantry/plugin";
 import type { Effort } from "./efforts.js";
 import { bag, present, type Bag } from "./json.js";
 import type { Settings } from "./options.js";

@@ -1,4 +1,4 @@
-import type { Model } from "gantry";
+import type { Model } from "gantry/plugin";
 import { readEntry } from "./catalogue-entry.js";
 import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";

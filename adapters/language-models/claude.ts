@@ -1,4 +1,4 @@
-import type { Model } from "gantry";
+import type { Model } from "gantry/plugin";
 
 type Efforts = NonNullable<Model["efforts"]>;
 

@@ -1,4 +1,5 @@
-import type { Model, ReasoningEffort } from "gantry";
+import type { ReasoningEffort } from "gantry";
+import type { Model } from "gantry/plugin";
 import { claudeThinking } from "./claude.js";
 import type { Settings } from "./options.js";
 

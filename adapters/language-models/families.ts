@@ -1,4 +1,4 @@
-import type { Model } from "gantry";
+import type { Model } from "gantry/plugin";
 import { present } from "./json.js";
 
 /** At the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */

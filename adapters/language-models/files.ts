@@ -1,4 +1,5 @@
-import type { FilePart, ImagePart, Model } from "gantry";
+import type { FilePart, ImagePart } from "gantry";
+import type { Model } from "gantry/plugin";
 
 export type InputKind = "text" | "image" | "pdf";
 

@@ -1,4 +1,5 @@
-import { InputError, type Logger, type ModelProvider } from "gantry";
+import { InputError, type Logger } from "gantry";
+import type { ModelProvider } from "gantry/plugin";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { toProviderError } from "./errors.js";
 import { isAiSdkModel, type AiSdkModel } from "./language-model.js";

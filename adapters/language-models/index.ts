@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { AiSdkProvider } from "./ai-sdk-provider.js";
 import { configured, providerOptions } from "./options.js";
 

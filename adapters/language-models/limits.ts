@@ -1,4 +1,4 @@
-import { estimatePrompt, type ModelRequest } from "gantry";
+import { estimatePrompt, type ModelRequest } from "gantry/plugin";
 
 // Answers shorter than this are of no use; the provider's own error says more.
 const SHORTEST = 1024;

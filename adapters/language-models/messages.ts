@@ -1,4 +1,5 @@
-import type { ModelMessage, ModelRequest, Opaque, Part, ReasoningPart } from "gantry";
+import type { Part } from "gantry";
+import type { ModelMessage, ModelRequest, Opaque, ReasoningPart } from "gantry/plugin";
 import { argumentsOf, toolIds, toolNames, type IdForm, type NameForm } from "./call-forms.js";
 import { show, type InputKind, type Media } from "./files.js";
 import type { Metadata, Prompt } from "./language-model.js";

@@ -1,3 +1,4 @@
+import type { Logger } from "gantry";
 import {
   ConfigError,
   defineAdapter,
@@ -5,9 +6,8 @@ import {
   isRecord,
   option,
   type AdapterDescriptor,
-  type Logger,
   type ModelProvider,
-} from "gantry";
+} from "gantry/plugin";
 import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { guard } from "./guard.js";

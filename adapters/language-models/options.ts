@@ -1,4 +1,4 @@
-import { ConfigError, option, type Model } from "gantry";
+import { ConfigError, option, type Model } from "gantry/plugin";
 import type { PriceSource } from "./price-updates.js";
 import { findPreset, presetAt, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
 

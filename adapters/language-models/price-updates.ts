@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { isRecord, type Logger } from "gantry";
+import type { Logger } from "gantry";
+import { isRecord } from "gantry/plugin";
 import type { Read } from "./network.js";
 import { preferPrices, priceList, type NewerPrices, type PriceList } from "./price-list.js";
 

@@ -1,4 +1,4 @@
-import type { ModelPrices, ModelUsage } from "gantry";
+import type { ModelPrices, ModelUsage } from "gantry/plugin";
 import { bag } from "./json.js";
 import type { Settings } from "./options.js";
 import { priceList, pricedBy } from "./price-list.js";

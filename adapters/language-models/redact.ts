@@ -1,4 +1,4 @@
-import { Redactor } from "gantry";
+import { Redactor } from "gantry/plugin";
 
 // A provider's words end up in logs and event streams, where a line break would start a new entry.
 // eslint-disable-next-line no-control-regex

@@ -1,4 +1,5 @@
-import { ProviderError, type ModelChunk, type ModelRequest } from "gantry";
+import { ProviderError } from "gantry";
+import type { ModelChunk, ModelRequest } from "gantry/plugin";
 import { Answer, type Reading } from "./answer.js";
 import { toProviderError } from "./errors.js";
 import type { PartSource } from "./reading/answer-body.js";

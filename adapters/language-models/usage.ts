@@ -1,4 +1,4 @@
-import { estimatePrompt, type FinishReason, type ModelRequest, type ModelUsage } from "gantry";
+import { estimatePrompt, type FinishReason, type ModelRequest, type ModelUsage } from "gantry/plugin";
 import { bag } from "./json.js";
 import type { Metadata } from "./language-model.js";
 

@@ -1,5 +1,6 @@
 import type { Adapter } from "lowdb";
-import { isRecord, StoreError } from "gantry";
+import { StoreError } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { textOf } from "./files.js";
 import type { Files } from "./files.js";
 

@@ -1,15 +1,9 @@
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import {
-  contentChain,
-  createFolder,
-  holderState,
-  SessionExistsError,
-  StoreError,
-  thisHolder,
-  withoutLease,
-} from "gantry";
-import type { DocumentChange, DocumentStore, Holder, Logger, StoredDocument } from "gantry";
+import { SessionExistsError, StoreError } from "gantry";
+import { contentChain, createFolder, holderState, thisHolder, withoutLease } from "gantry/plugin";
+import type { Logger } from "gantry";
+import type { DocumentChange, DocumentStore, Holder, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, NO_FILE, readChainFile, VERSION } from "./chain-file.js";
 import type { ChainFile, FiledDocument } from "./chain-file.js";

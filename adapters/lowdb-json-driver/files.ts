@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { closeSync, fdatasync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { isRecord } from "gantry";
+import { isRecord } from "gantry/plugin";
 
 const datasync = promisify(fdatasync);
 

@@ -1,5 +1,5 @@
 import { join, resolve } from "node:path";
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { lowdbJsonOptions } from "./options.js";
 import { LowdbJsonDriver } from "./lowdb-json-driver.js";
 

@@ -1,8 +1,9 @@
 import { mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { StoreError, holderState } from "gantry";
-import type { Holder } from "gantry";
+import { StoreError } from "gantry";
+import { holderState } from "gantry/plugin";
+import type { Holder } from "gantry/plugin";
 import { isMissing, parsed, textOf } from "./files.js";
 
 /** File in an open driver's folder that says whose it is. */

@@ -1,5 +1,6 @@
-import { DocumentDriver, LookingNotifier } from "gantry";
-import type { DocumentChange, DocumentStore, Logger } from "gantry";
+import { DocumentDriver, LookingNotifier } from "gantry/plugin";
+import type { Logger } from "gantry";
+import type { DocumentChange, DocumentStore } from "gantry/plugin";
 import { JsonDocuments } from "./documents.js";
 import type { LowdbJsonOptions } from "./options.js";
 

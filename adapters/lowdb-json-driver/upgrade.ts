@@ -1,8 +1,10 @@
 import { existsSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { MemoryDocuments, MemoryDriver } from "gantry";
-import type { Ask, ChainData, DocumentChange, Instruction, Logger, RunRecord, Session } from "gantry";
-import type { SessionChange, SessionData, SessionStart, Snapshot } from "gantry";
+import { MemoryDriver } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
+import type { Ask, Logger, RunRecord, Session } from "gantry";
+import type { ChainData, DocumentChange, Instruction } from "gantry/plugin";
+import type { SessionChange, SessionData, SessionStart, Snapshot } from "gantry/plugin";
 import { VERSION } from "./chain-file.js";
 import type { FiledDocument } from "./chain-file.js";
 import { fileName, parsed, textOf } from "./files.js";

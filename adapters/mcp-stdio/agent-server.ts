@@ -1,5 +1,6 @@
 import { isAbsolute } from "node:path";
-import { hasCode, isRecord, SessionNotFoundError, type Agent, type Logger, type RunInput } from "gantry";
+import { hasCode, SessionNotFoundError, type Agent, type Logger, type RunInput } from "gantry";
+import { isRecord } from "gantry/plugin";
 import {
   ProtocolErrorCode,
   Server,

@@ -1,4 +1,4 @@
-import { defineAdapter, option } from "gantry";
+import { defineAdapter, option } from "gantry/plugin";
 import { McpStdioTransport } from "./mcp-stdio-transport.js";
 
 export { McpStdioTransport, type StdioStreams } from "./mcp-stdio-transport.js";

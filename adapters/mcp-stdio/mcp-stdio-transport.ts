@@ -1,5 +1,6 @@
 import { Transform, Writable, type Readable, type TransformCallback } from "node:stream";
-import { Serving, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import type { Agent, Logger } from "gantry";
+import { Serving, type Listening, type Transport } from "gantry/plugin";
 import type { AgentServer } from "./agent-server.js";
 
 /** Streams other than the process's own, for an embedder or a test. */

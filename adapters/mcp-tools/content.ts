@@ -1,4 +1,5 @@
-import { isRecord, type FilePart, type ImagePart } from "gantry";
+import type { FilePart, ImagePart } from "gantry";
+import { isRecord } from "gantry/plugin";
 
 /** Characters of a result that a model is shown, pieces of it that are looked at, and images with their bytes. */
 const MOST = { characters: 30_000, blocks: 1_000, images: 8, bytes: 5 * 1024 * 1024 };

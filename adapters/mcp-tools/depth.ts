@@ -1,5 +1,5 @@
 import type { JSONRPCMessage } from "@modelcontextprotocol/client";
-import { isRecord } from "gantry";
+import { isRecord } from "gantry/plugin";
 
 /** Arrays and objects within each other in a message. Code that writes a deeper value out again overflows its stack. */
 export const MAX_DEPTH = 128;

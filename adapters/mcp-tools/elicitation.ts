@@ -1,4 +1,5 @@
-import { isRecord, type ToolContext } from "gantry";
+import type { ToolContext } from "gantry";
+import { isRecord } from "gantry/plugin";
 import { line, plain } from "./plain.js";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 

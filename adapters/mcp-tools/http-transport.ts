@@ -6,7 +6,7 @@ import {
   type JSONRPCMessage,
   type Transport,
 } from "@modelcontextprotocol/client";
-import type { ToolAddress } from "gantry";
+import type { ToolAddress } from "gantry/plugin";
 import { HttpBodies } from "./http-bodies.js";
 import { withinDepth } from "./depth.js";
 

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { defineAdapter, option, toolServerOptions, type ToolServer } from "gantry";
+import { defineAdapter, option, toolServerOptions, type ToolServer } from "gantry/plugin";
 import { McpServers } from "./mcp-servers.js";
 
 export { McpServers, secretsOf, type McpServersOptions, type ServerUse } from "./mcp-servers.js";

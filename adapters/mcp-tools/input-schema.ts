@@ -1,4 +1,4 @@
-import { isRecord, type JsonSchema } from "gantry";
+import { isRecord, type JsonSchema } from "gantry/plugin";
 import { plain as withoutUnseen } from "./plain.js";
 
 /** Bytes of one schema, as JSON, and values in it: a model reads all of it with every question. */

@@ -1,4 +1,4 @@
-import { isRecord, type JsonSchema } from "gantry";
+import { isRecord, type JsonSchema } from "gantry/plugin";
 import { argumentsSchema, SchemaFault } from "./input-schema.js";
 import { line, plain } from "./plain.js";
 

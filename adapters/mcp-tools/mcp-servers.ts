@@ -1,14 +1,13 @@
+import { silentLogger, type Logger } from "gantry";
 import {
   headerSecrets,
   Redactor,
-  silentLogger,
-  type Logger,
   type OpenTools,
   type ToolServer,
   type ToolServers,
   type ToolSession,
   type ToolSource,
-} from "gantry";
+} from "gantry/plugin";
 import { serverKey } from "./names.js";
 import type { Listing } from "./listing.js";
 import type { Pauses } from "./pauses.js";

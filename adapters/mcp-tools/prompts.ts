@@ -1,4 +1,5 @@
-import { InputError, isRecord, type SlashCommand, type SlashPrompt } from "gantry";
+import { InputError, type SlashCommand } from "gantry";
+import { isRecord, type SlashPrompt } from "gantry/plugin";
 import { contentOf } from "./content.js";
 import { promptName } from "./names.js";
 import type { ListedPrompt, Listing } from "./listing.js";

@@ -1,4 +1,5 @@
-import { ToolError, type ToolContext } from "gantry";
+import type { ToolContext } from "gantry";
+import { ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 import { Connection, Fault, type ConnectionContext } from "./connection.js";
 import { elicited } from "./elicitation.js";

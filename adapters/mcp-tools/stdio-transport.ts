@@ -1,5 +1,5 @@
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
-import { isRecord, type OwnedProcess } from "gantry";
+import { isRecord, type OwnedProcess } from "gantry/plugin";
 import { withinDepth } from "./depth.js";
 import { Lines, Turns } from "./lines.js";
 

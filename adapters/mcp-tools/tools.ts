@@ -1,4 +1,5 @@
-import { defineTool, type StandardSchema, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import { defineTool, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import type { StandardSchema } from "gantry/plugin";
 import { resourceContent, resultContent } from "./content.js";
 import { fitsGlob, originOf, toolName } from "./names.js";
 import type { ListedTool, Listing } from "./listing.js";

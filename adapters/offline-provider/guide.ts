@@ -1,4 +1,4 @@
-import type { ModelMessage, ModelRequest } from "gantry";
+import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import { answer, howToAttach, subject, summary, title, type Hints } from "./answer.js";
 import { stepsFor, type Outcome, type Step } from "./steps.js";
 

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { OfflineProvider } from "./offline-provider.js";
 import { fromHome, offlineOptions } from "./options.js";
 

@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers/promises";
-import type { Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry";
+import type { Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry/plugin";
 import { nextTurn } from "./guide.js";
 import { findLocalServers, LOCAL_SERVERS, type FoundServer } from "./local-servers.js";
 import type { OfflineOptions } from "./options.js";

@@ -1,6 +1,6 @@
 import { homedir } from "node:os";
 import path from "node:path";
-import { option } from "gantry";
+import { option } from "gantry/plugin";
 import type { LocalServer } from "./local-servers.js";
 
 /** Its options in an entry of `providers`. */

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import type { ConnectionOptions } from "node:tls";
-import { ConfigError } from "gantry";
+import { ConfigError } from "gantry/plugin";
 
 /** How a connection is to be encrypted. */
 export type Tls = "none" | "if offered" | "always" | "verified" | "verified authority";

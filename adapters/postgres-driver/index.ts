@@ -1,4 +1,4 @@
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { postgresOptions } from "./options.js";
 import { PostgresDriver } from "./postgres-driver.js";
 

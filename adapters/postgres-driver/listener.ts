@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Hints } from "gantry";
-import type { Logger, Notifier } from "gantry";
+import { Hints } from "gantry/plugin";
+import type { Logger } from "gantry";
+import type { Notifier } from "gantry/plugin";
 import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
 import { reason } from "./errors.js";

@@ -1,4 +1,4 @@
-import { option, sharedOptions } from "gantry";
+import { option, sharedOptions } from "gantry/plugin";
 
 const isUrl = (value: string): boolean => {
   try {

@@ -1,6 +1,6 @@
-import { DriverLife } from "gantry";
+import { DriverLife } from "gantry/plugin";
+import type { Ask, Logger, Message, Session } from "gantry";
 import type {
-  Ask,
   AskAnswered,
   AskQuery,
   ChainData,
@@ -11,11 +11,8 @@ import type {
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,
-  Logger,
-  Message,
   MessagePage,
   RunQuery,
-  Session,
   SessionChange,
   SessionDriver,
   SessionPage,
@@ -23,7 +20,7 @@ import type {
   SessionStart,
   Snapshot,
   StoredRun,
-} from "gantry";
+} from "gantry/plugin";
 import { readAddress } from "./address.js";
 import { Connections } from "./connections.js";
 import { explain } from "./errors.js";

@@ -1,20 +1,18 @@
 import { SessionNotFoundError } from "gantry";
+import type { Ask, Message, Session } from "gantry";
 import type {
-  Ask,
   AskQuery,
   ChainData,
   ChainHead,
   Instruction,
-  Message,
   MessagePage,
   RunQuery,
-  Session,
   SessionData,
   SessionPage,
   SessionQuery,
   Snapshot,
   StoredRun,
-} from "gantry";
+} from "gantry/plugin";
 import { LONG } from "./calls.js";
 import type { Value } from "./connections.js";
 import { RUN } from "./functions-read.js";

@@ -1,11 +1,5 @@
-import {
-  LeaseLostError,
-  PointNotFoundError,
-  RunKeyTakenError,
-  SeqTakenError,
-  SessionExistsError,
-  SessionNotFoundError,
-} from "gantry";
+import { LeaseLostError, PointNotFoundError, RunKeyTakenError, SessionExistsError, SessionNotFoundError } from "gantry";
+import { SeqTakenError } from "gantry/plugin";
 import { told } from "./texts.js";
 
 /** What an error of the server tells. */

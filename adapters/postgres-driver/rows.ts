@@ -1,18 +1,5 @@
-import type {
-  Ask,
-  Instruction,
-  Leave,
-  Message,
-  PartDelta,
-  ReasoningEffort,
-  RunRecord,
-  Session,
-  SessionFields,
-  SessionMode,
-  Snapshot,
-  StoredRun,
-  Usage,
-} from "gantry";
+import type { Ask, Message, ReasoningEffort, RunRecord, Session, SessionMode, Usage } from "gantry";
+import type { Instruction, Leave, PartDelta, SessionFields, Snapshot, StoredRun } from "gantry/plugin";
 import { stored, told } from "./texts.js";
 
 /** A row of what a read tells; what its columns hold depends on the kind (`functions-read.ts`). */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
+import type { Ask } from "gantry";
 import type {
-  Ask,
   AskAnswered,
   ChainData,
   Holder,
@@ -11,7 +11,7 @@ import type {
   LeaseTaken,
   SessionChange,
   SessionStart,
-} from "gantry";
+} from "gantry/plugin";
 import { LONG } from "./calls.js";
 import { headOf } from "./reads.js";
 import {

@@ -1,5 +1,6 @@
 import { SessionExistsError } from "gantry";
-import type { Ask, AskAnswered, AskQuery, RunRecord } from "gantry";
+import type { Ask, RunRecord } from "gantry";
+import type { AskAnswered, AskQuery } from "gantry/plugin";
 import { limitOf } from "./reads.js";
 import type { Statements } from "./statements.js";
 

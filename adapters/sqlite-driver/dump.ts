@@ -1,5 +1,5 @@
 import { RunKeyTakenError } from "gantry";
-import type { ChainData } from "gantry";
+import type { ChainData } from "gantry/plugin";
 import { listAsks, putAsk } from "./asks.js";
 import { listRuns, viewOf, wholeMessage } from "./reads.js";
 import { rowOfSnapshot, sessionOf, snapshotOf } from "./rows.js";

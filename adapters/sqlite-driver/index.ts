@@ -1,5 +1,5 @@
 import { join, resolve } from "node:path";
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { sqliteOptions } from "./options.js";
 import { SqliteDriver } from "./sqlite-driver.js";
 

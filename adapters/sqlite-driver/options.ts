@@ -1,4 +1,4 @@
-import { option, sharedOptions } from "gantry";
+import { option, sharedOptions } from "gantry/plugin";
 
 /** Its options under `session`. */
 export const sqliteOptions = option.section({

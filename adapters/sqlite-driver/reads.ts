@@ -1,17 +1,15 @@
+import type { Message, RunRecord, RunState } from "gantry";
 import type {
   ChainHead,
   Holder,
   Instruction,
-  Message,
   MessagePage,
   RunQuery,
-  RunRecord,
-  RunState,
   SessionPage,
   SessionQuery,
   Snapshot,
   StoredRun,
-} from "gantry";
+} from "gantry/plugin";
 import { SessionNotFoundError } from "gantry";
 import { messageOf, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";

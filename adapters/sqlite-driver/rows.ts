@@ -1,5 +1,6 @@
 /// <reference lib="es2024.string" />
-import type { Leave, Message, Part, ReasoningEffort, Role, Session, SessionMode, Shown, Snapshot } from "gantry";
+import type { Message, Part, ReasoningEffort, Session, SessionMode } from "gantry";
+import type { Leave, Role, Shown, Snapshot } from "gantry/plugin";
 
 /** A list without entries, as JSON. */
 const NONE = "[]";

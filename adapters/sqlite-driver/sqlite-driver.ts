@@ -1,7 +1,7 @@
 import type { Database } from "better-sqlite3";
-import { DriverLife, LookingNotifier } from "gantry";
+import { DriverLife, LookingNotifier } from "gantry/plugin";
+import type { Ask, Logger, Message, Session } from "gantry";
 import type {
-  Ask,
   AskAnswered,
   AskQuery,
   ChainData,
@@ -12,11 +12,8 @@ import type {
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,
-  Logger,
-  Message,
   MessagePage,
   RunQuery,
-  Session,
   SessionChange,
   SessionDriver,
   SessionPage,
@@ -24,7 +21,7 @@ import type {
   SessionStart,
   Snapshot,
   StoredRun,
-} from "gantry";
+} from "gantry/plugin";
 import { answerAsk, forgetKeys, getAsk, listAsks } from "./asks.js";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";

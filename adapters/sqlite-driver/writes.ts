@@ -1,11 +1,6 @@
-import {
-  LeaseLostError,
-  PointNotFoundError,
-  RunKeyTakenError,
-  SeqTakenError,
-  SessionExistsError,
-  SessionNotFoundError,
-} from "gantry";
+import { LeaseLostError, PointNotFoundError, RunKeyTakenError, SessionExistsError, SessionNotFoundError } from "gantry";
+import { SeqTakenError } from "gantry/plugin";
+import type { Message, RunRecord } from "gantry";
 import type {
   Holder,
   Instruction,
@@ -13,13 +8,11 @@ import type {
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,
-  Message,
   PartDelta,
-  RunRecord,
   SessionChange,
   SessionStart,
   Snapshot,
-} from "gantry";
+} from "gantry/plugin";
 import { putAsk } from "./asks.js";
 import { headOf, instructionsOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";

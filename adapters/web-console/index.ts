@@ -1,4 +1,4 @@
-import { defineAdapter } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { webConsoleOptions } from "./options.js";
 import { WebConsoleTransport } from "./web-console-transport.js";
 

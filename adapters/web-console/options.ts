@@ -1,4 +1,4 @@
-import { option } from "gantry";
+import { option } from "gantry/plugin";
 
 /** Its options in its own entry of `server.transports`. */
 export const webConsoleOptions = option.section({

@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
-import { Serving, silentLogger, type Agent, type Listening, type Logger, type Transport } from "gantry";
+import { silentLogger, type Agent, type Logger } from "gantry";
+import { Serving, type Listening, type Transport } from "gantry/plugin";
 import { answer, type HttpHost } from "gantry/http";
 import type { WebConsoleOptions } from "./options.js";
 import type { ConsolePages } from "./pages.js";

@@ -96,10 +96,10 @@ export { withoutLease } from "../sessions/documents/chain.js";
 // Tools: what a tool or a source of tools meets beside `defineTool` of `gantry`.
 export type {
   AskAnswer,
-  AskRequest,
   Diff,
   JsonSchema,
   Location,
+  Question,
   ToolCall,
   ToolCallDescription,
   ToolCallPreview,
@@ -135,11 +135,30 @@ export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js"
 export { headerSecrets, Redactor } from "../base/redact.js";
 export { newId } from "../base/ids.js";
 
+// Types of single fields and arguments of what `gantry` exports. TypeScript infers them in most programs.
+export type { MessagesQuery, RevertOptions } from "../sessions/sessions.js";
+export type { UndoOptions } from "../sessions/undo.js";
+export type { CommandQuery } from "../run/agent-commands.js";
+export type { ListedCommand } from "../run/commands.js";
+export type { SessionBudget } from "../run/limits.js";
+export type { PromptUse } from "../run/prompt-use.js";
+export type { Unattended } from "../run/unattended.js";
+export type { RunAnswer } from "../ports/run.js";
+export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
+export type { Skill } from "../ports/skill.js";
+export type { CatalogueCache, ChosenModel } from "../models/models.js";
+export type { CompactionOptions } from "../compaction/compaction.js";
+export type { FolderHistoryOptions } from "../history/file-history.js";
+export type { EditCheck } from "../tools/command-check.js";
+export type { FileToolOptions } from "../tools/files.js";
+export type { LogFields } from "../ports/logger.js";
+export type { LogLevel } from "../base/log.js";
+export type { ErrorByCode } from "../ports/errors.js";
+
 // Errors that adapters throw, and programs that embed an agent do not meet.
 export {
   AdapterError,
   ConfigError,
-  LeaseLostError,
   ListenError,
   PathError,
   SeqTakenError,

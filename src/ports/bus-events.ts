@@ -65,9 +65,3 @@ export interface ModelCallTimes {
   /** From the call's begin to the first piece of an answer, of whichever attempt; undefined when none came. */
   firstTokenMs: number | undefined;
 }
-
-/** Name of an event on the bus. */
-export type BusEvent = keyof BusEvents;
-
-/** Hears one sort of event; what it throws is logged. */
-export type BusListener<E extends BusEvent> = (event: BusEvents[E]) => void;

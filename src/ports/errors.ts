@@ -363,7 +363,8 @@ export class ToolError extends GantryError {
   readonly code = "tool";
 }
 
-interface ErrorByCode {
+/** The class of an error by its code: what `hasCode` tells TypeScript. */
+export interface ErrorByCode {
   invalid_input: InputError;
   config: ConfigError;
   listen: ListenError;

@@ -1,5 +1,3 @@
-export { MemoryDriver } from "../sessions/memory-driver.js";
-export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 export type { Check } from "./check.js";
 export { compactionStrategyChecks } from "./compaction-strategy-checks.js";
 export type { CompactionStrategyFixture } from "./compaction-strategy-checks.js";

@@ -2,7 +2,7 @@
 // the quickest of several rounds. Never part of the tests: it measures the machine as well.
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import {
   aMessage,
   aSession,

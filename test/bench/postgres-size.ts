@@ -2,7 +2,8 @@
 // sessions of 12 to 20 messages are written, then each lives one more turn as the kernel writes it. Never part of the tests.
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
-import type { Message, RunRecord, Session, SessionDriver } from "gantry";
+import type { Message, RunRecord, Session } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { asAdmin } from "../helpers/postgres.js";
 import { ROOT } from "./bench.js";

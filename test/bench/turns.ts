@@ -1,7 +1,7 @@
 // `npm run bench:turns`: turns per second of one session that grows, by store: whether a turn costs more the longer its
 // session is. A turn is what the kernel asks of a driver for a prompt whose model answers at once, with streamed text.
 // Never part of the tests: it measures the machine as well.
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";

@@ -1,4 +1,5 @@
-import { Agent, ToolInputError, type AgentOptions, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import { Agent, type AgentOptions, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import { ToolInputError } from "gantry/plugin";
 import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";
 import { ACP_DEFAULTS, AcpServer, type AcpConnection, type AcpOptions } from "../../adapters/acp-shared/index.js";
 import { silentLogger } from "gantry";

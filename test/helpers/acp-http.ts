@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { WebSocket } from "ws";
-import { silentLogger, type Agent, type Listening } from "gantry";
+import { silentLogger, type Agent } from "gantry";
+import type { Listening } from "gantry/plugin";
 import { AcpHttpTransport, type AcpHttpOptions } from "../../adapters/acp-http-sse-ws/index.js";
 import type { Profile } from "../../adapters/acp-shared/index.js";
 import { AcpPeer, type Json } from "./acp-peer.js";

@@ -4,7 +4,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { format, resolveConfig } from "prettier";
-import { option, type JsonSchema, type StandardSchema } from "gantry";
+import { option, type JsonSchema, type StandardSchema } from "gantry/plugin";
 import acpHttp from "gantry/adapters/acp-http-sse-ws";
 import acpStdio from "gantry/adapters/acp-stdio";
 import aiSdk, { WIRES } from "gantry/adapters/language-models";

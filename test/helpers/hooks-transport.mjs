@@ -1,5 +1,5 @@
 // A stranger's transport on the shared port, as the docs show one.
-import { defineAdapter, HTTP_HOST } from "gantry";
+import { defineAdapter, HTTP_HOST } from "gantry/plugin";
 
 class HooksTransport {
   name = "hooks";

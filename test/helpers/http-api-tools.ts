@@ -1,4 +1,5 @@
-import { isRecord, type Tool } from "gantry";
+import type { Tool } from "gantry";
+import { isRecord } from "gantry/plugin";
 
 /** Gives back its text. */
 export const echoTool: Tool<{ text: string }> = {

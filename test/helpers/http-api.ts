@@ -1,4 +1,5 @@
-import { Agent, MemoryDriver, type AgentOptions, type Listening, type Logger } from "gantry";
+import { Agent, MemoryDriver, type AgentOptions, type Logger } from "gantry";
+import type { Listening } from "gantry/plugin";
 import { type HttpHost, type HttpHostOptions, openHttpHost } from "gantry/http";
 import { KoaHttpTransport, type KoaHttpOptions } from "gantry/adapters/koa-http-api";
 import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";

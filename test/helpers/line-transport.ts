@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
-import { ListenError, type Agent, type Listening, type Transport } from "gantry";
+import type { Agent } from "gantry";
+import { ListenError, type Listening, type Transport } from "gantry/plugin";
 import type { TransportClient } from "gantry/testing";
 
 /** Lines end at LF alone: JSON leaves characters bare that Node 24's readline takes for an end. */

@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { Logger, LogFields, OpenTools, ToolAddress, ToolProgram, ToolSource } from "gantry";
+import type { Logger } from "gantry";
+import type { LogFields, OpenTools, ToolAddress, ToolProgram, ToolSource } from "gantry/plugin";
 import type { Hooks } from "./temp.js";
 
 const HOSTILE = fileURLToPath(new URL("./hostile-mcp.mjs", import.meta.url));

@@ -1,15 +1,14 @@
+import type { Message, Part } from "gantry";
 import type {
-  Message,
   Model,
   ModelChunk,
   ModelMessage,
   ModelProvider,
   ModelRequest,
-  Part,
   ReasoningPart,
   TextPart,
   ToolSpec,
-} from "gantry";
+} from "gantry/plugin";
 
 /** Short forms for conversations and questions of tests. */
 export const user = (...parts: (string | Part)[]): ModelMessage => ({

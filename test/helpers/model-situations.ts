@@ -1,6 +1,7 @@
 /** What every wire must master: one list, run by a test and printed as the table of docs/models.md. */
 import assert from "node:assert/strict";
-import { hasCode, type Model, type ModelRequest, type ProviderError, type ProviderErrorKind } from "gantry";
+import { hasCode, type ProviderError, type ProviderErrorKind } from "gantry";
+import type { Model, ModelRequest } from "gantry/plugin";
 import type { AiSdkProvider, WireName } from "gantry/adapters/language-models";
 import { call, fail, say, type FakeModelServer, type FakeStep } from "./fake-model-server.js";
 import {

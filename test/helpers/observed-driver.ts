@@ -1,4 +1,4 @@
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 
 type Method = Exclude<keyof SessionDriver, "notifier" | "name">;
 

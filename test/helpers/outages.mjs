@@ -2,7 +2,8 @@
 // file `away` in gantry's home: `fail`, the line is cut; `hang`, nothing is answered any more; `slow`, all takes its time.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { defineAdapter, StoreError } from "gantry";
+import { StoreError } from "gantry";
+import { defineAdapter } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
 /** The same driver, whose calls fail or hang as long as `state` says so. */

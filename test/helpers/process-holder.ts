@@ -1,5 +1,6 @@
 // Starts what its arguments say, tells its process ids as they come, and holds it until somebody ends this process.
-import { builtinTools, startProcess } from "gantry";
+import { builtinTools } from "gantry";
+import { startProcess } from "gantry/plugin";
 import { callTool, toolContext } from "./tool-context.js";
 
 const [how = "", command = "", cwd = "", keptPath = ""] = process.argv.slice(2);

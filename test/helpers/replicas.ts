@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { Balancer, type BalancerOptions } from "./balancer.js";

@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { newId, type Message, type Session } from "gantry";
+import type { Message, Session } from "gantry";
+import { newId } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
 /** A session as a test wants it; what is left out is nothing in particular. */

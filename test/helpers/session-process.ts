@@ -1,7 +1,7 @@
 // A process of its own that works on a session store; started by tests with `fork`. Usage: <driver> <path> <role> <args...>
 import { writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { aMessage, aSession, change, growing } from "../../src/testing/session-driver/rule.js";
 
 const [kind = "", path = "", role = "", ...args] = process.argv.slice(2);

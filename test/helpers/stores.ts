@@ -1,5 +1,6 @@
 import { it } from "node:test";
-import { MemoryDriver, MemoryDocuments, type SessionDriver } from "gantry";
+import { MemoryDriver } from "gantry";
+import { MemoryDocuments, type SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { PostgresDriver, type PostgresOptions } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";

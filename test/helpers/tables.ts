@@ -1,7 +1,8 @@
-import { DocumentMap } from "gantry";
-import type { Ask, ChainData, DocumentChange, Instruction, Lease, Message, RunRecord, Session, Snapshot } from "gantry";
+import { DocumentMap } from "gantry/plugin";
+import type { Ask, Message, RunRecord, Session } from "gantry";
+import type { ChainData, DocumentChange, Instruction, Lease, Snapshot } from "gantry/plugin";
 import { SessionExistsError } from "gantry";
-import { MemoryDocuments } from "gantry/testing";
+import { MemoryDocuments } from "gantry/plugin";
 import { keys } from "../../src/sessions/documents/keys.js";
 
 interface Head {

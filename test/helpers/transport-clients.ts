@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { tmpdir } from "node:os";
-import type { Listening } from "gantry";
+import type { Listening } from "gantry/plugin";
 import type { TransportClient } from "gantry/testing";
 import { WebSocket } from "ws";
 

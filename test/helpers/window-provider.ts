@@ -1,11 +1,5 @@
-import {
-  ProviderError,
-  type Model,
-  type ModelChunk,
-  type ModelMessage,
-  type ModelProvider,
-  type ModelRequest,
-} from "gantry";
+import { ProviderError } from "gantry";
+import type { Model, ModelChunk, ModelMessage, ModelProvider, ModelRequest } from "gantry/plugin";
 
 export interface WindowProviderOptions {
   /** Tokens of prompt and answer. */

@@ -1,7 +1,8 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { hasCode, type option } from "gantry";
+import { hasCode } from "gantry";
+import type { option } from "gantry/plugin";
 import { loadFor, type ConfigFlags } from "../../src/commands/command.js";
 import { loadAdapter } from "../../src/serve/plugins.js";
 import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";

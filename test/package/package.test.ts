@@ -101,6 +101,7 @@ describe("the package, unpacked in a stranger's folder", () => {
   it("is one module, whichever entry point it is loaded by", async () => {
     const output = await node(`
       import * as gantry from "gantry";
+      import * as plugin from "gantry/plugin";
       import * as testing from "gantry/testing";
       const adapters = ${JSON.stringify(ADAPTERS)};
       const context = { where: "here", configDir: "/", home: ${JSON.stringify(home.path)}, projectDir: "/" };
@@ -111,7 +112,7 @@ describe("the package, unpacked in a stranger's folder", () => {
           descriptor.parse({ "no such key": 1 }, context);
           throw new Error(name + " takes any key");
         } catch (error) {
-          if (!(error instanceof gantry.ConfigError)) throw error;
+          if (!(error instanceof plugin.ConfigError)) throw error;
         }
       }
       if (typeof gantry.Agent !== "function" || Object.keys(testing).length === 0) throw new Error("empty");
@@ -129,7 +130,8 @@ describe("the package, unpacked in a stranger's folder", () => {
       for (const face of faces)
         for (const [name, value] of Object.entries(await import(face)))
           if (typeof value === "function") (seen += 1, value.name === name || wrong.push(face + " " + name + ": " + value.name));
-      const { ConfigError, GantryError } = await import("gantry");
+      const { GantryError } = await import("gantry");
+      const { ConfigError } = await import("gantry/plugin");
       const error = new ConfigError("x");
       console.log(JSON.stringify({ wrong, many: seen > 50, error: String(error), stack: error.stack.split("\\n")[0], is: error instanceof GantryError }));
     `);
@@ -223,8 +225,10 @@ describe("the package, unpacked in a stranger's folder", () => {
   it("has types that a strict compiler takes", async () => {
     await folder.write({
       "check.ts": `
-        import { Agent, ConfigError, defineAdapter, inject, OPTIONS } from "gantry";
-        import type { ModelProvider, Run, SessionDriver, Tool, Transport } from "gantry";
+        import { Agent } from "gantry";
+        import { ConfigError, defineAdapter, inject, OPTIONS } from "gantry/plugin";
+        import type { Run, Tool } from "gantry";
+        import type { ModelProvider, SessionDriver, Transport } from "gantry/plugin";
         import * as testing from "gantry/testing";
         import type { Message } from "gantry/client";
         ${ADAPTERS.map((name, index) => `import adapter${index} from "gantry/adapters/${name}";`).join("\n")}

@@ -155,7 +155,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     const folder = await makeTempDir();
     t.after(() => folder.remove());
     install(tarball, folder.path);
-    const odd = `import { defineAdapter, inject, injectable, OPTIONS } from "gantry";
+    const odd = `import { defineAdapter, inject, injectable, OPTIONS } from "gantry/plugin";
       class Odd { constructor(options) { this.options = options; } }
       inject(OPTIONS)(Odd, undefined, 0);
       injectable()(Odd);

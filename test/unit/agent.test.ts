@@ -3,7 +3,6 @@ import { describe, it, type TestContext } from "node:test";
 import {
   Agent,
   MemoryDriver,
-  MemoryDocuments,
   ProviderError,
   silentLogger,
   type AgentEvent,
@@ -12,6 +11,7 @@ import {
   type RunInput,
   type Tool,
 } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { turns } from "../helpers/fake-time.js";
 import { gate } from "../helpers/gate.js";

@@ -11,6 +11,7 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
 };
 const FACES = {
   gantry: "src/index.ts",
+  "gantry/plugin": "src/plugin/index.ts",
   "gantry/http": "src/http/index.ts",
   "gantry/testing": "src/testing/index.ts",
   "gantry/client": "adapters/koa-http-api/client/index.ts",

@@ -1,4 +1,4 @@
-import type { ModelRequest } from "gantry";
+import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking, type ClaudeThinking } from "../claude.js";
 import type { Effort } from "../efforts.js";
 import type { CallOptions } from "../language-model.js";

@@ -1,4 +1,4 @@
-import type { ModelRequest } from "gantry";
+import type { ModelRequest } from "gantry/plugin";
 import type { Effort } from "../efforts.js";
 import { GeminiReader } from "../reading/google.js";
 import { reportedCost } from "../prices.js";

@@ -1,4 +1,4 @@
-import type { ModelRequest } from "gantry";
+import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking } from "../claude.js";
 import { gradeOf, ownName, thinksWhenAsked } from "../efforts.js";
 import { wellFormed } from "../guard.js";

@@ -1,4 +1,4 @@
-import type { Model, ModelRequest } from "gantry";
+import type { Model, ModelRequest } from "gantry/plugin";
 import type { InputKind } from "../files.js";
 import type { CallOptions, Metadata } from "../language-model.js";
 import type { PromptRules } from "../messages.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type ChainData, type SessionDriver } from "gantry";
+import { Agent } from "gantry";
+import type { ChainData, SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";

@@ -5,7 +5,8 @@ import { Agent as KeepAlive, request as httpRequest, type IncomingMessage, type 
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { it, type TestContext } from "node:test";
-import { ListenError, type Logger } from "gantry";
+import type { Logger } from "gantry";
+import { ListenError } from "gantry/plugin";
 import { openHttpHost, type HttpHost, type HttpHostOptions, type HttpMount } from "gantry/http";
 import { exchange, send, wire } from "../../helpers/http.js";
 

@@ -6,7 +6,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from "node:
 import { connect, type AddressInfo } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import type { Model } from "gantry";
+import type { Model } from "gantry/plugin";
 import { WIRES } from "gantry/adapters/language-models";
 import { CERTIFICATE, CERTIFICATE_KEY } from "../../helpers/certificate.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import type { OpenTools, ToolContext, ToolServer } from "gantry";
+import type { ToolContext } from "gantry";
+import type { OpenTools, ToolServer } from "gantry/plugin";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { pause, until } from "../../helpers/lab.js";
 import { hostileAddress, hostileProgram, isLiving, noted, opened, PLAIN } from "../../helpers/mcp.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, ProviderError, type CompactionStrategy, type RunRecord } from "gantry";
+import { Agent, ProviderError, type RunRecord } from "gantry";
+import type { CompactionStrategy } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
 import { aRun, change } from "../../../src/testing/session-driver/rule.js";
 import { fail } from "../../helpers/fake-model-server.js";

@@ -4,7 +4,7 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { describe, it } from "node:test";
-import { startProcess } from "gantry";
+import { startProcess } from "gantry/plugin";
 import { Child } from "../../helpers/child.js";
 import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";

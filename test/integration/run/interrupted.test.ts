@@ -1,7 +1,8 @@
 // A server is killed while a run goes on; another process looks at what it left.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type SessionDriver } from "gantry";
+import { Agent } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";

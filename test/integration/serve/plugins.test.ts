@@ -266,7 +266,7 @@ describe("a plugin of one file, where no package gantry is installed", () => {
   it("takes gantry from the copy that runs", async (t) => {
     const folder = await tempDir(t, {
       "hello.mjs": `
-        import { defineAdapter, ToolInputError } from "gantry";
+        import { defineAdapter, ToolInputError } from "gantry/plugin";
         import { say } from "gantry/testing";
         class Hello {
           name = "hello"; description = "x"; inputSchema = { type: "object" }; kind = "other"; parallel = false; needsPermission = false;
@@ -290,7 +290,7 @@ describe("a plugin of one file, where no package gantry is installed", () => {
 
 describe("a plugin that is made by a function", () => {
   const made = `
-    import { option } from "gantry";
+    import { option } from "gantry/plugin";
     export default {
       gantry: 1, kind: "transport", name: "hooks",
       schema: option.section({

@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { JsonDepthError } from "gantry";
+import { JsonDepthError } from "gantry/plugin";
 import { BodyError, gatheredBody, readBody } from "gantry/http";
 
 /** A body that comes in these pieces. */

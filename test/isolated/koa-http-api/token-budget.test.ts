@@ -4,7 +4,7 @@ import { getEventListeners } from "node:events";
 import { ServerResponse } from "node:http";
 import { it, type TestContext } from "node:test";
 import { promiseHooks } from "node:v8";
-import type { ModelChunk, ModelRequest } from "gantry";
+import type { ModelChunk, ModelRequest } from "gantry/plugin";
 import { finish, say, ScriptedProvider } from "gantry/testing";
 import { wire } from "../../helpers/http.js";
 import { startApi } from "../../helpers/http-api.js";

@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { basename, dirname } from "node:path";
 import { before, describe, it } from "node:test";
 import { Agent } from "gantry";
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { say, ScriptedProvider } from "gantry/testing";
 import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
 import { tempDir } from "../../helpers/temp.js";

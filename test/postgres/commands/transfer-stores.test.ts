@@ -1,7 +1,8 @@
 // Whatever a session holds, from each kind of store to each other and back.
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { Agent, defineTool, type ChainData, type SessionDriver } from "gantry";
+import { Agent, defineTool } from "gantry";
+import type { ChainData, SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";

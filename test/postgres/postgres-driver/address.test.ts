@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { inspect } from "node:util";
-import { ConfigError } from "gantry";
+import { ConfigError } from "gantry/plugin";
 import { readAddress, tlsOptions } from "../../../adapters/postgres-driver/address.js";
 
 it("reads where a database is, and tells it without who comes there", () => {

@@ -1,7 +1,7 @@
 // Servers on one store whose hosts know nothing of each other's processes. LEASES=1 waits for a lease to end by itself.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { thisHolder } from "gantry";
+import { thisHolder } from "gantry/plugin";
 import { HttpPeer } from "../../helpers/acp-http.js";
 import { say } from "../../helpers/fake-model-server.js";
 import { ask, lab, stored, until } from "../../helpers/lab.js";

@@ -1,15 +1,8 @@
 import assert from "node:assert/strict";
 import { symlink } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import {
-  builtinTools,
-  defineTool,
-  InputError,
-  type AgentOptions,
-  type ToolServer,
-  type ToolServers,
-  type ToolSession,
-} from "gantry";
+import { builtinTools, defineTool, InputError, type AgentOptions } from "gantry";
+import type { ToolServer, ToolServers, ToolSession } from "gantry/plugin";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import type { AcpOptions } from "../../../adapters/acp-shared/index.js";
 import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";

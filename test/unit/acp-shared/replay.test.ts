@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, MemoryDriver, MemoryDocuments, silentLogger } from "gantry";
+import { Agent, builtinTools, MemoryDriver, silentLogger } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";

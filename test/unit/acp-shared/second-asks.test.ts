@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, defineTool, silentLogger, type SessionDriver } from "gantry";
+import { Agent, defineTool, silentLogger } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { MemoryAcp, testTool } from "../../helpers/acp-agent.js";
 import type { AcpPeer, Json } from "../../helpers/acp-peer.js";

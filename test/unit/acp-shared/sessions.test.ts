@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryDocuments, silentLogger } from "gantry";
+import { Agent, MemoryDriver, silentLogger } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import type { Profile } from "../../../adapters/acp-shared/index.js";
 import { echo, MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";

@@ -1,6 +1,7 @@
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";
-import { silentLogger, type Listening } from "gantry";
+import { silentLogger } from "gantry";
+import type { Listening } from "gantry/plugin";
 import acpStdio, { AcpStdioTransport } from "gantry/adapters/acp-stdio";
 import { transportChecks, type TransportClient } from "gantry/testing";
 import { streamClients } from "../../helpers/transport-clients.js";

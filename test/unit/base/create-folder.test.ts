@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { statSync } from "node:fs";
 import { it } from "node:test";
-import { createFolder } from "gantry";
+import { createFolder } from "gantry/plugin";
 import { tempDir } from "../../helpers/temp.js";
 
 it("creates a folder and its parents for the owner alone, and tells the first that it created", async (t) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { JsonError, parseJson } from "gantry";
+import { JsonError, parseJson } from "gantry/plugin";
 
 describe("bounded JSON", () => {
   it("takes what is as deep as allowed and refuses what is deeper", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { headerSecrets, Redactor } from "gantry";
+import { headerSecrets, Redactor } from "gantry/plugin";
 import { environmentSecrets, looksSecret, redact } from "../../../src/base/redact.js";
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, type AgentEvent, type AgentOptions, type ModelMessage, type Run } from "gantry";
+import { Agent, type AgentEvent, type AgentOptions, type Run } from "gantry";
+import type { ModelMessage } from "gantry/plugin";
 import { STORES } from "../../helpers/stores.js";
 import { WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
 

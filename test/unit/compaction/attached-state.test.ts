@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, type ModelMessage, type ModelRequest } from "gantry";
+import { Agent, builtinTools } from "gantry";
+import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { attachState, detachState } from "../../../src/compaction/attached-state.js";
 import { SUMMARY_HEAD } from "../../../src/compaction/units.js";

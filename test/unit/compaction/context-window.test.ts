@@ -1,18 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import {
-  Agent,
-  ProviderError,
-  type AgentEvent,
-  type AgentOptions,
-  type CompactionStrategy,
-  type Message,
-  type ModelMessage,
-  type ModelProvider,
-  type Run,
-  type SessionDriver,
-  type Tool,
-} from "gantry";
+import { Agent, ProviderError, type AgentEvent, type AgentOptions, type Message, type Run, type Tool } from "gantry";
+import type { CompactionStrategy, ModelMessage, ModelProvider, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { QUICK_STORES, STORES, memoryStore } from "../../helpers/stores.js";
 import { brokenRules, WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ModelMessage, Part } from "gantry";
+import type { Part } from "gantry";
+import type { ModelMessage } from "gantry/plugin";
 import { tokensOf } from "../../../src/models/estimate.js";
 import { fit } from "../../../src/compaction/fit.js";
 import { currentPrompt, SUMMARY_HEAD, unitsOf } from "../../../src/compaction/units.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ModelMessage, Part } from "gantry";
+import type { Part } from "gantry";
+import type { ModelMessage } from "gantry/plugin";
 import { danglingCalls, INTERRUPTED, modelView, repaired, textOf } from "../../../src/conversation/messages.js";
 import { fc } from "../../helpers/properties.js";
 

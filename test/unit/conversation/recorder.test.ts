@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import type { Message, PartDelta, RunRecord, SessionChange, SessionDriver, Usage } from "gantry";
+import type { Message, RunRecord, Usage } from "gantry";
+import type { PartDelta, SessionChange, SessionDriver } from "gantry/plugin";
 import { Recorder } from "../../../src/conversation/recorder.js";
 import { until } from "../../helpers/lab.js";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
-import { Agent, builtinTools, ListenError, MemoryDriver } from "gantry";
+import { Agent, builtinTools, MemoryDriver } from "gantry";
+import { ListenError } from "gantry/plugin";
 import { openHttpHost, type HttpHost } from "gantry/http";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { callTools, say, ScriptedProvider } from "gantry/testing";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { ConfigError } from "gantry";
+import { ConfigError } from "gantry/plugin";
 import descriptor, { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 
 const CONTEXT = { where: "config.json: server", configDir: "/etc/gantry", home: "/home/x/.gantry", projectDir: "/p" };

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, SESSION_MODES, type SessionMode } from "gantry";
+import { Agent, MemoryDriver, type SessionMode } from "gantry";
+import { SESSION_MODES } from "gantry/plugin";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { openHttpHost } from "gantry/http";
 import { ScriptedProvider } from "gantry/testing";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { ProviderError, ToolError } from "gantry";
+import { ProviderError } from "gantry";
+import { ToolError } from "gantry/plugin";
 import { callTools, say, type ScriptedChunk } from "gantry/testing";
 import { pause } from "../../helpers/lab.js";
 import { sseEvents, wire } from "../../helpers/http.js";

@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, afterEach, before, describe, it } from "node:test";
-import { hasCode, type Model } from "gantry";
+import { hasCode } from "gantry";
+import type { Model } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 

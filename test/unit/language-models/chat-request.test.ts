@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import type { ModelMessage, ModelRequest, Part } from "gantry";
+import type { Part } from "gantry";
+import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import type { CallOptions } from "../../../adapters/language-models/language-model.js";
 import { PromptMemory, toPrompt } from "../../../adapters/language-models/messages.js";
 import { chatRequest, ChatTexts, withMessages } from "../../../adapters/language-models/wires/chat-request.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ModelMessage } from "gantry";
+import type { ModelMessage } from "gantry/plugin";
 import { AiSdkProvider, WIRES, type WireName } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";

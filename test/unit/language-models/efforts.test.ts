@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { Model, ModelRequest, ReasoningEffort } from "gantry";
+import type { ReasoningEffort } from "gantry";
+import type { Model, ModelRequest } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { claudeThinking } from "../../../adapters/language-models/claude.js";
 import { effortsOf } from "../../../adapters/language-models/efforts.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { hasCode, silentLogger, type OptionsContext } from "gantry";
+import { hasCode, silentLogger } from "gantry";
+import type { OptionsContext } from "gantry/plugin";
 import type { AiSdkProvider } from "gantry/adapters/language-models";
 import adapter, { findPreset, PRESETS } from "gantry/adapters/language-models";
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, type JsonSchema } from "gantry";
+import { Agent } from "gantry";
+import type { JsonSchema } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { fail, say, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { noop } from "../../helpers/noop-tool.js";

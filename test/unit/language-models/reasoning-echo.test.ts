@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
-import { hasCode, type ModelMessage } from "gantry";
+import { hasCode } from "gantry";
+import type { ModelMessage } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import {
   call,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
-import { hasCode, type Model, type ModelRequest } from "gantry";
+import { hasCode } from "gantry";
+import type { Model, ModelRequest } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions, type WireName } from "gantry/adapters/language-models";
 import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";

@@ -1,7 +1,8 @@
 // A reader comes back to a store that is not what it was: its end is lost, or it is a copy of before, and it went on.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type ChainData, type SessionDriver } from "gantry";
+import { Agent } from "gantry";
+import type { ChainData, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedStep } from "gantry/testing";
 import { gate, type Gate } from "../../helpers/gate.js";
 import { until } from "../../helpers/lab.js";

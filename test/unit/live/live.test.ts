@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryDocuments, thisHolder, type SessionState } from "gantry";
+import { Agent, MemoryDriver, type SessionState } from "gantry";
+import { MemoryDocuments, thisHolder } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { aMessage, aResult, aRun, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { gate, waitTool } from "../../helpers/gate.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, defineTool, MemoryDriver, MemoryDocuments, type Message, type SessionChange } from "gantry";
+import { Agent, defineTool, MemoryDriver, type Message } from "gantry";
+import { MemoryDocuments, type SessionChange } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { turns } from "../../helpers/fake-time.js";
 import { until } from "../../helpers/lab.js";

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, StoreError, type SessionDriver, type WatchEvent } from "gantry";
+import { Agent, MemoryDriver, StoreError, type WatchEvent } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { parseCursor } from "../../../src/live/cursor.js";
 import { Place } from "../../../src/live/place.js";

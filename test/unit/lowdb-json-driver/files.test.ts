@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import { hasCode } from "gantry";
-import type { ChainData, Logger } from "gantry";
+import type { Logger } from "gantry";
+import type { ChainData } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import {
   aMessage,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, EFFORTS, nearestEffort, type Model, type ReasoningEffort } from "gantry";
+import { Agent, type ReasoningEffort } from "gantry";
+import { EFFORTS, nearestEffort, type Model } from "gantry/plugin";
 import { ScriptedProvider, say } from "gantry/testing";
 import { tempDir } from "../../helpers/temp.js";
 import { until } from "../../helpers/lab.js";

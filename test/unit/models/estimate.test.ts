@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { estimatePrompt, type ModelMessage, type ModelRequest, type Part, type ToolSpec } from "gantry";
+import type { Part } from "gantry";
+import { estimatePrompt, type ModelMessage, type ModelRequest, type ToolSpec } from "gantry/plugin";
 import { frameBytes, tokensOf, toolBytes } from "../../../src/models/estimate.js";
 
 const user = (...parts: Part[]): ModelMessage => ({ role: "user", parts, toolCallId: "", name: "", failed: false });

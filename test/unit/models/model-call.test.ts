@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { it } from "node:test";
-import { silentLogger, type BusEvents, type Model, type ModelChunk, type ModelRequest } from "gantry";
+import { silentLogger, type BusEvents } from "gantry";
+import type { Model, ModelChunk, ModelRequest } from "gantry/plugin";
 import { finish, ScriptedProvider } from "gantry/testing";
 import { Bus } from "../../../src/base/bus.js";
 import { callModel, type ModelCallHooks } from "../../../src/models/model-call.js";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, ProviderError, silentLogger, type AgentOptions, type Logger, type Model } from "gantry";
+import { Agent, ProviderError, silentLogger, type AgentOptions, type Logger } from "gantry";
+import type { Model } from "gantry/plugin";
 import { say, ScriptedProvider, type ScriptedProviderOptions } from "gantry/testing";
 import { FileCatalogueCache } from "../../../src/models/catalogue-cache.js";
 import { Models, noCache, type ModelPair, type ModelsOptions } from "../../../src/models/models.js";

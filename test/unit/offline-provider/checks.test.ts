@@ -1,6 +1,7 @@
 import { describe, it } from "node:test";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
-import { builtinTools, type ModelRequest } from "gantry";
+import { builtinTools } from "gantry";
+import type { ModelRequest } from "gantry/plugin";
 import { modelProviderChecks } from "gantry/testing";
 import { ask, user } from "../../helpers/model-requests.js";
 

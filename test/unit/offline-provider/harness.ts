@@ -1,4 +1,5 @@
-import type { ModelChunk, ModelMessage, ModelRequest, Tool } from "gantry";
+import type { Tool } from "gantry";
+import type { ModelChunk, ModelMessage, ModelRequest } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 import { globTool } from "../../../src/tools/glob.js";
 import { grepTool } from "../../../src/tools/grep.js";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import * as v from "valibot";
 import { z } from "zod";
-import { defineAdapter, option } from "gantry";
+import { defineAdapter, option } from "gantry/plugin";
 
 const refused = (
   schema: Parameters<typeof option.read>[0],

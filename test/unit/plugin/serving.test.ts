@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { hasCode, Serving } from "gantry";
+import { hasCode } from "gantry";
+import { Serving } from "gantry/plugin";
 
 class Odd extends Serving {
   readonly address = "odd://here";

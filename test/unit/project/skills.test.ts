@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { mkdir, rm, symlink } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { builtinTools, type Skill } from "gantry";
+import { builtinTools } from "gantry";
+import type { Skill } from "gantry/plugin";
 import { repositoryOf } from "../../../src/files/repository.js";
 import { Skills } from "../../../src/project/skills.js";
 import { tempDir } from "../../helpers/temp.js";

@@ -7,9 +7,9 @@ import {
   type Ask,
   type AskRequest,
   type RunInput,
-  type SessionDriver,
   type SessionMode,
 } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { until } from "../../helpers/lab.js";
 import { STORES } from "../../helpers/stores.js";

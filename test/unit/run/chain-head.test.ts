@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { thisHolder } from "gantry";
+import { thisHolder } from "gantry/plugin";
 import { headWith, messagesOf } from "../../../src/run/chain-head.js";
 import { aMessage, aRun, aSession, change, someMessages } from "../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../helpers/stores.js";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { symlink } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { MemoryDriver, MemoryDocuments, type AgentOptions, type SlashCommand, type ToolSource } from "gantry";
+import { MemoryDriver, type AgentOptions, type SlashCommand } from "gantry";
+import { MemoryDocuments, type ToolSource } from "gantry/plugin";
 import type { ScriptedStep } from "gantry/testing";
 import { commandText, filled, oneLine } from "../../../src/run/command-text.js";
 import { scriptedAgent } from "../../helpers/acp-agent.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, defineTool, type Ask, type AskRequest, type ToolCallPreview } from "gantry";
+import { Agent, builtinTools, defineTool, type Ask, type AskRequest } from "gantry";
+import type { ToolCallPreview } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 

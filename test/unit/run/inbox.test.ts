@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, silentLogger, type Message, type SessionDriver } from "gantry";
+import { Agent, MemoryDriver, silentLogger, type Message } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { Inbox } from "../../../src/run/inbox.js";
 import { STORES } from "../../helpers/stores.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type SessionDriver } from "gantry";
+import { Agent } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { Conversation } from "../../../src/conversation/conversation.js";
 import { KeptConversations } from "../../../src/run/kept-conversations.js";

@@ -5,12 +5,12 @@ import {
   builtinTools,
   defineTool,
   MemoryDriver,
-  MemoryDocuments,
   type AgentOptions,
   type RunInput,
   type SessionMode,
   type ToolKind,
 } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { createQwen } from "qwen-ai-provider-v5";
-import { Agent, defineTool, hasCode, MemoryDriver, StoreError, type ModelProvider } from "gantry";
+import { Agent, defineTool, hasCode, MemoryDriver, StoreError } from "gantry";
+import type { ModelProvider } from "gantry/plugin";
 import { AiSdkProvider, fromAiSdk } from "gantry/adapters/language-models";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";

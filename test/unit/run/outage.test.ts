@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, MemoryDocuments, StoreError } from "gantry";
-import type { Message, SessionChange, SessionDriver } from "gantry";
+import { Agent, MemoryDriver, StoreError } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
+import type { Message } from "gantry";
+import type { SessionChange, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { pause, until } from "../../helpers/lab.js";

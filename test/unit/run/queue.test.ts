@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import {
-  Agent,
-  MemoryDriver,
-  thisHolder,
-  type Message,
-  type RunInput,
-  type RunRecord,
-  type SessionDriver,
-} from "gantry";
+import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from "gantry";
+import { thisHolder, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { cancelled } from "../../helpers/cancelled.js";
 import { gate, waitTool } from "../../helpers/gate.js";

@@ -2,7 +2,8 @@
 // needs one more says why, here.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type Notifier, type RunInput, type SessionDriver } from "gantry";
+import { Agent, type RunInput } from "gantry";
+import type { Notifier, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
 import { cancelled } from "../../helpers/cancelled.js";

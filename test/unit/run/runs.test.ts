@@ -7,11 +7,9 @@ import {
   StoreError,
   type AgentOptions,
   type Message,
-  type ModelProvider,
-  type RunQuery,
   type RunRecord,
-  type SessionDriver,
 } from "gantry";
+import type { ModelProvider, RunQuery, SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { noop } from "../../helpers/noop-tool.js";
 import { STORES, memoryStore } from "../../helpers/stores.js";

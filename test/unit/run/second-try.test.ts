@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import {
-  Agent,
-  ProviderError,
-  type AgentEvent,
-  type AgentOptions,
-  type ModelChunk,
-  type ModelMessage,
-  type ProviderErrorKind,
-  type Run,
-} from "gantry";
+import { Agent, ProviderError, type AgentEvent, type AgentOptions, type ProviderErrorKind, type Run } from "gantry";
+import type { ModelChunk, ModelMessage } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { CUT_OFF } from "../../../src/conversation/messages.js";
 import { noop } from "../../helpers/noop-tool.js";

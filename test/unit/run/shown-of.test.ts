@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, defineTool, type CompactionStrategy, type Message, type SessionDriver, type Shown } from "gantry";
+import { Agent, defineTool, type Message } from "gantry";
+import type { CompactionStrategy, SessionDriver, Shown } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { startApi } from "../../helpers/http-api.js";
 import { STORES } from "../../helpers/stores.js";

@@ -6,20 +6,16 @@ import {
   defineTool,
   hasCode,
   MemoryDriver,
-  MemoryDocuments,
   type AgentEvent,
   type AgentOptions,
   type AskRequest,
-  type Helper,
-  type Model,
-  type ModelRequest,
   type Run,
   type RunInput,
   type Session,
-  type SpawnInput,
   type Tool,
   type ToolContext,
 } from "gantry";
+import { MemoryDocuments, type Helper, type Model, type ModelRequest, type SpawnInput } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedReply, type ScriptedStep } from "gantry/testing";
 import { textOf } from "../../../src/conversation/messages.js";
 import { tempDir } from "../../helpers/temp.js";

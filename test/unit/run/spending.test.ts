@@ -3,17 +3,14 @@ import { describe, it, type TestContext } from "node:test";
 import {
   Agent,
   defineTool,
-  estimatePrompt,
   MemoryDriver,
   ProviderError,
   type AgentEvent,
   type AgentOptions,
   type Budget,
-  type Model,
-  type ModelChunk,
-  type ModelProvider,
   type Run,
 } from "gantry";
+import { estimatePrompt, type Model, type ModelChunk, type ModelProvider } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
 import { noop } from "../../helpers/noop-tool.js";

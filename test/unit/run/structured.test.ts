@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, type AgentOptions, type JsonSchema, type RunInput, type RunResult } from "gantry";
+import { Agent, type AgentOptions, type RunInput, type RunResult } from "gantry";
+import type { JsonSchema } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { noop } from "../../helpers/noop-tool.js";
 import { STORES } from "../../helpers/stores.js";

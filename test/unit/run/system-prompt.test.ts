@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, builtinTools, type AgentOptions, type ModelRequest } from "gantry";
+import { Agent, builtinTools, type AgentOptions } from "gantry";
+import type { ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { SURROUNDINGS } from "../../../src/conversation/stored-state.js";
 import { asSurroundings } from "../../../src/project/surroundings.js";

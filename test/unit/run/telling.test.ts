@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import {
-  Agent,
-  ProviderError,
-  type AgentEvent,
-  type AgentOptions,
-  type BusEvent,
-  type BusEvents,
-  type LogFields,
-  type Run,
-} from "gantry";
+import { Agent, ProviderError, type AgentEvent, type AgentOptions, type BusEvents, type Run } from "gantry";
+import type { LogFields } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider } from "gantry/testing";
 import { noop } from "../../helpers/noop-tool.js";
 
@@ -25,7 +17,7 @@ const OF_A_RUN = [
   "model.retried",
   "tool.started",
   "tool.finished",
-] as const satisfies BusEvent[];
+] as const satisfies (keyof BusEvents)[];
 
 type Told = { [E in (typeof OF_A_RUN)[number]]: { event: E } & BusEvents[E] }[(typeof OF_A_RUN)[number]];
 

@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import {
-  Agent,
-  builtinTools,
-  defineTool,
-  type AgentOptions,
-  type BusEvents,
-  type ToolServer,
-  type ToolSession,
-  type ToolSource,
-} from "gantry";
+import { Agent, builtinTools, defineTool, type AgentOptions, type BusEvents } from "gantry";
+import type { ToolServer, ToolSession, ToolSource } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { Bus } from "../../../src/base/bus.js";
 import { silentLogger } from "../../../src/base/log.js";

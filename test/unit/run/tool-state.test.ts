@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, type SessionDriver, type Tool } from "gantry";
+import { Agent, builtinTools, type Tool } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { stateOf } from "../../../src/conversation/stored-state.js";
 import { CallState } from "../../../src/run/tool-state.js";

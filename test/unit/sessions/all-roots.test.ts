@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { Agent, MemoryDriver, type SessionDriver } from "gantry";
+import { Agent, MemoryDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
 import { allRoots } from "../../../src/sessions/all-roots.js";
 

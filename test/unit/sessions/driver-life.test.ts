@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { DriverLife, hasCode, SeqTakenError, type DriverLifeOptions } from "gantry";
+import { hasCode } from "gantry";
+import { DriverLife, SeqTakenError, type DriverLifeOptions } from "gantry/plugin";
 
 function lifeOf(parts: Partial<DriverLifeOptions<number>> = {}): { life: DriverLife<number>; told: string[] } {
   const told: string[] = [];

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, thisHolder, type SessionDriver } from "gantry";
+import { Agent } from "gantry";
+import { thisHolder, type SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
 import { aMessage, aRun, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ChainData } from "gantry";
+import type { ChainData } from "gantry/plugin";
 import { chainLines, ChainReader, headerLine } from "../../../src/sessions/export-format.js";
 import { aMessage, anAsk, aResult, aRun, aSession, growing } from "../../../src/testing/session-driver/rule.js";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { renameSync, writeFileSync } from "node:fs";
 import { it } from "node:test";
-import { Agent, LookingNotifier, type Notifier } from "gantry";
+import { Agent } from "gantry";
+import { LookingNotifier, type Notifier } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { ScriptedProvider } from "gantry/testing";
 import { tempDir } from "../../helpers/temp.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Hints, type Notifier } from "gantry";
+import { Hints, type Notifier } from "gantry/plugin";
 import { Looks } from "../../../src/sessions/looks.js";
 import { fakeTime, turns } from "../../helpers/fake-time.js";
 

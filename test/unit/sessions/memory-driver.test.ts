@@ -1,5 +1,7 @@
 import { describe, it } from "node:test";
-import { MemoryDriver, MemoryDocuments, sessionDriverChecks } from "gantry/testing";
+import { MemoryDriver } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
+import { sessionDriverChecks } from "gantry/testing";
 
 /** The store of the check that runs. */
 let store = new MemoryDocuments();

@@ -1,8 +1,10 @@
 // Random sequences of operations on every driver, compared with the one in memory. SEED, RUNS and STEPS make it longer.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Message, RunRecord, RunState, Session, SessionChange, SessionDriver } from "gantry";
-import { MemoryDriver, MemoryDocuments } from "gantry";
+import type { Message, RunRecord, RunState, Session } from "gantry";
+import type { SessionChange, SessionDriver } from "gantry/plugin";
+import { MemoryDriver } from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
 import {
   aHolder,
   aMessage,

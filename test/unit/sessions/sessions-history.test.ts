@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import {
-  Agent,
-  type BusEvent,
-  type Message,
-  type ModelProvider,
-  type Run,
-  type SessionDriver,
-  type Tool,
-} from "gantry";
+import { Agent, type BusEvents, type Message, type Run, type Tool } from "gantry";
+import type { ModelProvider, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { EMPTY_MS, Housekeeping, removeEmpty } from "../../../src/sessions/housekeeping.js";
 import { silentLogger } from "../../../src/base/log.js";
@@ -172,7 +165,7 @@ for (const [name, makeStore] of STORES) {
       const store = await makeStore(t);
       const provider = echo();
       const agent = make(t, provider, store());
-      const events: [BusEvent, unknown][] = [];
+      const events: [keyof BusEvents, unknown][] = [];
       agent.on("session.reverted", (event) => events.push(["session.reverted", event]));
       const { sessionId } = await ask(agent, "one");
       await ask(agent, "two", sessionId);

@@ -15,7 +15,8 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, builtinTools, folderHistory, hasCode, type SessionDriver, type Undone } from "gantry";
+import { Agent, builtinTools, folderHistory, hasCode, type Undone } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { sqliteStore, STORES } from "../../helpers/stores.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";

@@ -1,20 +1,21 @@
 // Drivers that are wrong only when two calls meet: each must be caught for certain, so it stops where others can come between.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { RunRecord } from "gantry";
 import type {
   AskAnswered,
   ChainData,
   ChainHead,
   Instruction,
   LeaseOptions,
-  RunRecord,
   SessionChange,
   SessionPage,
   SessionQuery,
   SessionStart,
-} from "gantry";
+} from "gantry/plugin";
 import { LeaseLostError, SessionNotFoundError } from "gantry";
-import { MemoryDriver, sessionDriverChecks } from "gantry/testing";
+import { MemoryDriver } from "gantry";
+import { sessionDriverChecks } from "gantry/testing";
 import type { Check, StoreHold } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 import { Tables } from "../../helpers/tables.js";

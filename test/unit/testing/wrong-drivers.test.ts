@@ -1,23 +1,23 @@
 import { closeSync, openSync } from "node:fs";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
+import type { Message, Session } from "gantry";
 import type {
   ChainData,
   ChainHead,
   Instruction,
   Lease,
-  Message,
   MessagePage,
   RunQuery,
-  Session,
   SessionChange,
   SessionPage,
   SessionQuery,
   SessionStart,
   Snapshot,
   StoredRun,
-} from "gantry";
-import { MemoryDriver, sessionDriverChecks, type Check } from "gantry/testing";
+} from "gantry/plugin";
+import { MemoryDriver } from "gantry";
+import { sessionDriverChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";

@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import { after, describe, it } from "node:test";
-import { ProviderError, type Model, type ModelChunk, type ModelRequest } from "gantry";
+import { ProviderError } from "gantry";
+import type { Model, ModelChunk, ModelRequest } from "gantry/plugin";
 import { callTools, finish, modelProviderChecks, ScriptedProvider, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 import { ask, model, readTool } from "../../helpers/model-requests.js";

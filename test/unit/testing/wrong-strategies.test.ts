@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { SlidingWindow, type CompactionInput, type CompactionStrategy, type Message } from "gantry";
+import { SlidingWindow, type Message } from "gantry";
+import type { CompactionInput, CompactionStrategy } from "gantry/plugin";
 import { compactionStrategyChecks } from "gantry/testing";
 import { Summary } from "../../../src/compaction/summary.js";
 

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { describe, it } from "node:test";
-import { ToolInputError, type Tool, type ToolContext } from "gantry";
+import type { Tool, ToolContext } from "gantry";
+import { ToolInputError } from "gantry/plugin";
 import { toolChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 

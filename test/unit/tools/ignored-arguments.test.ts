@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import * as v from "valibot";
 import { z } from "zod";
-import { builtinTools, defineTool, type JsonSchema, type StandardSchema, type Tool, type ToolKind } from "gantry";
+import { builtinTools, defineTool, type Tool, type ToolKind } from "gantry";
+import type { JsonSchema, StandardSchema } from "gantry/plugin";
 import { tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 

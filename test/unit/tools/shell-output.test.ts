@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Redactor } from "gantry";
+import { Redactor } from "gantry/plugin";
 import { LiveOutput, tidy } from "../../../src/tools/shell-output.js";
 import { pause } from "../../helpers/lab.js";
 import { randomOf } from "../../helpers/random.js";

@@ -1,13 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import {
-  builtinTools,
-  RunCancelledError,
-  TooManyRunsError,
-  type HelperResult,
-  type SpawnInput,
-  type ToolContext,
-} from "gantry";
+import { builtinTools, RunCancelledError, TooManyRunsError, type ToolContext } from "gantry";
+import type { HelperResult, SpawnInput } from "gantry/plugin";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 
 const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };

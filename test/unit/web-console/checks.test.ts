@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { createServer, type AddressInfo, type Server } from "node:net";
 import { describe, it } from "node:test";
-import type { Agent, Listening, Transport } from "gantry";
+import type { Agent } from "gantry";
+import type { Listening, Transport } from "gantry/plugin";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { WebConsoleTransport } from "gantry/adapters/web-console";
 import { openHttpHost } from "gantry/http";
