@@ -5,13 +5,11 @@ import type { Refusal } from "../ports/http-host.js";
 /** A client that has been told off gets so long, in ms, to read it before the connection is cut. */
 const LINGER_MS = 1_000;
 
-type Headers = Readonly<Record<string, string>>;
-
 /** A refusal as `{ "error": message, "code": word }`. `common`: headers that every answer has. */
 export function answer(
   response: ServerResponse,
   { status, message, code, headers }: Refusal,
-  common: Headers = {},
+  common: Readonly<Record<string, string>> = {},
 ): void {
   const body = JSON.stringify({ error: message, code });
   response.writeHead(status, {
@@ -50,7 +48,7 @@ export function answerBroken(
   error: NodeJS.ErrnoException,
   socket: Duplex,
   answering: boolean,
-  headers: Headers = {},
+  headers: Readonly<Record<string, string>> = {},
 ): void {
   if (error.code === "ECONNRESET" || !socket.writable || answering) socket.destroy();
   else endRaw(socket, { ...brokenBy(error), headers });

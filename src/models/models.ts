@@ -35,6 +35,7 @@ const DETAILS_MS = 2_000;
 /** Who waits for a model is told why after so long, and again whenever so long has passed, in ms. */
 const TELL_MS = 1_000;
 
+/** The pair last used in the project folder. */
 type Recent = () => Promise<ModelPair | undefined>;
 
 /** The catalogue of every provider, and the choice of a model. */
@@ -113,7 +114,7 @@ export class Models {
   async resolve(
     wanted: ModelPair,
     stored: ModelPair,
-    recent: Recent,
+    recent: () => Promise<ModelPair | undefined>,
     signal: AbortSignal,
     onWaiting?: (why: string) => void,
   ): Promise<ChosenModel> {

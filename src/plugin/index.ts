@@ -80,7 +80,7 @@ export type { Notifier } from "../ports/notifier.js";
 export type { Holder } from "../ports/holder.js";
 
 // Session drivers: what drivers share.
-export { DriverLife, type DriverLifeOptions } from "../sessions/driver-life.js";
+export { DriverLife, type DriverLifeOptions, type StoreFailure } from "../sessions/driver-life.js";
 export { Hints, LookingNotifier } from "../sessions/hints.js";
 export { holderState, thisHolder } from "../sessions/holder.js";
 export { createFolder } from "../base/create-folder.js";

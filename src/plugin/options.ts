@@ -52,7 +52,7 @@ export type SectionValue<E extends Entries> = { [Key in keyof E as Camel<Key>]: 
 export type Value<Schema> = Schema extends StandardSchema<infer Output> ? Output : never;
 
 /** One without a default may be missing, unless it is required. */
-interface Rest<T> {
+export interface Rest<T> {
   readonly default?: T;
   readonly required?: boolean;
 }
@@ -119,7 +119,8 @@ export function oneOf<const T extends string, const R extends Rest<T>>(
   });
 }
 
-interface Range {
+/** Bounds of a number. */
+export interface Range {
   readonly above?: number;
   readonly min?: number;
   readonly max?: number;
@@ -253,7 +254,8 @@ export interface Fault {
   readonly expected: string;
 }
 
-interface SectionRest<E extends Entries> {
+/** What else a section says of itself. */
+export interface SectionRest<E extends Entries> {
   readonly about?: string;
   /** After `expected`, where there is no object; default: one with these keys. */
   readonly expected?: string;

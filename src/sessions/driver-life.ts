@@ -2,7 +2,7 @@ import { TaskSet } from "../base/task-set.js";
 import { GantryError, StoreError } from "../ports/errors.js";
 
 /** Why a store failed; `full` and `unavailable` as in `StoreError`. */
-interface StoreFailure {
+export interface StoreFailure {
   why: string;
   full?: boolean;
   unavailable?: boolean;

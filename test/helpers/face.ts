@@ -5,19 +5,23 @@ import type { Sources } from "./architecture.js";
 /** An export of a public face, and the declaration that it leads to. */
 interface Export {
   name: string;
+  face: string;
   declaration: ts.Node | undefined;
 }
 
 /** Texts that may use what a face exports. */
 export interface Users {
-  /** Of examples and tests. */
+  /** Of adapters, examples and tests. */
   programs: readonly string[];
   /** Of documents; their code counts too. */
   pages: readonly string[];
 }
 
-/** What is wrong with the exports of a face: `src/index.ts`, which programs import as `gantry`. */
-export function faceFaults(face: string, specifier: string, sources: Sources, { programs, pages }: Users): string[] {
+/**
+ * What is wrong with the exports of faces that are one body of names: `{ gantry: "src/index.ts" }`. Each name is explained,
+ * exported by one of them, and used.
+ */
+export function faceFaults(faces: Readonly<Record<string, string>>, sources: Sources, users: Users): string[] {
   const parsed = new Map<string, ts.SourceFile>();
   const parse = (file: string): ts.SourceFile | undefined => {
     const text = sources.get(file);
@@ -26,11 +30,27 @@ export function faceFaults(face: string, specifier: string, sources: Sources, { 
     return parsed.get(file);
   };
   const faults: string[] = [];
+  const exports = new Map<string, Export>();
+  for (const face of Object.values(faces))
+    for (const one of exportsOf(face, parse, faults)) {
+      const other = exports.get(one.name);
+      if (other) faults.push(`${face}: ${one.name} is exported by ${other.face} too`);
+      else exports.set(one.name, one);
+    }
+  const used = reached(exports, usedBy(users, faces, exports));
+  for (const { name, face, declaration } of exports.values()) {
+    if (!declaration || sentence(declaration) === "") faults.push(`${face}: ${name} has no sentence above it`);
+    if (!used.has(name)) faults.push(`${face}: ${name} is used by no adapter, document, example or test`);
+  }
+  return faults.sort();
+}
+
+function exportsOf(face: string, parse: (file: string) => ts.SourceFile | undefined, faults: string[]): Export[] {
   const exports: Export[] = [];
   for (const statement of parse(face)?.statements ?? []) {
     if (ts.isExportDeclaration(statement) && statement.exportClause && ts.isNamespaceExport(statement.exportClause)) {
       const { name } = statement.exportClause;
-      exports.push({ name: name.text, declaration: statement });
+      exports.push({ name: name.text, face, declaration: statement });
       for (const [member, declaration] of exportedBy(parse(targetOf(face, statement))))
         if (sentence(declaration) === "") faults.push(`${face}: ${name.text}.${member} has no sentence above it`);
       continue;
@@ -42,14 +62,20 @@ export function faceFaults(face: string, specifier: string, sources: Sources, { 
       continue;
     }
     for (const { name, propertyName } of statement.exportClause.elements)
-      exports.push({ name: name.text, declaration: find(face, (propertyName ?? name).text, parse) });
+      exports.push({ name: name.text, face, declaration: find(face, (propertyName ?? name).text, parse) });
   }
-  const used = reached(exports, [...importedFrom(specifier, [...programs, ...pages]), ...mentioned(pages)]);
-  for (const { name, declaration } of exports) {
-    if (!declaration || sentence(declaration) === "") faults.push(`${face}: ${name} has no sentence above it`);
-    if (!used.has(name)) faults.push(`${face}: ${name} is used by no document, example or test`);
-  }
-  return faults.sort();
+  return exports;
+}
+
+function usedBy(
+  { programs, pages }: Users,
+  faces: Readonly<Record<string, string>>,
+  exports: ReadonlyMap<string, Export>,
+): string[] {
+  const imported = Object.entries(faces).flatMap(([specifier, face]) =>
+    importedFrom(specifier, [...programs, ...pages]).filter((name) => exports.get(name)?.face === face),
+  );
+  return [...imported, ...mentioned(pages)];
 }
 
 /** The declaration that a name of a file leads to, through files that pass it on; what a package exports stays where it is passed on. */
@@ -112,8 +138,7 @@ function mentioned(pages: readonly string[]): string[] {
 }
 
 /** These exports, and those that their declarations name: whoever uses the one has the other in hands. */
-function reached(exports: readonly Export[], names: readonly string[]): Set<string> {
-  const byName = new Map(exports.map((one) => [one.name, one.declaration]));
+function reached(byName: ReadonlyMap<string, Export>, names: readonly string[]): Set<string> {
   const found = new Set(names.filter((name) => byName.has(name)));
   for (const name of found) {
     const visit = (node: ts.Node): void => {
@@ -121,7 +146,7 @@ function reached(exports: readonly Export[], names: readonly string[]): Set<stri
       if (ts.isIdentifier(node) && byName.has(node.text) && isType(node)) found.add(node.text);
       ts.forEachChild(node, visit);
     };
-    const declaration = byName.get(name);
+    const declaration = byName.get(name)?.declaration;
     if (declaration) visit(declaration);
   }
   return found;

@@ -12,14 +12,13 @@ export interface ClientOptions {
    * Headers that prove that a person sends a request, for requests that the server refuses without them; undefined where
    * there are none. Default: in Node the token that a server of this machine wrote into gantry's home.
    */
-  personHeaders?: ((server: URL) => PersonHeaders | Promise<PersonHeaders>) | undefined;
+  personHeaders?:
+    ((server: URL) => Record<string, string> | undefined | Promise<Record<string, string> | undefined>) | undefined;
   /** In place of the platform's. */
   fetch?: typeof globalThis.fetch | undefined;
   /** Milliseconds of silence after which a stream counts as dead, above 0; default 40,000. The server says something every 15 s. */
   silence?: number | undefined;
 }
-
-type PersonHeaders = Record<string, string> | undefined;
 
 /** What each request takes. */
 export interface CallOptions {
@@ -62,7 +61,7 @@ export class Connection {
   /** Milliseconds after which a stream that says nothing is dead. */
   readonly silence: number;
   /** Known once the server has asked for them. */
-  #personHeaders: PersonHeaders;
+  #personHeaders: Record<string, string> | undefined;
 
   /** Throws `TypeError` for options that cannot be. */
   constructor(options: ClientOptions) {

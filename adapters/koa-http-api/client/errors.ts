@@ -1,14 +1,5 @@
 import type { Ask } from "./types.js";
 
-/** What an error is told by. */
-interface Fields {
-  code: string;
-  status: number;
-  retryAfter?: number | undefined;
-  body?: unknown;
-  cause?: unknown;
-}
-
 /** What every refused or failed request throws. */
 export class GantryError extends Error {
   override readonly name: string = "GantryError";
@@ -20,7 +11,11 @@ export class GantryError extends Error {
   readonly retryAfter: number | undefined;
   /** The answer, where it was JSON. */
   readonly body: unknown;
-  constructor(message: string, { code, status, retryAfter, body, cause }: Fields) {
+  constructor(
+    message: string,
+    fields: { code: string; status: number; retryAfter?: number | undefined; body?: unknown; cause?: unknown },
+  ) {
+    const { code, status, retryAfter, body, cause } = fields;
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
     this.status = status;

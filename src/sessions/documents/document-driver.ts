@@ -24,6 +24,7 @@ import {
 import { Transaction } from "./transaction.js";
 import { dumpChain, loadChain } from "./transfer.js";
 
+/** What a driver over documents is made of. */
 export interface DocumentDriverOptions {
   /** In errors and in `SessionDriver.name`. */
   name: string;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { hostOf, isJsonType, isLoopback, originHost } from "gantry/http";
+import { hostOf, isJsonType, isLoopback, originHost } from "../../../src/http/web-safety.js";
 
 it("tells loopback hosts from those that look like them", () => {
   for (const host of [

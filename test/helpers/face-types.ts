@@ -1,0 +1,121 @@
+import path from "node:path";
+import ts from "typescript";
+
+/** What the declarations of `faces` lead to, in a program of them. */
+class Reach {
+  readonly missing = new Map<ts.Symbol, string>();
+  readonly #checker: ts.TypeChecker;
+  readonly #exported: ReadonlySet<ts.Symbol>;
+  readonly #helpers = new Set<ts.Symbol>();
+  #from = "";
+
+  constructor(checker: ts.TypeChecker, exported: ReadonlySet<ts.Symbol>) {
+    this.#checker = checker;
+    this.#exported = exported;
+  }
+
+  /** `isTypeOnly`: nobody can construct the class. */
+  follow(symbol: ts.Symbol, isTypeOnly: boolean): void {
+    this.#from = symbol.name;
+    for (const declaration of symbol.declarations ?? [])
+      if (isOurs(declaration) && !ts.isSourceFile(declaration)) this.#visit(declaration, isTypeOnly);
+  }
+
+  readonly #visit = (node: ts.Node, isTypeOnly = false): void => {
+    if (ts.isBlock(node) || isHidden(node) || (isTypeOnly && ts.isConstructorDeclaration(node))) return;
+    if (ts.isTypeReferenceNode(node)) this.#meet(this.#checker.getSymbolAtLocation(node.typeName));
+    if (ts.isExpressionWithTypeArguments(node)) this.#meet(this.#checker.getSymbolAtLocation(node.expression));
+    else if (ts.isExpression(node)) return;
+    if (isInferred(node)) this.#meetInferred(node);
+    ts.forEachChild(node, (child) => this.#visit(child, isTypeOnly));
+  };
+
+  #meetInferred(node: ts.SignatureDeclaration | ts.VariableDeclaration | ts.PropertyDeclaration): void {
+    const type = ts.isFunctionLike(node)
+      ? this.#checker.getSignatureFromDeclaration(node)?.getReturnType()
+      : this.#checker.getTypeAtLocation(node);
+    if (type) this.#meetType(type, new Set());
+  }
+
+  #meetType(type: ts.Type, seen: Set<ts.Type>): void {
+    if (seen.has(type)) return;
+    seen.add(type);
+    if (type.aliasSymbol) this.#meet(type.aliasSymbol);
+    else if (type.isClassOrInterface()) this.#meet(type.symbol);
+    else if (type.isUnionOrIntersection()) for (const part of type.types) this.#meetType(part, seen);
+    for (const argument of type.aliasTypeArguments ?? this.#checker.getTypeArguments(type as ts.TypeReference))
+      this.#meetType(argument, seen);
+  }
+
+  #meet(found: ts.Symbol | undefined): void {
+    const symbol = found && resolved(this.#checker, found);
+    const [declaration] = symbol?.declarations ?? [];
+    if (!symbol || !declaration || !isOurs(declaration) || ts.isTypeParameterDeclaration(declaration)) return;
+    if (this.#exported.has(symbol)) return;
+    // A step of a computed type: the compiler takes it, and nobody could do anything with its name.
+    const isStep = ts.isTypeAliasDeclaration(declaration) && declaration.typeParameters && !isExported(declaration);
+    if (!isStep) this.missing.set(symbol, this.#from);
+    else if (!this.#helpers.has(symbol)) {
+      this.#helpers.add(symbol);
+      this.#visit(declaration);
+    }
+  }
+}
+
+/** Types that an exported signature names and no face exports: `type (file), of export`. */
+export function unexportedTypes(root: string, faces: readonly string[], options: ts.CompilerOptions): string[] {
+  const program = ts.createProgram(
+    faces.map((face) => path.join(root, face)),
+    options,
+  );
+  const checker = program.getTypeChecker();
+  const exports: [symbol: ts.Symbol, isTypeOnly: boolean][] = [];
+  for (const face of faces) {
+    const file = program.getSourceFile(path.join(root, face));
+    const module = file && checker.getSymbolAtLocation(file);
+    for (const exported of module ? checker.getExportsOfModule(module) : []) {
+      const symbol = resolved(checker, exported);
+      exports.push([symbol, (exported.declarations ?? []).some(ts.isTypeOnlyExportDeclaration)]);
+      if (symbol.flags & ts.SymbolFlags.ValueModule)
+        for (const member of checker.getExportsOfModule(symbol)) exports.push([resolved(checker, member), false]);
+    }
+  }
+  const exported = new Set(exports.flatMap(([symbol]) => [symbol, ...renamed(checker, symbol)]));
+  const reach = new Reach(checker, exported);
+  for (const [symbol, isTypeOnly] of exports) reach.follow(symbol, isTypeOnly);
+  const place = ({ declarations: [first] = [] }: ts.Symbol): string =>
+    first ? path.relative(root, first.getSourceFile().fileName).split(path.sep).join("/") : "";
+  return [...reach.missing].map(([symbol, from]) => `${symbol.name} (${place(symbol)}), of ${from}`).sort();
+}
+
+/** The type that an alias gives another name, and nothing else. */
+function renamed(checker: ts.TypeChecker, { declarations: [alias] = [] }: ts.Symbol): ts.Symbol[] {
+  if (!alias || !ts.isTypeAliasDeclaration(alias) || !ts.isTypeReferenceNode(alias.type)) return [];
+  const symbol = checker.getSymbolAtLocation(alias.type.typeName);
+  return symbol && !alias.type.typeArguments ? [resolved(checker, symbol)] : [];
+}
+
+function resolved(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
+  return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+}
+
+function isOurs(node: ts.Node): boolean {
+  return !node.getSourceFile().fileName.includes("/node_modules/");
+}
+
+function isExported(node: ts.Declaration): boolean {
+  return (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Export) !== 0;
+}
+
+/** Private, or marked `@internal`, which declaration files leave out. */
+function isHidden(node: ts.Node): boolean {
+  if (!ts.isClassElement(node) && !ts.isTypeElement(node)) return false;
+  const isPrivate = (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Private) !== 0;
+  const isInternal = ts.getJSDocTags(node).some(({ tagName }) => tagName.text === "internal");
+  return isPrivate || isInternal || (node.name !== undefined && ts.isPrivateIdentifier(node.name));
+}
+
+function isInferred(node: ts.Node): node is ts.SignatureDeclaration | ts.VariableDeclaration | ts.PropertyDeclaration {
+  const hasType = ts.isFunctionLike(node) || ts.isVariableDeclaration(node) || ts.isPropertyDeclaration(node);
+  return hasType && !ts.isConstructorDeclaration(node) && node.type === undefined;
+}
