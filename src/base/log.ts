@@ -22,6 +22,11 @@ function plain(value: unknown): unknown {
   return value;
 }
 
+/** A replacer that is given errors as they are, in place of what their `toJSON` leaves. */
+function unfolded(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
+  return this[key] instanceof Error ? plain(this[key]) : plain(value);
+}
+
 /**
  * A logger that writes one line an entry: `<timestamp> <level> <message> {fields}`.
  * `write` gets the line without its end; `secrets` are redacted wherever they stand.
@@ -39,7 +44,7 @@ export function createLogger(options: {
       let rest = "";
       if (fields !== undefined) {
         try {
-          rest = ` ${JSON.stringify(fields, (_key, value: unknown) => plain(value))}`;
+          rest = ` ${JSON.stringify(fields, unfolded)}`;
         } catch {
           rest = " {unserialisable fields}";
         }

@@ -19,6 +19,11 @@ export abstract class GantryError extends Error {
     super(message, options);
     this.name = new.target.name;
   }
+  /** Code, message and the fields of the class, so that an event in JSON keeps its error. Never the stack or the cause. */
+  toJSON(): { code: string; message: string; [field: string]: unknown } {
+    const { code, message, name: _name, ...fields } = this;
+    return { code, message, ...fields };
+  }
 }
 
 /** Whether `error` is a gantry error with this code, from whichever copy of the package. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createLogger } from "gantry";
+import { createLogger, ProviderError } from "gantry";
 import { redact } from "../../../src/base/redact.js";
 
 describe("the log", () => {
@@ -23,6 +23,16 @@ describe("the log", () => {
     const all = lines.join("\n");
     for (const secret of ["hunter22", "abcdefgh12345678", "sk-abcdef"]) assert.ok(!all.includes(secret), secret);
     assert.match(all, /\[redacted\]/);
+  });
+
+  it("has stack and cause of an error, which its JSON leaves out", () => {
+    const lines: string[] = [];
+    const logger = createLogger({ level: "debug", write: (line) => lines.push(line) });
+    logger.error("oops", { error: new ProviderError("p", "server", "x", { cause: new Error("connection reset") }) });
+    assert.match(
+      lines[0] ?? "",
+      /"name":"ProviderError".*"stack":".*"cause":\{"name":"Error","message":"connection reset"/,
+    );
   });
 
   it("knows a secret also as JSON writes it", () => {
