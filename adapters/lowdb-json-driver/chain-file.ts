@@ -1,81 +1,84 @@
+import { renameSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { isRecord, StoreError } from "gantry";
 import type { Adapter } from "lowdb";
-import { StoreError } from "gantry";
-import { isRecord } from "gantry/plugin";
-import { textOf } from "./files.js";
-import type { Files } from "./files.js";
+import { readJson, syncFolder } from "./files.js";
 
 /** Version of the files that this code reads and writes. */
-export const VERSION = 4;
+export const LAYOUT = 5;
 
-/** A document as a file has it. */
+/** A document in a chain's file. */
 export interface FiledDocument {
   version: number;
+  /** Null: deleted since the file was written. Never null in a file. */
   value: unknown;
 }
 
-/** A file under `sessions/`: all documents of a chain. */
+/** A file under `sessions/`: all documents of a chain, by key. */
 export interface ChainFile {
   version: number;
   /** Id of the chain's original. */
   chain: string;
-  /** Version of the store up to which the file has everything of its chain. */
+  /** Version of the last change of the chain. The file has everything up to it. */
   upTo: number;
   documents: Record<string, FiledDocument>;
 }
 
-/** That of a chain that has no file yet. */
-export const NO_FILE: ChainFile = { version: VERSION, chain: "", upTo: 0, documents: {} };
+/** lowdb's adapter for a chain's file. A reader, or a crash, finds the old file or the new one. */
+export class ChainFileAdapter implements Adapter<ChainFile> {
+  readonly #temp: string;
 
-/** Throws where a file is none that this code can use. */
+  /** `isWanted` is asked right before the new file, which is on the disk, replaces the old one. */
+  constructor(
+    readonly path: string,
+    tempFolder: string,
+    readonly isWanted: () => Promise<boolean>,
+  ) {
+    this.#temp = join(tempFolder, "chain.new");
+  }
+
+  async read(): Promise<ChainFile> {
+    const file = readChainFile(this.path);
+    if (!file) throw damaged(this.path, "it is missing");
+    return Promise.resolve(file);
+  }
+
+  async write(file: ChainFile): Promise<void> {
+    const present = Object.entries(file.documents).filter(([, { value }]) => value !== null);
+    const text = JSON.stringify({ ...file, documents: Object.fromEntries(present) }, undefined, 1);
+    await writeFile(this.#temp, text, { mode: 0o600, flush: true });
+    if (await this.isWanted()) renameSync(this.#temp, this.path);
+    await syncFolder(dirname(this.path));
+  }
+}
+
+/** Undefined for a missing file. Throws `StoreError` for a file that this code cannot use. */
 export function readChainFile(path: string): ChainFile | undefined {
-  const text = textOf(path);
-  if (text === undefined) return undefined;
-  let data: unknown;
+  let file: unknown;
   try {
-    data = JSON.parse(text);
+    file = readJson(path);
   } catch (error) {
     throw damaged(path, String(error));
   }
-  if (!isChainFile(data)) throw damaged(path, `expected documents of version ${VERSION}`);
-  return data;
+  if (file !== undefined && !isChainFile(file)) throw damaged(path, `expected documents of layout ${LAYOUT}`);
+  return file;
 }
 
-function damaged(path: string, why: string): StoreError {
+/** The error for a chain's file that cannot be used. */
+export function damaged(path: string, why: string): StoreError {
   return new StoreError(
     `the session's file ${path} is damaged and left as it is (${why}); restore it from a copy, or delete the session`,
   );
 }
 
-function isChainFile(data: unknown): data is ChainFile {
+function isChainFile(file: unknown): file is ChainFile {
   return (
-    isRecord(data) &&
-    data["version"] === VERSION &&
-    typeof data["chain"] === "string" &&
-    typeof data["upTo"] === "number" &&
-    isRecord(data["documents"]) &&
-    Object.values(data["documents"]).every((one) => isRecord(one) && typeof one["version"] === "number")
+    isRecord(file) &&
+    file["version"] === LAYOUT &&
+    typeof file["chain"] === "string" &&
+    typeof file["upTo"] === "number" &&
+    isRecord(file["documents"]) &&
+    Object.values(file["documents"]).every((document) => isRecord(document) && typeof document["version"] === "number")
   );
-}
-
-/** For lowdb: a chain's file, which is replaced whole. A reader, or a crash, finds the old one or the new one. */
-export class ChainFileAdapter implements Adapter<ChainFile> {
-  /** `replace` puts a temporary file in the place of the chain's. */
-  constructor(
-    readonly path: string,
-    readonly files: Files,
-    readonly replace: (temp: string) => Promise<void>,
-  ) {}
-
-  async read(): Promise<ChainFile | null> {
-    return readChainFile(this.path) ?? null;
-  }
-
-  async write(file: ChainFile): Promise<void> {
-    const temp = await this.files.prepare(JSON.stringify(file));
-    try {
-      await this.replace(temp);
-    } finally {
-      this.files.remove(temp);
-    }
-  }
 }

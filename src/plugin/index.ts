@@ -81,7 +81,7 @@ export type { Holder } from "../ports/holder.js";
 
 // Session drivers: what drivers share.
 export { DriverLife, type DriverLifeOptions, type StoreFailure } from "../sessions/driver-life.js";
-export { Hints, LookingNotifier } from "../sessions/hints.js";
+export { Hints, LocalNotifiers, LookingNotifier } from "../sessions/hints.js";
 export { holderState, thisHolder } from "../sessions/holder.js";
 export { createFolder } from "../base/create-folder.js";
 

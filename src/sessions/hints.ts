@@ -29,6 +29,30 @@ export class Hints {
   }
 }
 
+/** Notifiers of drivers in one process that share a store: each passes to the others what its own driver publishes. */
+export class LocalNotifiers {
+  /** Of the drivers that have subscribers. */
+  readonly #subscribed = new Set<Hints>();
+
+  create(): Notifier {
+    const own = new Hints();
+    return {
+      publish: (root) => {
+        // A hint of another process would never come within the call.
+        for (const hints of this.#subscribed) if (hints !== own) setImmediate(() => hints.tell(root));
+      },
+      subscribe: (root, hint) => {
+        this.#subscribed.add(own);
+        const end = own.subscribe(root, hint);
+        return () => {
+          end();
+          if (own.size === 0) this.#subscribed.delete(own);
+        };
+      },
+    };
+  }
+}
+
 /** A notifier for stores that can be looked at: while somebody listens it looks five times a second whether others wrote something. */
 export class LookingNotifier implements Notifier {
   readonly #hints = new Hints();

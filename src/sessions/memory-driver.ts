@@ -4,6 +4,6 @@ import { MemoryDocuments } from "./documents/memory-documents.js";
 /** Sessions in memory, which end with the process. Drivers that are given the same documents share a store. */
 export class MemoryDriver extends DocumentDriver {
   constructor(documents: MemoryDocuments = new MemoryDocuments()) {
-    super({ name: "memory", documents, notifier: documents.notifier() });
+    super({ name: "memory", documents, notifier: documents.notifiers.create() });
   }
 }

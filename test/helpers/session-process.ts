@@ -67,6 +67,20 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
       }
     }
   },
+  /** Open together with others, tell the test how that went, and close when it says so. */
+  hold: async (driver) => {
+    await together();
+    try {
+      await driver.open();
+    } catch (error) {
+      process.send?.((error as Error).message);
+      return;
+    }
+    const close = new Promise((resolve) => process.once("message", resolve));
+    process.send?.("open");
+    await close;
+    await driver.close();
+  },
   /** Hold a lease under a name until killed. */
   lease: async (driver) => {
     const [root = "", name = ""] = args;

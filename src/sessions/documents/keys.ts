@@ -27,8 +27,11 @@ const CONTENT: ReadonlySet<string> = new Set(["segment", "growth", "view"]);
 
 /** The chain whose messages a document holds; undefined for a small document, which lists and every run need. */
 export function contentChain(key: string): string | undefined {
-  const [kind = "", chain = ""] = key.split("/", 2);
-  return CONTENT.has(kind) ? chain.replaceAll("%2F", "/").replaceAll("%25", "%") : undefined;
+  const start = key.indexOf("/") + 1;
+  if (!CONTENT.has(key.slice(0, start - 1))) return undefined;
+  const end = key.indexOf("/", start);
+  const chain = end < 0 ? key.slice(start) : key.slice(start, end);
+  return chain.includes("%") ? chain.replaceAll("%2F", "/").replaceAll("%25", "%") : chain;
 }
 
 /** Keys of documents. */

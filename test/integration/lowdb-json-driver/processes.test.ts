@@ -1,98 +1,104 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
-import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
-import { Child, allAtOnce } from "../../helpers/child.js";
+import { aMessage, change } from "../../../src/testing/session-driver/rule.js";
+import { Child } from "../../helpers/child.js";
 import { messagesInFile } from "../../helpers/json-store.js";
+import { ask, lab, labConfig } from "../../helpers/lab.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
+import { runGantry, startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
 const SEED = seedOf();
 /** Most writes that are acknowledged between the first and the kill. */
 const MAX_WRITES = 200;
 
-describe("LowdbJsonDriver in several processes", () => {
-  let folder = "";
-  before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "gantry-json-"));
-  });
-  after(() => rm(folder, { recursive: true, force: true }));
-  const start = (path: string, ...args: string[]): Child => new Child("./session-process.ts", ["json", path, ...args]);
-  const opened = async (path: string): Promise<LowdbJsonDriver> => {
-    const driver = new LowdbJsonDriver({ path });
-    await driver.open();
-    return driver;
-  };
+const start = (path: string, ...args: string[]): Child => new Child("./session-process.ts", ["json", path, ...args]);
 
-  const messagesIn = async (path: string, id: string): Promise<number> =>
-    (await messagesInFile(join(path, `${id}.json`))).length;
+async function opened(path: string): Promise<LowdbJsonDriver> {
+  const driver = new LowdbJsonDriver({ path });
+  await driver.open();
+  return driver;
+}
 
-  it("four processes open one fresh store", async () => {
-    const path = join(folder, "fresh", "sessions");
-    await allAtOnce(Array.from({ length: 4 }, () => start(path, "open")));
-    assert.deepEqual(await readdir(path), []);
-    assert.deepEqual(await readdir(join(`${path}.d`, "open")), [], "every process cleaned up");
-  });
+/** Several processes open the store at once: one has it, the others are told by which process, and what to do. */
+async function oneWins(path: string): Promise<Child> {
+  const children = Array.from({ length: 6 }, () => start(path, "hold"));
+  await Promise.all(children.map((child) => child.message()));
+  const answers = children.map((child) => child.message());
+  for (const child of children) child.send("go");
+  const texts = (await Promise.all(answers)) as string[];
+  const winners = children.filter((_, n) => texts[n] === "open");
+  assert.equal(winners.length, 1, texts.join("\n"));
+  const [winner] = winners as [Child];
+  for (const [n, child] of children.entries()) {
+    if (child === winner) continue;
+    assert.ok(texts[n]?.startsWith(`session store ${path}: the process ${winner.process.pid} on `), texts[n]);
+    assert.match(texts[n] ?? "", /session\.driver to "sqlite"/);
+    await child.ended();
+  }
+  return winner;
+}
 
-  it("four processes with fifty writes each lose none", async () => {
-    const path = join(folder, "four");
+it("of several processes that open one store at once exactly one has it: a fresh one, and that of a killed process", async (t) => {
+  const path = (await tempDir(t)).at("sessions");
+  await (await oneWins(path)).kill();
+  const winner = await oneWins(path);
+  winner.send("close");
+  await winner.ended();
+  assert.deepEqual(await readdir(join(`${path}.d`, "lock")), ["free"]);
+});
+
+it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})`, async (t) => {
+  const random = randomOf(SEED);
+  const path = (await tempDir(t)).at("sessions");
+  for (let trial = 0; trial < TRIALS; trial++) {
+    const id = `s${trial}`;
+    const child = start(path, "append", id);
+    await child.lines(1 + Math.floor(random() * MAX_WRITES));
+    await child.kill();
+    const acknowledged = child.stdout.split("\n").length - 1;
     const driver = await opened(path);
-    await driver.create({ session: aSession("shared") });
-    await allAtOnce(Array.from({ length: 4 }, (_, n) => start(path, "write", `own${n}`, "50", "shared")));
-    for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
-    assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
-    assert.equal((await driver.list({ limit: 1 })).total, 5);
+    const messages = await driver.messages(id);
+    const text = messages.flatMap((message) => message.parts.map((part) => ("text" in part ? part.text : "")));
+    const numbers = text.join("").split(";").slice(0, -1);
+    assert.deepEqual(
+      numbers,
+      numbers.map((_, n) => `${n}`),
+      `trial ${trial}: in order, each once`,
+    );
+    assert.ok(numbers.length >= acknowledged, `trial ${trial}: ${acknowledged} acknowledged, ${numbers.length} found`);
+    assert.ok(numbers.length <= acknowledged + 1, `trial ${trial}: nothing that was never written`);
+    assert.equal((await driver.get(id))?.lastSeq, messages.at(-1)?.seq, "the index agrees");
+    await driver.write(id, change({ add: [aMessage(id, 1000)] }));
     await driver.close();
-    assert.deepEqual((await readdir(path)).sort(), [
-      ...["own0", "own1", "own2", "own3", "shared"].map((id) => `${id}.json`),
-    ]);
-    assert.equal(await messagesIn(path, "own3"), 50, "folded in at close");
-  });
+    assert.equal((await messagesInFile(join(path, `${id}.json`))).length, messages.length + 1, "all is in the file");
+  }
+});
 
-  it(`kill -9 at random moments loses nothing that was acknowledged (SEED=${SEED})`, async () => {
-    const random = randomOf(SEED);
-    const path = join(folder, "kill");
-    const witness = await opened(path);
-    for (let trial = 0; trial < TRIALS; trial++) {
-      const id = `s${trial}`;
-      const child = start(path, "append", id);
-      await child.lines(1 + Math.floor(random() * MAX_WRITES));
-      await child.kill();
-      const acknowledged = child.stdout.split("\n").length - 1;
-      // One that was open all the time, and one that opens now, must agree.
-      const fresh = trial % 2 === 0 ? await opened(path) : witness;
-      for (const driver of [witness, fresh]) {
-        const messages = await driver.messages(id);
-        const text = messages.flatMap((message) => message.parts.map((part) => ("text" in part ? part.text : "")));
-        const numbers = text.join("").split(";").slice(0, -1);
-        assert.deepEqual(
-          numbers,
-          numbers.map((_, n) => `${n}`),
-          `trial ${trial}: in order, each once`,
-        );
-        assert.ok(
-          numbers.length >= acknowledged,
-          `trial ${trial}: ${acknowledged} acknowledged, ${numbers.length} found`,
-        );
-        assert.ok(numbers.length <= acknowledged + 1, `trial ${trial}: nothing that was never written`);
-        assert.equal((await driver.get(id))?.lastSeq, messages.at(-1)?.seq, "the index agrees");
-      }
-      await witness.write(id, change({ add: [aMessage(id, 1000)] }));
-      if (fresh !== witness) {
-        assert.equal((await fresh.get(id))?.lastSeq, 1000);
-        await fresh.close();
-      }
-    }
-    await witness.close();
-    const last = await opened(path);
-    assert.equal((await readdir(join(`${path}.d`, "open"))).length, 1, "temporary files of the dead are gone");
-    for (let trial = 0; trial < TRIALS; trial++) {
-      const told = await last.messages(`s${trial}`);
-      assert.equal(await messagesIn(path, `s${trial}`), told.length, "all is in the files");
-    }
-    await last.close();
-  });
+it("gantry run beside gantry serve on one store fails with a line that names sqlite, and works after it", async (t) => {
+  const models = await lab(t);
+  const home = await tempDir(t);
+  const config = labConfig(models, { session: { driver: "json" } });
+  const server = await startServer(t, { config, home: home.path });
+  const { sessionId, status } = await ask(server, { message: "first" });
+  assert.equal(status, 200);
+  for (const args of [
+    ["run", "second"],
+    ["sessions", "list"],
+  ]) {
+    const { code, stdout, stderr } = await runGantry(t, args, { config, home: home.path });
+    assert.deepEqual([code, stdout], [1, ""], stderr);
+    assert.match(
+      stderr,
+      /^gantry: session store \S+: the process \d+ on \S+ has it open.* session\.driver to "sqlite" .*\n$/,
+    );
+  }
+  await server.stop("SIGKILL");
+  const { code, stdout, stderr } = await runGantry(t, ["sessions", "list"], { config, home: home.path });
+  assert.equal(code, 0, stderr);
+  assert.ok(stdout.includes(sessionId.slice(0, 8)), stdout);
 });

@@ -1,0 +1,126 @@
+import { contentChain, DocumentMap } from "gantry";
+import type { StoredDocument } from "gantry";
+import type { Low } from "lowdb";
+import type { ChainFile } from "./chain-file.js";
+
+/** A document in a line of the log. A null value deletes it. The version, if it is not the line's. */
+export type Entry = readonly [chain: string, key: string, value: unknown, version?: number];
+
+/** A line of the log: a change; or versions up to which the files of chains have everything. */
+export interface Line {
+  version: number;
+  set?: readonly Entry[];
+  filed?: readonly (readonly [chain: string, upTo: number])[];
+}
+
+/** A chain of sessions. */
+export interface Chain {
+  /** lowdb's object for the chain's file. Its data are the documents in memory, a null value for a deleted one. */
+  readonly low: Low<ChainFile>;
+  /** Version up to which the file has everything; 0 without a file. */
+  filed: number;
+  /** False: documents with messages may be in the file alone. */
+  isComplete: boolean;
+}
+
+/** A small document. */
+interface Card extends StoredDocument {
+  chain: string;
+}
+
+/** Whether a document is small. Lists and runs need such documents, so they are always in memory. */
+export const isCard = (key: string): boolean => contentChain(key) === undefined;
+
+/** The chains of a store, by the id of the original; `""` for documents of the whole store. */
+export class Chains {
+  readonly byRoot = new Map<string, Chain>();
+  readonly cards = new DocumentMap();
+  /** Of the last change. */
+  version = 0;
+  readonly #create: (root: string) => Low<ChainFile>;
+
+  constructor(create: (root: string) => Low<ChainFile>) {
+    this.#create = create;
+  }
+
+  document(key: string): StoredDocument | undefined {
+    const root = contentChain(key);
+    if (root === undefined) return this.cards.get(key);
+    const document = this.byRoot.get(root)?.low.data.documents[key];
+    return document && document.value !== null ? { key, ...document } : undefined;
+  }
+
+  /** The chain whose file must be read for this document. */
+  incompleteFor(key: string): Chain | undefined {
+    const chain = this.byRoot.get(contentChain(key) ?? "");
+    return chain && !chain.isComplete && !(key in chain.low.data.documents) ? chain : undefined;
+  }
+
+  /** Applies a line of the log. */
+  apply({ version, set = [], filed = [] }: Line): void {
+    this.version = Math.max(this.version, version);
+    for (const [root, key, value, own = version] of set) this.#put(root, key, { version: own, value });
+    for (const root of this.deletedBy(set)) this.byRoot.delete(root);
+    for (const [root, upTo] of filed) this.#filed(this.#chain(root), upTo);
+  }
+
+  /** Chains of which these entries leave no small document. The entries may be applied already. */
+  deletedBy(set: readonly Entry[]): string[] {
+    const deleted = set.filter(([, key, value]) => value === null && isCard(key));
+    const keys = new Set(deleted.map(([, key]) => key));
+    const isDeleted = (root: string): boolean => {
+      for (const key in this.byRoot.get(root)?.low.data.documents) if (isCard(key) && !keys.has(key)) return false;
+      return true;
+    };
+    return [...new Set(deleted.map(([root]) => root))].filter(isDeleted);
+  }
+
+  /** Removes documents that the chain's file has, as far as lists do not need them. */
+  forgetFiled(chain: Chain): void {
+    if (chain.filed === 0) return;
+    chain.isComplete = false;
+    const { documents } = chain.low.data;
+    for (const [key, { version }] of Object.entries(documents))
+      if (version <= chain.filed && !isCard(key)) delete documents[key];
+  }
+
+  /** Lines that say all that the files lack, and all small documents. */
+  *lines(): Generator<string> {
+    const { version } = this;
+    for (const [root, { filed, low }] of this.byRoot) {
+      const set: Entry[] = [];
+      for (const [key, document] of Object.entries(low.data.documents))
+        if (document.version > filed || isCard(key)) set.push([root, key, document.value, document.version]);
+      yield JSON.stringify({ version, filed: filed > 0 ? [[root, filed]] : [], set } satisfies Line);
+    }
+  }
+
+  #put(root: string, key: string, document: { version: number; value: unknown }): void {
+    const { data } = this.#chain(root).low;
+    data.upTo = Math.max(data.upTo, document.version);
+    data.documents[key] = document;
+    if (!isCard(key)) return;
+    // The head of a chain belongs to no chain before it is created.
+    const old = this.cards.get(key) as Card | undefined;
+    if (old && old.chain !== root) delete this.byRoot.get(old.chain)?.low.data.documents[key];
+    if (document.value !== null) this.cards.set({ key, ...document, chain: root } as Card);
+    else {
+      delete data.documents[key];
+      this.cards.delete(key);
+    }
+  }
+
+  #filed(chain: Chain, upTo: number): void {
+    const { data } = chain.low;
+    chain.filed = upTo;
+    data.upTo = Math.max(data.upTo, upTo);
+    for (const [key, { version, value }] of Object.entries(data.documents))
+      if (version <= upTo && value === null) delete data.documents[key];
+  }
+
+  #chain(root: string): Chain {
+    const chain = this.byRoot.get(root) ?? { low: this.#create(root), filed: 0, isComplete: true };
+    this.byRoot.set(root, chain);
+    return chain;
+  }
+}

@@ -1,0 +1,296 @@
+import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createFolder, SessionExistsError, StoreError, withoutLease } from "gantry";
+import type { DocumentChange, DocumentStore, Logger, StoredDocument } from "gantry";
+import type { Low } from "lowdb";
+import { ChainFileAdapter, damaged, LAYOUT, readChainFile } from "./chain-file.js";
+import type { ChainFile } from "./chain-file.js";
+import { Chains, isCard } from "./chains.js";
+import type { Chain, Entry, Line } from "./chains.js";
+import { fileName, readJson, syncFolder } from "./files.js";
+import { Log } from "./log.js";
+import { ProcessLock } from "./process-lock.js";
+
+const VERSION_FILE = "version.json";
+/** Files of changed chains are written so often, at most. */
+const FILING_INTERVAL_MS = 250;
+/** Writing files takes no more than this part of the time. */
+const MAX_FILING_SHARE = 0.02;
+/** The log is rewritten when it is so much longer than twice its length when it was rewritten last. */
+const MAX_LOG_BYTES = 2 * 1024 * 1024;
+/** That length as it is estimated at open, for each chain. */
+const LOG_BYTES_PER_CHAIN = 4_000;
+/** Chains of which all documents are kept in memory. */
+const MAX_COMPLETE_CHAINS = 64;
+
+/**
+ * Documents in a folder, for one process. A change is a line of the log. Soon after it, lowdb writes the file of the
+ * chain. The log keeps what files lack, and the small documents, so that no file is read before its messages are.
+ */
+export class JsonDocuments implements DocumentStore {
+  readonly #path: string;
+  readonly #beside: string;
+  readonly #logger: Logger | undefined;
+  readonly #lock: ProcessLock;
+  readonly #lowdb: typeof import("lowdb");
+  readonly #log: Log;
+  readonly #chains: Chains;
+  /** Chains whose files lack something. */
+  readonly #unfiled = new Set<string>();
+  /** Chains whose files were read or written, the last one last. */
+  readonly #used = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+  #filing: Promise<void> = Promise.resolve();
+  #filingDelayMs = FILING_INTERVAL_MS;
+  #rewrittenBytes = 0;
+
+  private constructor(path: string, lock: ProcessLock, lowdb: typeof import("lowdb"), logger: Logger | undefined) {
+    this.#path = path;
+    this.#beside = `${path}.d`;
+    this.#logger = logger;
+    this.#lock = lock;
+    this.#lowdb = lowdb;
+    this.#log = new Log(join(this.#beside, "log.jsonl"));
+    this.#chains = new Chains((root) => this.#create(root));
+  }
+
+  /** `path`: the folder of the chains' files. Rejects with `StoreError` if another process has the store. */
+  static async open(path: string, logger: Logger | undefined): Promise<JsonDocuments> {
+    const beside = `${path}.d`;
+    checkLayout(path, beside);
+    for (const folder of [path, beside]) createFolder(folder);
+    const lock = await ProcessLock.take(join(beside, "lock"), path);
+    try {
+      const documents = new JsonDocuments(path, lock, await import("lowdb"), logger);
+      await documents.#readLog();
+      documents.#compareFiles();
+      writeVersion(join(beside, VERSION_FILE));
+      return documents;
+    } catch (error) {
+      lock.release();
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#filing;
+    await this.#fileAll();
+    this.#log.close();
+    this.#lock.release();
+  }
+
+  async get(keys: readonly string[]): Promise<(StoredDocument | undefined)[]> {
+    const incomplete = () => keys.map((key) => this.#chains.incompleteFor(key)).find((chain) => chain !== undefined);
+    for (let chain = incomplete(); chain; chain = incomplete()) await this.#readFile(chain);
+    const documents = keys.map((key) => this.#chains.document(key));
+    this.#forgetOldest();
+    return documents;
+  }
+
+  scan(prefixes: readonly string[]): Promise<StoredDocument[]> {
+    return Promise.resolve(this.#chains.cards.scan(prefixes));
+  }
+
+  async compareAndSet(changes: readonly DocumentChange[], { sync }: { sync: boolean }): Promise<boolean> {
+    const set: Entry[] = [];
+    for (const { chain, key, version, value } of changes) {
+      if (version !== undefined && (this.#chains.document(key)?.version ?? 0) !== version) return false;
+      if (value !== undefined) set.push([chain, key, value]);
+    }
+    const deletes = set.length > 0 && this.#write(set);
+    if (sync && deletes) await syncFolder(this.#path);
+    if (sync) await this.#log.sync();
+    return true;
+  }
+
+  #pathOf(root: string): string {
+    return join(this.#path, fileName(root));
+  }
+
+  /** lowdb's object for the file of a chain. */
+  #create(chain: string): Low<ChainFile> {
+    const adapter: ChainFileAdapter = new ChainFileAdapter(this.#pathOf(chain), this.#beside, async () => {
+      // First the log: after a power cut it must not be older than the files.
+      await this.#log.sync();
+      return this.#chains.byRoot.get(chain)?.low.adapter === adapter;
+    });
+    return new this.#lowdb.Low<ChainFile>(adapter, { version: LAYOUT, chain, upTo: 0, documents: {} });
+  }
+
+  /** True if it deletes a chain. */
+  #write(set: readonly Entry[]): boolean {
+    this.#lock.check();
+    const roots = new Set(set.map(([root]) => root).filter((root) => root !== ""));
+    // Another program's file, or a damaged one, is not overwritten.
+    for (const root of roots)
+      if (!this.#chains.byRoot.has(root) && existsSync(this.#pathOf(root))) throw new SessionExistsError(root);
+    const deleted = this.#chains.deletedBy(set).filter((root) => root !== "");
+    // First the file: after a crash a chain without its file is deleted, while a file without its chain is taken in.
+    for (const root of deleted) rmSync(this.#pathOf(root), { force: true });
+    this.#append({ version: this.#chains.version + 1, set });
+    for (const root of roots) this.#unfiled.add(root);
+    this.#fileLater();
+    return deleted.length > 0;
+  }
+
+  #append(line: Line): void {
+    this.#log.append(JSON.stringify(line));
+    this.#chains.apply(line);
+  }
+
+  /** Has all documents of a chain in memory. */
+  async #readFile(chain: Chain): Promise<void> {
+    const { documents, chain: root } = chain.low.data;
+    const low = this.#create(root);
+    await low.read();
+    const file = low.data;
+    if (file.upTo < chain.filed) throw damaged(this.#pathOf(root), "it is older than the log says");
+    if (file.upTo > this.#chains.version) throw damaged(this.#pathOf(root), "it is newer than the log");
+    for (const [key, document] of Object.entries(file.documents)) if (!isCard(key)) documents[key] ??= document;
+    chain.isComplete = true;
+    this.#noteUse(root);
+  }
+
+  #noteUse(root: string): void {
+    this.#used.delete(root);
+    this.#used.add(root);
+  }
+
+  #forgetOldest(): void {
+    for (const root of this.#used) {
+      if (this.#used.size <= MAX_COMPLETE_CHAINS) return;
+      const chain = this.#chains.byRoot.get(root);
+      if (chain) this.#chains.forgetFiled(chain);
+      this.#used.delete(root);
+    }
+  }
+
+  #fileLater(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.#filing = this.#filing.then(() => this.#fileAll());
+    }, this.#filingDelayMs).unref();
+  }
+
+  /** Writes the files that lack something. Never rejects: the log has what a file lacks. */
+  async #fileAll(): Promise<void> {
+    const since = performance.now();
+    for (const root of [...this.#unfiled]) {
+      this.#unfiled.delete(root);
+      await this.#file(root).catch((error: unknown) => {
+        // With the next change, or at the end of the process.
+        this.#unfiled.add(root);
+        this.#warn({ session: root, why: String(error) });
+      });
+    }
+    if (this.#log.bytes > 2 * this.#rewrittenBytes + MAX_LOG_BYTES)
+      await this.#rewrite().catch((error: unknown) => this.#warn({ path: this.#log.path, why: String(error) }));
+    this.#filingDelayMs = Math.max(FILING_INTERVAL_MS, (performance.now() - since) / MAX_FILING_SHARE);
+  }
+
+  #warn(fields: Record<string, string>): void {
+    this.#logger?.warn("a file of the session store could not be written; the log has everything", fields);
+  }
+
+  async #file(root: string): Promise<void> {
+    let chain = this.#chains.byRoot.get(root);
+    for (; chain && !chain.isComplete; chain = this.#chains.byRoot.get(root)) await this.#readFile(chain);
+    if (!chain || chain.low.data.upTo <= chain.filed) return;
+    const { upTo } = chain.low.data;
+    await chain.low.write();
+    // It may have been deleted meanwhile.
+    if (this.#chains.byRoot.get(root) !== chain) return;
+    this.#append({ version: this.#chains.version, filed: [[root, upTo]] });
+    this.#noteUse(root);
+  }
+
+  async #rewrite(): Promise<void> {
+    await this.#log.rewrite(this.#chains.lines());
+    this.#rewrittenBytes = this.#log.bytes;
+  }
+
+  async #readLog(): Promise<void> {
+    const { byRoot } = this.#chains;
+    let isDamaged = false;
+    for (const text of this.#log.read())
+      try {
+        this.#chains.apply(parseLine(text));
+      } catch {
+        isDamaged = true;
+      }
+    for (const [root, chain] of byRoot) {
+      this.#chains.forgetFiled(chain);
+      if (root !== "" && chain.low.data.upTo > chain.filed) this.#unfiled.add(root);
+    }
+    if (this.#unfiled.size > 0) this.#fileLater();
+    this.#rewrittenBytes = LOG_BYTES_PER_CHAIN * byRoot.size;
+    if (!isDamaged) return;
+    const copy = join(this.#beside, `bad-${Date.now()}-log.jsonl`);
+    copyFileSync(this.#log.path, copy);
+    this.#logger?.error("the log of the session store is damaged; readable lines are used, a copy is kept", { copy });
+    await this.#rewrite();
+  }
+
+  /** Deletes chains whose file somebody removed, and takes in files that somebody added. */
+  #compareFiles(): void {
+    const names = new Set(readdirSync(this.#path).filter((name) => name.endsWith(".json")));
+    for (const [root, { filed }] of [...this.#chains.byRoot])
+      if (!names.delete(fileName(root)) && filed > 0) this.#deleteChain(root);
+    for (const path of [...names].map((name) => join(this.#path, name)))
+      try {
+        this.#takeIn(path);
+      } catch (error) {
+        this.#logger?.error("a session's file cannot be used; it is left as it is", { path, why: String(error) });
+      }
+  }
+
+  #deleteChain(root: string): void {
+    const { documents } = this.#chains.byRoot.get(root)?.low.data ?? {};
+    this.#write(Object.keys(documents ?? {}).map((key) => [root, key, null]));
+  }
+
+  #takeIn(path: string): void {
+    const file = readChainFile(path);
+    if (!file) return;
+    const { chain: root, upTo, documents } = file;
+    const cards = Object.entries(documents).filter(([key]) => isCard(key));
+    if (this.#pathOf(root) !== path) throw new Error(`it has the session ${root}`);
+    for (const [key] of cards) if (this.#chains.document(key)) throw new Error(`the store has another ${key}`);
+    const set = cards.map(([key, { value }]): Entry => [root, key, withoutLease(key, value)]);
+    this.#append({ version: Math.max(this.#chains.version, upTo) + 1, set, filed: [[root, upTo]] });
+    const chain = this.#chains.byRoot.get(root);
+    if (chain) this.#chains.forgetFiled(chain);
+  }
+}
+
+function writeVersion(path: string): void {
+  if (existsSync(path)) return;
+  writeFileSync(`${path}.new`, JSON.stringify({ version: LAYOUT }), { mode: 0o600, flush: true });
+  renameSync(`${path}.new`, path);
+}
+
+/** Throws for a text that is no line of a log. */
+function parseLine(text: string): Line {
+  const line = JSON.parse(text) as Partial<Line>;
+  if (typeof line.version !== "number") throw new Error("it has no version");
+  return line as Line;
+}
+
+/** Throws `StoreError` for a store of another layout. */
+function checkLayout(path: string, beside: string): void {
+  let layout: unknown = "unknown";
+  try {
+    const stored = readJson(join(beside, VERSION_FILE));
+    // Layout 1 had no such file. A folder without both is new, or has lost what is beside its chains' files.
+    const isFirst = stored === undefined && existsSync(join(beside, "index.jsonl"));
+    layout = isFirst ? 1 : stored === undefined ? LAYOUT : (stored as { version: unknown }).version;
+  } catch {
+    // It is damaged.
+  }
+  if (layout === LAYOUT) return;
+  throw new StoreError(
+    `session store ${path}: its layout is ${String(layout)}, and this gantry uses layout ${LAYOUT}; it is left as it is. ` +
+      `Keep the folders ${path} and ${beside}, and set another session.path`,
+  );
+}

@@ -1,0 +1,107 @@
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, utimes, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { holderState, newId, StoreError, thisHolder } from "gantry";
+import type { Holder } from "gantry";
+
+/** Name of the token of a lock that no process holds. */
+const FREE = "free";
+/** How often a holder shows that it is alive, to processes of other hosts and containers. */
+const HEARTBEAT_MS = 2_000;
+/** A holder on another host that did not show it for so long is dead. */
+const MAX_SILENCE_MS = 10_000;
+
+/**
+ * Held by one process at a time: a folder with one file, its token, which is named `free` or after the holder. It is
+ * taken, released, and taken from a dead process by a rename, which succeeds for one process alone. No holder's name is
+ * used again, so two processes that find the same holder dead cannot both take the token.
+ */
+export class ProcessLock {
+  readonly #token: string;
+  #heartbeat: NodeJS.Timeout | undefined;
+  #isLost = false;
+
+  private constructor(readonly folder: string) {
+    const id = newId();
+    this.#token = nameOf(thisHolder(id));
+    if (!existsSync(folder)) createLock(folder, `${folder}-${id}`);
+  }
+
+  /** Rejects with `StoreError` if another process that lives holds it. `store`: its path, for the error. */
+  static async take(folder: string, store: string, maxSilenceMs = MAX_SILENCE_MS): Promise<ProcessLock> {
+    const lock = new ProcessLock(folder);
+    while (!lock.#rename(FREE, lock.#token)) {
+      const [name = ""] = readdirSync(folder);
+      if (name === FREE) continue;
+      if (await lock.#isDead(name, maxSilenceMs)) lock.#rename(name, FREE);
+      else if (existsSync(join(folder, name))) {
+        const { pid, host } = holderOf(name);
+        throw new StoreError(
+          `session store ${store}: the process ${pid} on ${host.split(" ")[0]} has it open, and the json driver is for ` +
+            'one process at a time; stop that process, or set session.driver to "sqlite" for several processes',
+        );
+      }
+    }
+    lock.#heartbeat = setInterval(() => lock.#showLife(), HEARTBEAT_MS).unref();
+    return lock;
+  }
+
+  /** Throws `StoreError` if another process has taken it, as from a process that was suspended for long. */
+  check(): void {
+    if (!this.#isLost) return;
+    throw new StoreError(`session store: this process has lost the lock ${this.folder}; restart it`);
+  }
+
+  release(): void {
+    clearInterval(this.#heartbeat);
+    this.#rename(this.#token, FREE);
+  }
+
+  async #isDead(name: string, maxSilenceMs: number): Promise<boolean> {
+    const state = holderState(holderOf(name));
+    if (state !== "elsewhere") return state === "dead";
+    // Times of the file system are compared with each other: clocks of hosts differ.
+    const timeOf = (): number | undefined => statSync(join(this.folder, name), { throwIfNoEntry: false })?.mtimeMs;
+    const before = timeOf();
+    const until = performance.now() + maxSilenceMs;
+    while (timeOf() === before && performance.now() < until) await sleep(maxSilenceMs / 50);
+    return timeOf() === before;
+  }
+
+  #showLife(): void {
+    const now = new Date();
+    utimes(join(this.folder, this.#token), now, now, (error) => (this.#isLost = error?.code === "ENOENT"));
+  }
+
+  #rename(from: string, to: string): boolean {
+    try {
+      renameSync(join(this.folder, from), join(this.folder, to));
+      return true;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+      throw error;
+    }
+  }
+}
+
+/** Puts the folder in place with its token in it. */
+function createLock(folder: string, made: string): void {
+  mkdirSync(made, { mode: 0o700 });
+  writeFileSync(join(made, FREE), "", { mode: 0o600 });
+  try {
+    renameSync(made, folder);
+  } catch (error) {
+    rmSync(made, { recursive: true });
+    if (!existsSync(folder)) throw error;
+  }
+}
+
+/** A holder as the name of a file. */
+function nameOf({ host, boot, pid, started, id }: Holder): string {
+  return [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
+}
+
+function holderOf(name: string): Holder {
+  const [host = "", boot = "", pid, started = "", id = ""] = name.split(",").map(decodeURIComponent);
+  return { host, boot, pid: Number(pid), started, id };
+}

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
+import { it } from "node:test";
+import { hasCode, StoreError } from "gantry";
+import { aMessage, aSession, change, growing, textOf } from "../../../src/testing/session-driver/rule.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const { writeSync } = fs;
+let isFull = false;
+
+/** A disk that is full takes the first half of a write. */
+function writeUntilFull(file: number, bytes: Uint8Array, offset: number, length: number, position: number): number {
+  if (!isFull) return writeSync(file, bytes, offset, length, position);
+  if (length > 10) return writeSync(file, bytes, offset, Math.floor(length / 2), position);
+  throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+}
+
+it("changes that a full disk refuses are not made, and all callers hear of it", async (t) => {
+  Object.assign(fs, { writeSync: writeUntilFull });
+  syncBuiltinESMExports();
+  const { LowdbJsonDriver } = await import("gantry/adapters/lowdb-json-driver");
+  const folder = await tempDir(t);
+  const path = folder.at("sessions");
+  const append = (text: string) => change({ append: [{ messageId: "a-1", part: 0, type: "text" as const, text }] });
+  const driver = new LowdbJsonDriver({ path });
+  await driver.open();
+  await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+  isFull = true;
+  const refused = [
+    driver.write("a", append("lost")),
+    driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] }),
+    driver.write("a", append("lost too")),
+  ];
+  for (const one of refused)
+    await assert.rejects(one, (error) => hasCode(error, "store") && error instanceof StoreError && error.full);
+  isFull = false;
+  assert.equal(textOf((await driver.messages("a"))[0]), "");
+  await driver.write("a", append("kept"));
+  assert.equal(await driver.get("y"), undefined);
+  await driver.create({ session: aSession("c", { alias: "y" }) });
+  await driver.close();
+  const again = new LowdbJsonDriver({ path });
+  await again.open();
+  assert.equal(textOf((await again.messages("a"))[0]), "kept");
+  assert.equal((await again.get("y"))?.id, "c");
+  await again.close();
+});

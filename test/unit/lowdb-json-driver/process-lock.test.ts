@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { mkdir, readdir, rename, utimes, writeFile } from "node:fs/promises";
+import { it } from "node:test";
+import { hasCode, thisHolder } from "gantry";
+import type { Holder } from "gantry";
+import { ProcessLock } from "../../../adapters/lowdb-json-driver/process-lock.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+/** The name of a holder's token. */
+const nameOf = ({ host, boot, pid, started, id }: Holder): string =>
+  [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
+
+/** A lock that a holder has. */
+async function heldBy(t: Hooks, holder: Partial<Holder>): Promise<{ folder: string; token: string }> {
+  const place = await tempDir(t);
+  const folder = place.at("lock");
+  const token = place.at("lock", nameOf({ ...thisHolder("other"), ...holder }));
+  await mkdir(folder);
+  await writeFile(token, "");
+  return { folder, token };
+}
+
+const DEAD: Partial<Holder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
+
+it("a lock of a process that died, or whose pid is another's now, is free at once, for one of several", async (t) => {
+  for (const holder of DEAD) {
+    const { folder } = await heldBy(t, holder);
+    const taken = await Promise.allSettled(Array.from({ length: 8 }, () => ProcessLock.take(folder, "/store")));
+    const winners = taken.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
+    assert.equal(winners.length, 1, JSON.stringify(holder));
+    assert.equal((await readdir(folder)).length, 1);
+    for (const lock of winners) lock.release();
+    assert.deepEqual(await readdir(folder), ["free"]);
+  }
+});
+
+it("a lock of a process that lives is refused with the process and the remedy, and free when it is released", async (t) => {
+  const folder = (await tempDir(t)).at("lock");
+  const lock = await ProcessLock.take(folder, "/store");
+  await assert.rejects(
+    ProcessLock.take(folder, "/store"),
+    (error) =>
+      hasCode(error, "store") &&
+      /^session store \/store: the process \d+ on \S+ has it open.*session\.driver to "sqlite"/.test(error.message) &&
+      error.message.includes(`process ${process.pid} on`),
+  );
+  lock.release();
+  (await ProcessLock.take(folder, "/store")).release();
+});
+
+it("a lock of another host is refused while its holder shows that it lives, and free when it does not", async (t) => {
+  const { folder, token } = await heldBy(t, { host: "elsewhere x" });
+  let beats = 0;
+  const beat = setInterval(() => void utimes(token, ++beats, beats), 1);
+  await assert.rejects(ProcessLock.take(folder, "/store", 60_000), /on elsewhere has it open/);
+  clearInterval(beat);
+  const lock = await ProcessLock.take(folder, "/store", 50);
+  lock.release();
+});
+
+it("a holder that lost its lock finds out", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const folder = (await tempDir(t)).at("lock");
+  const lock = await ProcessLock.take(folder, "/store");
+  lock.check();
+  const [token = ""] = await readdir(folder);
+  await rename(`${folder}/${token}`, `${folder}/${nameOf(thisHolder("other"))}`);
+  t.mock.timers.tick(2_000);
+  for (let isLost = false; !isLost;) {
+    await readdir(folder);
+    try {
+      lock.check();
+    } catch (error) {
+      isLost = hasCode(error, "store");
+    }
+  }
+  lock.release();
+});
