@@ -1,8 +1,6 @@
 // `npm run bench:json`: what the JSON driver takes for each kind of work, beside the SQLite driver in the same run, each
 // the quickest of several rounds. Never part of the tests: it measures the machine as well.
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import type { SessionDriver } from "gantry/plugin";
+import type { SessionDriver } from "gantry";
 import {
   aMessage,
   aSession,
@@ -19,7 +17,6 @@ const SESSIONS = 1000;
 const DELTAS = 2000;
 
 type Kind = "json" | "sqlite";
-const [role, kindOfChild = "json", pathOfChild = "", idOfChild = ""] = process.argv.slice(2);
 
 async function opened(kind: Kind, path: string): Promise<SessionDriver> {
   const driver =
@@ -28,18 +25,6 @@ async function opened(kind: Kind, path: string): Promise<SessionDriver> {
       : new (await import("gantry/adapters/sqlite-driver")).SqliteDriver({ path });
   await driver.open();
   return driver;
-}
-
-/** One of four that write at once, each to a session of its own. */
-async function write(kind: Kind, path: string, id: string): Promise<void> {
-  const driver = await opened(kind, path);
-  const go = once(process, "message");
-  process.send?.("ready");
-  await go;
-  await driver.create({ session: aSession(id) });
-  for (let n = 1; n <= 100; n++) await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
-  await driver.close();
-  process.disconnect();
 }
 
 /** Microseconds that one of each kind of work took. */
@@ -79,33 +64,17 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
     await driver.list({ limit: 20 });
     await driver.close();
   });
-  const children = [0, 1, 2, 3].map((n) =>
-    fork(new URL(import.meta.url).pathname, ["write", kind, folder.at("four"), `own${n}`]),
-  );
-  await Promise.all(children.map((child) => once(child, "message")));
-  const ended = children.map((child) => once(child, "exit"));
-  await time("400 writes of four processes at once", 1, async () => {
-    for (const child of children) child.send("go");
-    await Promise.all(ended);
-  });
   return took;
 }
 
-if (role === "write") await write(kindOfChild as Kind, pathOfChild, idOfChild);
-else {
-  const best: Record<Kind, Map<string, number>> = { json: new Map(), sqlite: new Map() };
-  for (let round = 0; round < ROUNDS; round++)
-    for (const kind of ["json", "sqlite"] as const)
-      for (const [name, took] of await measure(kind))
-        best[kind].set(name, Math.min(took, best[kind].get(name) ?? Infinity));
-  process.stdout.write(`${"µs".padEnd(42)}     json   sqlite  json/sqlite\n`);
-  for (const [name, json] of best.json) {
-    const sqlite = best.sqlite.get(name) ?? NaN;
-    const columns = [
-      json.toFixed(0).padStart(9),
-      sqlite.toFixed(0).padStart(9),
-      (json / sqlite).toFixed(2).padStart(13),
-    ];
-    process.stdout.write(`${name.padEnd(42)}${columns.join("")}\n`);
-  }
+const best: Record<Kind, Map<string, number>> = { json: new Map(), sqlite: new Map() };
+for (let round = 0; round < ROUNDS; round++)
+  for (const kind of ["json", "sqlite"] as const)
+    for (const [name, took] of await measure(kind))
+      best[kind].set(name, Math.min(took, best[kind].get(name) ?? Infinity));
+process.stdout.write(`${"µs".padEnd(42)}     json   sqlite  json/sqlite\n`);
+for (const [name, json] of best.json) {
+  const sqlite = best.sqlite.get(name) ?? NaN;
+  const columns = [json.toFixed(0).padStart(9), sqlite.toFixed(0).padStart(9), (json / sqlite).toFixed(2).padStart(13)];
+  process.stdout.write(`${name.padEnd(42)}${columns.join("")}\n`);
 }

@@ -1,14 +1,11 @@
 import { cp, mkdir, rm } from "node:fs/promises";
 import { Agent, defineTool, type AgentOptions } from "gantry";
-import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { ScriptedProvider } from "gantry/testing";
 import type { FakeModelServer } from "./fake-model-server.js";
 import { labConfig } from "./lab.js";
 import { startServer, type GantryServer } from "./server.js";
 import { tempDir, type Hooks, type TempDir } from "./temp.js";
-
-export type DiskStore = "sqlite" | "json";
 
 /** How often what happened to a fleet. */
 export interface FleetCounts {
@@ -24,7 +21,6 @@ const noop = defineTool({ name: "noop", description: "Does nothing.", run: () =>
 export class Fleet {
   readonly counts: FleetCounts = { kills: 0, restarts: 0, forgotten: 0 };
   readonly #hooks: Hooks;
-  readonly #store: DiskStore;
   readonly #config: Record<string, unknown>;
   readonly #home: TempDir;
   readonly #project: TempDir;
@@ -35,17 +31,15 @@ export class Fleet {
   /** With `count` servers, which listen. `provider` makes the models of this process's own agent. */
   static async start(
     hooks: Hooks,
-    store: DiskStore,
     models: FakeModelServer,
     provider: () => ScriptedProvider,
     count = 2,
   ): Promise<Fleet> {
     const [home, project] = [await tempDir(hooks), await tempDir(hooks)];
     const config = labConfig(models, {
-      session: { driver: store },
       compaction: { context_window: 7_000, keep_messages: 4 },
     });
-    const fleet = new Fleet(hooks, store, config, home, project, provider, count);
+    const fleet = new Fleet(hooks, config, home, project, provider, count);
     hooks.after(() => fleet.#agent.close());
     await Promise.all(Array.from({ length: count }, (_, n) => fleet.#up(n)));
     return fleet;
@@ -53,7 +47,6 @@ export class Fleet {
 
   private constructor(
     hooks: Hooks,
-    store: DiskStore,
     config: Record<string, unknown>,
     home: TempDir,
     project: TempDir,
@@ -61,7 +54,6 @@ export class Fleet {
     count: number,
   ) {
     this.#hooks = hooks;
-    this.#store = store;
     this.#config = config;
     this.#home = home;
     this.#project = project;
@@ -137,10 +129,7 @@ export class Fleet {
 
   #open(): Agent {
     const options: AgentOptions = {
-      driver:
-        this.#store === "sqlite"
-          ? new SqliteDriver({ path: this.#home.at("sessions.db") })
-          : new LowdbJsonDriver({ path: this.#home.at("sessions") }),
+      driver: new SqliteDriver({ path: this.#home.at("sessions.db") }),
       providers: [this.#provider()],
       tools: [noop],
       projectDir: this.#project.path,
@@ -150,5 +139,5 @@ export class Fleet {
   }
 }
 
-/** What a store is, of both kinds. */
-const NAMES = ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions", "sessions.d"];
+/** Files of the store. */
+const NAMES = ["sessions.db", "sessions.db-wal", "sessions.db-shm"];

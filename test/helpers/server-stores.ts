@@ -3,7 +3,7 @@ import { NO_POSTGRES } from "./postgres.js";
 import { postgresStore } from "./replicas.js";
 
 const { STORES: selection = "" } = process.env;
-const others = selection === "postgres" ? [] : ["sqlite", "json"];
+const others = selection === "postgres" ? [] : ["sqlite"];
 const usesPostgres = selection !== "";
 
 /** Drivers that several servers may share. `STORES=postgres` selects PostgreSQL only, `STORES=all` adds it. */

@@ -1,12 +1,10 @@
 // kill -9 of a server at random moments of its streams. TRIALS and SEED make it longer and repeat it.
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
 import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
-import type { SessionDriver } from "gantry/plugin";
-import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
+import type { SessionDriver } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, lab, labConfig, stored, stream, until, type Streamed } from "../../helpers/lab.js";
@@ -28,7 +26,6 @@ async function witnessOf(driver: string, session: Readonly<Record<string, unknow
   const { url, schema } = session as { url: string; schema: string };
   const open: Record<string, () => Promise<SessionDriver>> = {
     sqlite: () => Promise.resolve(new SqliteDriver({ path: join(home, "sessions.db") })),
-    json: () => Promise.resolve(new LowdbJsonDriver({ path: join(home, "sessions") })),
     postgres: async () => {
       const { PostgresDriver } = await import("gantry/adapters/postgres-driver");
       return new PostgresDriver({ url, schema, durability: "full" });
@@ -55,12 +52,6 @@ const CHECKS: Record<string, (home: string) => Promise<void>> = {
       db.close();
     }
     return Promise.resolve();
-  },
-  json: async (home) => {
-    for (const name of await readdir(join(home, "sessions"))) {
-      assert.ok(name.endsWith(".json"), name);
-      JSON.parse(await readFile(join(home, "sessions", name), "utf8"));
-    }
   },
 };
 

@@ -2,55 +2,46 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent } from "gantry";
-import type { SessionDriver } from "gantry/plugin";
-import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
 import { lab, labConfig, stream } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-const DRIVERS: Record<string, (home: string) => SessionDriver> = {
-  sqlite: (home) => new SqliteDriver({ path: `${home}/sessions.db` }),
-  json: (home) => new LowdbJsonDriver({ path: `${home}/sessions` }),
-};
-
 describe("a run whose process was killed", { concurrency: true }, () => {
-  for (const [driver, open] of Object.entries(DRIVERS)) {
-    it(`is told as interrupted at once, and stored as such with the next prompt (${driver})`, async (t) => {
-      const models = await lab(t);
-      models.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
-      const home = await tempDir(t);
-      const options = { config: labConfig(models, { session: { driver } }), home: home.path };
-      const server = await startServer(t, options);
-      const streamed = await stream(server, { message: "x" });
-      await streamed.text(1);
-      const { sessionId } = streamed;
+  it("is told as interrupted at once, and stored as such with the next prompt", async (t) => {
+    const models = await lab(t);
+    models.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
+    const home = await tempDir(t);
+    const options = { config: labConfig(models), home: home.path };
+    const server = await startServer(t, options);
+    const streamed = await stream(server, { message: "x" });
+    await streamed.text(1);
+    const { sessionId } = streamed;
 
-      const store = open(home.path);
-      await using agent = new Agent({ providers: [new ScriptedProvider()], driver: store });
-      const [running] = await agent.runs.list({ sessionId });
-      assert.equal(running?.state, "running");
-      assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), []);
+    const store = new SqliteDriver({ path: home.at("sessions.db") });
+    await using agent = new Agent({ providers: [new ScriptedProvider()], driver: store });
+    const [running] = await agent.runs.list({ sessionId });
+    assert.equal(running?.state, "running");
+    assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), []);
 
-      await server.stop("SIGKILL");
-      await streamed.ended;
-      const interrupted = { ...running, state: "interrupted" };
-      assert.deepEqual(await agent.runs.get(running.id), interrupted);
-      assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interrupted]);
-      assert.deepEqual(await agent.runs.list({ states: ["running"] }), []);
-      assert.equal((await store.run(running.id))?.run.state, "running");
+    await server.stop("SIGKILL");
+    await streamed.ended;
+    const interrupted = { ...running, state: "interrupted" };
+    assert.deepEqual(await agent.runs.get(running.id), interrupted);
+    assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interrupted]);
+    assert.deepEqual(await agent.runs.list({ states: ["running"] }), []);
+    assert.equal((await store.run(running.id))?.run.state, "running");
 
-      const next = await agent.run({ message: "go on", sessionId });
-      assert.equal((await store.run(running.id))?.run.state, "interrupted");
-      await next.result;
-      assert.deepEqual(
-        (await agent.runs.list({ sessionId })).map(({ id, state }) => [id, state]),
-        [
-          [next.id, "finished"],
-          [running.id, "interrupted"],
-        ],
-      );
-    });
-  }
+    const next = await agent.run({ message: "go on", sessionId });
+    assert.equal((await store.run(running.id))?.run.state, "interrupted");
+    await next.result;
+    assert.deepEqual(
+      (await agent.runs.list({ sessionId })).map(({ id, state }) => [id, state]),
+      [
+        [next.id, "finished"],
+        [running.id, "interrupted"],
+      ],
+    );
+  });
 });

@@ -1,7 +1,6 @@
-// Who watches over HTTP sees what is stored, whatever happens to servers, connections and the session. SCHEDULES (for each
-// store), SEED (of the first) and STEPS make it longer and repeat it.
+// Who watches over HTTP sees what is stored, whatever happens to servers, connections and the session. SCHEDULES, SEED (of the first) and STEPS make it longer and repeat it.
 import { describe, it } from "node:test";
-import { Fleet, type DiskStore } from "../../helpers/fleet.js";
+import { Fleet } from "../../helpers/fleet.js";
 import { lab } from "../../helpers/lab.js";
 import { ownModel, runSchedule, wireAnswer, type Tally } from "../../helpers/live-schedule.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
@@ -10,25 +9,24 @@ const SCHEDULES = Number(process.env["SCHEDULES"] ?? 1);
 const STEPS = Number(process.env["STEPS"] ?? 5);
 
 describe("a page that follows a session over HTTP", { concurrency: true }, () => {
-  for (const store of ["sqlite", "json"] satisfies DiskStore[])
-    it(`${store}: is what the session's messages are, through drops, kills, restarts, other processes, reverts and compactions`, async (t) => {
-      const first = seedOf();
-      t.diagnostic(`SEED=${first} SCHEDULES=${SCHEDULES} STEPS=${STEPS}`);
-      const random = { wire: randomOf(first), own: randomOf(first + 1) };
-      const models = await lab(t, { fallback: () => wireAnswer(random.wire) });
-      const fleet = await Fleet.start(t, store, models, () => ownModel(() => random.own()));
-      const sum: Partial<Record<keyof Tally, number>> = {};
-      for (let seed = first; seed < first + SCHEDULES; seed += 1) {
-        [random.wire, random.own] = [randomOf(seed), randomOf(seed + 1)];
-        try {
-          const tally = await runSchedule(fleet, seed, STEPS);
-          for (const [name, count] of Object.entries(tally) as [keyof Tally, number][])
-            sum[name] = (sum[name] ?? 0) + count;
-        } catch (error) {
-          const why = error instanceof Error ? (error.stack ?? "") : String(error);
-          throw new Error(`SEED=${seed} SCHEDULES=1 STEPS=${STEPS}: ${why}`, { cause: error });
-        }
+  it(`is what the session's messages are, through drops, kills, restarts, other processes, reverts and compactions`, async (t) => {
+    const first = seedOf();
+    t.diagnostic(`SEED=${first} SCHEDULES=${SCHEDULES} STEPS=${STEPS}`);
+    const random = { wire: randomOf(first), own: randomOf(first + 1) };
+    const models = await lab(t, { fallback: () => wireAnswer(random.wire) });
+    const fleet = await Fleet.start(t, models, () => ownModel(() => random.own()));
+    const sum: Partial<Record<keyof Tally, number>> = {};
+    for (let seed = first; seed < first + SCHEDULES; seed += 1) {
+      [random.wire, random.own] = [randomOf(seed), randomOf(seed + 1)];
+      try {
+        const tally = await runSchedule(fleet, seed, STEPS);
+        for (const [name, count] of Object.entries(tally) as [keyof Tally, number][])
+          sum[name] = (sum[name] ?? 0) + count;
+      } catch (error) {
+        const why = error instanceof Error ? (error.stack ?? "") : String(error);
+        throw new Error(`SEED=${seed} SCHEDULES=1 STEPS=${STEPS}: ${why}`, { cause: error });
       }
-      t.diagnostic(JSON.stringify({ ...sum, ...fleet.counts }));
-    });
+    }
+    t.diagnostic(JSON.stringify({ ...sum, ...fleet.counts }));
+  });
 });
