@@ -1,6 +1,6 @@
 import { renameSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isRecord, StoreError } from "gantry";
 import type { Adapter } from "lowdb";
 import { readJson, syncFolder } from "./files.js";
@@ -35,7 +35,7 @@ export class ChainFileAdapter implements Adapter<ChainFile> {
     tempFolder: string,
     readonly isWanted: () => Promise<boolean>,
   ) {
-    this.#temp = join(tempFolder, "chain.new");
+    this.#temp = join(tempFolder, basename(path));
   }
 
   async read(): Promise<ChainFile> {

@@ -80,8 +80,8 @@ export class Chains {
     if (chain.filed === 0) return;
     chain.isComplete = false;
     const { documents } = chain.low.data;
-    for (const [key, { version }] of Object.entries(documents))
-      if (version <= chain.filed && !isCard(key)) delete documents[key];
+    for (const key in documents)
+      if ((documents[key]?.version ?? 0) <= chain.filed && !isCard(key)) delete documents[key];
   }
 
   /** Lines that say all that the files lack, and all small documents. */

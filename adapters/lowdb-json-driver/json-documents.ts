@@ -12,6 +12,9 @@ import { Log } from "./log.js";
 import { ProcessLock } from "./process-lock.js";
 
 const VERSION_FILE = "version.json";
+const TEMP_FOLDER = "temp";
+/** Files that are written at once: they share syncs of the disk. */
+const MAX_FILES_AT_ONCE = 16;
 /** Files of changed chains are written so often, at most. */
 const FILING_INTERVAL_MS = 250;
 /** Writing files takes no more than this part of the time. */
@@ -61,6 +64,8 @@ export class JsonDocuments implements DocumentStore {
     for (const folder of [path, beside]) createFolder(folder);
     const lock = await ProcessLock.take(join(beside, "lock"), path);
     try {
+      rmSync(join(beside, TEMP_FOLDER), { recursive: true, force: true });
+      createFolder(join(beside, TEMP_FOLDER));
       const documents = new JsonDocuments(path, lock, await import("lowdb"), logger);
       await documents.#readLog();
       documents.#compareFiles();
@@ -110,11 +115,15 @@ export class JsonDocuments implements DocumentStore {
 
   /** lowdb's object for the file of a chain. */
   #create(chain: string): Low<ChainFile> {
-    const adapter: ChainFileAdapter = new ChainFileAdapter(this.#pathOf(chain), this.#beside, async () => {
-      // First the log: after a power cut it must not be older than the files.
-      await this.#log.sync();
-      return this.#chains.byRoot.get(chain)?.low.adapter === adapter;
-    });
+    const adapter: ChainFileAdapter = new ChainFileAdapter(
+      this.#pathOf(chain),
+      join(this.#beside, TEMP_FOLDER),
+      async () => {
+        // First the log: after a power cut it must not be older than the files.
+        await this.#log.sync();
+        return this.#chains.byRoot.get(chain)?.low.adapter === adapter;
+      },
+    );
     return new this.#lowdb.Low<ChainFile>(adapter, { version: LAYOUT, chain, upTo: 0, documents: {} });
   }
 
@@ -176,14 +185,9 @@ export class JsonDocuments implements DocumentStore {
   /** Writes the files that lack something. Never rejects: the log has what a file lacks. */
   async #fileAll(): Promise<void> {
     const since = performance.now();
-    for (const root of [...this.#unfiled]) {
-      this.#unfiled.delete(root);
-      await this.#file(root).catch((error: unknown) => {
-        // With the next change, or at the end of the process.
-        this.#unfiled.add(root);
-        this.#warn({ session: root, why: String(error) });
-      });
-    }
+    const roots = [...this.#unfiled];
+    this.#unfiled.clear();
+    while (roots.length > 0) await Promise.all(roots.splice(0, MAX_FILES_AT_ONCE).map((root) => this.#tryFile(root)));
     if (this.#log.bytes > 2 * this.#rewrittenBytes + MAX_LOG_BYTES)
       await this.#rewrite().catch((error: unknown) => this.#warn({ path: this.#log.path, why: String(error) }));
     this.#filingDelayMs = Math.max(FILING_INTERVAL_MS, (performance.now() - since) / MAX_FILING_SHARE);
@@ -191,6 +195,16 @@ export class JsonDocuments implements DocumentStore {
 
   #warn(fields: Record<string, string>): void {
     this.#logger?.warn("a file of the session store could not be written; the log has everything", fields);
+  }
+
+  async #tryFile(root: string): Promise<void> {
+    try {
+      await this.#file(root);
+    } catch (error) {
+      // With the next change, or at the end of the process.
+      this.#unfiled.add(root);
+      this.#warn({ session: root, why: String(error) });
+    }
   }
 
   async #file(root: string): Promise<void> {
