@@ -1,7 +1,8 @@
 import { renameSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { isRecord, StoreError } from "gantry";
+import { StoreError } from "gantry";
+import { isRecord } from "gantry/plugin";
 import type { Adapter } from "lowdb";
 import { readJson, syncFolder } from "./files.js";
 

@@ -1,5 +1,5 @@
-import { contentChain, DocumentMap } from "gantry";
-import type { StoredDocument } from "gantry";
+import { contentChain, DocumentMap } from "gantry/plugin";
+import type { StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import type { ChainFile } from "./chain-file.js";
 

@@ -1,7 +1,9 @@
 import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createFolder, SessionExistsError, StoreError, withoutLease } from "gantry";
-import type { DocumentChange, DocumentStore, Logger, StoredDocument } from "gantry";
+import { SessionExistsError, StoreError } from "gantry";
+import { createFolder, withoutLease } from "gantry/plugin";
+import type { Logger } from "gantry";
+import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, damaged, LAYOUT, readChainFile } from "./chain-file.js";
 import type { ChainFile } from "./chain-file.js";

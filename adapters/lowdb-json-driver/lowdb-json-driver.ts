@@ -1,6 +1,7 @@
 import { realpathSync } from "node:fs";
-import { createFolder, DocumentDriver, LocalNotifiers } from "gantry";
-import type { DocumentChange, DocumentStore, Logger } from "gantry";
+import { createFolder, DocumentDriver, LocalNotifiers } from "gantry/plugin";
+import type { Logger } from "gantry";
+import type { DocumentChange, DocumentStore } from "gantry/plugin";
 import { JsonDocuments } from "./json-documents.js";
 import type { LowdbJsonOptions } from "./options.js";
 

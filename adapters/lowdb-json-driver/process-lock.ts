@@ -1,8 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, utimes, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { holderState, newId, StoreError, thisHolder } from "gantry";
-import type { Holder } from "gantry";
+import { StoreError } from "gantry";
+import { holderState, newId, thisHolder } from "gantry/plugin";
+import type { Holder } from "gantry/plugin";
 
 /** Name of the token of a lock that no process holds. */
 const FREE = "free";

@@ -1,6 +1,6 @@
 // `npm run bench:json`: what the JSON driver takes for each kind of work, beside the SQLite driver in the same run, each
 // the quickest of several rounds. Never part of the tests: it measures the machine as well.
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import {
   aMessage,
   aSession,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
 import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
-import type { SessionDriver } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, lab, labConfig, stored, stream, until, type Streamed } from "../../helpers/lab.js";

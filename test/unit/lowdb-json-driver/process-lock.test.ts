@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { mkdir, readdir, rename, utimes, writeFile } from "node:fs/promises";
 import { it } from "node:test";
-import { hasCode, thisHolder } from "gantry";
-import type { Holder } from "gantry";
+import { hasCode } from "gantry";
+import { thisHolder } from "gantry/plugin";
+import type { Holder } from "gantry/plugin";
 import { ProcessLock } from "../../../adapters/lowdb-json-driver/process-lock.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
