@@ -1,6 +1,6 @@
 // As in functions-write.ts.
 
-/** Cuts, fields, asks, instructions and keys. */
+/** Cuts, fields, instructions and keys. */
 export const CHANGES = `
   CREATE FUNCTION @.cut@v(p_chain bigint, p_idx integer, p_cut json) RETURNS void LANGUAGE plpgsql AS $$
   DECLARE
@@ -62,39 +62,19 @@ export const CHANGES = `
     WHERE s.chain = p_chain AND s.idx = ANY (ARRAY[0, p_idx]);
   END $$;
 
-  CREATE FUNCTION @.answer@v(p_id text, p_token uuid, p_answered text)
-  RETURNS TABLE (root text, state text, ask text, answered text, counts boolean) LANGUAGE plpgsql AS $$
-  #variable_conflict use_column
-  BEGIN
-    UPDATE @.asks a SET state = 'answered', answered = p_answered, token = p_token WHERE a.id = p_id AND a.state = 'open';
-    RETURN QUERY SELECT c.root, a.state, a.ask, a.answered, coalesce(a.token = p_token, false)
-      FROM @.asks a JOIN @.chains c ON c.chain = a.chain WHERE a.id = p_id;
-  END $$;
-
-  -- The chain is changed too, so that this and a run's last write have an order.
-  CREATE FUNCTION @.instruct@v(p_session text, p_token uuid, p_id text, p_instruction text)
+  -- A removed instruction stays as a row with the token of the change that removed it, so that a change that is sent again
+  -- reports it again. Such rows go with the next change of the chain's instructions.
+  CREATE FUNCTION @.change_instructions@v(p_chain bigint, p_token uuid, p_new json, p_removed json)
   RETURNS void LANGUAGE plpgsql AS $$
-  DECLARE
-    v_chain bigint;
   BEGIN
-    UPDATE @.chains o SET tokens = array_prepend(p_token, o.tokens[1:15]) FROM @.names n
-    WHERE n.name = p_session AND NOT n.alias AND o.chain = n.chain AND p_token <> ALL (o.tokens)
-    RETURNING o.chain INTO v_chain;
-    IF NOT FOUND THEN
-      IF EXISTS (SELECT FROM @.names n JOIN @.chains o ON o.chain = n.chain
-        WHERE n.name = p_session AND NOT n.alias AND p_token = ANY (o.tokens)) THEN RETURN; END IF;
-      RAISE EXCEPTION 'session not found' USING ERRCODE = 'GN002', DETAIL = p_session;
+    DELETE FROM @.instructions i WHERE i.chain = p_chain AND i.withdrawn IS NOT NULL;
+    IF p_new IS NOT NULL THEN
+      INSERT INTO @.instructions AS i (chain, id, instruction) VALUES (p_chain, p_new->>'id', p_new->>'instruction')
+      ON CONFLICT (id) DO UPDATE SET chain = excluded.chain, n = DEFAULT, instruction = excluded.instruction, withdrawn = NULL
+        WHERE i.withdrawn IS NOT NULL;
     END IF;
-    DELETE FROM @.instructions i WHERE i.chain = v_chain AND i.withdrawn IS NOT NULL;
-    INSERT INTO @.instructions (chain, id, instruction) VALUES (v_chain, p_id, p_instruction) ON CONFLICT DO NOTHING;
-  END $$;
-
-  -- The chain is had first: a write that gives its lease back tells what is left as of one moment with this.
-  CREATE FUNCTION @.withdraw@v(p_id text, p_token uuid) RETURNS boolean LANGUAGE plpgsql AS $$
-  BEGIN
-    PERFORM FROM @.chains o WHERE o.chain = (SELECT i.chain FROM @.instructions i WHERE i.id = p_id) FOR UPDATE;
-    UPDATE @.instructions i SET withdrawn = p_token WHERE i.id = p_id AND i.withdrawn IS NULL;
-    RETURN FOUND OR EXISTS (SELECT FROM @.instructions i WHERE i.id = p_id AND i.withdrawn = p_token);
+    UPDATE @.instructions i SET withdrawn = p_token WHERE i.chain = p_chain AND i.withdrawn IS NULL
+      AND i.id IN (SELECT json_array_elements_text(p_removed));
   END $$;
 
   CREATE FUNCTION @.forget_keys@v(p_before text) RETURNS void LANGUAGE plpgsql AS $$

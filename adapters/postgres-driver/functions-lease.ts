@@ -45,18 +45,6 @@ export const LEASE = `
       RETURN QUERY SELECT * FROM @.head@v(c.chain, p_messages AND (p_known IS NULL OR v_last IS DISTINCT FROM p_known));
     END IF;
   END $$;
-
-  CREATE FUNCTION @.release@v(p_root text, p_fence bigint) RETURNS void LANGUAGE plpgsql AS $$
-  DECLARE
-    v_chain bigint;
-  BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
-    UPDATE @.chains o SET fence = NULL WHERE o.root = p_root AND o.fence = p_fence RETURNING o.chain INTO v_chain;
-    IF FOUND THEN
-      -- Of a session that never came.
-      DELETE FROM @.chains o WHERE o.chain = v_chain AND NOT EXISTS (SELECT FROM @.sessions s WHERE s.chain = v_chain);
-    END IF;
-  END $$;
 `;
 
 /** Several of these calls in one statement. Where there is more than one, none waits long for a chain that another has. */
@@ -81,12 +69,9 @@ export const CALLS = `
           RETURN QUERY SELECT c.n, l.* FROM @.lease@v(c.id, c.holder_id, c.holder, c.ttl, c.replacing, c.head, c.messages,
             c.known) l;
         WHEN 'write' THEN
-          RETURN QUERY SELECT c.n, 'i', 0::bigint, 0, false, w.root, w.instruction, NULL::text, NULL::text
-            FROM @.write@v(c.id, c.fence, c.token, c.sync, c.release, c.says, c.change) w;
+          RETURN QUERY SELECT c.n, w.* FROM @.write@v(c.id, c.fence, c.token, c.sync, c.release, c.says, c.change) w;
         WHEN 'create' THEN
           PERFORM @.create@v(c.id, c.fresh, c.fence, c.token, c.sync, c.change);
-        WHEN 'release' THEN
-          PERFORM @.release@v(c.id, c.fence);
       END CASE;
     END LOOP;
   END $$;

@@ -1,5 +1,6 @@
 /** What a read tells, row by row; what a column means depends on the kind. */
-const PARTS = "TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)";
+export const PARTS =
+  "TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)";
 
 /** What a growing message gained since it was stored. */
 const GAINED = `CASE WHEN m.finished THEN NULL ELSE (SELECT '[' || string_agg(p.deltas, ',' ORDER BY p.n) || ']'
@@ -32,14 +33,7 @@ export const READS = `
       ORDER BY p.updated_at DESC, p.id DESC;
   END $$;
 
-  CREATE FUNCTION @.newest@v(p_id text) RETURNS text STABLE LANGUAGE plpgsql AS $$
-  BEGIN
-    RETURN (SELECT row_to_json(s)::text FROM @.sessions s
-      WHERE s.chain = (SELECT n.chain FROM @.names n WHERE n.name = p_id AND NOT n.alias) AND s.cut = ''
-      ORDER BY s.idx DESC LIMIT 1);
-  END $$;
-
-  -- s: the original, and the newest where that is another; v: the newest's view; m: messages; r: runs.
+  -- s: the original, and the newest where that is another; v: the newest's view; m: messages; r: runs; p: snapshots.
   CREATE FUNCTION @.head@v(p_chain bigint, p_messages boolean) RETURNS ${PARTS} STABLE LANGUAGE plpgsql AS $$
   #variable_conflict use_column
   DECLARE
@@ -53,6 +47,8 @@ export const READS = `
       FROM @.sessions s WHERE s.chain = p_chain AND s.idx = ANY (ARRAY[0, v_idx]);
     RETURN QUERY SELECT 'r', 0::bigint, 0, false, r.key, r.record, r.named, NULL::text FROM @.runs r
       WHERE r.chain = p_chain AND r.state IN ('queued', 'running', 'waiting') ORDER BY r.started_at DESC, r.id DESC;
+    RETURN QUERY SELECT 'p', p.after, 0, false, p.id, p.created_at, NULL::text, NULL::text
+      FROM @.snapshots p WHERE p.chain = p_chain ORDER BY p.n;
     IF p_messages THEN
       RETURN QUERY SELECT 'v', 0::bigint, w.idx, false, '', w.messages, NULL::text, NULL::text
         FROM @.views w WHERE w.chain = p_chain AND w.idx = v_idx;
@@ -94,13 +90,6 @@ export const READS = `
           AND (p_whole OR m.idx = v_idx) AND (p_tool IS NULL OR m.name = p_tool)
         ORDER BY m.seq LIMIT p_limit;
     END IF;
-  END $$;
-
-  CREATE FUNCTION @.run@v(p_id text) RETURNS TABLE (record text, named text, key text, root text, holder text)
-  STABLE LANGUAGE plpgsql AS $$
-  #variable_conflict use_column
-  BEGIN
-    RETURN QUERY SELECT ${RUN} FROM @.runs r JOIN @.chains c ON c.chain = r.chain WHERE r.id = p_id;
   END $$;
 
   -- s: sessions, tag what hides each; v: views; m: messages, tag what hides each; p: snapshots; r: runs; a: asks.

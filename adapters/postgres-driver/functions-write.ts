@@ -1,3 +1,5 @@
+import { PARTS } from "./functions-read.js";
+
 // `@.` is the schema, and `@v` what tells these functions from those of other versions. What is refused raises SQLSTATEs of
 // the class GN (`refusals.ts`) and undoes all of the call. Every change has a token, by which it is known when it is sent again
 // because its answer was lost.
@@ -145,13 +147,14 @@ const CREATE = `
   END $$;
 `;
 
-/** Tells the instructions that are left where the lease is given back. */
+/** Its rows: i: an instruction that is left where the lease was given back; f: the id of a removed one; a: the answered ask. */
 const WRITE = `
   CREATE FUNCTION @.write@v(p_id text, p_fence bigint, p_token uuid, p_sync boolean, p_release boolean, p_says boolean, p_change json)
-  RETURNS TABLE (root text, instruction text) LANGUAGE plpgsql AS $$
+  RETURNS ${PARTS} LANGUAGE plpgsql AS $$
   #variable_conflict use_column
   DECLARE
     v_chain bigint;
+    v_root text;
     v_idx integer;
     v_dir text;
     v_count integer;
@@ -167,24 +170,33 @@ const WRITE = `
       FROM @.names n
       WHERE n.name = p_id AND NOT n.alias AND o.chain = n.chain
         AND (p_fence IS NULL OR o.fence = p_fence) AND p_token <> ALL (o.tokens)
-      RETURNING o.chain, n.idx INTO v_chain, v_idx;
+      RETURNING o.chain, o.root, n.idx INTO v_chain, v_root, v_idx;
       EXIT WHEN FOUND;
       SELECT o.chain, o.root, p_token = ANY (o.tokens) AS done INTO c
       FROM @.names n JOIN @.chains o ON o.chain = n.chain WHERE n.name = p_id AND NOT n.alias;
       IF NOT FOUND THEN
-        RAISE EXCEPTION 'session not found' USING ERRCODE = 'GN002', DETAIL = p_id;
+        SELECT o.chain INTO v_chain FROM @.chains o WHERE o.root = p_id AND o.fence = p_fence AND p_release AND p_change::text = '{}'
+        FOR UPDATE;
+        IF NOT FOUND THEN
+          RAISE EXCEPTION 'session not found' USING ERRCODE = 'GN002', DETAIL = p_id;
+        END IF;
+        -- It may have been created meanwhile.
+        CONTINUE WHEN EXISTS (SELECT FROM @.sessions s WHERE s.chain = v_chain);
+        DELETE FROM @.chains o WHERE o.chain = v_chain;
+        RETURN;
       END IF;
       v_done := c.done;
       v_chain := c.chain;
+      v_root := c.root;
       EXIT WHEN v_done;
       IF p_fence IS NOT NULL THEN
         RAISE EXCEPTION 'lease lost' USING ERRCODE = 'GN003', DETAIL = c.root;
       END IF;
     END LOOP;
 
+    SELECT * INTO x FROM json_to_record(p_change) AS t (fields json, cut json, restore text, add json, append json,
+      finish json, runs json, asks json, answer json, instruct json, followed json);
     IF NOT v_done THEN
-      SELECT * INTO x FROM json_to_record(p_change) AS t (fields json, cut json, restore text, add json, append json,
-        finish json, runs json, asks json, followed json);
       IF x.cut IS NOT NULL THEN PERFORM @.cut@v(v_chain, v_idx, x.cut); END IF;
       IF x.restore IS NOT NULL THEN PERFORM @.restore@v(v_chain, x.restore); END IF;
       IF x.cut IS NOT NULL OR x.restore IS NOT NULL THEN
@@ -223,13 +235,25 @@ const WRITE = `
       END IF;
       IF x.runs IS NOT NULL THEN PERFORM @.put_runs@v(v_chain, p_fence, x.runs, false); END IF;
       IF x.asks IS NOT NULL THEN PERFORM @.put_asks@v(v_chain, x.asks); END IF;
-      IF x.followed IS NOT NULL THEN
-        DELETE FROM @.instructions i WHERE i.chain = v_chain AND i.id IN (SELECT json_array_elements_text(x.followed));
+      IF x.answer IS NOT NULL THEN
+        UPDATE @.asks a SET state = 'answered', answered = x.answer->>'answered', token = p_token
+        WHERE a.chain = v_chain AND a.id = x.answer->>'id' AND a.state = 'open';
+      END IF;
+      IF x.instruct IS NOT NULL OR x.followed IS NOT NULL THEN
+        PERFORM @.change_instructions@v(v_chain, p_token, x.instruct, x.followed);
       END IF;
     END IF;
+    IF x.answer IS NOT NULL THEN
+      RETURN QUERY SELECT 'a', 0::bigint, 0, coalesce(a.token = p_token, false), a.state, a.ask, a.answered, v_root
+        FROM @.asks a WHERE a.chain = v_chain AND a.id = x.answer->>'id';
+    END IF;
+    IF x.followed IS NOT NULL THEN
+      RETURN QUERY SELECT 'f', 0::bigint, 0, false, i.id, '', NULL::text, NULL::text
+        FROM @.instructions i WHERE i.chain = v_chain AND i.withdrawn = p_token;
+    END IF;
     IF p_release THEN
-      RETURN QUERY SELECT o.root, i.instruction FROM @.instructions i JOIN @.chains o ON o.chain = i.chain
-        WHERE i.chain = v_chain AND i.withdrawn IS NULL ORDER BY i.n;
+      RETURN QUERY SELECT 'i', 0::bigint, 0, false, v_root, i.instruction, NULL::text, NULL::text
+        FROM @.instructions i WHERE i.chain = v_chain AND i.withdrawn IS NULL ORDER BY i.n;
     END IF;
   END $$;
 `;

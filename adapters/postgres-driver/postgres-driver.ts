@@ -1,13 +1,13 @@
 import { DriverLife } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
-  AskAnswered,
+  Ask,
   AskQuery,
   ChainData,
   ChainHead,
+  ChangeResult,
   Holder,
   Instruction,
-  Lease,
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,
@@ -18,7 +18,6 @@ import type {
   SessionPage,
   SessionQuery,
   SessionStart,
-  Snapshot,
   StoredRun,
 } from "gantry/plugin";
 import { readAddress } from "./address.js";
@@ -30,8 +29,6 @@ import { PostgresNotifier } from "./listener.js";
 import { Order } from "./order.js";
 import {
   dumpChain,
-  getAsk,
-  getRun,
   getSession,
   headOfChain,
   listAsks,
@@ -39,25 +36,12 @@ import {
   listMessages,
   listRuns,
   listSessions,
-  listSnapshots,
-  newestOfChain,
   statesOf,
 } from "./reads.js";
 import { refusalOf } from "./refusals.js";
 import { prepareSchema } from "./schema.js";
 import { Store } from "./store.js";
-import {
-  answerAsk,
-  changeSession,
-  createSession,
-  deleteChains,
-  forgetKeys,
-  instructRun,
-  loadChain,
-  releaseLease,
-  takeLease,
-  withdrawInstruction,
-} from "./writes.js";
+import { changeSession, createSession, deleteChains, forgetKeys, loadChain, takeLease } from "./writes.js";
 import type { Work } from "./writes.js";
 
 /** Sessions in a schema of a PostgreSQL database that any number of processes on any number of hosts share. */
@@ -115,12 +99,10 @@ export class PostgresDriver implements SessionDriver {
     return this.#change(touched, () => createSession(start, this.#full));
   }
 
-  get(id: string): Promise<Session | undefined> {
-    return this.#seen((store) => getSession(store, id));
-  }
-
-  newest(rootId: string): Promise<Session | undefined> {
-    return this.#seen((store) => newestOfChain(store, rootId));
+  async get(id: string): Promise<Session | undefined> {
+    const session = await this.#read((store) => getSession(store, id));
+    this.#see(session);
+    return session;
   }
 
   async head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
@@ -139,54 +121,33 @@ export class PostgresDriver implements SessionDriver {
     return this.#read((store) => listMessages(store, id, page));
   }
 
-  snapshots(id: string): Promise<Snapshot[]> {
-    return this.#read((store) => listSnapshots(store, id));
+  async runs(query: RunQuery): Promise<StoredRun[]> {
+    const runs = await this.#read((store) => listRuns(store, query));
+    for (const { run } of runs) this.#order.learn(run.sessionId, run.sessionId);
+    return runs;
   }
 
-  runs(query: RunQuery): Promise<StoredRun[]> {
-    return this.#read((store) => listRuns(store, query));
-  }
-
-  run(id: string): Promise<StoredRun | undefined> {
-    return this.#read((store) => getRun(store, id));
-  }
-
-  asks(query: AskQuery): Promise<Ask[]> {
-    return this.#read((store) => listAsks(store, query));
-  }
-
-  ask(id: string): Promise<Ask | undefined> {
-    return this.#read((store) => getAsk(store, id));
-  }
-
-  answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined> {
-    return this.#change([`ask ${id}`], () => answerAsk(id, answered));
-  }
-
-  instruct(instruction: Instruction): Promise<void> {
-    const touched = [this.#order.chain(instruction.sessionId), `instruction ${instruction.id}`];
-    return this.#change(touched, () => instructRun(instruction));
+  async asks(query: AskQuery): Promise<Ask[]> {
+    const asks = await this.#read((store) => listAsks(store, query));
+    for (const { sessionId } of asks) this.#order.learn(sessionId, sessionId);
+    return asks;
   }
 
   instructions(sessionId: string): Promise<Instruction[]> {
     return this.#read((store) => listInstructions(store, sessionId));
   }
 
-  withdraw(id: string): Promise<boolean> {
-    return this.#change([`instruction ${id}`], () => withdrawInstruction(id));
-  }
-
   forgetKeys(before: string): Promise<void> {
     return this.#change([], () => forgetKeys(before));
   }
 
-  write(id: string, change: SessionChange): Promise<Instruction[]> {
-    const { runs = [], asks = [], followed = [] } = change;
+  write(id: string, change: SessionChange): Promise<ChangeResult> {
+    const { runs = [], asks = [], instruct } = change;
     const touched = [
       this.#order.chain(id),
       ...runs.flatMap(keysOf),
       ...asks.map((ask) => `ask ${ask.id}`),
-      ...followed.map((one) => `instruction ${one}`),
+      ...(instruct ? [`instruction ${instruct.id}`] : []),
     ];
     return this.#change(touched, () => changeSession(id, change, this.#full));
   }
@@ -203,10 +164,6 @@ export class PostgresDriver implements SessionDriver {
     this.#order.learn(id, rootId);
     if ("head" in lease) this.#see(lease.head?.original, lease.head?.newest);
     return lease;
-  }
-
-  release(lease: Lease): Promise<void> {
-    return this.#change([this.#chain(lease.rootId)], () => releaseLease(lease));
   }
 
   dump(id: string): Promise<ChainData | undefined> {
@@ -226,12 +183,6 @@ export class PostgresDriver implements SessionDriver {
 
   #see(...sessions: readonly (Session | undefined)[]): void {
     for (const session of sessions) if (session) this.#order.learn(session.id, session.chain.root);
-  }
-
-  async #seen(read: (store: Store) => Promise<Session | undefined>): Promise<Session | undefined> {
-    const session = await this.#read(read);
-    this.#see(session);
-    return session;
   }
 
   #read<T>(read: (store: Store) => Promise<T>): Promise<T> {

@@ -32,17 +32,11 @@ export async function getSession(store: Store, id: string): Promise<Session | un
   return part && sessionOf(part.body);
 }
 
-export async function newestOfChain(store: Store, id: string): Promise<Session | undefined> {
-  const [row] = await store.read<{ body: string | null }>("SELECT @.newest@v($1) AS body", [stored(id)]);
-  return row && row.body !== null ? sessionOf(row.body) : undefined;
-}
-
 /** What is another one after each change of a chain, by the id of its original; nothing for a chain that is not there. */
 export async function statesOf(store: Store, rootIds: readonly string[]): Promise<Map<string, string>> {
-  // The row's version, as every change of a chain changes its row; but an answer changes its ask alone.
+  // The row's version: every change of a chain changes its row.
   const rows = await store.read<{ root: string; state: string }>(
-    `SELECT c.root, c.xmin::text || ' ' || (SELECT count(*) FROM @.asks a WHERE a.chain = c.chain AND a.state = 'open') AS state
-     FROM @.chains c WHERE c.root = ANY ($1)`,
+    "SELECT c.root, c.xmin::text AS state FROM @.chains c WHERE c.root = ANY ($1)",
     [rootIds.map(stored)],
   );
   return new Map(rows.map(({ root, state }) => [told(root), state]));
@@ -64,11 +58,14 @@ export function headOf(parts: readonly Part[]): ChainHead | undefined {
   const unfinished = kindOf(parts, "r").map((part) => runOfPart(part, original.id));
   // The same session, but no object is told twice.
   const both = { original, newest: newest === original ? structuredClone(original) : newest };
-  return { ...both, messages: view ? [...(JSON.parse(view.body) as Message[]), ...said] : said, unfinished };
+  const messages = view ? [...(JSON.parse(view.body) as Message[]), ...said] : said;
+  return { ...both, messages, unfinished, snapshots: snapshotsOf(parts) };
 }
 
 const kindOf = (parts: readonly Part[], kind: string): Part[] => parts.filter((part) => part.kind === kind);
 const inOrder = (parts: Part[]): Part[] => parts.sort((a, b) => Number(a.seq) - Number(b.seq));
+const snapshotsOf = (parts: readonly Part[]): Snapshot[] =>
+  kindOf(parts, "p").map(({ tag, seq, body }) => snapshotOf({ id: tag, after: seq, created_at: body }));
 const runOfPart = ({ tag, body, more }: Part, root: string) => recordOf({ record: body, named: more, key: tag }, root);
 
 /** A list's page and its total, as of one moment: the total comes with each row, or alone. */
@@ -132,16 +129,6 @@ export async function listMessages(store: Store, id: string, page: MessagePage):
   return inOrder(rows).map((part) => messageOf(part, told(part.tag)));
 }
 
-export async function listSnapshots(store: Store, id: string): Promise<Snapshot[]> {
-  const sql = `SELECT p.id, p.after, p.created_at FROM @.snapshots p WHERE p.chain = ${CHAIN} ORDER BY p.n`;
-  return (await store.read<Parameters<typeof snapshotOf>[0]>(sql, [stored(id)])).map(snapshotOf);
-}
-
-export async function getRun(store: Store, id: string): Promise<StoredRun | undefined> {
-  const [row] = await store.read<RunRow>("SELECT * FROM @.run@v($1)", [stored(id)]);
-  return row && runOf(row);
-}
-
 export async function listRuns(store: Store, query: RunQuery): Promise<StoredRun[]> {
   if (query.states?.length === 0) return [];
   const { sql, values } = runsStatement(query);
@@ -149,10 +136,14 @@ export async function listRuns(store: Store, query: RunQuery): Promise<StoredRun
 }
 
 /** The statement of a list of runs, each state by its own index, and its values. */
-export function runsStatement({ sessionId, states, key, before, limit }: RunQuery): { sql: string; values: Value[] } {
+export function runsStatement({ id, sessionId, states, key, before, limit }: RunQuery): {
+  sql: string;
+  values: Value[];
+} {
   const values: Value[] = [];
   const value = (given: Value): string => `$${values.push(given)}`;
   const where = ["true"];
+  if (id !== undefined) where.push(`r.id = ${value(stored(id))}`);
   if (sessionId !== undefined) where.push(`r.chain = ${CHAIN.replace("$1", value(stored(sessionId)))}`);
   // As the index is, which has no runs without a key.
   if (key !== undefined) where.push(`r.key = ${value(stored(key))} AND r.key <> ''`);
@@ -172,21 +163,19 @@ export async function listAsks(store: Store, query: AskQuery): Promise<Ask[]> {
 }
 
 /** The statement of a list of asks, and its values. */
-export function asksStatement({ sessionId, open = false, before, limit }: AskQuery): { sql: string; values: Value[] } {
+export function asksStatement({ id, sessionId, open = false, before, limit }: AskQuery): {
+  sql: string;
+  values: Value[];
+} {
   const values: Value[] = [];
   const value = (given: Value): string => `$${values.push(given)}`;
   const where = ["true", ...(open ? ["a.state = 'open'"] : [])];
+  if (id !== undefined) where.push(`a.id = ${value(stored(id))}`);
   if (sessionId !== undefined) where.push(`a.chain = ${CHAIN.replace("$1", value(stored(sessionId)))}`);
   if (before) where.push(`(a.created_at, a.id) < (${value(stored(before.createdAt))}, ${value(stored(before.id))})`);
   const sql = `SELECT c.root, a.state, a.ask, a.answered FROM @.asks a JOIN @.chains c ON c.chain = a.chain
     WHERE ${where.join(" AND ")} ORDER BY a.created_at DESC, a.id DESC LIMIT ${value(limitOf(limit))}`;
   return { sql, values };
-}
-
-export async function getAsk(store: Store, id: string): Promise<Ask | undefined> {
-  const sql = `SELECT c.root, a.state, a.ask, a.answered FROM @.asks a JOIN @.chains c ON c.chain = a.chain WHERE a.id = $1`;
-  const [row] = await store.read<AskRow>(sql, [stored(id)]);
-  return row && askOf(row);
 }
 
 export async function listInstructions(store: Store, sessionId: string): Promise<Instruction[]> {
@@ -215,7 +204,7 @@ export async function dumpChain(store: Store, id: string): Promise<ChainData | u
   }
   return {
     sessions: [...sessions.values()],
-    snapshots: kindOf(parts, "p").map(({ tag, seq, body }) => snapshotOf({ id: tag, after: seq, created_at: body })),
+    snapshots: snapshotsOf(parts),
     runs: kindOf(parts, "r").map((part) => runOfPart(part, root)),
     asks: kindOf(parts, "a").map(({ tag, body, more }) =>
       askOf({ root: stored(root), state: tag, ask: body, answered: more ?? "" }),

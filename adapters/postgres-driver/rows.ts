@@ -1,5 +1,19 @@
-import type { Ask, Message, ReasoningEffort, RunRecord, Session, SessionMode, Usage } from "gantry";
-import type { Instruction, Leave, PartDelta, SessionFields, Snapshot, StoredRun } from "gantry/plugin";
+import type {
+  Ask,
+  Instruction,
+  Leave,
+  Message,
+  PartDelta,
+  ReasoningEffort,
+  RunRecord,
+  Session,
+  SessionChange,
+  SessionFields,
+  SessionMode,
+  Snapshot,
+  StoredRun,
+  Usage,
+} from "gantry";
 import { stored, told } from "./texts.js";
 
 /** A row of what a read tells; what its columns hold depends on the kind (`functions-read.ts`). */
@@ -215,6 +229,10 @@ export interface AskRow {
 
 export function rowOfAsk(ask: Ask): Record<string, unknown> {
   return { id: stored(ask.id), state: ask.state, created_at: stored(ask.createdAt), ask: JSON.stringify(ask) };
+}
+
+export function rowOfAnswer({ askId, ...answered }: NonNullable<SessionChange["answer"]>): Record<string, unknown> {
+  return { id: stored(askId), answered: JSON.stringify(answered) };
 }
 
 export function askOf({ root, state, ask, answered }: AskRow): Ask {

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Ask } from "gantry";
 import type {
-  AskAnswered,
+  AnswerResult,
   ChainData,
+  ChangeResult,
   Holder,
   Instruction,
   Lease,
@@ -17,6 +18,7 @@ import { headOf } from "./reads.js";
 import {
   askOf,
   instructionOf,
+  rowOfAnswer,
   rowOfAsk,
   rowOfFields,
   rowOfMessage,
@@ -25,7 +27,7 @@ import {
   rowOfSnapshot,
   rowsOfDeltas,
 } from "./rows.js";
-import type { AskRow, Part } from "./rows.js";
+import type { Part } from "./rows.js";
 import type { Store } from "./store.js";
 import { stored, told } from "./texts.js";
 
@@ -95,13 +97,13 @@ function fieldsOf(fields: Record<string, unknown>): string {
   return JSON.stringify(fields).slice(1, -1);
 }
 
-/** Tells the instructions that are left where the lease was given back. */
-export function changeSession(id: string, change: SessionChange, full: boolean): Work<Instruction[]> {
+export function changeSession(id: string, change: SessionChange, full: boolean): Work<ChangeResult> {
   const { fence, sync, set, usage, add = [], append = [], finish = [], cut, restore, release = false } = change;
+  const { answer, instruct } = change;
   const fields = set || usage || add.length > 0;
   const seqs = add.map(({ seq }) => seq);
   const says = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
-  const rows = {
+  const own = {
     fields: fields ? rowOfFields(set ?? {}, usage, seqs) : undefined,
     cut: cut && rowOfSnapshot(cut),
     restore: restore === undefined ? undefined : stored(restore),
@@ -110,8 +112,14 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
     finish: rowsOf(finish, rowOfMessage),
     runs: rowsOf(change.runs, rowOfRun),
     asks: rowsOf(change.asks, rowOfAsk),
+  };
+  const others = {
+    answer: answer && rowOfAnswer(answer),
+    instruct: instruct && { id: stored(instruct.id), instruction: JSON.stringify(instruct) },
     followed: rowsOf(change.followed, stored),
   };
+  // A run waits for a server that is away; a caller that only releases, answers or instructs is told at once.
+  const patient = Object.values(own).some((value) => value !== undefined);
   const text = fieldsOf({
     call: "write",
     id: stored(id),
@@ -120,11 +128,22 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
     sync: full && sync,
     release: release && fence !== null,
     says,
-    change: rows,
+    change: { ...own, ...others },
   });
-  const call = { text, sync: full && sync, reads: false, patient: true };
-  return async (store) =>
-    (await store.call(call)).map(({ tag, body }) => instructionOf({ root: tag, instruction: body }));
+  const call = { text, sync: full && sync, reads: false, patient };
+  return async (store) => resultOf(await store.call(call));
+}
+
+/** The result of `write` of the database. */
+function resultOf(parts: readonly Part[]): ChangeResult {
+  const instructions: Instruction[] = [];
+  const consumedInstructions: string[] = [];
+  let answer: AnswerResult | undefined;
+  for (const { kind, done, tag, body, more, gained } of parts)
+    if (kind === "i") instructions.push(instructionOf({ root: tag, instruction: body }));
+    else if (kind === "f") consumedInstructions.push(told(tag));
+    else answer = { ask: askOf({ root: gained ?? "", state: tag, ask: body, answered: more ?? "" }), counts: done };
+  return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 
 export function takeLease(
@@ -161,35 +180,6 @@ function leaseOf(rows: readonly Part[], isWanted: boolean): LeaseTaken | LeaseHe
   const previous = first.gained === null ? {} : { previous: Number(first.gained) };
   const found = isWanted ? headOf(parts) : undefined;
   return { ...lease, ...previous, ...(found && { head: found }) };
-}
-
-export function releaseLease({ rootId, fence }: Lease): Work<void> {
-  const text = fieldsOf({ call: "release", id: stored(rootId), fence });
-  return async (store) => void (await store.call({ text, sync: false, reads: false }));
-}
-
-export function answerAsk(
-  id: string,
-  { reply, answeredBy, closedAt }: AskAnswered,
-): Work<{ ask: Ask; counts: boolean } | undefined> {
-  const values = [stored(id), randomUUID(), JSON.stringify({ reply, answeredBy, closedAt })];
-  return async (store) => {
-    const [row] = await store.change<AskRow & { counts: boolean }>("SELECT * FROM @.answer@v($1, $2, $3)", values);
-    return row && { ask: askOf(row), counts: row.counts };
-  };
-}
-
-export function instructRun(instruction: Instruction): Work<void> {
-  const values = [stored(instruction.sessionId), randomUUID(), stored(instruction.id), JSON.stringify(instruction)];
-  return async (store) => void (await store.change("SELECT @.instruct@v($1, $2, $3, $4)", values));
-}
-
-export function withdrawInstruction(id: string): Work<boolean> {
-  const values = [stored(id), randomUUID()];
-  return async (store) => {
-    const [row] = await store.change<{ done: boolean }>("SELECT @.withdraw@v($1, $2) AS done", values);
-    return row?.done ?? false;
-  };
 }
 
 export function forgetKeys(before: string): Work<void> {

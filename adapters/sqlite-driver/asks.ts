@@ -1,6 +1,5 @@
 import { SessionExistsError } from "gantry";
-import type { Ask, RunRecord } from "gantry";
-import type { AskAnswered, AskQuery } from "gantry/plugin";
+import type { AnswerResult, Ask, AskQuery, RunRecord, SessionChange } from "gantry";
 import { limitOf } from "./reads.js";
 import type { Statements } from "./statements.js";
 
@@ -14,33 +13,31 @@ export function putAsk(db: Statements, root: string, ask: Ask): void {
   else if (known.state !== "answered") db.update("asks", "id", id, row);
 }
 
+/** Undefined where the chain has no such ask. */
 export function answerAsk(
   db: Statements,
-  id: string,
-  answered: AskAnswered,
-): { ask: Ask; counts: boolean } | undefined {
-  const row = db.get<{ root: string; ask: string }>("SELECT root, ask FROM asks WHERE id = ?", id);
+  root: string,
+  { askId, ...answered }: NonNullable<SessionChange["answer"]>,
+): AnswerResult | undefined {
+  const row = db.get<{ ask: string }>("SELECT ask FROM asks WHERE id = ? AND root = ?", askId, root);
   if (!row) return undefined;
-  const ask = JSON.parse(row.ask) as Ask;
+  const ask = askOf(row);
   if (ask.state !== "open") return { ask, counts: false };
-  putAsk(db, row.root, { ...ask, ...answered, state: "answered" });
-  return { ask: { ...ask, ...answered, state: "answered" }, counts: true };
+  const closed: Ask = { ...ask, ...answered, state: "answered" };
+  putAsk(db, root, closed);
+  return { ask: closed, counts: true };
 }
 
-export function listAsks(db: Statements, { sessionId, open = false, before, limit }: AskQuery): Ask[] {
+export function listAsks(db: Statements, { id, sessionId, open = false, before, limit }: AskQuery): Ask[] {
   const where = [
+    ...(id === undefined ? [] : ["id = ?"]),
     ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(open ? ["state = 'open'"] : []),
     ...(before === undefined ? [] : ["(created_at, id) < (?, ?)"]),
   ];
-  const values = [sessionId, before?.createdAt, before?.id, limitOf(limit)].filter((value) => value !== undefined);
+  const values = [id, sessionId, before?.createdAt, before?.id, limitOf(limit)].filter((value) => value !== undefined);
   const sql = `SELECT ask FROM asks WHERE ${["1", ...where].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;
   return db.all<{ ask: string }>(sql, ...values).map(askOf);
-}
-
-export function getAsk(db: Statements, id: string): Ask | undefined {
-  const row = db.get<{ ask: string }>("SELECT ask FROM asks WHERE id = ?", id);
-  return row && askOf(row);
 }
 
 const askOf = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;

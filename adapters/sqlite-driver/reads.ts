@@ -7,7 +7,6 @@ import type {
   RunQuery,
   SessionPage,
   SessionQuery,
-  Snapshot,
   StoredRun,
 } from "gantry/plugin";
 import { SessionNotFoundError } from "gantry";
@@ -38,9 +37,12 @@ export function headOf(db: Statements, id: string, wanted: { messages: boolean }
       newest: sessionOf(newest),
       messages: wanted.messages ? saidIn(db, newest) : [],
       unfinished: unfinished.map(({ record }) => recordOf(record)),
+      snapshots: db.all<SnapshotRow>(SNAPSHOTS, original.n).map(snapshotOf),
     };
   });
 }
+
+const SNAPSHOTS = "SELECT id, after, created_at FROM snapshots WHERE chain = ? ORDER BY n";
 
 /** Of a message, what a model needs. */
 const NEEDED = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";
@@ -193,22 +195,18 @@ const runOf = ({ record, holder }: RunRow): StoredRun => ({
   holder: holder === null ? null : (JSON.parse(holder) as Holder),
 });
 
-export function getRun(db: Statements, id: string): StoredRun | undefined {
-  const row = db.get<RunRow>(`${RUNS} WHERE r.id = ?`, Date.now(), id);
-  return row && runOf(row);
-}
-
 /** The statement of a list of runs of one state or of any, and its values behind the first. */
 export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: Value[] } {
-  const { sessionId, key, before } = query;
+  const { id, sessionId, key, before } = query;
   const where = [
+    ...(id === undefined ? [] : ["r.id = ?"]),
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["r.state = ?"]),
     // As the index is, which has no runs without a key.
     ...(key === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
     ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
   ];
-  const values = [sessionId, state, key, before?.startedAt, before?.id, limitOf(query.limit)];
+  const values = [id, sessionId, state, key, before?.startedAt, before?.id, limitOf(query.limit)];
   return {
     sql: `${RUNS} WHERE ${["1", ...where].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
     values: values.filter((value) => value !== undefined),
@@ -245,16 +243,6 @@ export function instructionsOf(db: Statements, root: string): Instruction[] {
   return db
     .all<{ instruction: string }>("SELECT instruction FROM instructions WHERE root = ? ORDER BY n", root)
     .map(({ instruction }) => JSON.parse(instruction) as Instruction);
-}
-
-export function listSnapshots(db: Statements, id: string): Snapshot[] {
-  return db
-    .all<SnapshotRow>(
-      `SELECT id, after, created_at FROM snapshots WHERE chain =
-         (SELECT o.n FROM sessions s JOIN sessions o ON o.id = s.root WHERE s.id = ?) ORDER BY n`,
-      id,
-    )
-    .map(snapshotOf);
 }
 
 /** As SQLite has it. */

@@ -2,13 +2,13 @@ import type { Database } from "better-sqlite3";
 import { DriverLife, LookingNotifier } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
-  AskAnswered,
+  Ask,
   AskQuery,
   ChainData,
   ChainHead,
+  ChangeResult,
   Holder,
   Instruction,
-  Lease,
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,
@@ -19,40 +19,21 @@ import type {
   SessionPage,
   SessionQuery,
   SessionStart,
-  Snapshot,
   StoredRun,
-} from "gantry/plugin";
-import { answerAsk, forgetKeys, getAsk, listAsks } from "./asks.js";
+} from "gantry";
+import { forgetKeys, listAsks } from "./asks.js";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
-import {
-  getRun,
-  getSession,
-  headOf,
-  listInstructions,
-  listMessages,
-  listRuns,
-  listSessions,
-  listSnapshots,
-  newestOfChain,
-} from "./reads.js";
+import { getSession, headOf, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
 import { sessionOf } from "./rows.js";
 import { readPragma, setPragma } from "./kept.js";
 import { LogSync } from "./log-sync.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
 import { WriteQueue, patiently } from "./write-queue.js";
-import {
-  changeSession,
-  createSession,
-  deleteChains,
-  instruct,
-  releaseLease,
-  takeLease,
-  withdrawInstruction,
-} from "./writes.js";
+import { changeSession, createSession, deleteChains, takeLease } from "./writes.js";
 
 /** Silence after a write before the write-ahead log is folded into the file, in ms. */
 const IDLE_MS = 1000;
@@ -116,13 +97,6 @@ export class SqliteDriver implements SessionDriver {
     });
   }
 
-  newest(rootId: string): Promise<Session | undefined> {
-    return this.#read((db) => {
-      const row = newestOfChain(db, rootId);
-      return row && sessionOf(row);
-    });
-  }
-
   head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
     return this.#read((db) => headOf(db, id, wanted));
   }
@@ -135,47 +109,23 @@ export class SqliteDriver implements SessionDriver {
     return this.#read((db) => listMessages(db, id, page));
   }
 
-  snapshots(id: string): Promise<Snapshot[]> {
-    return this.#read((db) => listSnapshots(db, id));
-  }
-
   runs(query: RunQuery): Promise<StoredRun[]> {
     return this.#read((db) => listRuns(db, query));
-  }
-
-  run(id: string): Promise<StoredRun | undefined> {
-    return this.#read((db) => getRun(db, id));
   }
 
   asks(query: AskQuery): Promise<Ask[]> {
     return this.#read((db) => listAsks(db, query));
   }
 
-  ask(id: string): Promise<Ask | undefined> {
-    return this.#read((db) => getAsk(db, id));
-  }
-
-  answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined> {
-    return this.#write(true, (db) => answerAsk(db, id, answered));
-  }
-
-  instruct(instruction: Instruction): Promise<void> {
-    return this.#write(true, (db) => instruct(db, instruction));
-  }
-
   instructions(sessionId: string): Promise<Instruction[]> {
     return this.#read((db) => listInstructions(db, sessionId));
-  }
-
-  withdraw(id: string): Promise<boolean> {
-    return this.#write(true, (db) => withdrawInstruction(db, id));
   }
 
   forgetKeys(before: string): Promise<void> {
     return this.#write(false, (db) => forgetKeys(db, before));
   }
 
-  write(id: string, change: SessionChange): Promise<Instruction[]> {
+  write(id: string, change: SessionChange): Promise<ChangeResult> {
     return this.#write(change.sync, (db) => changeSession(db, id, change));
   }
 
@@ -185,10 +135,6 @@ export class SqliteDriver implements SessionDriver {
 
   lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld> {
     return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, options));
-  }
-
-  release(lease: Lease): Promise<void> {
-    return this.#write(false, (db) => releaseLease(db, lease));
   }
 
   synced(): Promise<void> {

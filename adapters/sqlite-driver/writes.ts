@@ -2,9 +2,9 @@ import { LeaseLostError, PointNotFoundError, RunKeyTakenError, SessionExistsErro
 import { SeqTakenError } from "gantry/plugin";
 import type { Message, RunRecord } from "gantry";
 import type {
+  ChangeResult,
   Holder,
   Instruction,
-  Lease,
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,
@@ -12,8 +12,8 @@ import type {
   SessionChange,
   SessionStart,
   Snapshot,
-} from "gantry/plugin";
-import { putAsk } from "./asks.js";
+} from "gantry";
+import { answerAsk, putAsk } from "./asks.js";
 import { headOf, instructionsOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
@@ -54,10 +54,9 @@ export function createSession(
   return n;
 }
 
-/** Tells the instructions that are left where the lease was given back. */
-export function changeSession(db: Statements, id: string, change: SessionChange): Instruction[] {
+export function changeSession(db: Statements, id: string, change: SessionChange): ChangeResult {
   const place = placeOf(db, id);
-  if (!place) throw new SessionNotFoundError(id);
+  if (!place) return releaseUncreated(db, id, change);
   checkFence(place.root, change.fence, place.fence);
   if (change.fence === null && changesMessages(change)) forgetLease(db, place.root);
   if (change.cut) cut(db, place, change.cut);
@@ -69,24 +68,29 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   for (const message of change.finish ?? []) finish(db, place, message);
   for (const run of change.runs ?? []) putRun(db, place.root, run, change.fence);
   for (const ask of change.asks ?? []) putAsk(db, place.root, ask);
-  for (const one of change.followed ?? [])
-    db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root);
-  if (change.release !== true || change.fence === null) return [];
-  releaseLease(db, { rootId: place.root, fence: change.fence });
-  return instructionsOf(db, place.root);
+  const answer = change.answer && answerAsk(db, place.root, change.answer);
+  if (change.instruct) instruct(db, place.root, change.instruct);
+  const consumedInstructions = (change.followed ?? []).filter(
+    (one) => db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root).changes > 0,
+  );
+  const isReleased = change.release === true && change.fence !== null && releaseLease(db, place.root, change.fence);
+  const instructions = isReleased ? instructionsOf(db, place.root) : [];
+  return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 
-export function instruct(db: Statements, instruction: Instruction): void {
-  const { id, sessionId } = instruction;
-  const place = placeOf(db, sessionId);
-  if (!place) throw new SessionNotFoundError(sessionId);
-  const row = { id, root: place.root, instruction: JSON.stringify({ ...instruction, sessionId: place.root }) };
+/** Releases the lease of a session that was never created. Throws `SessionNotFoundError` for every other change. */
+function releaseUncreated(db: Statements, id: string, change: SessionChange): ChangeResult {
+  const { fence, sync: _, release, ...others } = change;
+  const isAlone = Object.values(others).every(
+    (value) => value === undefined || (Array.isArray(value) && value.length === 0),
+  );
+  if (!release || !isAlone || fence === null || !releaseLease(db, id, fence)) throw new SessionNotFoundError(id);
+  return { instructions: [], consumedInstructions: [] };
+}
+
+function instruct(db: Statements, root: string, instruction: Instruction): void {
+  const row = { id: instruction.id, root, instruction: JSON.stringify({ ...instruction, sessionId: root }) };
   db.insert("instructions", row, "ON CONFLICT (id) DO NOTHING");
-}
-
-/** Whether there was one. */
-export function withdrawInstruction(db: Statements, id: string): boolean {
-  return db.run("DELETE FROM instructions WHERE id = ?", id).changes > 0;
 }
 
 /** A new run, or in place of the one of the chain that has its id. */
@@ -159,13 +163,11 @@ export function takeLease(
   };
 }
 
-/** Its row stays, with a fence that nobody writes under: it tells the next who was the last. */
-export function releaseLease(db: Statements, lease: Pick<Lease, "rootId" | "fence">): void {
-  db.run(
-    "UPDATE leases SET fence = -fence, holder_id = '', holder = '', expires_at = 0 WHERE root = ? AND fence = ?",
-    lease.rootId,
-    lease.fence,
-  );
+/** Returns whether it was held. The row stays with a fence that nobody writes under: the next lease tells it as `previous`. */
+function releaseLease(db: Statements, root: string, fence: number): boolean {
+  const sql =
+    "UPDATE leases SET fence = -fence, holder_id = '', holder = '', expires_at = 0 WHERE root = ? AND fence = ?";
+  return db.run(sql, root, fence).changes > 0;
 }
 
 /** Whoever held it may not know any more what is in the chain. */

@@ -125,7 +125,7 @@ export class Recorder {
     this.#next();
   }
 
-  /** The final form of a message; nothing of it had to be streamed before. Resolves as the driver's `write`. */
+  /** The final form of a message; nothing of it had to be streamed before. Resolves with `instructions` of the driver's `write`. */
   async finish(
     message: Message,
     more: Pick<SessionChange, "usage" | "followed" | "release"> & { run?: Partial<RunRecord> } = {},
@@ -152,7 +152,7 @@ export class Recorder {
     await this.write({ sync: true, add, append: pending, set: { updatedAt: now() } });
   }
 
-  /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. Resolves as the driver's `write`. */
+  /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. Resolves with `instructions` of the driver's `write`. */
   async write({ run, ...change }: RunChange): Promise<Instruction[]> {
     if (this.#failure) throw this.#failure.error;
     const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
@@ -166,7 +166,7 @@ export class Recorder {
     await this.write({ sync: false, run: { retry } });
   }
 
-  /** How the run ended, where no change before said so; also where one before could not be written. Resolves as the driver's `write`. */
+  /** How the run ended, where no change before said so; also where one before could not be written. Resolves with `instructions` of the driver's `write`. */
   async end(how: Partial<RunRecord>, more: Pick<SessionChange, "followed" | "release"> = {}): Promise<Instruction[]> {
     return this.#write({ sync: true, ...more }, how);
   }
@@ -178,7 +178,7 @@ export class Recorder {
     const later = sync === "later";
     // Before anybody can read them.
     for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
-    const left = await this.#driver.write(this.#sessionId, {
+    const { instructions } = await this.#driver.write(this.#sessionId, {
       ...rest,
       sync: later ? this.#driver.synced === undefined : sync,
       fence: this.#fence,
@@ -186,7 +186,7 @@ export class Recorder {
     });
     if (later) this.#bringToDisk();
     this.#onStored(rest);
-    return left;
+    return instructions;
   }
 
   #bringToDisk(): void {

@@ -63,7 +63,8 @@ export async function isStored(store: SessionDriver, rootId: string, { cuts, seq
   const isIt = (messages: readonly { id: string }[]): boolean =>
     messages.some(({ id }) => hashOf(id) === proof.message);
   if (isIt(await store.messages(rootId, place))) return true;
-  for (const { id: hiddenBy } of await store.snapshots(rootId))
+  // Read again: a revert may have hidden the message since.
+  for (const { id: hiddenBy } of (await store.head(rootId, { messages: false }))?.snapshots ?? [])
     if (isIt(await store.messages(rootId, { ...place, hiddenBy }))) return true;
   return false;
 }

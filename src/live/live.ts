@@ -6,6 +6,7 @@ import type { SessionState } from "../ports/watch.js";
 import { Plan } from "./plan.js";
 import type { Presence } from "./presence.js";
 import { Tail } from "./tail.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** The chains of which somebody in this process wants to know at once what happens. */
 export class Live {
@@ -40,13 +41,13 @@ export class Live {
   /** This process changed a chain: who watches it here, and other processes, are told. */
   changed(rootId: string, store: SessionDriver): void {
     this.#tails.get(rootId)?.tail.changed();
-    store.notifier.publish(rootId);
+    notifierOf(store).publish(rootId);
   }
 
   /** As `changed`, where its messages are the same. */
   touched(rootId: string, store: SessionDriver): void {
     this.#tails.get(rootId)?.tail.touched();
-    store.notifier.publish(rootId);
+    notifierOf(store).publish(rootId);
   }
 
   #tailOf(rootId: string, store: SessionDriver): Tail {

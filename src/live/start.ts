@@ -35,7 +35,7 @@ export async function behindOf(store: SessionDriver, rootId: string, seq: number
  * next smaller `seq`.
  */
 async function visibleBefore(store: SessionDriver, rootId: string, seq: number, last: number): Promise<number> {
-  const snapshots = await store.snapshots(rootId);
+  const { snapshots = [] } = (await store.head(rootId, { messages: false })) ?? {};
   for (let at = seq; at > 0;) {
     const place = { scope: "chain", after: at - 1, before: at + 1 } as const;
     const has = async (hiddenBy?: string) =>

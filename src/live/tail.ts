@@ -5,6 +5,7 @@ import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Presence } from "./presence.js";
 import type { Place, Step } from "./place.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** Messages read from the store at a time. */
 const PAGE = 50;
@@ -299,7 +300,7 @@ export class Tail {
   watched(): () => void {
     this.#watchers += 1;
     const hint = () => (this.isHeld ? this.touched() : this.changed());
-    this.#unsubscribe ??= this.#store.notifier.subscribe(this.rootId, hint);
+    this.#unsubscribe ??= notifierOf(this.#store).subscribe(this.rootId, hint);
     // Whoever waits for what comes keeps the process.
     this.#timer ??= setInterval(() => this.#isRunning && !this.isHeld && this.changed(), LOOK_MS);
     let here = true;

@@ -47,6 +47,8 @@ export interface MessagePage {
 
 /** What `runs` returns: matching runs by `startedAt`, newest first, ties by id, greatest first; at most `limit` of them. */
 export interface RunQuery {
+  /** The run with this id, if there is one. */
+  id?: string;
   /** Any id of the chain. */
   sessionId?: string;
   /** As they are stored; an empty list finds none. */
@@ -67,6 +69,8 @@ export interface StoredRun {
 
 /** What `asks` returns: matching asks by `createdAt`, newest first, ties by id, greatest first; at most `limit` of them. */
 export interface AskQuery {
+  /** The ask with this id, if there is one. */
+  id?: string;
   /** Any id of the chain. */
   sessionId?: string;
   /** Only those that are stored as open. */
@@ -96,6 +100,8 @@ export interface ChainHead {
    * they are interrupted, but for those that wait in line and whose process lives.
    */
   unfinished: RunRecord[];
+  /** Snapshots of the chain that can be restored, oldest first. */
+  snapshots: Snapshot[];
 }
 
 /** The right to write to a chain. */
@@ -184,7 +190,7 @@ export interface SessionFields {
  * (each with its own `updatedAt`) and no session between, so that lists of originals need no join.
  */
 export interface SessionChange {
-  /** Of the lease under which the change is made; null for changes of fields alone that need none (a title). */
+  /** Of the lease under which the change is made; null for a change that needs none: a title, an answer, an instruction. */
   fence: number | null;
   /** Whether it must be on the disk when the promise resolves (with the driver's full durability). */
   sync: boolean;
@@ -216,9 +222,19 @@ export interface SessionChange {
    * `SessionExistsError`.
    */
   asks?: readonly Ask[];
-  /** Ids of instructions that were followed, or are void: they are gone then. Unknown ones are ignored. */
+  /**
+   * Answers an ask of the chain that is stored as open. Of any number of answers at once the first counts, and none
+   * counts for a withdrawn ask. The result says whether this one did.
+   */
+  answer?: AskAnswered & { askId: string };
+  /** Leaves an instruction for a run of the chain. If there is one with its id already, that one stays as it is. */
+  instruct?: Instruction;
+  /** Ids of instructions of the chain to remove: a run followed them, or their sender takes them back. Unknown ids are ignored; the result lists the removed ones. */
   followed?: readonly string[];
-  /** Give the lease of `fence` back with the change, as `release` does; `fence` is none then. */
+  /**
+   * Gives the lease of `fence` back with the change; `fence` is none then. A change of `release` alone also gives back
+   * the lease of a session that was never created.
+   */
   release?: boolean;
   /**
    * Undo the cut of this snapshot; applied after `cut`, so that one change swaps what was said since for what it hid.
@@ -233,6 +249,24 @@ export interface SessionChange {
    * of the chain, hidden messages included.
    */
   cut?: Snapshot;
+}
+
+/** What became of an answer to an ask. */
+export interface AnswerResult {
+  /** As it is stored after the change. */
+  ask: Ask;
+  /** Whether this answer is the one that counts. */
+  counts: boolean;
+}
+
+/** What a change tells. */
+export interface ChangeResult {
+  /** As `SessionDriver.instructions` where the change gave the lease back; else empty. */
+  instructions: Instruction[];
+  /** Ids of the instructions that this change removed. Of any number of changes that remove one, one lists it. */
+  consumedInstructions: string[];
+  /** Of `answer`; left out where the chain has no such ask. */
+  answer?: AnswerResult;
 }
 
 /** All of one session, as JSON. */
@@ -277,16 +311,15 @@ export interface ChainData {
  * pair that was split over two appends is whole. What is given and what is told are the caller's own: changing them later
  * reaches no store.
  *
- * Nothing goes by itself but the time of a lease: keys are freed by `forgetKeys`, instructions and asks stay until they are
- * followed, withdrawn or deleted with their chain. A driver that is opened again finds everything as it was.
+ * Nothing goes by itself but the time of a lease: keys stay until they are freed, instructions and asks until they are
+ * followed, taken back or deleted with their chain. A driver that is opened again finds everything as it was.
  *
  * Every method but `open` and `close` rejects with `StoreError` when the store is not open, or cannot be read or
- * written; what it rejects with besides stands at each.
+ * written; what it rejects with besides stands at each. The members with a question mark are for drivers that can do
+ * better than the kernel does without them.
  */
 export interface SessionDriver {
   readonly name: string;
-  /** Between the processes that share the store. Usable while the store is open. */
-  readonly notifier: Notifier;
   /** Ready the store. Rejects with `StoreError` when it cannot be used; a store of a newer version is left untouched. */
   open(): Promise<void>;
   /** Take nothing new, wait for what is under way, then let go of everything; other drivers on the store go on. Safe to call twice; it can be opened again. */
@@ -301,8 +334,6 @@ export interface SessionDriver {
   create(start: SessionStart): Promise<void>;
   /** By id or by alias (`""` is none), as `head`; every other method takes ids alone. Undefined when there is none. */
   get(id: string): Promise<Session | undefined>;
-  /** The session of a chain with the greatest index that is not cut, by an index; `rootId` may be any session's id of the chain. Undefined for an unknown one. */
-  newest(rootId: string): Promise<Session | undefined>;
   /**
    * What the next run goes on from, as of one moment, by any id of the chain or an alias; undefined for an unknown one.
    * With `messages: false` they may be left out, for a caller that has them.
@@ -315,37 +346,19 @@ export interface SessionDriver {
   list(query: SessionQuery): Promise<SessionPage>;
   /** In `seq` order, whatever the clock said; by an index. Empty for an unknown session. */
   messages(id: string, page?: MessagePage): Promise<Message[]>;
-  /** Snapshots of the chain (any id of it) that can be restored, oldest first. */
-  snapshots(id: string): Promise<Snapshot[]>;
-  /** By an index, also where only some states are asked for. Empty for an unknown session. */
+  /** By an index, also where only some states are asked for. Empty for an unknown session or id. */
   runs(query: RunQuery): Promise<StoredRun[]>;
-  /** By its id; undefined for an unknown one. */
-  run(id: string): Promise<StoredRun | undefined>;
-  /** By an index. Empty for an unknown session. */
+  /** By an index. Empty for an unknown session or id. */
   asks(query: AskQuery): Promise<Ask[]>;
-  /** By its id; undefined for an unknown one. */
-  ask(id: string): Promise<Ask | undefined>;
-  /**
-   * Answer an ask that is stored as open, and none that was withdrawn; needs no lease, and is on the disk when it resolves. Tells the ask as it is then, and whether this
-   * answer is the one that counts: of any number at once the first. Undefined for an unknown one.
-   */
-  answer(id: string, answered: AskAnswered): Promise<{ ask: Ask; counts: boolean } | undefined>;
-  /** Leave an instruction for a chain's run; needs no lease. Rejects with `SessionNotFoundError`; one that is there already is left as it is. */
-  instruct(instruction: Instruction): Promise<void>;
   /** Those of a chain (any id of it), in the order in which they came. Rejects with `SessionNotFoundError`: a run that looks learns by it that its session was deleted. */
   instructions(sessionId: string): Promise<Instruction[]>;
-  /** Take an instruction back. False when there is none any more: somebody followed it, or took it back before. */
-  withdraw(id: string): Promise<boolean>;
-  /** Free the keys of runs that began before a time (ISO 8601 UTC), and forget what those answered. Runs that go on keep theirs. */
-  forgetKeys(before: string): Promise<void>;
   /**
    * Change a session. Rejects with `SessionNotFoundError`, `SeqTakenError`, `RunKeyTakenError`, `PointNotFoundError` (no
    * such snapshot, no such growing message in the chain), or `LeaseLostError` when the fence is not the chain's current
    * one or was released; one that only ran out, and that nobody took, still counts. Nothing of a refused change is left.
-   * Resolves with what `instructions` tells of the chain where the lease was given back, else with nothing: whoever
-   * leaves an instruction that is not among these finds the change done.
+   * Whoever leaves an instruction that a change with `release` does not tell finds that change done.
    */
-  write(id: string, change: SessionChange): Promise<Instruction[]>;
+  write(id: string, change: SessionChange): Promise<ChangeResult>;
   /**
    * Chains whole (given any of their ids), with messages, snapshots, runs, asks, instructions and leases, what a cut hides too. Unknown ids
    * are ignored, so it may be done again. All that was unique is free then. A later write of a holder rejects, also when
@@ -361,14 +374,6 @@ export interface SessionDriver {
    * moves `expiresAt` and nothing else.
    */
   lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld>;
-  /** Give a lease back; nothing happens when it is no longer held. */
-  release(lease: Lease): Promise<void>;
-  /**
-   * Resolves when all that was stored until now is on the disk (with the driver's full durability). For a driver that can
-   * tell apart that a change is done and that the disk has it: others have their turn meanwhile. Left out, a change with
-   * `sync` waits for both.
-   */
-  synced?(): Promise<void>;
   /** All of the chain that a session (any id of the chain) belongs to, hidden parts included, as of one moment, growing messages as far as they have come; undefined for an unknown one. Leases and instructions are no part of it. */
   dump(id: string): Promise<ChainData | undefined>;
   /**
@@ -377,4 +382,21 @@ export interface SessionDriver {
    * id or the key of one of its runs is.
    */
   load(chain: ChainData): Promise<void>;
+  /**
+   * Tells the processes that share the store of each other's changes. Usable while the store is open. Left out, the
+   * kernel reads the store five times a second while it waits for another process.
+   */
+  readonly notifier?: Notifier;
+  /**
+   * Resolves when all that was stored until now is on the disk (with the driver's full durability). For a driver that can
+   * tell apart that a change is done and that the disk has it: others have their turn meanwhile. Left out, a change with
+   * `sync` waits for both.
+   */
+  synced?(): Promise<void>;
+  /**
+   * Free the keys of runs that began before a time (ISO 8601 UTC), and forget what those answered. Runs that go on keep
+   * theirs. Left out, the kernel frees an old key when somebody uses it again, and answers stay until their chain is
+   * deleted.
+   */
+  forgetKeys?(before: string): Promise<void>;
 }

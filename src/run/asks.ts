@@ -1,8 +1,8 @@
 import { onAbort } from "../base/abort.js";
 import { newId, now } from "../base/ids.js";
-import { AskClosedError, AskNotFoundError, InputError } from "../ports/errors.js";
+import { AskClosedError, AskNotFoundError, hasCode, InputError } from "../ports/errors.js";
 import type { Ask, AskReply } from "../ports/ask.js";
-import type { AskQuery, SessionDriver } from "../ports/session-driver.js";
+import type { AnswerResult, AskQuery, SessionDriver } from "../ports/session-driver.js";
 import { asItIs, isOpen } from "../sessions/stored-run.js";
 import { isAttended } from "./modes.js";
 import type { RunContext } from "./run-context.js";
@@ -84,8 +84,8 @@ export async function askPeople(
       outcomes.push(
         said.then<Ask | NoAnswer, Ask | NoAnswer>(
           async (reply) => {
-            const told = await store.answer(ask.id, { reply, answeredBy: run.askedAt, closedAt: now() });
-            return told?.ask ?? "nobody";
+            const answered = await answerAsk(store, ask, reply, run.askedAt);
+            return answered?.ask ?? "nobody";
           },
           (error: unknown): NoAnswer | Promise<Ask> => {
             if (!decided.signal.aborted) logger.warn("nobody could be asked at the run's own door", { error });
@@ -100,7 +100,8 @@ export async function askPeople(
       closed = withdrawn(ask);
       await recorder.write({ sync: false, asks: [closed] });
       // Who answered until then was told that it counts.
-      closed = (await store.ask(ask.id)) ?? closed;
+      const [stored] = await store.asks({ id: ask.id, limit: 1 });
+      closed = stored ?? closed;
     }
     if (closed.state === "answered") return closed;
     return typeof outcome === "string" ? outcome : "nobody";
@@ -149,8 +150,7 @@ export class Asks {
   /** By its id; undefined when there is none. Rejects with `StoreError`. */
   async get(id: string): Promise<Ask | undefined> {
     const store = await this.#options.store();
-    const stored = await store.ask(id);
-    return stored && (await asTheyAre(store, [stored]))[0];
+    return (await asTheyAre(store, await store.asks({ id, limit: 1 })))[0];
   }
 
   /** Newest first; without `limit` 50 of them. `sessionId` is any id of a chain. Rejects with `InputError` or `StoreError`. */
@@ -173,7 +173,7 @@ export class Asks {
     if (!ask) throw new AskNotFoundError(id);
     if (ask.state !== "open") throw new AskClosedError(ask);
     checkReply(ask, { choice, text });
-    const told = await store.answer(id, { reply: { choice, text }, answeredBy: by, closedAt: now() });
+    const told = await answerAsk(store, ask, { choice, text }, by);
     if (!told) throw new AskNotFoundError(id);
     if (!told.counts) throw new AskClosedError(told.ask);
     const { sessionId, runId } = told.ask;
@@ -184,11 +184,27 @@ export class Asks {
   }
 }
 
+/** Undefined where the ask was deleted with its session. Rejects with `StoreError`. */
+async function answerAsk(
+  store: SessionDriver,
+  { id: askId, sessionId }: Ask,
+  reply: AskReply,
+  answeredBy: string,
+): Promise<AnswerResult | undefined> {
+  const answer = { askId, reply, answeredBy, closedAt: now() };
+  try {
+    return (await store.write(sessionId, { fence: null, sync: true, answer })).answer;
+  } catch (error) {
+    if (hasCode(error, "session_not_found")) return undefined;
+    throw error;
+  }
+}
+
 /** What a run asked that is dead nobody waits for, whatever the store says. */
 async function asTheyAre(store: SessionDriver, asks: readonly Ask[]): Promise<Ask[]> {
   const open = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
-  const runs = await Promise.all(open.map((id) => store.run(id)));
-  const waiting = new Set(runs.flatMap((stored) => (stored && isOpen(asItIs(stored)) ? [stored.run.id] : [])));
+  const runs = await Promise.all(open.map((id) => store.runs({ id, limit: 1 })));
+  const waiting = new Set(runs.flat().flatMap((stored) => (isOpen(asItIs(stored)) ? [stored.run.id] : [])));
   return asks.map((ask) =>
     ask.state === "open" && !waiting.has(ask.runId) ? { ...ask, state: "withdrawn", closedAt: ask.createdAt } : ask,
   );

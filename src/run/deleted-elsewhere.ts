@@ -1,4 +1,5 @@
 import type { SessionDriver } from "../ports/session-driver.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** A session is looked for at most so often, in ms: what is kept going writes nothing, but others write to the store. */
 const GAP_MS = 1_000;
@@ -46,7 +47,7 @@ export class DeletedElsewhere {
       this.#onGone(sessionId);
     };
     const hint = () => (timer ??= setTimeout(() => void look(), GAP_MS).unref());
-    const end = this.#store.notifier.subscribe(sessionId, hint);
+    const end = notifierOf(this.#store).subscribe(sessionId, hint);
     // It may have gone before anybody listened.
     hint();
     return () => {

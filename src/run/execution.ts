@@ -6,6 +6,7 @@ import { runLoop, type LoopResult } from "./loop.js";
 import type { RunContext } from "./run-context.js";
 import { failed, finished, isCancel } from "./run-record.js";
 import { nameSession } from "./title.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** The whole of a run, from its first model call until its lease is given back. Rejects as `Run.result` says. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
@@ -50,7 +51,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
       logger.debug("a run's end was not stored", { error: unstored });
       await run.lease.giveBack(run.agent);
       // Who waits in line elsewhere may have looked before the lease was free.
-      run.store.notifier.publish(sessionId);
+      notifierOf(run.store).publish(sessionId);
     });
     bus.emit("run.failed", { runId, sessionId, error });
     events.push({ type: "error", error });

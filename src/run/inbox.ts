@@ -3,6 +3,7 @@ import { hasCode, RunCancelledError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Instruction } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** What an inbox needs of its run. */
 export interface InboxOptions {
@@ -38,7 +39,7 @@ export class Inbox {
   /** Hear from now on, as the run is in the store: a session that is not there is one that was deleted. */
   listen(): void {
     const { store, sessionId } = this.#options;
-    this.#unsubscribe = store.notifier.subscribe(sessionId, () => void this.look());
+    this.#unsubscribe = notifierOf(store).subscribe(sessionId, () => void this.look());
   }
 
   /** Whether something waits to be put before the model. */
@@ -67,8 +68,8 @@ export class Inbox {
     // Where the end was not stored, whoever told the run something could not know that it was over.
     const all = this.#left ?? (await store.instructions(sessionId));
     const left = all.filter((one) => one.runId === runId);
-    const taken = await Promise.all(left.map(({ id }) => store.withdraw(id)));
-    return left.filter(({ kind }, i) => taken[i] && kind === "steer");
+    const taken = await withdraw(store, left);
+    return taken.filter(({ kind }) => kind === "steer");
   }
 
   /** Resolves with an ask of this run when it was answered; the second function ends the waiting. */
@@ -114,12 +115,26 @@ export class Inbox {
         } else this.#steering.push(instruction);
       }
       for (const id of [...this.#waiting.keys()]) {
-        const ask = await store.ask(id);
+        const [ask] = await store.asks({ id, limit: 1 });
         if (ask && ask.state !== "open") this.answered(ask);
       }
     } catch (error) {
       if (hasCode(error, "session_not_found")) cancel.abort(error);
       else logger.warn("what others ask of a run could not be read; trying again with the next hint", { error });
     }
+  }
+}
+
+/** Takes back instructions of one chain; returns those that nobody followed or took back before. Rejects with `StoreError`. */
+export async function withdraw(store: SessionDriver, instructions: readonly Instruction[]): Promise<Instruction[]> {
+  const [first] = instructions;
+  if (!first) return [];
+  try {
+    const followed = instructions.map(({ id }) => id);
+    const { consumedInstructions } = await store.write(first.sessionId, { fence: null, sync: true, followed });
+    return instructions.filter(({ id }) => consumedInstructions.includes(id));
+  } catch (error) {
+    if (hasCode(error, "session_not_found")) return [];
+    throw error;
   }
 }

@@ -63,11 +63,11 @@ async function placeOf(callId: string, run: RunContext): Promise<ChangePlace> {
   let seq = conversation.lastSeq;
   let asker = conversation.session.spawnedBy;
   for (let depth = 0; asker && depth < DEPTH; depth++) {
-    const newest = await store.newest(asker.sessionId);
-    if (!newest) break;
+    const head = await store.head(asker.sessionId, { messages: false });
+    if (!head) break;
     sessionId = asker.sessionId;
-    seq = newest.lastSeq;
-    asker = newest.spawnedBy;
+    seq = head.newest.lastSeq;
+    asker = head.newest.spawnedBy;
   }
   return { sessionId, runId, callId, seq: seq + 1, folders };
 }

@@ -16,6 +16,7 @@ import { asItIs, isBefore, isOpen } from "../sessions/stored-run.js";
 import type { RunPlaces } from "./places.js";
 import type { RunContext } from "./run-context.js";
 import { Waiter, type Turn } from "./waiter.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** A line is looked at so often, in ms, also without a hint: the dead send none. */
 const LOOK_MS = 1_000;
@@ -203,7 +204,7 @@ class Line {
   /** Until nobody waits. Never rejects. */
   async serve(): Promise<void> {
     let hasFailed = false;
-    const looks = (this.#looks = new Looks(this.#store.notifier, this.#root, GAP_MS));
+    const looks = (this.#looks = new Looks(notifierOf(this.#store), this.#root, GAP_MS));
     try {
       while (this.#waiters.length > 0) {
         try {

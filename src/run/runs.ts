@@ -11,15 +11,17 @@ import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
+import { notifierOf } from "../sessions/hints.js";
 import { Looks } from "../sessions/looks.js";
 import { found } from "../sessions/found.js";
 import { asItIs, brokeOff, isOpen } from "../sessions/stored-run.js";
-import type { Inbox } from "./inbox.js";
+import { withdraw, type Inbox } from "./inbox.js";
 import { oneOf } from "./input.js";
 
 /** Every state of a run. */
 const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
 const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
+  id: true,
   sessionId: true,
   states: true,
   key: true,
@@ -83,7 +85,7 @@ export class Runs {
   /** By its id; undefined when there is none. Rejects with `StoreError`. */
   async get(id: string): Promise<RunRecord | undefined> {
     const store = await this.#store();
-    const stored = await store.run(id);
+    const [stored] = await store.runs({ id, limit: 1 });
     return stored && asItIs(stored);
   }
 
@@ -102,7 +104,7 @@ export class Runs {
       await settlesWithin(here.ended, CANCEL_MS);
       return this.#found(id);
     }
-    const looks = new Looks(store.notifier, run.sessionId, LOOK_MS);
+    const looks = new Looks(notifierOf(store), run.sessionId, LOOK_MS);
     try {
       const instruction = await this.#instruct(store, run, "cancel", "");
       const late = Date.now() + CANCEL_MS;
@@ -112,7 +114,7 @@ export class Runs {
         const now = await this.#found(id);
         // A process that is stopped for now finds it when it goes on.
         if (isOpen(now) && left > 0) continue;
-        if (!isOpen(now)) await store.withdraw(instruction.id);
+        if (!isOpen(now)) await withdraw(store, [instruction]);
         return now;
       }
     } finally {
@@ -147,7 +149,7 @@ export class Runs {
     const run = await this.#found(id);
     if (run.state !== "queued") return run;
     // A line is no part of what is told of its session.
-    const looks = new Looks(store.notifier, run.sessionId, LINE_GAP_MS);
+    const looks = new Looks(notifierOf(store), run.sessionId, LINE_GAP_MS);
     void this.#waits(run.sessionId, id)?.then(() => looks.now());
     try {
       for (;;) {
@@ -175,11 +177,11 @@ export class Runs {
       ({ runId, kind }) => runId === id && kind === "steer",
     );
     if (waiting.length >= MAX_WAITING_STEERS) throw new TooManyRunsError(1000, "too many messages wait for this run");
-    const { id: instruction } = await this.#instruct(store, run, "steer", text);
+    const instruction = await this.#instruct(store, run, "steer", text);
     const here = this.#running(run.sessionId);
     if (here?.id === id) await here.inbox.look();
     // One that ends later than this look finds the instruction by itself.
-    return isOpen(await this.#found(id)) || !(await store.withdraw(instruction));
+    return isOpen(await this.#found(id)) || (await withdraw(store, [instruction])).length === 0;
   }
 
   /** Free a key whose run broke off, or ended and is older than a day. False when it is neither. */
@@ -189,13 +191,11 @@ export class Runs {
     const [stored] = await store.runs({ key, limit: 1 });
     if (!stored) return true;
     const run = asItIs(stored);
-    if (brokeOff(run)) {
-      const runs = [{ ...run, key: "", fingerprint: "" }];
-      await store.write(run.sessionId, { fence: null, sync: false, runs });
-      return true;
-    }
-    if (run.startedAt >= before || isOpen(run)) return false;
-    await store.forgetKeys(before);
+    const isOld = run.startedAt < before && !isOpen(run);
+    if (!isOld && !brokeOff(run)) return false;
+    // The answer of one that broke off is null.
+    const runs = [{ ...run, key: "", fingerprint: "", answer: null }];
+    await store.write(run.sessionId, { fence: null, sync: false, runs });
     return true;
   }
 
@@ -208,8 +208,8 @@ export class Runs {
   async #instruct(store: SessionDriver, run: RunRecord, kind: Instruction["kind"], text: string): Promise<Instruction> {
     const { id: runId, sessionId } = run;
     const instruction: Instruction = { id: newId(), sessionId, runId, kind, text, createdAt: now() };
-    await store.instruct(instruction);
-    store.notifier.publish(sessionId);
+    await store.write(sessionId, { fence: null, sync: true, instruct: instruction });
+    notifierOf(store).publish(sessionId);
     return instruction;
   }
 
@@ -219,7 +219,7 @@ export class Runs {
    */
   async list(query: Partial<RunQuery> = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { sessionId, states, key, limit = PAGE } = query;
+    const { id, sessionId, states, key, limit = PAGE } = query;
     const store = await this.#store();
     // A store does not know who is dead.
     const stored = states?.includes("interrupted")
@@ -227,6 +227,7 @@ export class Runs {
       : states;
     const narrowed = {
       limit,
+      ...(id === undefined ? {} : { id }),
       ...(sessionId === undefined ? {} : { sessionId: (await found(store, sessionId)).id }),
       ...(stored === undefined ? {} : { states: stored }),
       ...(key === undefined ? {} : { key }),
@@ -248,7 +249,8 @@ export class Runs {
 function checkQuery(query: Partial<RunQuery>): void {
   for (const key of Object.keys(query))
     if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
-  const { sessionId = "", states = [], key = "", limit = PAGE, before } = query;
+  const { id = "", sessionId = "", states = [], key = "", limit = PAGE, before } = query;
+  if (typeof id !== "string") throw new InputError("id", "a string");
   if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
   if (typeof key !== "string") throw new InputError("key", "a string");
   if (!Array.isArray(states)) throw new InputError("states", "a list of states");

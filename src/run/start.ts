@@ -36,6 +36,7 @@ import { begun } from "./run-record.js";
 import { countIn, helpersSession } from "./spawn.js";
 import { surroundingsFor, worksOnFiles } from "./surroundings.js";
 import { systemPrompt } from "./system-prompt.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /**
  * A run that holds its session, with the user's message stored. Rejects, with nothing stored and nothing held, as
@@ -173,7 +174,7 @@ async function begin(
       (error) => cancel.abort(error),
       (change) => {
         hold.stored(change);
-        store.notifier.publish(sessionId);
+        notifierOf(store).publish(sessionId);
         if (spawned && change.usage) countIn(spawned, id, change.usage);
       },
     );

@@ -8,6 +8,7 @@ import { LEASE_TTL_MS } from "../sessions/lease.js";
 import { ending } from "./execution.js";
 import type { RunContext } from "./run-context.js";
 import { failed } from "./run-record.js";
+import { notifierOf } from "../sessions/hints.js";
 
 /** Whoever waits says so again so often, in ms; a process elsewhere that says so no more is believed as long as a lease. */
 const RENEW_MS = 10_000;
@@ -158,7 +159,7 @@ export class Waiter {
     const { sessionId } = this.record;
     const write = async () => {
       await this.#driver.write(sessionId, { fence: null, sync, runs: [structuredClone(this.record)] });
-      this.#driver.notifier.publish(sessionId);
+      notifierOf(this.#driver).publish(sessionId);
     };
     const written = this.#writing.then(write);
     this.#writing = written.catch(() => undefined);

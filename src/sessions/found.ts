@@ -1,5 +1,5 @@
 import { SessionNotFoundError } from "../ports/errors.js";
-import type { SessionDriver } from "../ports/session-driver.js";
+import type { ChainHead, SessionDriver } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
 
 /** By id or alias. Rejects with `SessionNotFoundError`. */
@@ -7,4 +7,11 @@ export async function found(store: SessionDriver, id: string): Promise<Session> 
   const session = await store.get(id);
   if (!session) throw new SessionNotFoundError(id);
   return session;
+}
+
+/** The head of a chain without its messages, by id or alias. Rejects with `SessionNotFoundError`. */
+export async function headOf(store: SessionDriver, id: string): Promise<ChainHead> {
+  const head = await store.head(id, { messages: false });
+  if (!head) throw new SessionNotFoundError(id);
+  return head;
 }

@@ -1,4 +1,5 @@
 import type { Notifier } from "../ports/notifier.js";
+import type { SessionDriver } from "../ports/session-driver.js";
 
 /** How often a store is looked at for what others did, in ms. */
 const LOOK_MS = 200;
@@ -88,4 +89,15 @@ export class LookingNotifier implements Notifier {
     if (news === true) this.#hints.tell();
     else if (news !== false) for (const root of new Set(news)) this.#hints.tell(root);
   }
+}
+
+/** One for each driver without a notifier of its own, so that its subscribers share a timer. */
+const fallbacks = new WeakMap<SessionDriver, Notifier>();
+
+/** The driver's own notifier, or one that hints at every chain five times a second. */
+export function notifierOf(driver: SessionDriver): Notifier {
+  if (driver.notifier) return driver.notifier;
+  let fallback = fallbacks.get(driver);
+  if (!fallback) fallbacks.set(driver, (fallback = new LookingNotifier(() => true)));
+  return fallback;
 }

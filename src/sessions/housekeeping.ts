@@ -60,7 +60,7 @@ export class Housekeeping {
     try {
       await fileHistory?.sweep();
       await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closing.signal, onDeleted);
-      await driver.forgetKeys(new Date(Date.now() - KEY_MS).toISOString());
+      await driver.forgetKeys?.(new Date(Date.now() - KEY_MS).toISOString());
     } catch (error) {
       if (!this.#closing.signal.aborted) logger.warn("what is old in the session store was not removed", { error });
     }

@@ -3,7 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { abortable } from "../base/abort.js";
 import { ticks } from "../base/clock.js";
 import type { TaskSet } from "../base/task-set.js";
-import { LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import { hasCode, LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import { notifierOf } from "./hints.js";
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
 import type { Holder } from "../ports/holder.js";
@@ -42,6 +43,15 @@ export function isGone(holder: Holder): boolean {
 /** Whether somebody still holds a run that is stored as going on. */
 export function goesOn({ holder }: StoredRun): boolean {
   return holder !== null && !isGone(holder);
+}
+
+/** Does nothing where the lease is no longer held, or its session was deleted. Rejects with `StoreError`. */
+export async function releaseLease(driver: SessionDriver, { rootId, fence }: Lease): Promise<void> {
+  try {
+    await driver.write(rootId, { fence, release: true, sync: false });
+  } catch (error) {
+    if (!hasCode(error, "lease_lost") && !hasCode(error, "session_not_found")) throw error;
+  }
 }
 
 /** The right to write to a chain, renewed until it is given back or lost. */
@@ -158,7 +168,7 @@ export class HeldLease {
         await sleep(wait, undefined, { signal: closing, ref: false });
         await abortable(this.release(), closing);
         // Who waits for it elsewhere may have looked before it was free.
-        this.#driver.notifier.publish(this.#lease.rootId);
+        notifierOf(this.#driver).publish(this.#lease.rootId);
         return;
       } catch (error) {
         if (closing.aborted) break;
@@ -171,7 +181,7 @@ export class HeldLease {
   async release(): Promise<void> {
     await this.#stop();
     if (this.#isBack) return;
-    await this.#driver.release(this.#lease);
+    await releaseLease(this.#driver, this.#lease);
     this.#isBack = true;
   }
 

@@ -1,5 +1,6 @@
 import { PointNotFoundError } from "../ports/errors.js";
 import { newId, now } from "../base/ids.js";
+import { headOf } from "./found.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Snapshot } from "../ports/session.js";
@@ -19,7 +20,8 @@ export async function revert(
   const last = messageId === "" ? await beginning(store, id) : said.find((message) => message.id === messageId);
   if (!last) throw new PointNotFoundError("message");
   const snapshot = { ...snapshotAfter(last.seq), id: snapshotId };
-  const set = { cuts: await cutsOf(store, id, last.seq), updatedAt: now() };
+  const { original } = await headOf(store, id);
+  const set = { cuts: [...original.cuts, last.seq], updatedAt: now() };
   await store.write(last.sessionId, { fence, sync: true, cut: snapshot, set });
   return snapshot;
 }
@@ -36,14 +38,14 @@ export async function restore(
 ): Promise<Snapshot | undefined> {
   const { base, undone } = await branch(store, fence, id, snapshotId);
   const said = await store.messages(id, { scope: "chain", after: base.seq, limit: 1 });
-  const newest = await store.newest(id);
-  const cut = said.length > 0 || newest?.id !== base.sessionId ? snapshotAfter(base.seq) : undefined;
+  const head = await headOf(store, id);
+  const cut = said.length > 0 || head.newest.id !== base.sessionId ? snapshotAfter(base.seq) : undefined;
   await store.write(base.sessionId, {
     fence,
     sync: true,
     ...(cut ? { cut } : {}),
     restore: snapshotId,
-    set: { cuts: await cutsOf(store, id, base.seq), updatedAt: now() },
+    set: { cuts: [...head.original.cuts, base.seq], updatedAt: now() },
   });
   // Where another branch was made visible on the way, its snapshot has what the caller saw.
   return undone ? undone.aside : cut;
@@ -56,7 +58,7 @@ async function branch(
   id: string,
   snapshotId: string,
 ): Promise<{ base: Pick<Message, "seq" | "sessionId">; undone?: { aside: Snapshot | undefined } }> {
-  const snapshots = await store.snapshots(id);
+  const { snapshots } = await headOf(store, id);
   const snapshot = snapshots.find((one) => one.id === snapshotId);
   if (!snapshot) throw new PointNotFoundError("snapshot");
   const place = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
@@ -75,12 +77,6 @@ async function branch(
 async function beginning(store: SessionDriver, id: string): Promise<Pick<Message, "seq" | "sessionId"> | undefined> {
   const session = await store.get(id);
   return session && { seq: 0, sessionId: session.chain.root };
-}
-
-/** The chain's cuts with one more. */
-async function cutsOf(store: SessionDriver, id: string, after: number): Promise<number[]> {
-  const head = await store.head(id, { messages: false });
-  return [...(head?.original.cuts ?? []), after];
 }
 
 function snapshotAfter(seq: number): Snapshot {

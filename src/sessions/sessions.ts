@@ -1,5 +1,5 @@
 import { fork } from "./fork.js";
-import { found } from "./found.js";
+import { found, headOf } from "./found.js";
 import { helpersOf } from "./helpers.js";
 import { restore, revert } from "./revert.js";
 import { goesOn, HeldLease, type Background } from "./lease.js";
@@ -122,16 +122,17 @@ export class Sessions {
     fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode" | "leave">,
   ): Promise<Session> {
     const store = await this.#options.store();
-    const { id: own, chain } = await found(store, id);
+    const head = await headOf(store, id);
+    const root = head.original.id;
     const { mode, leave } = fields;
     if (mode !== undefined && !SESSION_MODES.includes(mode))
       throw new InputError("mode", `one of ${SESSION_MODES.map((one) => JSON.stringify(one)).join(", ")}`);
-    if (leave !== undefined) checkLeave(leave, (await found(store, chain.root)).leave);
+    if (leave !== undefined) checkLeave(leave, head.original.leave);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
-    await store.write(((await store.newest(chain.root)) ?? { id: own }).id, { fence: null, sync: true, set });
-    const session = await found(store, chain.root);
-    this.#options.changed(chain.root, false);
-    this.#options.bus.emit("session.updated", { sessionId: chain.root, fields: Object.keys(fields), session });
+    await store.write(head.newest.id, { fence: null, sync: true, set });
+    const session = await found(store, root);
+    this.#options.changed(root, false);
+    this.#options.bus.emit("session.updated", { sessionId: root, fields: Object.keys(fields), session });
     return session;
   }
 
@@ -213,8 +214,7 @@ export class Sessions {
 
   /** What can be restored, oldest first. Rejects with `SessionNotFoundError`. */
   async snapshots(id: string): Promise<Snapshot[]> {
-    const store = await this.#options.store();
-    return store.snapshots((await found(store, id)).id);
+    return (await headOf(await this.#options.store(), id)).snapshots;
   }
 
   /** Whether a run goes on in the session's chain, in this process or another. Rejects with `SessionNotFoundError`. */

@@ -4,6 +4,7 @@ import type { ExpectedChange, FileHistory, RestoreRequest, UndoMark, UndoneFile 
 import type { Message } from "../ports/message.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import { headOf } from "./found.js";
 import { restore, revert } from "./revert.js";
 
 /** How far an undo goes, and what it does. */
@@ -52,15 +53,15 @@ export async function undo(held: Held, options: UndoOptions): Promise<Undone> {
   const { store, history, session, fence } = held;
   const { dryRun = false, force = false, filesOnly = false, wordsOnly = false } = options;
   if (filesOnly && wordsOnly) throw new InputError("wordsOnly", "false where filesOnly is true");
-  const seq = await lastSeq(store, session);
+  const { newest, snapshots } = await headOf(store, session.id);
+  const seq = newest.lastSeq;
   const last = await history?.lastUndo(session.chain.root);
   const open = last?.isOpen === true && last.seq === seq ? last : undefined;
   const said = await store.messages(session.id, { scope: "chain" });
   const { point, to } = open && options.to === undefined ? open : await pointOf(store, session, said, options.to);
   const isEnd = (said.at(-1)?.id ?? "") === to;
   // It ended so far that only its mark is missing.
-  const aside =
-    open && isEnd ? (await store.snapshots(session.id)).find(({ id }) => id === open.snapshotId) : undefined;
+  const aside = open && isEnd ? snapshots.find(({ id }) => id === open.snapshotId) : undefined;
   const isRevert = !filesOnly && !isEnd;
   const snapshotId = isRevert ? newId() : (aside?.id ?? "");
   const begins: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, point, to };
@@ -89,7 +90,8 @@ export async function undo(held: Held, options: UndoOptions): Promise<Undone> {
 /** Take the last undo back, also one that was begun and never ended. Rejects as `undo`. */
 export async function redo(held: Held, { dryRun = false, force = false }: UndoOptions): Promise<Undone> {
   const { store, history, session, fence } = held;
-  const seq = await lastSeq(store, session);
+  const { newest, snapshots } = await headOf(store, session.id);
+  const seq = newest.lastSeq;
   const last = await history?.lastUndo(session.chain.root);
   // What was said since would be put aside by it.
   if (!last || last.seq !== seq) throw new NothingToUndoError("there is no undo to take back");
@@ -99,7 +101,7 @@ export async function redo(held: Held, { dryRun = false, force = false }: UndoOp
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
     // Of one that did not come so far no words are aside.
-    const isAside = (await store.snapshots(session.id)).some((one) => one.id === snapshotId);
+    const isAside = snapshots.some((one) => one.id === snapshotId);
     if (isAside) await restore(store, fence, session.id, snapshotId);
     await history?.mark(session.chain.root, { redone: id });
   }
@@ -156,8 +158,4 @@ async function pointOf(
     .find(({ line, after }) => line === null && end !== undefined && after < end.seq);
   if (!run) throw new NothingToUndoError("there is no run to undo");
   return { point: run.after, to: said.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
-}
-
-async function lastSeq(store: SessionDriver, { chain, lastSeq }: Session): Promise<number> {
-  return (await store.newest(chain.root))?.lastSeq ?? lastSeq;
 }

@@ -8,6 +8,7 @@ import {
   change,
   growing,
   leaseOf,
+  release,
   someMessages,
 } from "../../src/testing/session-driver/rule.js";
 import { makeTempDir } from "../helpers/temp.js";
@@ -42,7 +43,7 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   await driver.write("long", change({ fence: lease.fence, add: [growing("long", 501)] }));
   const append = [{ messageId: "long-501", part: 0, type: "text" as const, text: "token " }];
   await time("append text to a long chain", DELTAS, () => driver.write("long", change({ fence: lease.fence, append })));
-  await driver.release(lease);
+  await release(driver, lease);
   await time("add a message", 200, (n) => driver.write("long", change({ add: [aMessage("long", 502 + n)] })));
   await time("the same, on the disk", 200, (n) =>
     driver.write("long", change({ add: [aMessage("long", 702 + n)], sync: true })),
@@ -56,7 +57,7 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   await time("a run: lease, two messages, release", 100, async (n) => {
     const { fence, ...rest } = await leaseOf(driver, `s${n}`, "h");
     for (const seq of [2, 3]) await driver.write(`s${n}`, change({ fence, add: [aMessage(`s${n}`, seq)], sync: true }));
-    await driver.release({ fence, ...rest });
+    await release(driver, { fence, ...rest });
   });
   await driver.close();
   await time(`open ${SESSIONS} sessions, list and close`, 5, async () => {

@@ -1,37 +1,25 @@
 import { copied } from "../../base/copy.js";
 import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
 import type { Notifier } from "../../ports/notifier.js";
-import type { Session } from "../../ports/session.js";
 import type { MessagePage, SessionDriver } from "../../ports/session-driver.js";
 import { DriverLife } from "../driver-life.js";
-import { LookingNotifier } from "../hints.js";
 import { Chain } from "./chain.js";
 import type { DocumentStore } from "./document-store.js";
-import { keys } from "./keys.js";
-import { releaseLease, takeLease } from "./leases.js";
+import { takeLease } from "./leases.js";
 import { messagesOf } from "./messages.js";
-import { answerAsk, findAsk, findRun, forgetKeys, listAsks, listRuns } from "./runs.js";
-import {
-  createSession,
-  deleteChain,
-  findSession,
-  headOf,
-  instruct,
-  listSessions,
-  withdraw,
-  writeChange,
-} from "./sessions.js";
+import { forgetKeys, listAsks, listRuns } from "./runs.js";
+import { createSession, deleteChain, findSession, headOf, listSessions, writeChange } from "./sessions.js";
 import { Transaction } from "./transaction.js";
 import { dumpChain, loadChain } from "./transfer.js";
 
-/** What a driver over documents is made of. */
+/** A name, a document store, and what the driver reports about them. */
 export interface DocumentDriverOptions {
   /** In errors and in `SessionDriver.name`. */
   name: string;
   /** Where the store is, for errors. Default: the name. */
   where?: string;
   documents: DocumentStore;
-  /** Default: one that gives every subscriber a hint five times a second. */
+  /** As `SessionDriver.notifier`. */
   notifier?: Notifier;
 }
 
@@ -61,7 +49,7 @@ type Outcome = { value: unknown } | { error: unknown };
  */
 export class DocumentDriver implements SessionDriver {
   readonly name: string;
-  readonly notifier: Notifier;
+  readonly notifier?: Notifier;
   readonly #documents: DocumentStore;
   readonly #life: DriverLife<true>;
   readonly #calls: Call[] = [];
@@ -69,7 +57,7 @@ export class DocumentDriver implements SessionDriver {
 
   constructor({ name, where = name, documents, notifier }: DocumentDriverOptions) {
     this.name = name;
-    this.notifier = notifier ?? new LookingNotifier(() => true);
+    if (notifier) this.notifier = notifier;
     this.#documents = documents;
     this.#life = new DriverLife<true>({
       where,
@@ -98,13 +86,6 @@ export class DocumentDriver implements SessionDriver {
     return this.#do((tx) => findSession(tx, id));
   }
 
-  newest(rootId: string): ReturnType<SessionDriver["newest"]> {
-    return this.#do(async (tx) => {
-      const newest = (await Chain.of(tx, rootId))?.newest;
-      return newest && tx.get<Session>(keys.session(newest.id));
-    });
-  }
-
   head(id: string, wanted = { messages: true }): ReturnType<SessionDriver["head"]> {
     return this.#do((tx) => headOf(tx, id, wanted.messages));
   }
@@ -121,34 +102,12 @@ export class DocumentDriver implements SessionDriver {
     });
   }
 
-  snapshots(id: string): ReturnType<SessionDriver["snapshots"]> {
-    return this.#do(async (tx) => [...((await Chain.of(tx, id))?.content.snapshots ?? [])]);
-  }
-
   runs(...[query]: Parameters<SessionDriver["runs"]>): ReturnType<SessionDriver["runs"]> {
-    return this.#do((tx) => listRuns(tx, query), { isAlone: query.sessionId === undefined });
-  }
-
-  run(id: string): ReturnType<SessionDriver["run"]> {
-    return this.#do((tx) => findRun(tx, id));
+    return this.#do((tx) => listRuns(tx, query), { isAlone: isOfAll(query) });
   }
 
   asks(...[query]: Parameters<SessionDriver["asks"]>): ReturnType<SessionDriver["asks"]> {
-    return this.#do((tx) => listAsks(tx, query), { isAlone: query.sessionId === undefined });
-  }
-
-  ask(id: string): ReturnType<SessionDriver["ask"]> {
-    return this.#do((tx) => findAsk(tx, id));
-  }
-
-  answer(...[id, answered]: Parameters<SessionDriver["answer"]>): ReturnType<SessionDriver["answer"]> {
-    const own = copied(answered);
-    return this.#do((tx) => answerAsk(tx, id, own), { sync: true });
-  }
-
-  instruct(...[instruction]: Parameters<SessionDriver["instruct"]>): Promise<void> {
-    const own = { ...instruction };
-    return this.#do((tx) => instruct(tx, own), { sync: true });
+    return this.#do((tx) => listAsks(tx, query), { isAlone: isOfAll(query) });
   }
 
   instructions(sessionId: string): ReturnType<SessionDriver["instructions"]> {
@@ -159,17 +118,13 @@ export class DocumentDriver implements SessionDriver {
     });
   }
 
-  withdraw(id: string): Promise<boolean> {
-    return this.#do((tx) => withdraw(tx, id), { sync: true });
-  }
-
   forgetKeys(before: string): Promise<void> {
     return this.#do((tx) => forgetKeys(tx, before), { isAlone: true });
   }
 
   write(...[id, change]: Parameters<SessionDriver["write"]>): ReturnType<SessionDriver["write"]> {
     const own = copied(change);
-    return this.#do(async (tx) => [...(await writeChange(tx, id, own))], { sync: change.sync });
+    return this.#do((tx) => writeChange(tx, id, own), { sync: change.sync });
   }
 
   delete(ids: readonly string[]): Promise<void> {
@@ -183,10 +138,6 @@ export class DocumentDriver implements SessionDriver {
   lease(...[id, holder, ttlMs, options = {}]: Parameters<SessionDriver["lease"]>): ReturnType<SessionDriver["lease"]> {
     const own = { ...holder };
     return this.#do((tx) => takeLease(tx, id, own, ttlMs, options));
-  }
-
-  release(...[lease]: Parameters<SessionDriver["release"]>): Promise<void> {
-    return this.#do((tx) => releaseLease(tx, lease));
   }
 
   dump(id: string): ReturnType<SessionDriver["dump"]> {
@@ -266,6 +217,10 @@ export class DocumentDriver implements SessionDriver {
     }
     return true;
   }
+}
+
+function isOfAll({ id, sessionId, key }: { id?: string; sessionId?: string; key?: string }): boolean {
+  return id === undefined && sessionId === undefined && key === undefined;
 }
 
 async function commit(tx: Transaction, calls: readonly Call[]): Promise<boolean> {

@@ -39,9 +39,3 @@ async function nextFence(tx: Transaction): Promise<number> {
   tx.set(keys.fence, "", fence);
   return fence;
 }
-
-/** As `SessionDriver.release`. */
-export async function releaseLease(tx: Transaction, { rootId, fence }: Lease): Promise<void> {
-  const chain = await Chain.open(tx, rootId);
-  if (chain.release(fence)) chain.save();
-}

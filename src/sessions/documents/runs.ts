@@ -1,7 +1,7 @@
 import { RunKeyTakenError, SessionExistsError } from "../../ports/errors.js";
 import type { Ask } from "../../ports/ask.js";
 import type { RunRecord } from "../../ports/run.js";
-import type { AskAnswered, AskQuery, RunQuery, StoredRun } from "../../ports/session-driver.js";
+import type { AnswerResult, AskQuery, RunQuery, SessionChange, StoredRun } from "../../ports/session-driver.js";
 import { newestFirst } from "../newest-first.js";
 import { isOpen } from "../stored-run.js";
 import { Chain } from "./chain.js";
@@ -94,14 +94,13 @@ export async function listRuns(tx: Transaction, query: RunQuery): Promise<Stored
   return withHolders(tx, page);
 }
 
-async function candidates(tx: Transaction, { sessionId, key }: RunQuery): Promise<RunDocument[]> {
+async function candidates(tx: Transaction, { id, sessionId, key }: RunQuery): Promise<RunDocument[]> {
   const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
+  if (id !== undefined) return runById(tx, id, chain);
   if (key !== undefined) {
     const owner = await tx.get<KeyOwner>(keys.runKey(key));
-    if (!owner || (chain && owner.root !== chain.root)) return [];
-    const [, run] = await tx.getAll([keys.head(owner.root), keys.run(owner.root, owner.run)]);
-    return run ? [run as RunDocument] : [];
+    return owner ? runById(tx, owner.run, chain) : [];
   }
   if (chain) return runsOf(chain);
   // The heads too, so that a run and who holds it are of one moment.
@@ -110,12 +109,11 @@ async function candidates(tx: Transaction, { sessionId, key }: RunQuery): Promis
   return all.filter(([at]) => at.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
 }
 
-/** As `SessionDriver.run`. */
-export async function findRun(tx: Transaction, id: string): Promise<StoredRun | undefined> {
+async function runById(tx: Transaction, id: string, chain: Chain | undefined): Promise<RunDocument[]> {
   const owner = await tx.get<Owner>(keys.runId(id));
-  if (!owner) return undefined;
+  if (!owner || (chain && owner.root !== chain.root)) return [];
   const [, run] = await tx.getAll([keys.head(owner.root), keys.run(owner.root, id)]);
-  return run ? (await withHolders(tx, [run as RunDocument]))[0] : undefined;
+  return run ? [run as RunDocument] : [];
 }
 
 async function withHolders(tx: Transaction, runs: readonly RunDocument[]): Promise<StoredRun[]> {
@@ -158,27 +156,16 @@ export async function putAsks({ tx, root }: Chain, asks: readonly Ask[]): Promis
   }
 }
 
-/** As `SessionDriver.ask`. */
-export async function findAsk(tx: Transaction, id: string): Promise<Ask | undefined> {
-  const owner = await tx.get<Owner>(keys.askId(id));
-  if (!owner) return undefined;
-  const [, ask] = await tx.getAll([keys.head(owner.root), keys.ask(owner.root, id)]);
-  return ask as Ask | undefined;
-}
-
-/** As `SessionDriver.answer`. */
+/** As `answer` of a change. */
 export async function answerAsk(
-  tx: Transaction,
-  id: string,
-  answered: AskAnswered,
-): Promise<{ ask: Ask; counts: boolean } | undefined> {
-  const ask = await findAsk(tx, id);
-  if (!ask) return undefined;
-  if (ask.state !== "open") return { ask, counts: false };
-  const chain = await Chain.open(tx, ask.sessionId);
+  { tx, root }: Chain,
+  { askId, ...answered }: NonNullable<SessionChange["answer"]>,
+): Promise<AnswerResult | undefined> {
+  const key = keys.ask(root, askId);
+  const ask = await tx.get<Ask>(key);
+  if (ask?.state !== "open") return ask && { ask, counts: false };
   const closed: Ask = { ...ask, ...answered, state: "answered" };
-  tx.set(keys.ask(chain.root, id), chain.root, closed);
-  chain.save();
+  tx.set(key, root, closed);
   return { ask: closed, counts: true };
 }
 
@@ -191,15 +178,26 @@ export async function asksOf({ tx, root }: Chain): Promise<Ask[]> {
 const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.createdAt, b.id);
 
 /** As `SessionDriver.asks`. */
-export async function listAsks(tx: Transaction, { sessionId, open = false, limit, before }: AskQuery): Promise<Ask[]> {
-  const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
-  if (sessionId !== undefined && !chain) return [];
-  const all = chain ? await asksOf(chain) : (await tx.scan<Ask>(keys.allAsks)).map(([, ask]) => ask);
-  return all
+export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]> {
+  const { open = false, limit, before } = query;
+  const found = await askCandidates(tx, query);
+  return found
     .filter((ask) => !open || ask.state === "open")
     .filter(({ createdAt, id }) => !before || newestFirst(before.createdAt, before.id, createdAt, id) < 0)
     .sort(byCreation)
     .slice(0, limit);
+}
+
+async function askCandidates(tx: Transaction, { id, sessionId }: AskQuery): Promise<Ask[]> {
+  const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
+  if (sessionId !== undefined && !chain) return [];
+  if (id !== undefined) {
+    const owner = await tx.get<Owner>(keys.askId(id));
+    if (!owner || (chain && owner.root !== chain.root)) return [];
+    const [, ask] = await tx.getAll([keys.head(owner.root), keys.ask(owner.root, id)]);
+    return ask ? [ask as Ask] : [];
+  }
+  return chain ? asksOf(chain) : (await tx.scan<Ask>(keys.allAsks)).map(([, ask]) => ask);
 }
 
 /** Keys of the documents of runs, asks and instructions of a chain. */

@@ -2,7 +2,14 @@ import { PointNotFoundError, SessionExistsError, SessionNotFoundError } from "..
 import type { Message } from "../../ports/message.js";
 import type { Instruction } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
-import type { ChainHead, SessionChange, SessionPage, SessionQuery, SessionStart } from "../../ports/session-driver.js";
+import type {
+  ChainHead,
+  ChangeResult,
+  SessionChange,
+  SessionPage,
+  SessionQuery,
+  SessionStart,
+} from "../../ports/session-driver.js";
 import { addUsage } from "../../conversation/usage.js";
 import { newestFirst } from "../newest-first.js";
 import { Chain } from "./chain.js";
@@ -10,7 +17,7 @@ import type { Link } from "./chain.js";
 import { isShared, keys } from "./keys.js";
 import { addMessages, checkGrowing, checkSeqs, cutChain, finishMessages } from "./messages.js";
 import { grow, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";
-import { checkAsks, checkRuns, putAsks, putRuns, recordKeys, unfinishedRuns } from "./runs.js";
+import { answerAsk, checkAsks, checkRuns, putAsks, putRuns, recordKeys, unfinishedRuns } from "./runs.js";
 import type { Transaction } from "./transaction.js";
 
 interface Named {
@@ -65,10 +72,10 @@ export async function createSession(tx: Transaction, start: SessionStart): Promi
 }
 
 /** As `SessionDriver.write`. */
-export async function writeChange(tx: Transaction, id: string, change: SessionChange): Promise<readonly Instruction[]> {
+export async function writeChange(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
   const chain = await Chain.of(tx, id);
   const session = await tx.get<Session>(keys.session(id));
-  if (!chain || !session) throw new SessionNotFoundError(id);
+  if (!chain || !session) return releaseUncreated(tx, id, change);
   await checkChange(chain, change);
 
   const { add = [], append = [], finish = [], cut, restore, runs = [], asks = [], fence } = change;
@@ -84,12 +91,27 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   if (lastSeq > 0) await raise(tx, id, lastSeq);
   await putRuns(chain, runs, fence);
   await putAsks(chain, asks);
-  await removeInstructions(chain, change.followed ?? []);
+  const answer = change.answer && (await answerAsk(chain, change.answer));
+  if (change.instruct) await addInstruction(chain, change.instruct);
+  const consumedInstructions = await removeInstructions(chain, change.followed ?? []);
   const isReleased = change.release === true && fence !== null && chain.release(fence);
   // Of text that is appended only its own document changes, so that a token costs little.
   const isText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
   if (!isText || chain.isChanged) chain.save();
-  return isReleased ? chain.head.instructions : [];
+  const instructions = isReleased ? [...chain.head.instructions] : [];
+  return { instructions, consumedInstructions, ...(answer && { answer }) };
+}
+
+/** Releases the lease of a chain that was never created. Throws `SessionNotFoundError` for every other change. */
+async function releaseUncreated(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
+  const chain = await Chain.open(tx, id);
+  const { fence, sync: _, release, ...others } = change;
+  const isAlone = Object.values(others).every(
+    (value) => value === undefined || (Array.isArray(value) && value.length === 0),
+  );
+  if (!release || !isAlone || fence === null || !chain.release(fence)) throw new SessionNotFoundError(id);
+  chain.save();
+  return { instructions: [], consumedInstructions: [] };
 }
 
 /** All that can refuse a change. */
@@ -130,35 +152,23 @@ async function setFields(tx: Transaction, ids: ReadonlySet<string>, { set, usage
   }
 }
 
-async function removeInstructions(chain: Chain, ids: readonly string[]): Promise<void> {
+async function addInstruction(chain: Chain, instruction: Instruction): Promise<void> {
+  const { tx, root } = chain;
+  const key = keys.instructionId(instruction.id);
+  if (await tx.get(key)) return;
+  tx.set(key, root, { root });
+  chain.head = { ...chain.head, instructions: [...chain.head.instructions, { ...instruction, sessionId: root }] };
+}
+
+/** Returns the ids of the removed ones. */
+async function removeInstructions(chain: Chain, ids: readonly string[]): Promise<string[]> {
   const removed = chain.head.instructions.filter(({ id }) => ids.includes(id));
-  if (removed.length === 0) return;
+  if (removed.length === 0) return [];
   await chain.tx.getAll(removed.map(({ id }) => keys.instructionId(id)));
   for (const { id } of removed) chain.tx.delete(keys.instructionId(id), chain.root);
   const instructions = chain.head.instructions.filter(({ id }) => !ids.includes(id));
   chain.head = { ...chain.head, instructions };
-}
-
-/** As `SessionDriver.instruct`. */
-export async function instruct(tx: Transaction, instruction: Instruction): Promise<void> {
-  const { id, sessionId } = instruction;
-  const chain = await Chain.of(tx, sessionId);
-  if (!chain) throw new SessionNotFoundError(sessionId);
-  if (await tx.get(keys.instructionId(id))) return;
-  const { root } = chain;
-  tx.set(keys.instructionId(id), root, { root });
-  chain.head = { ...chain.head, instructions: [...chain.head.instructions, { ...instruction, sessionId: root }] };
-  chain.save();
-}
-
-/** As `SessionDriver.withdraw`. */
-export async function withdraw(tx: Transaction, id: string): Promise<boolean> {
-  const owner = await tx.get<{ root: string }>(keys.instructionId(id));
-  if (!owner) return false;
-  const chain = await Chain.open(tx, owner.root);
-  await removeInstructions(chain, [id]);
-  chain.save();
-  return true;
+  return removed.map(({ id }) => id);
 }
 
 /** As `SessionDriver.head`. */
@@ -168,17 +178,15 @@ export async function headOf(tx: Transaction, id: string, hasMessages: boolean):
   const link = chain?.newest;
   if (!link) return undefined;
   const { root } = chain;
-  const [original, newest, view] = await tx.getAll([
-    keys.session(root),
-    keys.session(link.id),
-    keys.view(root, link.id),
-  ]);
+  const wanted = [keys.session(root), keys.session(link.id), ...(hasMessages ? [keys.view(root, link.id)] : [])];
+  const [original, newest, view] = await tx.getAll(wanted);
   const said = hasMessages ? await messagesOf(chain, link, {}) : [];
   return {
     original: original as Session,
     newest: newest as Session,
     messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...said] : [],
     unfinished: await unfinishedRuns(chain),
+    snapshots: [...chain.content.snapshots],
   };
 }
 

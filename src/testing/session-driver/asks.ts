@@ -5,14 +5,19 @@ import {
   aMessage,
   anAsk,
   anInstruction,
+  answer,
   answered,
   aRun,
   aSession,
+  askOf,
   at,
   change,
+  instruct,
   leaseOf,
   type Rule,
+  runOf,
   someMessages,
+  withdraw,
 } from "./rule.js";
 
 const idsOf = async (driver: SessionDriver, query: Partial<Parameters<SessionDriver["asks"]>[0]> = {}) =>
@@ -49,10 +54,12 @@ export const askRules: readonly Rule[] = [
       await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
       const { fence } = await leaseOf(driver, "a", "h");
       await driver.write("b", change({ fence, asks: [anAsk("q", "b")] }));
-      assert.deepEqual(await driver.ask("q"), anAsk("q", "a"));
+      assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
       for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { sessionId }), ["q"]);
       assert.deepEqual(await idsOf(driver, { sessionId: "other" }), []);
-      assert.equal(await driver.ask("other"), undefined);
+      for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { id: "q", sessionId }), ["q"]);
+      assert.deepEqual(await idsOf(driver, { id: "q", sessionId: "other" }), []);
+      assert.equal(await askOf(driver, "other"), undefined);
     },
   ],
   [
@@ -96,15 +103,16 @@ export const askRules: readonly Rule[] = [
         await driver.write("a", change({ asks: [anAsk(id, "a")] }));
         const doors = ["one", "two", "three", "four"];
         const outcomes = await Promise.all(
-          doors.map((door, i) => (i % 2 ? other : driver).answer(id, answered(i % 2 ? "allow" : "reject", door))),
+          doors.map((door, i) => answer(i % 2 ? other : driver, "a", id, answered(i % 2 ? "allow" : "reject", door))),
         );
         assert.equal(outcomes.filter((outcome) => outcome?.counts).length, 1);
         const winner = doors[outcomes.findIndex((outcome) => outcome?.counts)];
-        const told = await other.ask(id);
+        const told = await askOf(other, id);
         assert.deepEqual([told?.state, told?.answeredBy, told?.closedAt], ["answered", winner, at(1)]);
         for (const outcome of outcomes) assert.deepEqual(outcome?.ask, told);
       }
-      assert.equal(await driver.answer("other", answered("allow")), undefined);
+      assert.equal(await answer(driver, "a", "other", answered("allow")), undefined);
+      await assert.rejects(answer(driver, "none", "q0", answered("allow")), { code: "session_not_found" });
     },
   ],
   [
@@ -112,12 +120,24 @@ export const askRules: readonly Rule[] = [
     async ({ driver }) => {
       await driver.create({ session: aSession("a") });
       await driver.write("a", change({ asks: [anAsk("q", "a"), anAsk("r", "a")] }));
-      await driver.answer("q", answered("allow"));
+      await answer(driver, "a", "q", answered("allow"));
       const withdrawn = { state: "withdrawn", closedAt: at(2) } as const;
       await driver.write("a", change({ asks: [anAsk("q", "a", withdrawn), anAsk("r", "a", withdrawn)] }));
-      assert.equal((await driver.ask("q"))?.state, "answered");
-      const late = await driver.answer("r", answered("allow"));
+      assert.equal((await askOf(driver, "q"))?.state, "answered");
+      const late = await answer(driver, "a", "r", answered("allow"));
       assert.deepEqual([late?.counts, late?.ask.state, late?.ask.reply], [false, "withdrawn", null]);
+    },
+  ],
+  [
+    "answers an ask by any id of its chain, and none of another chain",
+    async ({ driver }) => {
+      await driver.create({ session: aSession("a") });
+      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+      await driver.create({ session: aSession("b") });
+      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+      assert.equal(await answer(driver, "b", "q", answered("reject")), undefined);
+      assert.equal((await askOf(driver, "q"))?.state, "open");
+      assert.equal((await answer(driver, "a1", "q", answered("allow")))?.counts, true);
     },
   ],
   [
@@ -125,10 +145,10 @@ export const askRules: readonly Rule[] = [
     async (store) => {
       await store.driver.create({ session: aSession("a") });
       await store.driver.write("a", change({ sync: true, asks: [anAsk("q", "a"), anAsk("r", "a")] }));
-      await store.driver.answer("q", answered("reject"));
+      await answer(store.driver, "a", "q", answered("reject"));
       const driver = await store.reopen();
       assert.deepEqual(await idsOf(driver, { open: true }), ["r"]);
-      assert.deepEqual((await driver.ask("q"))?.reply, { choice: "reject", text: "" });
+      assert.deepEqual((await askOf(driver, "q"))?.reply, { choice: "reject", text: "" });
     },
   ],
   [
@@ -138,21 +158,21 @@ export const askRules: readonly Rule[] = [
       const other = await store.second();
       await driver.create({ session: aSession("a") });
       await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
-      await driver.instruct(anInstruction("i2", "b"));
-      await other.instruct(anInstruction("i1", "a", { kind: "cancel", text: "" }));
-      await driver.instruct(anInstruction("i2", "a", { text: "again" }));
+      await instruct(driver, anInstruction("i2", "b"));
+      await instruct(other, anInstruction("i1", "a", { kind: "cancel", text: "" }));
+      await instruct(driver, anInstruction("i2", "a", { text: "again" }));
       const wanted = [anInstruction("i2", "a"), anInstruction("i1", "a", { kind: "cancel", text: "" })];
       for (const id of ["a", "b"]) assert.deepEqual(await other.instructions(id), wanted);
       await assert.rejects(driver.instructions("other"), { code: "session_not_found" });
-      await assert.rejects(driver.instruct(anInstruction("i3", "other")), { code: "session_not_found" });
+      await assert.rejects(instruct(driver, anInstruction("i3", "other")), { code: "session_not_found" });
     },
   ],
   [
     "lets go of instructions with the change that followed them, or with none of it",
     async ({ driver }) => {
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 1) });
-      await driver.instruct(anInstruction("i1", "a"));
-      await driver.instruct(anInstruction("i2", "a"));
+      await instruct(driver, anInstruction("i1", "a"));
+      await instruct(driver, anInstruction("i2", "a"));
       await assert.rejects(driver.write("a", change({ followed: ["i1"], add: someMessages("a", 1, 1) })));
       assert.equal((await driver.instructions("a")).length, 2);
       await driver.write("a", change({ followed: ["i1", "unknown"], add: someMessages("a", 2, 2) }));
@@ -163,15 +183,31 @@ export const askRules: readonly Rule[] = [
     },
   ],
   [
+    "tells which instructions a change removed, and removes none of another chain",
+    async ({ driver }) => {
+      for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
+      for (const id of ["i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
+      await instruct(driver, anInstruction("other", "b"));
+      const { consumedInstructions } = await driver.write("a", change({ followed: ["i2", "other", "none", "i1"] }));
+      assert.deepEqual(consumedInstructions.sort(), ["i1", "i2"]);
+      assert.deepEqual(await driver.instructions("a"), []);
+      assert.deepEqual(await driver.instructions("b"), [anInstruction("other", "b")]);
+    },
+  ],
+  [
     "gives an instruction that is taken back to one alone: to who takes it back, or to who follows it",
     async (store) => {
       const { driver } = store;
       const other = await store.second();
       await driver.create({ session: aSession("a") });
-      await driver.instruct(anInstruction("i", "a"));
-      const taken = await Promise.all([driver.withdraw("i"), other.withdraw("i"), driver.withdraw("i")]);
+      await instruct(driver, anInstruction("i", "a"));
+      const taken = await Promise.all([
+        withdraw(driver, "a", "i"),
+        withdraw(other, "a", "i"),
+        withdraw(driver, "a", "i"),
+      ]);
       assert.equal(taken.filter(Boolean).length, 1);
-      assert.equal(await driver.withdraw("i"), false);
+      assert.equal(await withdraw(driver, "a", "i"), false);
       assert.deepEqual(await other.instructions("a"), []);
     },
   ],
@@ -180,19 +216,20 @@ export const askRules: readonly Rule[] = [
     async ({ driver }) => {
       await driver.create({ session: aSession("a") });
       await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-      await driver.instruct(anInstruction("i", "a"));
+      await instruct(driver, anInstruction("i", "a"));
       const dump = await driver.dump("a");
       assert.deepEqual(dump?.asks, [anAsk("q", "a")]);
       await driver.delete(["a"]);
-      assert.equal(await driver.ask("q"), undefined);
-      assert.equal(await driver.withdraw("i"), false);
+      assert.equal(await askOf(driver, "q"), undefined);
+      await assert.rejects(withdraw(driver, "a", "i"), { code: "session_not_found" });
       assert.ok(dump);
       await driver.load(dump);
-      assert.deepEqual(await driver.ask("q"), anAsk("q", "a"));
+      assert.deepEqual(await driver.instructions("a"), []);
+      assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
     },
   ],
   [
-    "keeps fingerprint and answer of a run with its key, and forgets the old ones of runs that ended",
+    "keeps fingerprint and answer of a run with its key, and where it can forgets the old ones of runs that ended",
     async ({ driver }) => {
       const ended = { state: "finished", endedBy: "model", fingerprint: "f", endedAt: at(2) } as const;
       const answer = { output: "yes", finishReason: "stop", structured: { ok: true } } as const;
@@ -201,12 +238,13 @@ export const askRules: readonly Rule[] = [
       const young = aRun("young", "a", { ...ended, key: "k3", answer, startedAt: at(9) });
       await driver.create({ session: aSession("a") });
       await driver.write("a", change({ runs: [old, open, young] }));
-      assert.deepEqual((await driver.run("old"))?.run, old);
+      assert.deepEqual((await runOf(driver, "old"))?.run, old);
       assert.deepEqual(
         (await driver.runs({ key: "k3", limit: 9 })).map(({ run }) => run),
         [young],
       );
       assert.deepEqual(await driver.runs({ key: "", limit: 9 }), []);
+      if (!driver.forgetKeys) return;
       await driver.forgetKeys(at(5));
       assert.deepEqual(await driver.runs({ key: "k1", limit: 9 }), []);
       const runs = await driver.runs({ limit: 10 });
@@ -225,25 +263,27 @@ export const askRules: readonly Rule[] = [
     },
   ],
   [
-    "tells a process that another changed a chain, as long as it wants to know",
+    "notifier: where it is there, it tells a process that another changed a chain, as long as it wants to know",
     async (store) => {
       const { driver } = store;
       const other = await store.second();
+      const [listener, publisher] = [driver.notifier, other.notifier];
+      if (!listener || !publisher) return;
       const acts: ((id: string) => Promise<unknown>)[] = [
         (id) => other.write(id, change({ set: { title: "new" } })),
-        (id) => other.instruct(anInstruction(`i of ${id}`, id)),
+        (id) => instruct(other, anInstruction(`i of ${id}`, id)),
         async (id) => {
           const { fence } = await leaseOf(other, id, "h");
           await other.write(id, change({ fence, add: [aMessage(id, 1)] }));
         },
       ];
       const hints = new Map<string, number>();
-      const listen = (id: string) => driver.notifier.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
+      const listen = (id: string) => listener.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
       /** Does it, and waits until that is told. */
       const told = async (id: string, act: (id: string) => Promise<unknown>): Promise<void> => {
         const before = hints.get(id) ?? 0;
         await act(id);
-        other.notifier.publish(id);
+        publisher.publish(id);
         await until(() => (hints.get(id) ?? 0) > before, `a hint of ${id}`, 2000);
       };
       const ids = acts.map((_, n) => `a${n}`);
@@ -257,7 +297,7 @@ export const askRules: readonly Rule[] = [
       const before = ids.map((id) => hints.get(id));
       for (const id of ids) {
         await other.write(id, change({ set: { title: "newer" } }));
-        other.notifier.publish(id);
+        publisher.publish(id);
       }
       await told("last", acts[0]!);
       await told("last", acts[0]!);

@@ -1,7 +1,20 @@
 import assert from "node:assert/strict";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { allSeqs, aMessage, aSession, at, change, growing, listed, seqs, someMessages, textOf } from "./rule.js";
+import {
+  allSeqs,
+  aMessage,
+  aSession,
+  at,
+  change,
+  growing,
+  listed,
+  newestOf,
+  seqs,
+  snapshotsOf,
+  someMessages,
+  textOf,
+} from "./rule.js";
 import type { Rule } from "./rule.js";
 
 /** `a` with 1 to 4, `a1` with 5 to 7, `a2` with 8 to 9; and `b`, which is no part of it. */
@@ -26,22 +39,22 @@ const snapshot = (id: string, after: number): { id: string; after: number; creat
 
 export const chainRules: readonly Rule[] = [
   [
-    "newest: the greatest index of the chain, by any id of it; undefined for an unknown one",
+    "head: its newest has the greatest index of the chain, by any id of it; undefined for an unknown one",
     async ({ driver }) => {
       await aChain(driver);
-      for (const id of ["a", "a1", "a2"]) assert.equal((await driver.newest(id))?.id, "a2");
-      assert.equal((await driver.newest("b"))?.id, "b");
-      assert.equal(await driver.newest("none"), undefined);
+      for (const id of ["a", "a1", "a2"]) assert.equal((await newestOf(driver, id))?.id, "a2");
+      assert.equal((await newestOf(driver, "b"))?.id, "b");
+      assert.equal(await newestOf(driver, "none"), undefined);
     },
   ],
   [
-    "newest: by index, not by the order in which they were made or changed",
+    "head: the newest by index, not by the order in which they were made or changed",
     async ({ driver }) => {
       await driver.create({ session: aSession("a") });
       await driver.create({ session: aSession("z", { chain: { root: "a", index: 7 }, updatedAt: at(1) }) });
       await driver.create({ session: aSession("y", { chain: { root: "a", index: 3 }, updatedAt: at(9) }) });
       await driver.write("y", change({ set: { updatedAt: at(20) } }));
-      assert.equal((await driver.newest("y"))?.id, "z");
+      assert.equal((await newestOf(driver, "y"))?.id, "z");
     },
   ],
   [
@@ -67,7 +80,7 @@ export const chainRules: readonly Rule[] = [
       assert.deepEqual(await seqs(again, "a1"), [2]);
       assert.deepEqual((await again.messages("a2")).map(textOf), ["text 3", "so far"]);
       assert.deepEqual((await again.head("a"))?.messages.map(textOf), ["text 1", "text 3", "so far"]);
-      assert.equal((await again.newest("a"))?.lastSeq, 4);
+      assert.equal((await newestOf(again, "a"))?.lastSeq, 4);
     },
   ],
   [
@@ -79,9 +92,9 @@ export const chainRules: readonly Rule[] = [
       assert.deepEqual(await seqs(driver, "a2"), [8]);
       assert.deepEqual(await allSeqs(driver, "a2"), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
       assert.deepEqual((await seqs(driver, "b")).length, 9);
-      assert.deepEqual(await driver.snapshots("a1"), [snapshot("s", 8)]);
-      assert.deepEqual(await driver.snapshots("b"), []);
-      assert.equal((await driver.newest("a"))?.id, "a2");
+      assert.deepEqual(await snapshotsOf(driver, "a1"), [snapshot("s", 8)]);
+      assert.deepEqual(await snapshotsOf(driver, "b"), []);
+      assert.equal((await newestOf(driver, "a"))?.id, "a2");
     },
   ],
   [
@@ -89,7 +102,7 @@ export const chainRules: readonly Rule[] = [
     async ({ driver }) => {
       await aChain(driver);
       await driver.write("a", change({ cut: snapshot("s", 2) }));
-      const newest = await driver.newest("a2");
+      const newest = await newestOf(driver, "a2");
       assert.equal(newest?.id, "a");
       assert.equal(newest.lastSeq, 9, "a seq is never used again");
       assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
@@ -100,7 +113,7 @@ export const chainRules: readonly Rule[] = [
       const again = aSession("a1b", { chain: { root: "a", index: 1 } });
       await rejectsWith(driver.create({ session: again }), "session_exists", "index of a cut session");
       await driver.create({ session: aSession("a3", { chain: { root: "a", index: 3 } }) });
-      assert.equal((await driver.newest("a"))?.id, "a3");
+      assert.equal((await newestOf(driver, "a"))?.id, "a3");
     },
   ],
   [
@@ -128,8 +141,8 @@ export const chainRules: readonly Rule[] = [
       const driver = await store.reopen();
       await driver.write("a", change({ restore: "s" }));
       assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-      assert.equal((await driver.newest("a"))?.id, "a2");
-      assert.deepEqual(await driver.snapshots("a"), []);
+      assert.equal((await newestOf(driver, "a"))?.id, "a2");
+      assert.deepEqual(await snapshotsOf(driver, "a"), []);
       await rejectsWith(driver.write("a", change({ restore: "s" })), "point_not_found", "restored already");
       await rejectsWith(driver.write("b", change({ restore: "s" })), "point_not_found", "another chain's");
     },
@@ -142,7 +155,7 @@ export const chainRules: readonly Rule[] = [
       await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
       await store.driver.write("a", change({ restore: "s" }));
       for (const driver of [store.driver, await store.second()]) {
-        const newest = await driver.newest("a");
+        const newest = await newestOf(driver, "a");
         assert.deepEqual([newest?.id, newest?.lastSeq], ["a2", 11]);
         assert.equal((await driver.head("a"))?.newest.lastSeq, 11);
       }
@@ -157,7 +170,7 @@ export const chainRules: readonly Rule[] = [
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
       await driver.write("a", change({ cut: snapshot("s1", 4) }));
       await driver.write("a", change({ cut: snapshot("s2", 2) }));
-      assert.deepEqual(await driver.snapshots("a"), [snapshot("s1", 4), snapshot("s2", 2)]);
+      assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s1", 4), snapshot("s2", 2)]);
       await driver.write("a", change({ restore: "s2" }));
       assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4]);
       await driver.write("a", change({ restore: "s1" }));
@@ -175,13 +188,13 @@ export const chainRules: readonly Rule[] = [
         messages: [aMessage("a3", 12)],
       });
       const visible = async (): Promise<[number[], string | undefined, number | undefined]> => {
-        const newest = await driver.newest("a");
+        const newest = await newestOf(driver, "a");
         return [await seqs(driver, "a", { scope: "chain" }), newest?.id, newest?.lastSeq];
       };
       assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
       await driver.write("a", change({ cut: snapshot("s2", 2), restore: "s1" }));
       assert.deepEqual(await visible(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
-      assert.deepEqual(await driver.snapshots("a"), [snapshot("s2", 2)]);
+      assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s2", 2)]);
       await driver.write("a", change({ cut: snapshot("s3", 2), restore: "s2" }));
       assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
     },
@@ -194,7 +207,7 @@ export const chainRules: readonly Rule[] = [
         await driver.write("a1", change({ cut: snapshot("s", 6) }));
         await driver.delete([id]);
         for (const gone of ["a", "a1", "a2", "x"]) assert.equal(await driver.get(gone), undefined, gone);
-        assert.deepEqual(await driver.snapshots("a"), []);
+        assert.deepEqual(await snapshotsOf(driver, "a"), []);
         assert.deepEqual(await allSeqs(driver, "a"), []);
         assert.deepEqual(await listed(driver), ["b"]);
         await driver.delete(["b"]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { SessionChange } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aRun, aSession, at, change, growing, leaseOf, seqs, textOf } from "./rule.js";
+import { aMessage, aRun, aSession, at, change, growing, leaseOf, seqs, snapshotsOf, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 const USAGE = { promptTokens: 10, completionTokens: 3, totalTokens: 13, cost: 0.5 };
@@ -195,7 +195,7 @@ export const changeRules: readonly Rule[] = [
       const all = async (): Promise<unknown> => [
         await driver.get("a"),
         await driver.messages("a"),
-        await driver.snapshots("a"),
+        await snapshotsOf(driver, "a"),
         await driver.runs({ limit: 9 }),
       ];
       const before = await all();

@@ -3,7 +3,25 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Holder } from "../../ports/holder.js";
 import type { SessionChange } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aHolder, aMessage, anInstruction, aRun, aSession, change, growing, leaseOf, seqs } from "./rule.js";
+import {
+  aHolder,
+  aMessage,
+  anAsk,
+  anInstruction,
+  answered,
+  aRun,
+  aSession,
+  askOf,
+  at,
+  change,
+  growing,
+  instruct,
+  leaseOf,
+  release,
+  runOf,
+  seqs,
+  withdraw,
+} from "./rule.js";
 import type { Rule } from "./rule.js";
 
 export const leaseRules: readonly Rule[] = [
@@ -83,7 +101,7 @@ export const leaseRules: readonly Rule[] = [
       const late = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
       assert.ok("heldBy" in late);
       assert.deepEqual([late.heldBy.holder, late.heldBy.fence], [aHolder("h2"), second.fence]);
-      await driver.release(second);
+      await release(driver, second);
       const free = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
       assert.ok("fence" in free, "a free one is had all the same");
     },
@@ -101,6 +119,25 @@ export const leaseRules: readonly Rule[] = [
     },
   ],
   [
+    "release: alone it gives back the lease of a session that was never created, and nothing else does",
+    async (store) => {
+      const { driver } = store;
+      const other = await store.second();
+      const first = await leaseOf(driver, "a", "h1");
+      const { rootId, fence } = first;
+      const more = change({ fence, release: true, set: { title: "x" } });
+      await rejectsWith(driver.write("a", more), "session_not_found", "with other fields");
+      const wrong = release(driver, { rootId, fence: fence + 1 });
+      await rejectsWith(wrong, "session_not_found", "another fence");
+      assert.ok("heldBy" in (await other.lease("a", aHolder("h2"), 60_000)), "it is still held");
+      await release(driver, first);
+      const second = await leaseOf(other, "a", "h2");
+      assert.ok(second.fence > fence);
+      await rejectsWith(driver.create({ session: aSession("a"), fence }), "lease_lost", "it was given back");
+      await other.create({ session: aSession("a"), fence: second.fence });
+    },
+  ],
+  [
     "lease: tells the chain's head where it is asked for, as it is under the lease",
     async (store) => {
       const { driver } = store;
@@ -108,11 +145,13 @@ export const leaseRules: readonly Rule[] = [
       await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)], run });
       const other = await store.second();
       const first = await leaseOf(other, "a", "h1");
-      await other.write("a", change({ fence: first.fence, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }));
-      await other.release(first);
+      const cut = { id: "s", after: 1, createdAt: at(1) };
+      await other.write("a", change({ fence: first.fence, cut, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }));
+      await release(other, first);
       const taken = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
       assert.ok("fence" in taken && taken.head);
       assert.deepEqual(taken.head, await driver.head("a"));
+      assert.deepEqual(taken.head.snapshots, [cut]);
       assert.deepEqual(
         taken.head.messages.map(({ seq }) => seq),
         [1, 2],
@@ -130,13 +169,13 @@ export const leaseRules: readonly Rule[] = [
     async ({ driver }) => {
       await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
       const first = await leaseOf(driver, "a", "h1");
-      await driver.release(first);
+      await release(driver, first);
       // Whoever held another lease than the last does not have what was said under that.
       const unknown = { head: { messages: true, known: first.fence + 1 } };
       const told = await driver.lease("a", aHolder("h2"), 60_000, unknown);
       assert.ok("fence" in told);
       assert.deepEqual(told.head?.messages, [aMessage("a", 1)]);
-      await driver.release(told);
+      await release(driver, told);
       const known = { head: { messages: true, known: told.fence } };
       const again = await driver.lease("a", aHolder("h3"), 60_000, known);
       assert.ok("fence" in again && again.head);
@@ -151,14 +190,16 @@ export const leaseRules: readonly Rule[] = [
       await driver.create({ session: aSession("a") });
       const other = await store.second();
       const first = await leaseOf(driver, "a", "h1");
-      await other.instruct(anInstruction("i1", "a"));
-      await other.instruct(anInstruction("i2", "a"));
-      await other.instruct(anInstruction("withdrawn", "a"));
-      await other.withdraw("withdrawn");
+      await instruct(other, anInstruction("i1", "a"));
+      await instruct(other, anInstruction("i2", "a"));
+      await instruct(other, anInstruction("withdrawn", "a"));
+      await withdraw(other, "a", "withdrawn");
       const none = await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
-      assert.deepEqual(none, [], "the lease was not given back");
+      assert.deepEqual(none.instructions, [], "the lease was not given back");
       const last = change({ fence: first.fence, add: [aMessage("a", 2)], followed: ["i1"], release: true });
-      assert.deepEqual(await driver.write("a", last), [anInstruction("i2", "a")]);
+      const { instructions, consumedInstructions } = await driver.write("a", last);
+      assert.deepEqual(instructions, [anInstruction("i2", "a")]);
+      assert.deepEqual(consumedInstructions, ["i1"]);
       assert.deepEqual(await other.instructions("a"), [anInstruction("i2", "a")], "it is still there");
       await rejectsWith(
         driver.write("a", change({ fence: first.fence, add: [aMessage("a", 3)] })),
@@ -178,7 +219,9 @@ export const leaseRules: readonly Rule[] = [
       await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
       await driver.create({ session: aSession("b"), run: aRun("taken", "b", { key: "k" }) });
       const { fence } = await leaseOf(driver, "a", "h1");
-      await driver.instruct(anInstruction("i", "a"));
+      await instruct(driver, anInstruction("i", "a"));
+      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+      const whole = { answer: { askId: "q", ...answered("allow") }, instruct: anInstruction("no", "a") };
       const delta = { messageId: "a-1", part: 0, type: "text", text: "x" } as const;
       const refused: [string, Partial<SessionChange>][] = [
         ["seq_taken", { add: [aMessage("a", 1)] }],
@@ -190,10 +233,11 @@ export const leaseRules: readonly Rule[] = [
         ["lease_lost", { fence: fence + 1 }],
       ];
       for (const [code, fields] of refused) {
-        const one = change({ fence, followed: ["i"], release: true, ...fields });
+        const one = change({ fence, followed: ["i"], release: true, ...whole, ...fields });
         await rejectsWith(driver.write("a", one), code, code);
         assert.ok("heldBy" in (await driver.lease("a", aHolder("h2"), 60_000)), code);
         assert.deepEqual(await driver.instructions("a"), [anInstruction("i", "a")], code);
+        assert.equal((await askOf(driver, "q"))?.state, "open", code);
       }
       await rejectsWith(driver.write("none", change({ fence, release: true })), "session_not_found", "unknown");
       await driver.write("a", change({ fence, add: [aMessage("a", 2)] }));
@@ -210,7 +254,7 @@ export const leaseRules: readonly Rule[] = [
         const since = performance.now();
         const { fence } = await leaseOf(driver, id, "h1", ttl);
         await driver.write(id, change({ fence, runs: [aRun(`r${ttl}`, id)] }));
-        const run = await other.run(`r${ttl}`);
+        const run = await runOf(other, `r${ttl}`);
         const rival = await other.lease(id, aHolder("h2"), 60_000);
         // Where that took too long nothing can be said; of the longest it is said.
         if (performance.now() - since >= ttl) continue;
@@ -242,7 +286,7 @@ export const leaseRules: readonly Rule[] = [
     async ({ driver }) => {
       await driver.create({ session: aSession("a") });
       const first = await leaseOf(driver, "a", "h1");
-      await driver.release(first);
+      await release(driver, first);
       await rejectsWith(
         driver.write("a", change({ fence: first.fence, set: { title: "x" } })),
         "lease_lost",
@@ -250,10 +294,10 @@ export const leaseRules: readonly Rule[] = [
       );
       const second = await leaseOf(driver, "a", "h1");
       assert.ok(second.fence > first.fence, "also for the same holder");
-      await driver.release(first);
+      await rejectsWith(release(driver, first), "lease_lost", "released before");
       await driver.write("a", change({ fence: second.fence, set: { title: "y" } }));
-      await driver.release(second);
-      await driver.release(second);
+      await release(driver, second);
+      await rejectsWith(release(driver, second), "lease_lost", "released twice");
     },
   ],
   [
@@ -269,19 +313,19 @@ export const leaseRules: readonly Rule[] = [
         told.push([lease.previous, last.fence]);
         last = lease;
       };
-      await driver.release(last);
+      await release(driver, last);
       await next(driver, "h2");
-      await driver.release(last);
+      await release(driver, last);
       await next(other, "h3");
-      await other.release(last);
+      await release(other, last);
       await next(driver, "h4");
-      await driver.release(last);
+      await release(driver, last);
       for (const [previous, real] of told) assert.ok(previous === undefined || previous === real, "the last one");
       // Whoever held the lease before knows nothing of what was said without one.
       await driver.write("a", change({ fence: null, add: [aMessage("a", 1)] }));
       const unleased = await leaseOf(other, "a", "h5");
       assert.equal(unleased.previous, undefined, "changed without a lease");
-      await other.release(unleased);
+      await release(other, unleased);
       await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), view: [aMessage("a", 1)] });
       assert.equal((await leaseOf(other, "a", "h5")).previous, undefined, "a follow-up without a lease");
       await driver.delete(["a"]);
@@ -297,7 +341,7 @@ export const leaseRules: readonly Rule[] = [
         await store.driver.create({ session: aSession("a") });
         const lease = await leaseOf(store.driver, "a", `h${round}`);
         seen.push(lease.fence);
-        if (round === 0) await store.driver.release(lease);
+        if (round === 0) await release(store.driver, lease);
         await store.driver.delete(["a"]);
         await store.reopen();
       }
@@ -335,7 +379,7 @@ export const leaseRules: readonly Rule[] = [
         const won = answers.filter((answer) => "fence" in answer);
         assert.equal(won.length, 1, `${won.length} holders in round ${round}`);
         const [lease] = won;
-        if (lease && "fence" in lease) await store.driver.release(lease);
+        if (lease && "fence" in lease) await release(store.driver, lease);
       }
     },
   ],

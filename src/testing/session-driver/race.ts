@@ -4,7 +4,20 @@ import { MemoryDriver } from "../../sessions/memory-driver.js";
 import { pause } from "../check.js";
 import type { ChainHead, SessionDriver } from "../../ports/session-driver.js";
 import type { StoreHold } from "./fixture.js";
-import { aHolder, aMessage, anAsk, anInstruction, aRun, aSession, at, change, growing, leaseOf } from "./rule.js";
+import {
+  aHolder,
+  aMessage,
+  anAsk,
+  anInstruction,
+  aRun,
+  aSession,
+  at,
+  change,
+  growing,
+  instruct,
+  leaseOf,
+  release,
+} from "./rule.js";
 import type { Store } from "./rule.js";
 
 /** A call of a race. `fence` is that of the chain's lease, which may have been given back. */
@@ -84,8 +97,8 @@ async function begin(driver: SessionDriver, ground: Ground): Promise<number> {
   const lease = await leaseOf(driver, "a", "h1");
   const { fence } = lease;
   await driver.write("a1", change({ fence, runs: [aRun("r1", "a", { startedAt: at(1) })], asks: [anAsk("q", "a")] }));
-  await driver.instruct(anInstruction("i1", "a"));
-  if (ground === "free") await driver.release(lease);
+  await instruct(driver, anInstruction("i1", "a"));
+  if (ground === "free") await release(driver, lease);
   return fence;
 }
 
@@ -115,7 +128,7 @@ async function last(driver: SessionDriver): Promise<unknown> {
   await driver.delete(["a", "z", "y", "other"]);
   await driver.create({ session: aSession("a") });
   await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-  for (const id of ["i0", "i1", "i2"]) await driver.instruct(anInstruction(id, "a"));
+  for (const id of ["i0", "i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
   const anew = await seen(driver);
   await driver.delete(["a"]);
   return { end, holder, anew };

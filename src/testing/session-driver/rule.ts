@@ -1,9 +1,16 @@
 import type { Ask } from "../../ports/ask.js";
 import type { Holder } from "../../ports/holder.js";
-import type { AskAnswered, Lease, SessionChange, SessionDriver, SessionQuery } from "../../ports/session-driver.js";
+import type {
+  AskAnswered,
+  Lease,
+  SessionChange,
+  SessionDriver,
+  SessionQuery,
+  StoredRun,
+} from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
-import type { Session } from "../../ports/session.js";
+import type { Session, Snapshot } from "../../ports/session.js";
 import { soon } from "../check.js";
 import type { SessionDriverFixture, StoreHold } from "./fixture.js";
 import { patient } from "./patient.js";
@@ -236,6 +243,47 @@ export async function leaseOf(driver: SessionDriver, rootId: string, holder: str
   const lease = await driver.lease(rootId, aHolder(holder), ttlMs);
   if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.holder.id}`);
   return lease;
+}
+
+/** Gives a lease back. */
+export async function release(driver: SessionDriver, { rootId, fence }: Pick<Lease, "rootId" | "fence">) {
+  return driver.write(rootId, change({ fence, release: true }));
+}
+
+/** What became of an answer; undefined for an unknown ask. */
+export async function answer(driver: SessionDriver, sessionId: string, askId: string, given: AskAnswered) {
+  return (await driver.write(sessionId, change({ sync: true, answer: { askId, ...given } }))).answer;
+}
+
+export async function instruct(driver: SessionDriver, instruction: Instruction) {
+  return driver.write(instruction.sessionId, change({ sync: true, instruct: instruction }));
+}
+
+/** Whether this call took the instruction back. */
+export async function withdraw(driver: SessionDriver, sessionId: string, id: string): Promise<boolean> {
+  const { consumedInstructions } = await driver.write(sessionId, change({ sync: true, followed: [id] }));
+  return consumedInstructions.includes(id);
+}
+
+export async function newestOf(driver: SessionDriver, id: string): Promise<Session | undefined> {
+  return (await driver.head(id, { messages: false }))?.newest;
+}
+
+export async function snapshotsOf(driver: SessionDriver, id: string): Promise<Snapshot[]> {
+  return (await driver.head(id, { messages: false }))?.snapshots ?? [];
+}
+
+export async function runOf(driver: SessionDriver, id: string): Promise<StoredRun | undefined> {
+  return theOnly(await driver.runs({ id, limit: 9 }));
+}
+
+export async function askOf(driver: SessionDriver, id: string): Promise<Ask | undefined> {
+  return theOnly(await driver.asks({ id, limit: 9 }));
+}
+
+function theOnly<T>(found: readonly T[]): T | undefined {
+  if (found.length > 1) throw new Error(`${found.length} with one id`);
+  return found[0];
 }
 
 export async function listed(driver: SessionDriver, query: Partial<SessionQuery> = {}): Promise<string[]> {

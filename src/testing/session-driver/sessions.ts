@@ -2,7 +2,20 @@ import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { Session } from "../../ports/session.js";
 import { fewerMoreFiles, openFiles, rejectsWith } from "../check.js";
-import { allSeqs, aMessage, aSession, at, change, leaseOf, listed, seqs, someMessages } from "./rule.js";
+import {
+  allSeqs,
+  aMessage,
+  aSession,
+  at,
+  change,
+  leaseOf,
+  listed,
+  newestOf,
+  release,
+  seqs,
+  snapshotsOf,
+  someMessages,
+} from "./rule.js";
 import type { Rule } from "./rule.js";
 
 /** So often a driver is opened and closed, to see whether each time something stays open. */
@@ -156,13 +169,13 @@ export const sessionRules: readonly Rule[] = [
     async ({ driver }) => {
       await driver.create({ session: aSession("a") });
       const old = await leaseOf(driver, "a", "h1");
-      await driver.release(old);
+      await release(driver, old);
       const lease = await leaseOf(driver, "a", "h2");
       const next = aSession("a1", { chain: { root: "a", index: 1 } });
       await rejectsWith(driver.create({ session: next, fence: old.fence }), "lease_lost", "old fence");
       assert.equal(await driver.get("a1"), undefined);
       await driver.create({ session: next, fence: lease.fence });
-      assert.equal((await driver.newest("a"))?.id, "a1");
+      assert.equal((await newestOf(driver, "a"))?.id, "a1");
     },
   ],
   [
@@ -266,11 +279,11 @@ export const sessionRules: readonly Rule[] = [
       await store.driver.write("a1", change({ set: { title: "later" }, cut: { id: "s", after: 2, createdAt: at(1) } }));
       const driver = await store.reopen();
       assert.equal((await driver.get("x"))?.title, "later");
-      assert.equal((await driver.newest("a"))?.id, "a1");
+      assert.equal((await newestOf(driver, "a"))?.id, "a1");
       assert.deepEqual((await driver.head("x"))?.messages, view);
       assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
       assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3]);
-      assert.deepEqual(await driver.snapshots("a"), [{ id: "s", after: 2, createdAt: at(1) }]);
+      assert.deepEqual(await snapshotsOf(driver, "a"), [{ id: "s", after: 2, createdAt: at(1) }]);
       assert.equal((await driver.list({ limit: 1 })).total, 1);
     },
   ],

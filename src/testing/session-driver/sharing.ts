@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { SessionQuery } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
-import { aMessage, aSession, at, change, growing, listed, seqs, someMessages, textOf } from "./rule.js";
+import { aMessage, aSession, at, change, growing, listed, newestOf, seqs, someMessages, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 export const sharingRules: readonly Rule[] = [
@@ -22,7 +22,7 @@ export const sharingRules: readonly Rule[] = [
       await two.write("a", change({ finish: [aMessage("a", 1)] }));
       assert.deepEqual(await one.messages("a"), [aMessage("a", 1)]);
       await two.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      assert.equal((await one.newest("a"))?.id, "a1");
+      assert.equal((await newestOf(one, "a"))?.id, "a1");
       await two.delete(["a"]);
       assert.equal(await one.get("a"), undefined);
       assert.equal((await one.list({ limit: 1 })).total, 0);

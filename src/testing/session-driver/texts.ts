@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { aMessage, aSession, change, growing, leaseOf, listed, textOf } from "./rule.js";
+import { aMessage, aSession, change, growing, leaseOf, listed, release, textOf } from "./rule.js";
 import type { Rule } from "./rule.js";
 
 const HARD = [
@@ -104,7 +104,7 @@ export const textRules: readonly Rule[] = [
           session: aSession(id, { alias: `alias of ${id}` }),
           messages: [aMessage(id, 1, { id: `m${n}` })],
         });
-        await store.driver.release(await leaseOf(store.driver, id, "h"));
+        await release(store.driver, await leaseOf(store.driver, id, "h"));
       }
       const driver = await store.reopen();
       for (const id of ids) {

@@ -11,6 +11,7 @@ import {
   growing,
   leaseOf,
   listed,
+  newestOf,
   seqs,
   someMessages,
   textOf,
@@ -149,7 +150,7 @@ export const transferRules: readonly Rule[] = [
       const driver = await store.reopen();
       assert.deepEqual(await dumped(driver, "a"), data);
       assert.equal((await driver.get("x"))?.id, "a");
-      assert.equal((await driver.newest("a"))?.id, "a1");
+      assert.equal((await newestOf(driver, "a"))?.id, "a1");
       assert.deepEqual(
         await driver.runs({ limit: 9, sessionId: "a1" }),
         data.runs.map((run) => ({ run, holder: null })),

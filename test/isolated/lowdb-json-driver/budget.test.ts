@@ -6,7 +6,7 @@ import { before, describe, it } from "node:test";
 import { Agent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { say, ScriptedProvider } from "gantry/testing";
-import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change, leaseOf, release } from "../../../src/testing/session-driver/rule.js";
 import { tempDir } from "../../helpers/temp.js";
 
 // What a turn asks of the disk, whatever the clock says. Who needs one more says why, here.
@@ -117,7 +117,7 @@ describe("what a turn asks of the disk of LowdbJsonDriver", () => {
         change({ fence, sync: true, add: [aMessage("a", at, { parts: [{ type: "text", text }] })] });
       await driver.write("a", said(seq));
       await driver.write("a", said(seq + 1));
-      await driver.release({ fence, ...rest });
+      await release(driver, { fence, ...rest });
     };
     bytes = 0;
     const ofTurn: number[] = [];

@@ -2,17 +2,20 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import {
-  aHolder,
   aMessage,
-  aRun,
-  aSession,
   anAsk,
   anInstruction,
+  answer,
   answered,
+  aRun,
+  aSession,
   change,
   growing,
+  instruct,
   leaseOf,
+  release,
   textOf,
+  withdraw,
 } from "../../../src/testing/session-driver/rule.js";
 import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
 import { randomOf } from "../../helpers/random.js";
@@ -87,26 +90,26 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
         await driver.write(id, { fence, sync: false, append });
       }
       const steer = `steer ${turn} of ${id}`;
-      await driver.instruct(anInstruction(steer, id));
-      await driver.instruct(anInstruction(`taken back ${turn} of ${id}`, id));
-      assert.equal(await driver.withdraw(`taken back ${turn} of ${id}`), true);
-      assert.equal(await driver.withdraw(`never ${turn} of ${id}`), false);
+      await instruct(driver, anInstruction(steer, id));
+      await instruct(driver, anInstruction(`taken back ${turn} of ${id}`, id));
+      assert.equal(await withdraw(driver, id, `taken back ${turn} of ${id}`), true);
+      assert.equal(await withdraw(driver, id, `never ${turn} of ${id}`), false);
       const ask = `ask ${turn} of ${id}`;
       await driver.write(id, { fence, sync: true, asks: [anAsk(ask, id)] });
-      const answer = await driver.answer(ask, answered("allow", `first ${turn}`));
-      assert.equal(answer?.counts, true);
-      assert.equal((await driver.answer(ask, answered("reject")))?.counts, false);
+      assert.equal((await answer(driver, id, ask, answered("allow", `first ${turn}`)))?.counts, true);
+      assert.equal((await answer(driver, id, ask, answered("reject")))?.counts, false);
       const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
       const followed = told.steered.splice(0);
       if (turn % 2 === 0) {
         const left = await driver.write(id, { fence, sync: true, runs: [ended], followed, release: true });
+        assert.deepEqual(left.consumedInstructions, followed);
         assert.deepEqual(
-          left.map((one) => one.id),
+          left.instructions.map((one) => one.id),
           [steer],
         );
       } else {
         await driver.write(id, { fence, sync: true, runs: [ended], followed });
-        await driver.release({ rootId: id, holder: aHolder(`holder ${turn}`), fence, expiresAt: "" });
+        await release(driver, { rootId: id, fence });
       }
       told.steered.push(steer);
       const short = `${id} for turn ${turn}`;

@@ -4,12 +4,14 @@ import { it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { Client } from "pg";
 import {
-  aSession,
   anAsk,
   anInstruction,
+  answer,
   answered,
+  aSession,
   change,
   growing,
+  instruct,
   leaseOf,
 } from "../../../src/testing/session-driver/rule.js";
 import { Child } from "../../helpers/child.js";
@@ -180,9 +182,9 @@ it("sees every change of a chain that nobody told of", real, async (t) => {
     ["write", () => other.write(id, change({ add: [growing(id, 1)] }))],
     ["append", () => other.write(id, change({ append: [{ messageId: `${id}-1`, part: 0, type: "text", text: "a" }] }))],
     ["ask", () => other.write(id, change({ asks: [anAsk("ask", id)] }))],
-    ["answer", () => other.answer("ask", answered("allow"))],
+    ["answer", () => answer(other, id, "ask", answered("allow"))],
     ["lease", () => leaseOf(other, id, "holder")],
-    ["instruct", () => other.instruct(anInstruction("steer", id))],
+    ["instruct", () => instruct(other, anInstruction("steer", id))],
     ["follow-up", () => other.create({ session: aSession("next", { chain: { root: id, index: 1 } }) })],
     ["delete", () => other.delete([id])],
   ];

@@ -1,7 +1,7 @@
 // The functions of the database, each made wrong at one place: a named check of the kit must say so, and for certain.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Instruction, SessionChange } from "gantry/plugin";
+import type { ChangeResult, SessionChange } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { sessionDriverChecks } from "gantry/testing";
 import { asAdmin, NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
@@ -9,7 +9,7 @@ import { postgresOptions } from "../../helpers/stores.js";
 import { Holds } from "./hold.js";
 
 /** Which function, and what of its text becomes what. */
-type Edit = readonly [name: string, from: string | RegExp, to: string];
+type Edit = readonly [name: string, from: string | RegExp, to: string | ((found: string) => string)];
 
 interface Mutant {
   what: string;
@@ -34,12 +34,16 @@ const TOLD = "race: an instruction is told by the write that gives the lease bac
 const TOTALS = "race: totals are those of what is there, whatever comes, goes and moves";
 const GROWN = "load: what a growing message had gained is there, and it gains more, part by part, until it is finished";
 
-/** A write that reads the row of the chain, where it should take it. */
-const UNLOCKED: Edit = [
+/** The statement of `write` that locks the row of the chain, and one that only reads it. */
+const LOCKS = /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain, o\.root, n\.idx INTO v_chain, v_root, v_idx;/;
+const READS = `SELECT o.chain, o.root, n.idx INTO v_chain, v_root, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
+   WHERE n.name = p_id AND NOT n.alias AND (p_fence IS NULL OR o.fence = p_fence);`;
+const UNLOCKED: Edit = ["write", LOCKS, READS];
+/** As `UNLOCKED`, for changes with this field alone. */
+const unlockedWith = (field: string): Edit => [
   "write",
-  /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain, n\.idx INTO v_chain, v_idx;/,
-  `SELECT o.chain, n.idx INTO v_chain, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
-   WHERE n.name = p_id AND NOT n.alias AND (p_fence IS NULL OR o.fence = p_fence);`,
+  LOCKS,
+  (locks) => `IF p_change->'${field}' IS NOT NULL THEN ${READS} ELSE ${locks} END IF;`,
 ];
 const FREE_DELETE: Edit = ["delete", " ORDER BY o.chain FOR UPDATE", " ORDER BY o.chain"];
 
@@ -143,18 +147,12 @@ const MUTANTS: readonly Mutant[] = [
     what: "gives the lease back although it refuses the change",
     check: "write: a refused one gives no lease back, whatever it is refused for",
     Driver: class extends PostgresDriver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         try {
           return await super.write(id, change);
         } catch (error) {
           const { fence } = change;
-          if (change.release && fence !== null)
-            await this.release({
-              rootId: id,
-              fence,
-              holder: { id: "", host: "", boot: "", pid: 0, started: "" },
-              expiresAt: "",
-            });
+          if (change.release && fence !== null) await super.write(id, { fence, sync: false, release: true });
           throw error;
         }
       }
@@ -169,46 +167,37 @@ const MUTANTS: readonly Mutant[] = [
   {
     what: "leaves instructions beside a write that gives the lease back",
     check: TOLD,
-    edits: [
-      [
-        "instruct",
-        /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain INTO v_chain;/,
-        "SELECT n.chain INTO v_chain FROM @.names n WHERE n.name = p_session AND NOT n.alias;",
-      ],
-    ],
+    edits: [unlockedWith("instruct")],
   },
   {
     what: "takes instructions back beside a write that gives the lease back",
     check: TOLD,
-    edits: [["withdraw", /PERFORM[^;]*FOR UPDATE;/, ""]],
+    edits: [unlockedWith("followed")],
   },
   {
     what: "takes one instruction back twice",
     check: ONCE,
     edits: [
-      ["withdraw", /PERFORM[^;]*FOR UPDATE;/, ""],
+      unlockedWith("followed"),
       [
-        "withdraw",
-        "AND i.withdrawn IS NULL;",
-        "AND (SELECT o.withdrawn FROM @.instructions o WHERE o.id = p_id) IS NULL;",
+        "change_instructions",
+        /AND i\.withdrawn IS NULL(?=\s+AND i\.id IN)/,
+        "AND (SELECT o.withdrawn FROM @.instructions o WHERE o.id = i.id) IS NULL",
       ],
     ],
   },
   {
     what: "lets two answers count",
     check: ONCE,
-    edits: [["answer", "AND a.state = 'open';", "AND (SELECT o.state FROM @.asks o WHERE o.id = p_id) = 'open';"]],
+    edits: [
+      unlockedWith("answer"),
+      ["write", "AND a.state = 'open';", "AND (SELECT o.state FROM @.asks o WHERE o.id = a.id) = 'open';"],
+    ],
   },
   {
     what: "numbers instructions beside each other",
     check: ONCE,
-    edits: [
-      [
-        "instruct",
-        /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain INTO v_chain;/,
-        "SELECT n.chain INTO v_chain FROM @.names n WHERE n.name = p_session AND NOT n.alias;",
-      ],
-    ],
+    edits: [unlockedWith("instruct")],
   },
   { what: "deletes a chain that it did not lock", check: DELETED, edits: [FREE_DELETE] },
   {
@@ -275,7 +264,7 @@ async function mutate(
     assert.ok(found, `there is no function ${name}`);
     const { text, version } = found as { text: string; version: string };
     const before = text.replaceAll(`"${schema}".`, "@.").replaceAll(version, "@v");
-    const after = before.replace(from, () => to);
+    const after = before.replace(from, (found) => (typeof to === "string" ? to : to(found)));
     assert.notEqual(after, before, `${name} has no ${from}`);
     await asAdmin(url, inSchema(after).replaceAll("@v", version));
   }

@@ -3,16 +3,24 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import {
+  aMessage,
   anAsk,
   anInstruction,
+  answer,
   answered,
-  aMessage,
   aRun,
   aSession,
+  askOf,
   at,
   change,
   growing,
+  instruct,
   leaseOf,
+  newestOf,
+  release,
+  runOf,
+  snapshotsOf,
+  withdraw,
 } from "../../../src/testing/session-driver/rule.js";
 import { asAdmin, NO_POSTGRES, postgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
@@ -69,22 +77,22 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       await driver.list({ limit: 20, projectDir: "/p7", before: { updatedAt: middle, id } });
       await driver.list({ limit: 20, emptyBefore: at(300) });
       assert.equal((await driver.get(id))?.id, id);
-      await driver.newest(id);
+      await newestOf(driver, id);
       await driver.head(id);
       await driver.messages(id);
       await driver.messages(id, { scope: "chain", before: 9, limit: 2, tool: "x" });
       await driver.messages(id, { scope: "chain", hiddenBy: "x" });
-      await driver.snapshots(id);
+      await snapshotsOf(driver, id);
       await driver.instructions(id);
       await driver.runs({ limit: 20 });
       await driver.runs({ limit: 20, sessionId: id, states: ["finished"] });
       await driver.runs({ limit: 20, states: ["running", "waiting", "queued"] });
       await driver.runs({ limit: 20, states: ["failed", "finished"], before: { startedAt: middle, id } });
       await driver.runs({ limit: 20, key: "k50" });
-      await driver.run(`r${round + 1}`);
+      await runOf(driver, `r${round + 1}`);
       await driver.asks({ limit: 20, open: true });
       await driver.asks({ limit: 20, sessionId: id });
-      await driver.ask(`q${round + 1}`);
+      await askOf(driver, `q${round + 1}`);
       const lease = await leaseOf(driver, id, "h");
       const { fence } = lease;
       const asks = [anAsk(`ask${round}`, id)];
@@ -101,10 +109,10 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
         change({ fence, finish: [aMessage(id, 2)], cut: { id: "c", after: 1, createdAt: at(1) } }),
       );
       await driver.write(id, change({ fence, restore: "c", set: { projectDir: "/new" } }));
-      await driver.answer(`ask${round}`, answered("allow"));
-      await driver.instruct(anInstruction(`in${round}`, id));
-      await driver.withdraw(`in${round}`);
-      await driver.release(lease);
+      await answer(driver, id, `ask${round}`, answered("allow"));
+      await instruct(driver, anInstruction(`in${round}`, id));
+      await withdraw(driver, id, `in${round}`);
+      await release(driver, lease);
       await driver.forgetKeys(at(60));
       const data = await driver.dump(id);
       await driver.delete([id]);

@@ -3,6 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, ProviderError, type AgentEvent, type AgentOptions, type Message, type Run, type Tool } from "gantry";
 import type { CompactionStrategy, ModelMessage, ModelProvider, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
+import { newestOf } from "../../../src/testing/session-driver/rule.js";
 import { QUICK_STORES, STORES, memoryStore } from "../../helpers/stores.js";
 import { brokenRules, WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
 
@@ -407,7 +408,7 @@ describe("compaction", () => {
       // The state of a crash behind the creation: all that was said in the follow-up has never been.
       const driver = store();
       await driver.open();
-      const newest = await driver.newest(sessionId);
+      const newest = await newestOf(driver, sessionId);
       assert.equal(newest?.id, followUp);
       const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
       const before = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });

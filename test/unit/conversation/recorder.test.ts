@@ -16,7 +16,8 @@ function recording() {
   const driver = {
     write: (_id: string, change: SessionChange) => {
       written.push(change);
-      return new Promise<void>((resolve) => waiting.push(resolve));
+      const told = { instructions: [], consumedInstructions: [] };
+      return new Promise((resolve) => waiting.push(() => resolve(told)));
     },
   } as unknown as SessionDriver;
   const recorder = new Recorder(driver, "s", 1, {} as RunRecord, {} as Usage, assert.ifError, () => undefined);

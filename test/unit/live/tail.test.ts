@@ -9,6 +9,7 @@ import { parseCursor } from "../../../src/live/cursor.js";
 import { Place } from "../../../src/live/place.js";
 import { Presence } from "../../../src/live/presence.js";
 import { Tail, type Page, type TailHold } from "../../../src/live/tail.js";
+import { notifierOf } from "../../../src/sessions/hints.js";
 import { aMessage, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
 import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
 import { gate } from "../../helpers/gate.js";
@@ -20,7 +21,7 @@ import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[]; listeners: () => number } {
   let listeners = 0;
   const calls: string[] = [];
-  const { notifier } = driver;
+  const notifier = notifierOf(driver);
   const subscribe: typeof notifier.subscribe = (root, hear) => {
     listeners += 1;
     const end = notifier.subscribe(root, hear);

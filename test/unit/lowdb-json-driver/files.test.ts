@@ -15,6 +15,9 @@ import {
   growing,
   leaseOf,
   listed,
+  newestOf,
+  release,
+  runOf,
   someMessages,
   textOf,
 } from "../../../src/testing/session-driver/rule.js";
@@ -99,7 +102,8 @@ describe("the files of LowdbJsonDriver", () => {
     const before = (await stat(log)).size;
     for (let n = 0; n < 10; n++) await driver.write("a", { ...append("a-2", "token "), fence: lease.fence });
     assert.ok((await stat(log)).size - before < 10 * 300);
-    await driver.release(lease);
+    assert.equal((await stat(join(path, "a.json"))).mtimeMs, file.mtimeMs, "not written anew");
+    await release(driver, lease);
     await filed("a", 2);
     assert.equal(textOf((await driver.messages("a"))[1]), "token ".repeat(10));
     await driver.close();
@@ -194,7 +198,7 @@ describe("the files of LowdbJsonDriver", () => {
       const again = await opened();
       assert.deepEqual(await listed(again), ["a", "b"]);
       assert.equal((await again.get("x"))?.id, "a");
-      assert.equal((await again.newest("a"))?.id, "a1");
+      assert.equal((await newestOf(again, "a"))?.id, "a1");
       assert.equal((await again.messages("a", { scope: "chain" })).length, 2);
       await again.write("b", change({ set: { title: "still written" } }));
       await again.close();
@@ -241,8 +245,8 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: follow, messages: [growing("a.1", 1)], fence: lease.fence });
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
     await driver.write("a.1", { ...append("a.1-1", "grown"), fence: lease.fence });
-    await driver.release(lease);
     const lines = await readFile(log, "utf8");
+    await release(driver, lease);
     await driver.close();
     const after = await readFile(join(path, "a.json"), "utf8");
     assert.notEqual(after, before);
@@ -282,7 +286,7 @@ describe("the files of LowdbJsonDriver", () => {
     for (const one of [driver, other]) {
       assert.equal(textOf((await one.messages("a"))[0]).length, count * piece.length);
       assert.deepEqual(await listed(one), ["b", "a"]);
-      assert.deepEqual(await one.run("r"), { run, holder: lease.holder });
+      assert.deepEqual(await runOf(one, "r"), { run, holder: lease.holder });
       await assert.rejects(one.write("b", change({ runs: [aRun("s", "b", { key: "k" })] })), (error) =>
         hasCode(error, "run_key_taken"),
       );

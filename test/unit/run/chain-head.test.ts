@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { thisHolder } from "gantry/plugin";
 import { headWith, messagesOf } from "../../../src/run/chain-head.js";
-import { aMessage, aRun, aSession, change, someMessages } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aRun, aSession, change, release, someMessages } from "../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../helpers/stores.js";
 
 for (const [name, makeStore] of STORES) {
@@ -30,7 +30,7 @@ for (const [name, makeStore] of STORES) {
           const taken = await take(one);
           said.push(taken.said);
           if (one === -1) await work?.(taken.lease.fence);
-          await driver.release(taken.lease);
+          await release(driver, taken.lease);
           known = taken.lease.fence;
         }
         assert.equal(new Set(said).size, 1);
@@ -50,7 +50,7 @@ for (const [name, makeStore] of STORES) {
       const short = await driver.lease("b", thisHolder(), 30_000, { head: wanted });
       assert.ok(!("heldBy" in short));
       assert.deepEqual(short.head?.messages, few.messages, "told with the lease");
-      await driver.release(short);
+      await release(driver, short);
       // What was known is lost before it is used: then it is read all the same.
       const knowing = headWith(few.session, short.fence);
       const next = await driver.lease("b", thisHolder(), 30_000, { head: knowing });

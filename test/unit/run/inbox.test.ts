@@ -4,6 +4,7 @@ import { Agent, MemoryDriver, silentLogger, type Message } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { Inbox } from "../../../src/run/inbox.js";
+import { instruct, withdraw } from "../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../helpers/stores.js";
 import { cancelled } from "../../helpers/cancelled.js";
 import { turns } from "../../helpers/fake-time.js";
@@ -44,7 +45,7 @@ function tellLate(driver: SessionDriver): { text: string } {
     if (ended && ended.endedAt !== "" && text !== "") {
       late.text = "";
       const at = { sessionId: id, runId: ended.id, createdAt: ended.endedAt };
-      await driver.instruct({ id: text, kind: "steer", text, ...at });
+      await instruct(driver, { id: text, kind: "steer", text, ...at });
     }
     return write.call(driver, id, change);
   };
@@ -94,7 +95,7 @@ it("what comes while an inbox looks is found by a second look", async (t) => {
   const inbox = new Inbox(options);
   const looked = inbox.look();
   await isLooking.reached;
-  await driver.instruct({
+  await instruct(driver, {
     id: "i",
     kind: "steer",
     text: "wait",
@@ -216,16 +217,16 @@ for (const [name, make] of STORES)
         if (change.release !== true || !ended || !isFirst) return write.call(driver, id, change);
         isFirst = false;
         const own = { ...other, id: "own", runId: ended.id, text: "too late" };
-        for (const one of [own, other]) await driver.instruct({ ...one, sessionId: id });
+        for (const one of [own, other]) await instruct(driver, { ...one, sessionId: id });
         const left = await write.call(driver, id, change);
         assert.deepEqual(
-          left.map(({ id }) => id),
+          left.instructions.map(({ id }) => id),
           ["own", "other"],
         );
-        assert.equal(await driver.withdraw("own"), true);
+        assert.equal(await withdraw(driver, id, "own"), true);
         return left;
       };
-      const withdrawn = agents.answered("withdraw");
+      const withdrawn = agents.answered("write", (told) => "consumedInstructions" in told);
       const run = await agents.here.run({ message: "hi" });
       await run.result;
       await withdrawn;

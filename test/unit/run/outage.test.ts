@@ -5,6 +5,7 @@ import { MemoryDocuments } from "gantry/plugin";
 import type { Message } from "gantry";
 import type { SessionChange, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
+import { notifierOf } from "../../../src/sessions/hints.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -81,7 +82,7 @@ describe("a run whose store goes away", { concurrency: 4 }, () => {
     await open.reached;
     line.line = "cut";
     // The run looks for what others want of it, in vain, and again with the next hint.
-    line.driver.notifier.publish(going.sessionId);
+    notifierOf(line.driver).publish(going.sessionId);
     await until(() => line.refused > 0);
     line.line = "up";
     open.open();

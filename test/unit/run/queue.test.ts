@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from "gantry";
 import { thisHolder, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { instruct, runOf } from "../../../src/testing/session-driver/rule.js";
 import { cancelled } from "../../helpers/cancelled.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { until } from "../../helpers/lab.js";
@@ -209,7 +210,7 @@ for (const [name, make] of STORES)
       open.open();
       await a.outcome;
       assert.deepEqual(await said(), ["first", "a"]);
-      for (const id of ["dead", "stale"]) assert.equal((await store.run(id))?.run.state, "interrupted");
+      for (const id of ["dead", "stale"]) assert.equal((await runOf(store, id))?.run.state, "interrupted");
     });
 
     it("come before whoever finds the session free", async (t) => {
@@ -316,7 +317,7 @@ describe("what a run was told too late", () => {
       const ended = change.runs?.find((run) => run.id === keyed.id && run.endedAt !== "");
       if (ended) {
         const told = { id: "late", sessionId: id, runId: ended.id, kind: "steer", text: "late" } as const;
-        await driver.instruct({ ...told, createdAt: ended.endedAt });
+        await instruct(driver, { ...told, createdAt: ended.endedAt });
       }
       return write.call(driver, id, change);
     };

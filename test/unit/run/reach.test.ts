@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, builtinTools, type WatchEvent } from "gantry";
-import type { SessionDriver } from "gantry/plugin";
+import { Agent, type Notifier, builtinTools, type SessionDriver, type WatchEvent } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { cancelled } from "../../helpers/cancelled.js";
 import { gate, waitTool } from "../../helpers/gate.js";
@@ -14,7 +13,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const HINT_MS = 100;
 
 /** A notifier whose messages are lost: hints come for nothing, now and then. */
-const lossyNotifier: SessionDriver["notifier"] = {
+const lossyNotifier: Notifier = {
   publish: () => undefined,
   subscribe: (_, hint) => {
     const timer = setInterval(hint, HINT_MS).unref();

@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import { Agent, type RunInput } from "gantry";
 import type { Notifier, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
+import { notifierOf } from "../../../src/sessions/hints.js";
 import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
 import { cancelled } from "../../helpers/cancelled.js";
 import { turns } from "../../helpers/fake-time.js";
@@ -20,8 +21,8 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDriver; calls: string[] } {
   const calls: string[] = [];
   const notifier: Notifier = {
-    publish: (root) => driver.notifier.publish(root),
-    subscribe: (root, hint) => driver.notifier.subscribe(root, () => hears() && hint()),
+    publish: (root) => notifierOf(driver).publish(root),
+    subscribe: (root, hint) => notifierOf(driver).subscribe(root, () => hears() && hint()),
   };
   const note = (name: string, args: readonly unknown[]): void => {
     if (["open", "close", "synced"].includes(name)) return;

@@ -275,11 +275,12 @@ describe("agent.runs", () => {
   it("refuses what is no query, and what is not there", async (t) => {
     const agent = make(t, (await memoryStore[1](t))(), []);
     const wrong: [unknown, string, RegExp][] = [
-      [{ state: "running" }, "state", /one of sessionId, states, key, limit, before/],
+      [{ state: "running" }, "state", /one of id, sessionId, states, key, limit, before/],
       [{ states: ["runs"] }, "states", /"interrupted"/],
       [{ states: "running" }, "states", /a list of states/],
       [{ limit: -1 }, "limit", /a whole number, at least 0/],
       [{ limit: 1.5 }, "limit", /a whole number/],
+      [{ id: 1 }, "id", /a string/],
       [{ sessionId: 1 }, "sessionId", /a string/],
       [{ before: "x" }, "before", /startedAt and id/],
     ];

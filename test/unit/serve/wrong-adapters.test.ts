@@ -32,9 +32,9 @@ const driver = (open: string) =>
   descriptor(
     "session-driver",
     `create: () => Object.assign(
-      Object.fromEntries("close create get newest list messages head snapshots runs run asks ask answer instruct instructions withdraw forgetKeys write delete lease release dump load"
+      Object.fromEntries("close create get list messages head runs asks instructions write delete lease dump load"
         .split(" ").map((name) => [name, async () => {}])),
-      { name: "odd", notifier: { publish() {}, subscribe: () => () => {} }, open: ${open} })`,
+      { name: "odd", open: ${open} })`,
   );
 const tool = (members: string) =>
   descriptor(

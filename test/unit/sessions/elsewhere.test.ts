@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent } from "gantry";
 import { thisHolder, type SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
-import { aMessage, aRun, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aRun, aSession, change, growing, runOf } from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -53,7 +53,7 @@ for (const [name, make] of STORES)
       );
       assert.deepEqual(texts.slice(1), ["so far", "hi", "done"]);
       await assert.rejects(driver.write("a", change({ fence, add: [aMessage("a", 9)] })), { code: "lease_lost" });
-      assert.equal((await driver.run("r"))?.run.state, "interrupted", "stored by the run that came behind it");
+      assert.equal((await runOf(driver, "r"))?.run.state, "interrupted", "stored by the run that came behind it");
     });
 
     it("has a line in which whoever waits there is believed as long as it says so, and not when it says so no more", async (t) => {

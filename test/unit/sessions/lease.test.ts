@@ -71,9 +71,9 @@ describe("a lease", () => {
     const store = new Tables();
     const [driver, elsewhere] = [new MemoryDriver(store), new MemoryDriver(store)];
     await Promise.all([driver.open(), elsewhere.open()]);
-    const release = driver.release.bind(driver);
+    const write = driver.write.bind(driver);
     let isAway = true;
-    driver.release = (lease) => (isAway ? Promise.reject(new StoreError("away")) : release(lease));
+    driver.write = (...args) => (isAway ? Promise.reject(new StoreError("away")) : write(...args));
     const told: string[] = [];
     elsewhere.notifier.subscribe("root", () => told.push("root"));
     const held = await HeldLease.take(driver, "root", silentLogger);
@@ -96,7 +96,7 @@ describe("a lease", () => {
     t.after(() => clearInterval(alive));
     const driver = new MemoryDriver();
     await driver.open();
-    driver.release = () => Promise.reject(new StoreError("away"));
+    driver.write = () => Promise.reject(new StoreError("away"));
     const lines: string[] = [];
     const logger = { ...silentLogger, warn: (line: string) => lines.push(line) };
     const closing = new AbortController();
@@ -105,7 +105,7 @@ describe("a lease", () => {
     await held.giveBack(behind);
     // One that is not answered, either.
     const asked = new Promise<void>((resolve) => {
-      driver.release = () => {
+      driver.write = () => {
         resolve();
         return new Promise(() => undefined);
       };
@@ -122,8 +122,8 @@ describe("a lease", () => {
       const driver = new MemoryDriver();
       await driver.open();
       let calls = 0;
-      const release = driver.release.bind(driver);
-      driver.release = (lease) => (++calls <= failures ? Promise.reject(new Error("disk I/O error")) : release(lease));
+      const write = driver.write.bind(driver);
+      driver.write = (...args) => (++calls <= failures ? Promise.reject(new Error("disk I/O error")) : write(...args));
       const one = await HeldLease.take(driver, "root", silentLogger);
       await one.giveBack(background());
       assert.equal(calls, Math.min(failures + 1, 3));
@@ -192,7 +192,7 @@ describe("a lease whose store is away", () => {
     await driver.open();
     const held = await HeldLease.take(driver, "root", silentLogger);
     const order: string[] = [];
-    const { lease, release } = driver;
+    const { lease, write } = driver;
     let go = (): void => undefined;
     driver.lease = async (...args) => {
       order.push("renewal");
@@ -200,9 +200,9 @@ describe("a lease whose store is away", () => {
       order.push("renewed");
       return lease.apply(driver, args);
     };
-    driver.release = async (...args) => {
+    driver.write = async (...args) => {
       order.push("release");
-      return release.apply(driver, args);
+      return write.apply(driver, args);
     };
     t.mock.timers.tick(10_000);
     const refused = assert.rejects(

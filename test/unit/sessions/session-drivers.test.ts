@@ -10,10 +10,18 @@ import {
   aMessage,
   anAsk,
   anInstruction,
+  answer,
   answered,
   aRun,
   aSession,
+  askOf,
   at,
+  instruct,
+  newestOf,
+  release,
+  runOf,
+  snapshotsOf,
+  withdraw,
 } from "../../../src/testing/session-driver/rule.js";
 import { ALL_STORES } from "../../helpers/stores.js";
 import { fc } from "../../helpers/properties.js";
@@ -92,12 +100,12 @@ const step = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("instruct"), place, instruction }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("withdraw"), instruction }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("withdraw"), place, instruction }) },
   {
     weight: 2,
     arbitrary: fc.record({ do: fc.constant("ask"), place, ask, fence, state: fc.constantFrom("open", "withdrawn") }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("answer"), ask }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("answer"), place, ask }) },
   {
     weight: 4,
     arbitrary: fc.record({ do: fc.constant("set"), place, set, usage: fc.option(usage, { nil: undefined }), fence }),
@@ -197,15 +205,15 @@ async function take(side: Side, one: Step): Promise<unknown> {
       return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync, release }));
     }
     case "instruct":
-      return driver.instruct(anInstruction(one.instruction, one.place, { text: `${side.count}` }));
+      return instruct(driver, anInstruction(one.instruction, one.place, { text: `${side.count}` }));
     case "withdraw":
-      return driver.withdraw(one.instruction);
+      return withdraw(driver, one.place, one.instruction);
     case "ask": {
       const given = anAsk(one.ask, one.place, { state: one.state as "open", createdAt: at(side.count % 3) });
       return driver.write(one.place, changeOf({ asks: [given], fence: fenceOf(one.place, one.fence) }));
     }
     case "answer":
-      return driver.answer(one.ask, answered("allow", `${side.count}`));
+      return answer(driver, one.place, one.ask, answered("allow", `${side.count}`));
     case "append": {
       const { id: messageId, parts } = await pick(one.place, one.pick);
       const part = Math.min(one.part, parts.length);
@@ -220,7 +228,7 @@ async function take(side: Side, one: Step): Promise<unknown> {
     case "cut":
       return driver.write(one.place, changeOf({ cut: { id: `s${side.count}`, after: one.after, createdAt: at(0) } }));
     case "restore": {
-      const snapshots = await driver.snapshots(one.place);
+      const snapshots = await snapshotsOf(driver, one.place);
       const snapshot = snapshots[one.pick % Math.max(1, snapshots.length)];
       const cut = { id: `s${side.count}`, after: snapshot?.after ?? 0, createdAt: at(0) };
       return driver.write(one.place, changeOf({ restore: snapshot?.id ?? "none", ...(one.swap ? { cut } : {}) }));
@@ -244,8 +252,7 @@ async function take(side: Side, one: Step): Promise<unknown> {
       return comparable([lease.rootId, lease.holder.id, lease.fence > before, head]);
     }
     case "release": {
-      const lease = { rootId: one.id, holder: aHolder("h1"), fence: side.fences.get(one.id) ?? -1, expiresAt: at(0) };
-      return driver.release(lease);
+      return release(driver, { rootId: one.id, fence: side.fences.get(one.id) ?? -1 });
     }
     case "reopen":
       await driver.close();
@@ -262,12 +269,12 @@ async function visible(driver: SessionDriver): Promise<unknown> {
   for (const one of places) {
     sessions.push(await driver.get(one));
     details.push([
-      (await driver.newest(one))?.id,
+      (await newestOf(driver, one))?.id,
       await driver.messages(one),
       await driver.messages(one, { scope: "chain" }),
       await driver.messages(one, { scope: "chain", before: 6, limit: 2 }),
       await driver.head(one),
-      await driver.snapshots(one),
+      await snapshotsOf(driver, one),
       await driver.instructions(one).catch((error: unknown) => (error as { code?: unknown }).code),
       await driver.asks({ sessionId: one, limit: 99 }),
       await driver.runs({ sessionId: one, limit: 99 }),
@@ -282,9 +289,9 @@ async function visible(driver: SessionDriver): Promise<unknown> {
       await driver.runs({ limit: 99 }),
       await driver.runs({ limit: 2, before: { startedAt: at(1), id: "r3" } }),
       await driver.runs({ limit: 99, states: ["running", "waiting"] }),
-      await driver.run("r1"),
+      await runOf(driver, "r1"),
     ],
-    asks: [await driver.asks({ limit: 99 }), await driver.asks({ limit: 1, open: true }), await driver.ask("q1")],
+    asks: [await driver.asks({ limit: 99 }), await driver.asks({ limit: 1, open: true }), await askOf(driver, "q1")],
     lists: [
       await driver.list({ limit: 99 }),
       await driver.list({ limit: 2, offset: 1 }),

@@ -17,6 +17,7 @@ import {
   change,
   growing,
   leaseOf,
+  runOf,
   someMessages,
   textOf,
 } from "../../../src/testing/session-driver/rule.js";
@@ -136,7 +137,7 @@ describe("the file of SqliteDriver", () => {
     assert.equal(lease.fence, 8, "fences go on");
     const run = aRun("r1", "a", { key: "k" });
     await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
-    assert.deepEqual(await driver.run("r1"), { run, holder: aHolder("h2") });
+    assert.deepEqual(await runOf(driver, "r1"), { run, holder: aHolder("h2") });
     await driver.close();
     const db = keep(new Sqlite(path));
     assert.equal(readPragma(db, "user_version"), VERSION);

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { RunRecord } from "gantry";
 import type {
-  AskAnswered,
   ChainData,
   ChainHead,
+  ChangeResult,
   Instruction,
   LeaseOptions,
   SessionChange,
@@ -105,15 +105,13 @@ class Right extends Driver {
   }
   override create = (start: SessionStart) => this.#inTurn(() => super.create(start));
   override write = (id: string, change: SessionChange) => this.#inTurn(() => super.write(id, change));
-  override answer = (id: string, answered: AskAnswered) => this.#inTurn(() => super.answer(id, answered));
-  override instruct = (instruction: Instruction) => this.#inTurn(() => super.instruct(instruction));
-  override withdraw = (id: string) => this.#inTurn(() => super.withdraw(id));
   override forgetKeys = (before: string) => this.#inTurn(() => super.forgetKeys(before));
   override delete = (ids: readonly string[]) => this.#inTurn(() => super.delete(ids));
   override load = (chain: ChainData) => this.#inTurn(() => super.load(chain));
   override lease = (...given: Parameters<MemoryDriver["lease"]>) => this.#inTurn(() => super.lease(...given));
-  override release = (...given: Parameters<MemoryDriver["release"]>) => this.#inTurn(() => super.release(...given));
 }
+
+const NOTHING: ChangeResult = { instructions: [], consumedInstructions: [] };
 
 type Made = new (memory: Held) => MemoryDriver;
 
@@ -152,7 +150,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "judges the fence, and writes when the lease is another's",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.rootOf(id);
         if (change.fence !== null && this.memory.leases.get(root)?.fence !== change.fence)
           throw new LeaseLostError(root);
@@ -177,7 +175,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "tells the head as it was before the lease was had",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         await this.memory.stop();
         return super.write(id, change);
       }
@@ -218,10 +216,13 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "gives back whatever lease there is by then",
     class extends Driver {
-      override async release(...[lease]: Parameters<MemoryDriver["release"]>): Promise<void> {
-        const isMine = this.memory.leases.get(lease.rootId)?.fence === lease.fence;
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const root = this.rootOf(id);
+        const isMine = this.memory.leases.get(root)?.fence === change.fence;
         await this.memory.stop();
-        if (isMine) this.memory.leases.delete(lease.rootId);
+        if (!change.release || !isMine) return super.write(id, change);
+        this.memory.leases.delete(root);
+        return NOTHING;
       }
     },
     ONE_HOLDER,
@@ -229,7 +230,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "writes the original's fields back as they were when it looked",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
         const { title, titled, mode } = { ...root };
         await this.memory.stop();
@@ -244,7 +245,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "adds to the usage that there was when it looked",
     class extends Driver {
-      override async write(id: string, { usage, ...change }: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
         const before = root?.usage.promptTokens ?? 0;
         await this.memory.stop();
@@ -259,7 +260,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "appends to what a message was when it looked",
     class extends Driver {
-      override async write(id: string, { append, ...change }: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, { append, ...change }: SessionChange): Promise<ChangeResult> {
         const grown = keys.growth("a", "a1-4", 0);
         const before = this.memory.value(grown) ?? [];
         await this.memory.stop();
@@ -285,11 +286,14 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "leaves an instruction for a chain that was deleted meanwhile",
     class extends Driver {
-      override async instruct(instruction: Instruction): Promise<void> {
-        const sessionId = this.rootOf(instruction.sessionId);
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const { instruct } = change;
+        if (!instruct) return super.write(id, change);
+        const sessionId = this.rootOf(id);
         if (!this.memory.sessions.has(sessionId)) throw new SessionNotFoundError(sessionId);
         await this.memory.stop();
-        this.memory.instructions.replace([...this.memory.instructions.values(), { ...instruction, sessionId }]);
+        this.memory.instructions.replace([...this.memory.instructions.values(), { ...instruct, sessionId }]);
+        return NOTHING;
       }
     },
     DELETED,
@@ -297,11 +301,12 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "leaves the answer to an ask that was deleted meanwhile",
     class extends Driver {
-      override async answer(id: string, answered: AskAnswered) {
-        const ask = this.memory.asks.get(id);
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const askId = change.answer?.askId ?? "";
+        const ask = this.memory.asks.get(askId);
         await this.memory.stop();
-        if (ask && !this.memory.asks.get(id)) this.memory.asks.set(id, ask);
-        return super.answer(id, answered);
+        if (ask && !this.memory.asks.get(askId)) this.memory.asks.set(askId, ask);
+        return super.write(id, change);
       }
     },
     DELETED,
@@ -309,12 +314,12 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "leaves the run of a chain that was deleted meanwhile",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const isThere = this.memory.sessions.has(id);
         await this.memory.stop();
         if (!isThere || this.memory.sessions.has(id)) return super.write(id, change);
         for (const run of change.runs ?? []) this.memory.runs.set(run.id, { run, fence: null });
-        return [];
+        return NOTHING;
       }
     },
     DELETED,
@@ -335,7 +340,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "gives a key to two runs that come at once",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { runs = [] } = change;
         const isTaken = runs.some(({ key }) => key !== "" && this.memory.runs.withKey(key) !== undefined);
         await this.memory.stop();
@@ -389,11 +394,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "counts an answer to an ask that was open when it looked",
     class extends Driver {
-      override async answer(id: string, answered: AskAnswered) {
-        const before = this.memory.asks.get(id);
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const before = this.memory.asks.get(change.answer?.askId ?? "");
         await this.memory.stop();
-        if (before?.state === "open") this.memory.asks.set(id, before);
-        return super.answer(id, answered);
+        if (before?.state === "open") this.memory.asks.set(before.id, before);
+        return super.write(id, change);
       }
     },
     ONCE,
@@ -401,11 +406,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "takes back an instruction that was there when it looked",
     class extends Driver {
-      override async withdraw(id: string): Promise<boolean> {
-        const isThere = this.memory.instructions.has(id);
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const consumedInstructions = change.followed?.filter((one) => this.memory.instructions.has(one)) ?? [];
         await this.memory.stop();
-        await super.withdraw(id);
-        return isThere;
+        return { ...(await super.write(id, change)), consumedInstructions };
       }
     },
     ONCE,
@@ -413,12 +417,14 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "numbers instructions when they come, and shows them when they are stored",
     class extends Driver {
-      override async instruct(instruction: Instruction): Promise<void> {
-        const others = this.memory.instructions.values().map(({ id }) => id);
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const others = this.memory.instructions.values().map((one) => one.id);
         await this.memory.stop();
-        await super.instruct(instruction);
-        const place = ({ id }: Instruction): number => (others.includes(id) ? 0 : id === instruction.id ? 1 : 2);
+        const told = await super.write(id, change);
+        const place = (one: Instruction): number =>
+          others.includes(one.id) ? 0 : one.id === change.instruct?.id ? 1 : 2;
         this.memory.instructions.replace([...this.memory.instructions.values()].sort((a, b) => place(a) - place(b)));
+        return told;
       }
     },
     ONCE,
@@ -426,11 +432,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "tells the instructions that were left before it gave the lease back",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const before = await this.instructions(id).catch(() => []);
         await this.memory.stop();
-        await super.write(id, change);
-        return change.release ? before : [];
+        return { ...(await super.write(id, change)), instructions: change.release ? before : [] };
       }
     },
     TOLD,
@@ -502,12 +507,12 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
   [
     "gives the lease back before it judges the change",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { fence } = change;
         const isMine = fence !== null && this.memory.leases.get(this.rootOf(id))?.fence === fence;
         if (change.release && isMine) this.memory.leases.delete(this.rootOf(id));
         const left = await super.write(id, change.release && isMine ? { ...change, fence: null } : change);
-        return change.release ? this.instructions(id) : left;
+        return change.release ? { ...left, instructions: await this.instructions(id) } : left;
       }
     },
     "write: a refused one gives no lease back, whatever it is refused for",
@@ -527,7 +532,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
   [
     "raises lastSeq with a cut alone",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => ({ ...session }));
         const left = await super.write(id, change);
         if (change.restore !== undefined && !change.cut)

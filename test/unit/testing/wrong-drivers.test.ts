@@ -3,21 +3,22 @@ import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Message, Session } from "gantry";
 import type {
+  Ask,
+  AskQuery,
   ChainData,
   ChainHead,
-  Instruction,
-  Lease,
+  ChangeResult,
+  Message,
   MessagePage,
   RunQuery,
   SessionChange,
   SessionPage,
   SessionQuery,
   SessionStart,
-  Snapshot,
   StoredRun,
-} from "gantry/plugin";
-import { MemoryDriver } from "gantry";
-import { sessionDriverChecks, type Check } from "gantry/testing";
+} from "gantry";
+import { SessionNotFoundError } from "gantry";
+import { MemoryDriver, sessionDriverChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
@@ -129,7 +130,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "ignores the fence",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override write(id: string, change: SessionChange): Promise<ChangeResult> {
         return super.write(id, { ...change, fence: null });
       }
     },
@@ -147,9 +148,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "uses a fence again",
     class extends Driver {
-      override async release(lease: Lease): Promise<void> {
-        await super.release(lease);
-        this.memory.fence = lease.fence - 1;
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const told = await super.write(id, change);
+        if (change.release && change.fence !== null) this.memory.fence = change.fence - 1;
+        return told;
       }
     },
     "release: the lease is free, the fence is spent, and the next is greater",
@@ -157,7 +159,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "writes a change in two steps",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { add, ...rest } = change;
         if (add) await super.write(id, { fence: null, sync: false, add });
         return super.write(id, rest);
@@ -168,7 +170,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "shows half of a change",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const [first, ...rest] = change.add ?? [];
         if (first) await super.write(id, { fence: null, sync: false, add: [first] });
         await tick();
@@ -180,7 +182,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "reads, thinks, and writes back: usage is lost",
     class extends Driver {
-      override async write(id: string, { usage, ...change }: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
         const before = (await this.get(id))?.usage;
         await tick();
         const left = await super.write(id, change);
@@ -224,7 +226,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "lets updatedAt go back",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const left = await super.write(id, change);
         if (change.set?.updatedAt !== undefined) this.stored(id).updatedAt = change.set.updatedAt;
         return left;
@@ -235,8 +237,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "forgets snapshots",
     class extends Driver {
-      override snapshots(): Promise<Snapshot[]> {
-        return Promise.resolve([]);
+      override async head(...given: Parameters<MemoryDriver["head"]>): Promise<ChainHead | undefined> {
+        const head = await super.head(...given);
+        return head && { ...head, snapshots: [] };
       }
     },
     "cut: hides what is behind a point under a snapshot, in this chain alone",
@@ -244,7 +247,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "uses the seq of a cut message again",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const left = await super.write(id, change);
         if (change.cut) this.stored(id).lastSeq = change.cut.after;
         return left;
@@ -255,7 +258,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "keeps a snapshot that was restored",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const kept = this.memory.sessions.get(id)?.chain.snapshots.find((one) => one.id === change.restore);
         const left = await super.write(id, change);
         if (kept) this.memory.sessions.get(id)?.chain.snapshots.push(kept);
@@ -295,7 +298,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "joins the parts of a growing message",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override write(id: string, change: SessionChange): Promise<ChangeResult> {
         const append = change.append?.map((delta) => ({ ...delta, part: 0 }));
         return super.write(id, { ...change, ...(append ? { append } : {}) });
       }
@@ -305,7 +308,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "sets usage instead of adding it",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const left = await super.write(id, change);
         if (change.usage) this.stored(id).usage = { ...change.usage };
         return left;
@@ -323,14 +326,14 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "head: a follow-up's view and what was said in it, and nothing of what was said before",
   ],
   [
-    "takes the original for the newest",
+    "takes the session that is asked for for the newest",
     class extends Driver {
-      override newest(rootId: string): Promise<Session | undefined> {
-        const root = this.memory.sessions.get(rootId)?.session.chain.root;
-        return root === undefined ? Promise.resolve(undefined) : this.get(root);
+      override async head(id: string): Promise<ChainHead | undefined> {
+        const [head, newest] = [await super.head(id), await this.get(id)];
+        return head && newest && { ...head, newest };
       }
     },
-    "newest: the greatest index of the chain, by any id of it; undefined for an unknown one",
+    "head: its newest has the greatest index of the chain, by any id of it; undefined for an unknown one",
   ],
   [
     "cannot be closed twice",
@@ -373,7 +376,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "gives one key to two runs",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
         return left;
@@ -384,7 +387,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "looks for a key, thinks, and writes",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const keys = this.memory.runs.values().map(({ run }) => run.key);
         if (change.runs?.some(({ key }) => keys.includes(key))) return super.write(id, change);
         await tick();
@@ -398,7 +401,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "keeps a run that is there",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override write(id: string, change: SessionChange): Promise<ChangeResult> {
         const runs = change.runs?.filter((run) => !this.memory.runs.has(run.id)) ?? [];
         return super.write(id, { ...change, runs });
       }
@@ -408,7 +411,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "lets a chain take another's run",
     class extends Driver {
-      override write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override write(id: string, change: SessionChange): Promise<ChangeResult> {
         for (const run of change.runs ?? []) this.memory.runs.delete(run.id);
         return super.write(id, change);
       }
@@ -418,7 +421,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "keeps runs of the session alone",
     class extends Driver {
-      override async write(id: string, change: SessionChange): Promise<Instruction[]> {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const left = await super.write(id, change);
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.sessionId = id;
         return left;
@@ -465,13 +468,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "takes whoever holds the lease now for the holder of every run",
     class extends Driver {
-      override async run(id: string): Promise<StoredRun | undefined> {
-        const stored = await super.run(id);
-        const lease = stored && this.memory.leases.get(stored.run.sessionId);
-        return stored && { ...stored, holder: lease?.holder ?? null };
-      }
       override async runs(query: RunQuery): Promise<StoredRun[]> {
-        return Promise.all((await super.runs(query)).map(async ({ run }) => (await this.run(run.id))!));
+        const holderOf = (root: string) => this.memory.leases.get(root)?.holder ?? null;
+        return (await super.runs(query)).map(({ run }) => ({ run, holder: holderOf(run.sessionId) }));
       }
     },
     "runs: a lease that changed hands holds none of the runs that were written before",
@@ -482,9 +481,6 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
       override async runs(query: RunQuery): Promise<StoredRun[]> {
         for (const lease of this.memory.leases.values()) lease.expiresAt = new Date(Date.now() + 9999).toISOString();
         return super.runs(query);
-      }
-      override async run(id: string): Promise<StoredRun | undefined> {
-        return (await this.runs({ limit: 9 })).find(({ run }) => run.id === id);
       }
     },
     "runs: nobody holds one whose lease ran out",
@@ -633,6 +629,86 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
       }
     },
     "dump: is of one moment, whatever is written meanwhile",
+  ],
+  [
+    "keeps the lease of a session that was never created",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        if (!this.memory.sessions.has(id)) throw new SessionNotFoundError(id);
+        return super.write(id, change);
+      }
+    },
+    "release: alone it gives back the lease of a session that was never created, and nothing else does",
+  ],
+  [
+    "gives back nothing of a lease that is not held, and says nothing",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const told = { instructions: [], consumedInstructions: [] };
+        return super.write(id, change).catch((error: unknown) => {
+          if (change.release && !change.add) return told;
+          throw error;
+        });
+      }
+    },
+    "release: the lease is free, the fence is spent, and the next is greater",
+  ],
+  [
+    "answers asks of every chain",
+    class extends Driver {
+      override write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const root = this.memory.asks.get(change.answer?.askId ?? "")?.sessionId;
+        return super.write(root ?? id, change);
+      }
+    },
+    "answers an ask by any id of its chain, and none of another chain",
+  ],
+  [
+    "answers an ask before it judges the change",
+    class extends Driver {
+      override async write(id: string, { answer, ...change }: SessionChange): Promise<ChangeResult> {
+        const first = answer && (await super.write(id, { fence: null, sync: false, answer }));
+        return { ...(await super.write(id, change)), ...(first?.answer && { answer: first.answer }) };
+      }
+    },
+    "write: a refused one gives no lease back, whatever it is refused for",
+  ],
+  [
+    "tells every instruction that a change names as removed by it",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        return { ...(await super.write(id, change)), consumedInstructions: [...(change.followed ?? [])] };
+      }
+    },
+    "tells which instructions a change removed, and removes none of another chain",
+  ],
+  [
+    "finds a run by its id, whatever else is asked for",
+    class extends Driver {
+      override runs(query: RunQuery): Promise<StoredRun[]> {
+        return super.runs(query.id === undefined ? query : { id: query.id, limit: query.limit });
+      }
+    },
+    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
+  ],
+  [
+    "lists all asks for an id",
+    class extends Driver {
+      override asks({ id: _, ...query }: AskQuery): Promise<Ask[]> {
+        return super.asks(query);
+      }
+    },
+    "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain",
+  ],
+  [
+    "tells no snapshots with a lease",
+    class extends Driver {
+      override async lease(...given: Parameters<MemoryDriver["lease"]>) {
+        const lease = await super.lease(...given);
+        return "head" in lease && lease.head ? { ...lease, head: { ...lease.head, snapshots: [] } } : lease;
+      }
+    },
+    "lease: tells the chain's head where it is asked for, as it is under the lease",
   ],
   [
     "counts how often it was opened",

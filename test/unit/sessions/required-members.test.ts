@@ -1,0 +1,94 @@
+// A driver with the required members of the port alone: what the kernel does in place of the others.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, type SessionDriver, type WatchEvent } from "gantry";
+import { MemoryDocuments, MemoryDriver, ScriptedProvider, sessionDriverChecks } from "gantry/testing";
+import { notifierOf } from "../../../src/sessions/hints.js";
+import { until } from "../../helpers/lab.js";
+import { tempDir, type Hooks } from "../../helpers/temp.js";
+
+const METHODS = [
+  "open",
+  "close",
+  "create",
+  "get",
+  "head",
+  "list",
+  "messages",
+  "runs",
+  "asks",
+  "instructions",
+  "write",
+  "delete",
+  "lease",
+  "dump",
+  "load",
+] as const;
+
+function requiredOf(documents: MemoryDocuments): SessionDriver {
+  const whole = new MemoryDriver(documents);
+  const methods = Object.fromEntries(METHODS.map((name) => [name, whole[name].bind(whole)]));
+  return { name: "required", ...(methods as Pick<SessionDriver, (typeof METHODS)[number]>) };
+}
+
+describe("a driver with the required members alone keeps the contract", () => {
+  let documents = new MemoryDocuments();
+  const opened = async (): Promise<SessionDriver> => {
+    const driver = requiredOf(documents);
+    await driver.open();
+    return driver;
+  };
+  const create = (): Promise<SessionDriver> => {
+    documents = new MemoryDocuments();
+    return opened();
+  };
+  const checks = sessionDriverChecks({ create, second: opened, reopen: opened, clean: () => Promise.resolve() });
+  for (const check of checks) it(check.name, () => check.run());
+});
+
+describe("two agents on drivers with the required members alone", () => {
+  const two = async (t: Hooks, script: ConstructorParameters<typeof ScriptedProvider>[0]) => {
+    const { path: projectDir } = await tempDir(t);
+    const documents = new MemoryDocuments();
+    const provider = new ScriptedProvider(script);
+    const [here, there] = [0, 1].map(
+      () => new Agent({ driver: requiredOf(documents), providers: [provider], tools: [], projectDir }),
+    ) as [Agent, Agent];
+    // Timers of a notifier keep no process alive.
+    const alive = setInterval(() => undefined, 1000);
+    t.after(async () => {
+      clearInterval(alive);
+      await Promise.all([here.close(), there.close()]);
+    });
+    return { here, there, provider };
+  };
+
+  it("cancel a run of each other, and see what the other says", async (t) => {
+    const { here, there, provider } = await two(t, [{ hang: true }]);
+    const run = await here.run({ message: "hi" });
+    const ended = run.result.catch((error: unknown) => error);
+    const events: WatchEvent[] = [];
+    const watching = new AbortController();
+    const watched = (async () => {
+      for await (const event of there.sessions.watch(run.sessionId, { signal: watching.signal })) events.push(event);
+    })().catch(() => undefined);
+    await until(() => provider.requests.length === 1);
+    await until(() => events.some(({ type }) => type === "message"));
+    assert.equal((await there.runs.cancel(run.id)).state, "cancelled");
+    await until(() => events.some((event) => event.type === "state" && event.state.run?.state === "cancelled"));
+    watching.abort();
+    await Promise.all([watched, ended]);
+  });
+
+  it("share one timer for all that listen on a driver", async (t) => {
+    const driver = requiredOf(new MemoryDocuments());
+    const notifier = notifierOf(driver);
+    assert.equal(notifierOf(driver), notifier);
+    const alive = setInterval(() => undefined, 1000);
+    t.after(() => clearInterval(alive));
+    let hints = 0;
+    const end = notifier.subscribe("any", () => (hints += 1));
+    await until(() => hints > 1);
+    end();
+  });
+});
