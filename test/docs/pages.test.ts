@@ -82,6 +82,22 @@ describe("what the pages say is true", () => {
     }
   });
 
+  it("writing-a-driver.md lists every member of the port, the optional ones apart", () => {
+    const port = readFileSync(path.join(ROOT, "src/ports/session-driver.ts"), "utf8");
+    const [, body = ""] = /^export interface SessionDriver \{\n(.*?)^\}/ms.exec(port) ?? [];
+    const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+)(\?)?[(:]/gm)];
+    const text = readFileSync(path.join(ROOT, "docs/writing-a-driver.md"), "utf8");
+    const tables = text.slice(text.indexOf("### Without documents")).split("Three members are optional");
+    const [required, optional] = tables.map((table) =>
+      [...table.matchAll(/^\| `.*? \|/gm)].flatMap(([row]) => [...row.matchAll(/`(\w+)/g)].map(([, name]) => name)),
+    );
+    const named = (isOptional: boolean) =>
+      members.filter(([, , mark]) => (mark === "?") === isOptional).map(([, name]) => name);
+    assert.deepEqual(["name", ...(required ?? [])].sort(), named(false).sort());
+    assert.deepEqual(optional?.sort(), named(true).sort());
+    assert.match(text, new RegExp(`It has a \`name\` and ${named(false).length - 1} methods`));
+  });
+
   it("live.md tells of every event", () => {
     const events = readFileSync(path.join(ROOT, "src/ports/watch.ts"), "utf8").matchAll(/^ {2}\| \{ type: "(\w+)"/gm);
     const text = readFileSync(path.join(ROOT, "docs/live.md"), "utf8");
