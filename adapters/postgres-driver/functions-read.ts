@@ -92,6 +92,14 @@ export const READS = `
     END IF;
   END $$;
 
+  -- The kernel polls for it: as a function it is planned once.
+  CREATE FUNCTION @.run@v(p_id text) RETURNS TABLE (record text, named text, key text, root text, holder text)
+  STABLE LANGUAGE plpgsql AS $$
+  #variable_conflict use_column
+  BEGIN
+    RETURN QUERY SELECT ${RUN} FROM @.runs r JOIN @.chains c ON c.chain = r.chain WHERE r.id = p_id;
+  END $$;
+
   -- s: sessions, tag what hides each; v: views; m: messages, tag what hides each; p: snapshots; r: runs; a: asks.
   CREATE FUNCTION @.dump@v(p_id text) RETURNS ${PARTS} STABLE LANGUAGE plpgsql AS $$
   #variable_conflict use_column

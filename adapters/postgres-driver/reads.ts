@@ -140,6 +140,8 @@ export function runsStatement({ id, sessionId, states, key, before, limit }: Run
   sql: string;
   values: Value[];
 } {
+  if (id !== undefined && [sessionId, states, key, before].every((one) => one === undefined) && limit > 0)
+    return { sql: "SELECT * FROM @.run@v($1)", values: [stored(id)] };
   const values: Value[] = [];
   const value = (given: Value): string => `$${values.push(given)}`;
   const where = ["true"];
