@@ -37,34 +37,6 @@ export type { SlashCommand } from "./ports/slash-command.js";
 // What decides about calls: policies, rules, hooks.
 export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
-export type { PlanEntry, SessionState, WatchEvent, WatchOptions } from "./ports/watch.js";
-export type { Notifier } from "./ports/notifier.js";
-export type { Holder } from "./ports/holder.js";
-export type {
-  AnswerResult,
-  AskAnswered,
-  AskQuery,
-  ChainData,
-  ChainHead,
-  ChangeResult,
-  Lease,
-  LeaseHeld,
-  LeaseOptions,
-  LeaseTaken,
-  MessagePage,
-  PartDelta,
-  RunQuery,
-  SessionChange,
-  SessionData,
-  SessionDriver,
-  SessionFields,
-  SessionPage,
-  SessionQuery,
-  SessionStart,
-  StoredRun,
-} from "./ports/session-driver.js";
-export type { CompactionInput, CompactionStrategy } from "./ports/compaction-strategy.js";
-export type { LogFields, Logger } from "./ports/logger.js";
 
 // Parts of an agent that are built in: the store in memory, compaction without a model, copies for `undo`, the log.
 export { MemoryDriver } from "./sessions/memory-driver.js";

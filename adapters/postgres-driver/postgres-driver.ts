@@ -1,7 +1,6 @@
 import { DriverLife } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
-  Ask,
   AskQuery,
   ChainData,
   ChainHead,

@@ -1,19 +1,5 @@
-import type {
-  Ask,
-  Instruction,
-  Leave,
-  Message,
-  PartDelta,
-  ReasoningEffort,
-  RunRecord,
-  Session,
-  SessionChange,
-  SessionFields,
-  SessionMode,
-  Snapshot,
-  StoredRun,
-  Usage,
-} from "gantry";
+import type { Ask, Message, ReasoningEffort, RunRecord, Session, SessionMode, Usage } from "gantry";
+import type { Instruction, Leave, PartDelta, SessionChange, SessionFields, Snapshot, StoredRun } from "gantry/plugin";
 import { stored, told } from "./texts.js";
 
 /** A row of what a read tells; what its columns hold depends on the kind (`functions-read.ts`). */

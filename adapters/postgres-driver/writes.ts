@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import type { Ask } from "gantry";
 import type {
   AnswerResult,
   ChainData,

@@ -1,5 +1,6 @@
 import { SessionExistsError } from "gantry";
-import type { AnswerResult, Ask, AskQuery, RunRecord, SessionChange } from "gantry";
+import type { Ask, RunRecord } from "gantry";
+import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
 import { limitOf } from "./reads.js";
 import type { Statements } from "./statements.js";
 

@@ -2,7 +2,6 @@ import type { Database } from "better-sqlite3";
 import { DriverLife, LookingNotifier } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
-  Ask,
   AskQuery,
   ChainData,
   ChainHead,
@@ -20,7 +19,7 @@ import type {
   SessionQuery,
   SessionStart,
   StoredRun,
-} from "gantry";
+} from "gantry/plugin";
 import { forgetKeys, listAsks } from "./asks.js";
 import { connect } from "./connection.js";
 import type { Connection } from "./connection.js";

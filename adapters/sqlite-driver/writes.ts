@@ -12,7 +12,7 @@ import type {
   SessionChange,
   SessionStart,
   Snapshot,
-} from "gantry";
+} from "gantry/plugin";
 import { answerAsk, putAsk } from "./asks.js";
 import { headOf, instructionsOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";

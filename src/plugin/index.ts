@@ -52,10 +52,12 @@ export { roundCost } from "../models/usage.js";
 
 // Session drivers: the port, and the data that it stores.
 export type {
+  AnswerResult,
   AskAnswered,
   AskQuery,
   ChainData,
   ChainHead,
+  ChangeResult,
   Lease,
   LeaseHeld,
   LeaseOptions,

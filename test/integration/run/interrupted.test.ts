@@ -26,24 +26,23 @@ describe("a run whose process was killed", { concurrency: true }, () => {
     assert.equal(running?.state, "running");
     assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), []);
 
-      await server.stop("SIGKILL");
-      await streamed.ended;
-      const interrupted = { ...running, state: "interrupted" };
-      assert.deepEqual(await agent.runs.get(running.id), interrupted);
-      assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interrupted]);
-      assert.deepEqual(await agent.runs.list({ states: ["running"] }), []);
-      assert.equal((await runOf(store, running.id))?.run.state, "running");
+    await server.stop("SIGKILL");
+    await streamed.ended;
+    const interrupted = { ...running, state: "interrupted" };
+    assert.deepEqual(await agent.runs.get(running.id), interrupted);
+    assert.deepEqual(await agent.runs.list({ states: ["interrupted"] }), [interrupted]);
+    assert.deepEqual(await agent.runs.list({ states: ["running"] }), []);
+    assert.equal((await runOf(store, running.id))?.run.state, "running");
 
-      const next = await agent.run({ message: "go on", sessionId });
-      assert.equal((await runOf(store, running.id))?.run.state, "interrupted");
-      await next.result;
-      assert.deepEqual(
-        (await agent.runs.list({ sessionId })).map(({ id, state }) => [id, state]),
-        [
-          [next.id, "finished"],
-          [running.id, "interrupted"],
-        ],
-      );
-    });
-  }
+    const next = await agent.run({ message: "go on", sessionId });
+    assert.equal((await runOf(store, running.id))?.run.state, "interrupted");
+    await next.result;
+    assert.deepEqual(
+      (await agent.runs.list({ sessionId })).map(({ id, state }) => [id, state]),
+      [
+        [next.id, "finished"],
+        [running.id, "interrupted"],
+      ],
+    );
+  });
 });

@@ -1,7 +1,7 @@
 // The functions of the database, each made wrong at one place: a named check of the kit must say so, and for certain.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ChangeResult, SessionChange } from "gantry";
+import type { ChangeResult, SessionChange } from "gantry/plugin";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { sessionDriverChecks } from "gantry/testing";
 import { asAdmin, NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";

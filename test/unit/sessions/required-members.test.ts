@@ -1,8 +1,9 @@
 // A driver with the required members of the port alone: what the kernel does in place of the others.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, type SessionDriver, type WatchEvent } from "gantry";
-import { MemoryDocuments, MemoryDriver, ScriptedProvider, sessionDriverChecks } from "gantry/testing";
+import { Agent, MemoryDriver, type WatchEvent } from "gantry";
+import { MemoryDocuments, type SessionDriver } from "gantry/plugin";
+import { ScriptedProvider, sessionDriverChecks } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/hints.js";
 import { until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";

@@ -1,14 +1,13 @@
 import { closeSync, openSync } from "node:fs";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { Message, Session } from "gantry";
+import { MemoryDriver, SessionNotFoundError } from "gantry";
+import type { Ask, Message, Session } from "gantry";
 import type {
-  Ask,
   AskQuery,
   ChainData,
   ChainHead,
   ChangeResult,
-  Message,
   MessagePage,
   RunQuery,
   SessionChange,
@@ -16,9 +15,8 @@ import type {
   SessionQuery,
   SessionStart,
   StoredRun,
-} from "gantry";
-import { SessionNotFoundError } from "gantry";
-import { MemoryDriver, sessionDriverChecks, type Check } from "gantry/testing";
+} from "gantry/plugin";
+import { sessionDriverChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
