@@ -177,7 +177,8 @@ export function checkOptions(options: unknown): void {
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }
 
-const HOOKS: Readonly<Record<keyof Hooks, true>> = { beforeToolCall: true, afterToolCall: true, beforeModelCall: true };
+/** Names of all hooks. */
+export const HOOKS: Readonly<Record<keyof Hooks, true>> = { beforeToolCall: true, afterToolCall: true, beforeModelCall: true };
 
 /** One that is misspelt would guard nothing. */
 function checkHooks(hooks: unknown): void {

@@ -26,6 +26,7 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
   tool: "Tools (agent.tools)",
   "tool-source": "Sources of tools (agent.tools)",
   "permission-policy": "Permission policies (permissions.policies)",
+  hooks: "Hooks (hooks)",
   "compaction-strategy": "Compaction strategies (compaction.strategy)",
 };
 
@@ -70,6 +71,7 @@ async function adapterEntries(
     ...(await selection.providers()),
     ...selection.tools(toolNames),
     ...selection.policies(),
+    ...selection.hooks(),
     selection.strategy(),
   ];
   for (const [i, one] of modules.entries()) {

@@ -1,5 +1,6 @@
 import type { InjectionToken } from "tsyringe";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { HookSet } from "../ports/hooks.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
@@ -29,6 +30,7 @@ export interface AdapterKinds {
   "tool-source": ToolSource;
   "compaction-strategy": CompactionStrategy;
   "permission-policy": PermissionPolicy;
+  hooks: HookSet;
 }
 /** The kinds of adapters. */
 export type AdapterKind = keyof AdapterKinds;

@@ -116,6 +116,9 @@ export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "../ports
 export type { SlashPrompt } from "../ports/slash-command.js";
 export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "../processes/start-process.js";
 
+// Hooks and listeners: called in each run.
+export type { HookSet } from "../ports/hooks.js";
+
 // Histories of files, and strategies that make a conversation fit.
 export type {
   ChangePlace,

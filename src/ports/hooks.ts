@@ -1,4 +1,4 @@
-import type { ModelPurpose } from "./bus-events.js";
+import type { BusEvents, ModelPurpose } from "./bus-events.js";
 import type { ModelRequest } from "./model-provider.js";
 import type { ToolCall, ToolOutput } from "./tool.js";
 
@@ -30,4 +30,12 @@ export interface Hooks {
   ): ToolOutput | undefined | void | Promise<ToolOutput | undefined | void>;
   /** Before a model is asked, once however often that is tried again. A throw ends the run with its error. */
   beforeModelCall?(call: ModelCall, signal: AbortSignal): void | Promise<void>;
+}
+
+/** Hooks and event listeners of an adapter. */
+export interface HookSet extends Hooks {
+  /** Called after the fact, by event, as listeners of `agent.on`: none can slow or fail a run. */
+  readonly listeners?: { readonly [E in keyof BusEvents]?: (event: BusEvents[E]) => void };
+  /** Called once, after the agent has closed. Sends what is buffered, and resolves when nothing is open. */
+  close?(): void | Promise<void>;
 }

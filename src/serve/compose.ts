@@ -5,6 +5,7 @@ import type { Agent } from "../agent.js";
 import { HTTP_HOST } from "../plugin/adapter.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
 import { isAway, quietInOutage } from "../sessions/outage.js";
+import type { HookSet } from "../ports/hooks.js";
 import type { HttpHost } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -14,7 +15,7 @@ import { listeningFault } from "./part-check.js";
 import { isBuiltIn } from "./plugins.js";
 import { reasonOf, type Selected } from "./selected-adapters.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
-import { AGENT, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
+import { AGENT, HOOKS, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
 
 export interface ComposeOptions extends Parts {
   /** An agent for this process alone: no transport is started, and the store is opened when it is needed. */
@@ -49,7 +50,7 @@ const START_MS = 10_000;
 /** Running work may finish for so long, in ms. */
 const GRACE_MS = 2_000;
 /** A part that has not stopped by then, in ms from the start of the stop, is named in the log and left. */
-const STOP_MS = { transports: 3_800, port: 4_000, agent: 4_600 };
+const STOP_MS = { transports: 3_800, port: 4_000, agent: 4_600, hooks: 4_900 };
 
 /**
  * Build what the config selects and start its transports. A stranger's transport that cannot start is told in the log
@@ -70,11 +71,12 @@ async function build(given: ComposeOptions): Promise<Composition> {
   const { loaded, home, logger } = options;
   makeHome(home);
   const container = createContainer(options);
-  const [agent, transports, driver, providers] = await Promise.all([
+  const [agent, transports, driver, providers, hooks] = await Promise.all([
     container.resolve(AGENT),
     options.alone === true ? [] : container.resolve(TRANSPORTS),
     container.resolve(SESSION_DRIVER),
     container.resolve(MODEL_PROVIDERS),
+    container.resolve(HOOKS),
   ]);
   const closing = new Closing();
   closing.watch(`the session driver ${loaded.config.session.driver}`, driver);
@@ -85,7 +87,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     // A log line that has not been begun is left out.
     sandboxLog ??= Promise.resolve();
     const host = container.isRegistered(HTTP_HOST) ? container.resolve(HTTP_HOST) : undefined;
-    await stopAll(agent, host, started, closing, logger);
+    await stopAll({ agent, host, started, closing, hooks, logger });
     await sandboxLog;
   });
   try {
@@ -132,14 +134,17 @@ async function startAll(
     options.logger.error(`${error.message}; the others go on without it`, { error: error.cause });
 }
 
-/** Stop what was started, last in, first out: transports, the port, the agent. Never rejects. */
-async function stopAll(
-  agent: Agent,
-  host: HttpHost | undefined,
-  started: readonly Started[],
-  closing: Closing,
-  logger: Logger,
-): Promise<void> {
+interface Stopping {
+  readonly agent: Agent;
+  readonly host: HttpHost | undefined;
+  readonly started: readonly Started[];
+  readonly closing: Closing;
+  readonly hooks: readonly HookSet[];
+  readonly logger: Logger;
+}
+
+/** Stops in reverse order: transports, the port, the agent, hooks, which see the end of the last run. Never rejects. */
+async function stopAll({ agent, host, started, closing, hooks, logger }: Stopping): Promise<void> {
   const begun = Date.now();
   const grace = deadline(GRACE_MS);
   agent.refuseNew();
@@ -149,6 +154,8 @@ async function stopAll(
   await within(() => "the HTTP port", closePort, begun + STOP_MS.port, logger);
   const late = () => (closing.names.length > 0 ? closing.names.join(" and ") : "the agent");
   await within(late, () => agent.close(), begun + STOP_MS.agent, logger);
+  const closers = hooks.map((set, i) => ({ name: `hooks[${i}]`, stop: async () => set.close?.() }));
+  await stopInReverse(closers, grace.signal, begun + STOP_MS.hooks, logger);
   grace.clear();
 }
 

@@ -24,7 +24,7 @@ const texts = (about: string, ofThem: readonly string[] = []) =>
 const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
 
 /** What names a module: a text, or an object with its options beside the name. */
-const module = <const Kind extends "transport" | "tool" | "policy">(kind: Kind) =>
+const module = <const Kind extends "transport" | "tool" | "policy" | "hook">(kind: Kind) =>
   option.custom<string | ({ readonly [Key in Kind]: string } & Readonly<Record<string, unknown>>)>("", {
     expected: `a ${kind}'s name, or an object with the key "${kind}" and its options`,
     type: "",
@@ -194,6 +194,11 @@ export const configOptions = option.section(
         default: clientGrace,
       }),
     }),
+    hooks: option.list(
+      module("hook"),
+      'Modules with hooks and event listeners, called in this order. An object `{ "hook": module, … }` adds options. See [hooks.md](hooks.md).',
+      { default: [] },
+    ),
     compaction: option.section({
       enabled: option.flag("Whether it happens at all.", { default: enabled }),
       strategy: option.text(

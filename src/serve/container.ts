@@ -6,6 +6,7 @@ import { namedLogger } from "../base/log.js";
 import { folderHistory } from "../history/folder-history.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { HOME, HTTP_HOST, LOGGER } from "../plugin/adapter.js";
+import { combineHooks, listen } from "../plugin/hook-set.js";
 import { AdapterError, ConfigError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
@@ -58,6 +59,14 @@ export function createContainer({ loaded, home, projectDir, logger }: Parts): De
         .resolve(token.SELECTION)
         .policies()
         .map((policy) => resolveAdapter(root, policy)),
+    ),
+  );
+  provide(token.HOOKS, async () =>
+    Promise.all(
+      root
+        .resolve(token.SELECTION)
+        .hooks()
+        .map((hooks) => resolveAdapter(root, hooks)),
     ),
   );
   // Without a server nothing of their module is called, so that the build does not load it.
@@ -149,12 +158,13 @@ function createFileRules(root: DependencyContainer): Omit<FileToolOptions, "outp
 
 async function createAgent(root: DependencyContainer): Promise<Agent> {
   // At the same time: each waits for its own modules.
-  const [driver, providers, tools, strategy, policies] = await Promise.all([
+  const [driver, providers, tools, strategy, policies, hooks] = await Promise.all([
     root.resolve(token.SESSION_DRIVER),
     root.resolve(token.MODEL_PROVIDERS),
     root.resolve(token.TOOLS),
     root.resolve(token.COMPACTION_STRATEGY),
     root.resolve(token.PERMISSION_POLICIES),
+    root.resolve(token.HOOKS),
   ]);
   const loaded = root.resolve(token.CONFIG);
   const { agent, catalogue, compaction, limits, model, permissions } = loaded.config;
@@ -162,7 +172,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
   const { rules, mode, unattended, timeout, clientGrace } = permissions;
   // Only the tools themselves tell which rules match none of them.
   if (rules.length > 0) warnAboutRules(await tools.list(), loaded, logger);
-  return new Agent({
+  const created = new Agent({
     driver,
     providers,
     projectDir: root.resolve(token.PROJECT_DIR),
@@ -170,6 +180,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     tools: () => tools.list(),
     toolServers: tools.mcpServers,
     permissions: policies,
+    hooks: combineHooks(hooks),
     // The module that checks rules is loaded with them.
     ...(rules.length > 0 && { rules }),
     mode,
@@ -192,4 +203,6 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
+  for (const set of hooks) listen(created, set);
+  return created;
 }

@@ -29,6 +29,7 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   // The built-in ones are the kernel's own.
   "compaction-strategy": {},
   "permission-policy": {},
+  hooks: {},
 };
 
 /** Names that config may use for a kind, without modules of strangers. */

@@ -87,6 +87,14 @@ export class Selection {
     });
   }
 
+  hooks(): Selected<"hooks">[] {
+    return this.#config.hooks.map((entry, i) => {
+      const { hook: name, ...options } = typeof entry === "string" ? { hook: entry } : entry;
+      const key = `hooks[${i}]`;
+      return { kind: "hooks", name, options, key, section: key };
+    });
+  }
+
   /** A built-in strategy by its name, or a module of a stranger. */
   strategy(): string | Selected<"compaction-strategy"> {
     const { strategy: name } = this.#config.compaction;
@@ -127,7 +135,7 @@ export class Selection {
 
   /** What tools may read and not change: the modules of strangers that the config names, since gantry loads them. */
   readOnly(builtInTools: readonly string[]): string[] {
-    const { session, providers, server, agent, compaction, permissions } = this.#config;
+    const { session, providers, server, agent, compaction, permissions, hooks } = this.#config;
     const names = [
       session.driver,
       compaction.strategy,
@@ -135,6 +143,7 @@ export class Selection {
       ...server.transports.map((entry) => (typeof entry === "string" ? entry : entry.transport)),
       ...agent.tools.map((entry) => (typeof entry === "string" ? entry : entry.tool)),
       ...permissions.policies.map((entry) => (typeof entry === "string" ? entry : entry.policy)),
+      ...hooks.map((entry) => (typeof entry === "string" ? entry : entry.hook)),
     ];
     const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
     return [...new Set(names)]
@@ -267,6 +276,7 @@ const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   transport: "transport",
   tool: "tool",
   "permission-policy": "policy",
+  hooks: "hook",
 };
 
 /** Whoever mistyped that key must find it among those that there are. */

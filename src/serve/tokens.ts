@@ -3,6 +3,7 @@ import type { Agent } from "../agent.js";
 import type { Transport } from "../plugin/transport.js";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { FileHistory } from "../ports/file-history.js";
+import type { HookSet } from "../ports/hooks.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -46,6 +47,8 @@ export const TRANSPORTS: InjectionToken<Promise<readonly SelectedTransport[]>> =
 export const COMPACTION_STRATEGY: InjectionToken<Promise<string | CompactionStrategy>> = Symbol("compaction strategy");
 /** In the order in which they are asked. */
 export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPolicy[]>> = Symbol("permission policies");
+/** In the order in which they are called. */
+export const HOOKS: InjectionToken<Promise<readonly HookSet[]>> = Symbol("hooks");
 /** The enabled MCP servers of the config. */
 export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("MCP servers");
 /** Which paths the built-in tools read and write. */

@@ -1,6 +1,7 @@
 export type { Check } from "./check.js";
 export { compactionStrategyChecks } from "./compaction-strategy-checks.js";
 export type { CompactionStrategyFixture } from "./compaction-strategy-checks.js";
+export { hooksChecks, type HooksFixture } from "./hooks-checks.js";
 export { modelProviderChecks } from "./model-provider-checks.js";
 export type { ModelProviderFixture } from "./model-provider/fixture.js";
 export { ScriptedProvider, callTools, finish, say } from "./scripted-provider.js";

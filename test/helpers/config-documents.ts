@@ -44,8 +44,7 @@ export const SECTIONS: Readonly<Record<string, option.Section>> = {
   "mcp_servers.NAME": toolServer,
   'providers[] with `"provider": "offline"`': option.section(entriesOf(offline)),
 };
-delete (SECTIONS as Record<string, unknown>)["$schema"];
-delete (SECTIONS as Record<string, unknown>)["mcp_servers"];
+for (const key of ["$schema", "mcp_servers", "hooks"]) delete (SECTIONS as Record<string, unknown>)[key];
 
 /** Each option of a section, with the path of its key. */
 export function leavesOf({ entries }: option.Section, before = ""): [key: string, leaf: Described][] {

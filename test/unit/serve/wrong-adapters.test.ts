@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { BUS_EVENTS } from "../../../src/agent-options.js";
 import { silentLogger } from "../../../src/base/log.js";
 import { failureLine, lineOf } from "../../../src/commands/failed.js";
 import { compose } from "../../../src/serve/compose.js";
 import { loadConfig } from "../../../src/serve/config.js";
 import { tempDir } from "../../helpers/temp.js";
 
-type Kind = "transport" | "session-driver" | "model-provider" | "tool" | "compaction-strategy" | "permission-policy";
+type Kind =
+  "transport" | "session-driver" | "model-provider" | "tool" | "compaction-strategy" | "permission-policy" | "hooks";
 
 /** For each kind the config that selects `./odd.mjs`, and the key that the message names. */
 const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = {
@@ -16,6 +18,7 @@ const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = 
   tool: [{ agent: { tools: ["./odd.mjs"] } }, "agent.tools[0]"],
   "compaction-strategy": [{ compaction: { strategy: "./odd.mjs" } }, "compaction.strategy"],
   "permission-policy": [{ permissions: { policies: ["./odd.mjs"] } }, "permissions.policies[0]"],
+  hooks: [{ hooks: ["./odd.mjs"] }, "hooks[0]"],
 };
 
 /** A whole transport, so that all else of each composition is right. */
@@ -70,7 +73,7 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     "is of a kind that does not exist",
     "tool",
     'export default { gantry: 1, kind: "tol", name: "odd", create: () => ({}) };',
-    ' is no gantry adapter: kind: expected one of transport, session-driver, model-provider, tool, tool-source, compaction-strategy, permission-policy, got "tol"',
+    ' is no gantry adapter: kind: expected one of transport, session-driver, model-provider, tool, tool-source, compaction-strategy, permission-policy, hooks, got "tol"',
   ],
   ["is of another kind", "session-driver", transport("async () => {}"), " is a transport, expected a session-driver"],
   [
@@ -178,6 +181,24 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
       'create: () => ({ name: "odd", idleTimeoutMs: "1s", maxRetries: 0, maxWaitMs: 0, known: [], models() {}, stream() {}, close() {} })',
     ),
     " is no model-provider: idleTimeoutMs: expected a number, got string",
+  ],
+  [
+    "has a misspelt hook alone",
+    "hooks",
+    descriptor("hooks", "create: () => ({ beforeToolcall() {} })"),
+    " is no hooks: expected one of beforeToolCall, afterToolCall, beforeModelCall, listeners",
+  ],
+  [
+    "has a hook that is no function",
+    "hooks",
+    descriptor("hooks", "create: () => ({ beforeToolCall: true })"),
+    " is no hooks: beforeToolCall: expected a function, got boolean",
+  ],
+  [
+    "listens to an event that does not exist",
+    "hooks",
+    descriptor("hooks", 'create: () => ({ listeners: { "run.finnished"() {} } })'),
+    ` is no hooks: listeners: expected events of ${BUS_EVENTS.join(", ")}, got run.finnished`,
   ],
   ["has a member that is null", "tool", tool("inputSchema: null"), " is no tool: inputSchema is missing"],
   [

@@ -1,0 +1,69 @@
+import type { Agent } from "../agent.js";
+import { BUS_EVENTS, HOOKS } from "../agent-options.js";
+import { isRecord } from "../base/json.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import type { Hooks, HookSet } from "../ports/hooks.js";
+import { kindOf } from "./read-options.js";
+
+const NAMES = Object.keys(HOOKS) as readonly (keyof Hooks)[];
+
+/** All hooks as one: each is called in the order of `sets`, and a throw skips those after it. */
+export function combineHooks(sets: readonly Hooks[]): Hooks {
+  const hooks: Required<Hooks> = {
+    async beforeToolCall(call, signal) {
+      for (const set of sets) {
+        signal.throwIfAborted();
+        await set.beforeToolCall?.(call, signal);
+      }
+    },
+    async afterToolCall(call, output, signal) {
+      let latest = output;
+      for (const set of sets) {
+        signal.throwIfAborted();
+        const replacement = (await set.afterToolCall?.(call, latest, signal)) ?? latest;
+        if (typeof replacement.text !== "string") throw new Error("afterToolCall returned no { text }");
+        latest = replacement;
+      }
+      return latest;
+    },
+    async beforeModelCall(call, signal) {
+      for (const set of sets) {
+        signal.throwIfAborted();
+        await set.beforeModelCall?.(call, signal);
+      }
+    },
+  };
+  // A hook that no set has must be absent: with `afterToolCall`, for instance, no progress is shown.
+  return Object.fromEntries(NAMES.filter((name) => sets.some((set) => set[name])).map((name) => [name, hooks[name]]));
+}
+
+/** Add the listeners of `set` to the agent, which closes with them. */
+export function listen(agent: Agent, { listeners = {} }: HookSet): void {
+  for (const event of BUS_EVENTS) addListener(agent, event, listeners);
+}
+
+function addListener<E extends keyof BusEvents>(
+  agent: Agent,
+  event: E,
+  listeners: NonNullable<HookSet["listeners"]>,
+): void {
+  const listener = listeners[event];
+  if (listener) agent.on(event, listener.bind(listeners));
+}
+
+/** Why a value has no hooks; undefined if it has some. A misspelt member would guard nothing. */
+export function hookSetFault(set: HookSet): string | undefined {
+  const { listeners } = set;
+  if (listeners === undefined && NAMES.every((name) => set[name] === undefined))
+    return `expected one of ${[...NAMES, "listeners"].join(", ")}`;
+  for (const name of [...NAMES, "close"] as const)
+    if (set[name] !== undefined && typeof set[name] !== "function")
+      return `${name}: expected a function, got ${kindOf(set[name])}`;
+  if (listeners !== undefined && !isRecord(listeners)) return `listeners: expected an object, got ${kindOf(listeners)}`;
+  for (const [event, listener] of Object.entries(listeners ?? {})) {
+    if (!BUS_EVENTS.includes(event as keyof BusEvents))
+      return `listeners: expected events of ${BUS_EVENTS.join(", ")}, got ${event}`;
+    if (typeof listener !== "function") return `listeners.${event}: expected a function, got ${kindOf(listener)}`;
+  }
+  return undefined;
+}

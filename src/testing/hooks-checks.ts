@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { Agent } from "../agent.js";
+import { BUS_EVENTS } from "../agent-options.js";
+import { combineHooks, hookSetFault, listen } from "../plugin/hook-set.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import type { Hooks, HookSet } from "../ports/hooks.js";
+import { defineTool } from "../tools/define-tool.js";
+import { nothingNew, openThings, soon, type Check } from "./check.js";
+import { callTools, ScriptedProvider } from "./scripted-provider.js";
+
+/** How the checks get at hooks. */
+export interface HooksFixture {
+  /** Called once at the start of every check. */
+  create(): Promise<HookSet>;
+  /** Removes what `create` left behind. Called at the end of every check, after `close` of the hooks. */
+  clean?(): Promise<void>;
+  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  readonly patienceMs?: number;
+}
+
+type Rule = readonly [name: string, body: (set: HookSet, patienceMs: number) => Promise<void>];
+
+/** Every rule of the `HookSet` contract, one check each. All are required. */
+export function hooksChecks(fixture: HooksFixture): Check[] {
+  const { patienceMs = 10_000 } = fixture;
+  return rules.map(([name, body]) => ({
+    name,
+    run: async () => {
+      const before = openThings();
+      const set = await fixture.create();
+      const end = async () => {
+        await soon((async () => set.close?.())(), "close", patienceMs).finally(() => fixture.clean?.());
+        await nothingNew(before, patienceMs);
+      };
+      const outcomes = await Promise.allSettled([body(set, patienceMs)]);
+      outcomes.push(...(await Promise.allSettled([end()])));
+      for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+    },
+  }));
+}
+
+const rules: readonly Rule[] = [
+  ["members: functions, and listeners of known events", async (set) => assert.equal(hookSetFault(set), undefined)],
+  [
+    "run: a run with a tool call ends with the hooks in place",
+    async (set, patienceMs) => {
+      await soon(runWith([set], set), "the end of the run", patienceMs);
+    },
+  ],
+  [
+    "afterToolCall: returns nothing, or an output with text",
+    async (set, patienceMs) => {
+      const outputs: unknown[] = [];
+      const afterToolCall: Hooks["afterToolCall"] = async (...args) => {
+        outputs.push(await set.afterToolCall?.(...args));
+      };
+      await soon(runWith([{ afterToolCall }]), "the end of the run", patienceMs);
+      for (const output of outputs as ({ text: unknown } | undefined)[])
+        assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
+    },
+  ],
+  [
+    "signal: each hook settles when its signal has aborted",
+    async (set, patienceMs) => {
+      const settled: Promise<unknown>[] = [];
+      const watch = (name: string, hook: unknown) =>
+        void settled.push(soon(Promise.allSettled([hook]), `${name} settles`, patienceMs));
+      const aborted = AbortSignal.abort(new Error("stop"));
+      await runWith([
+        {
+          beforeToolCall: (call) => watch("beforeToolCall", set.beforeToolCall?.(call, aborted)),
+          afterToolCall: (call, output) => watch("afterToolCall", set.afterToolCall?.(call, output, aborted)),
+          beforeModelCall: (call) => watch("beforeModelCall", set.beforeModelCall?.(call, aborted)),
+        },
+      ]);
+      await Promise.all(settled);
+    },
+  ],
+  [
+    "listeners: none throws",
+    async ({ listeners = {} }, patienceMs) => {
+      const faults: string[] = [];
+      const guard = (event: keyof BusEvents) => async (payload: never) => {
+        try {
+          await (listeners[event] as ((payload: never) => unknown) | undefined)?.call(listeners, payload);
+        } catch (error) {
+          faults.push(`${event}: ${String(error)}`);
+        }
+      };
+      const guarded = Object.fromEntries(BUS_EVENTS.map((event) => [event, guard(event)]));
+      await soon(runWith([], { listeners: guarded }), "the end of the run", patienceMs);
+      assert.deepEqual(faults, []);
+    },
+  ],
+];
+
+/** A run that calls a tool and answers. */
+async function runWith(hooks: readonly Hooks[], set: HookSet = {}): Promise<void> {
+  const tool = defineTool({ name: "note", description: "Take a note.", kind: "think", run: () => "noted" });
+  const provider = new ScriptedProvider([callTools(["note", {}]), "Done."]);
+  await using agent = new Agent({ providers: [provider], tools: [tool], hooks: combineHooks(hooks) });
+  listen(agent, set);
+  const run = await agent.run({ message: "Take a note." });
+  // A hook may end the run.
+  await run.result.catch(() => undefined);
+}

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import { describe, it } from "node:test";
+import type { HookSet } from "gantry/plugin";
+import { hooksChecks } from "gantry/testing";
+
+const never = new Promise<never>(() => undefined);
+let left: ReturnType<typeof createServer> | undefined;
+
+const faults: readonly [string, HookSet, string][] = [
+  ["has no member", {}, "members: functions, and listeners of known events"],
+  ["has a misspelt event", { listeners: { "run.done": () => undefined } as object }, "members"],
+  ["settles never", { beforeToolCall: () => never }, "signal: each hook settles when its signal has aborted"],
+  ["returns a text", { afterToolCall: () => "text" as never }, "afterToolCall: returns nothing"],
+  [
+    "has a listener that rejects",
+    { listeners: { "run.finished": (() => Promise.reject(new Error("no luck"))) as () => void } },
+    "listeners: none throws",
+  ],
+  ["closes never", { beforeModelCall: () => undefined, close: () => never }, "members"],
+  ["leaves a port open", { beforeModelCall: () => void (left ??= createServer().listen(0)) }, "run: a run"],
+];
+
+describe("the checks of hooks find", () => {
+  it("nothing wrong with hooks that keep the contract", async () => {
+    const set: HookSet = { beforeToolCall: () => Promise.reject(new Error("refused")), close: () => undefined };
+    for (const { run } of hooksChecks({ create: () => Promise.resolve(set) })) await run();
+  });
+
+  for (const [what, set, name] of faults)
+    it(`hooks whose set ${what}`, async () => {
+      const checks = hooksChecks({
+        create: () => Promise.resolve(set),
+        clean: () => Promise.resolve(),
+        patienceMs: 50,
+      });
+      const check = checks.find((one) => one.name.startsWith(name));
+      try {
+        await assert.rejects(async () => check?.run());
+      } finally {
+        left?.close();
+        left = undefined;
+      }
+    });
+});
