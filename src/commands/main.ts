@@ -15,6 +15,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) =>
   sessions: () => import("./sessions.js"),
   models: () => import("./models.js"),
   mcp: () => import("./mcp.js"),
+  check: () => import("./check.js"),
+  new: () => import("./new.js"),
   completion: () => import("./completion.js"),
 };
 

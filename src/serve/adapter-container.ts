@@ -27,10 +27,20 @@ export async function resolveAdapter<Kind extends AdapterKind>(
   root: DependencyContainer,
   selected: Selected<Kind>,
 ): Promise<AdapterKinds[Kind]> {
+  const { file, folder } = root.resolve(CONFIG);
+  const descriptor = await loadAdapter(selected.kind, selected.name, folder, `${file}: ${selected.key}`);
+  return buildAdapter(root, selected, descriptor);
+}
+
+/** As `resolveAdapter`, from a loaded descriptor. */
+export async function buildAdapter<Kind extends AdapterKind>(
+  root: DependencyContainer,
+  selected: Selected<Kind>,
+  descriptor: AdapterDescriptor<Kind>,
+): Promise<AdapterKinds[Kind]> {
   const { file, folder, config } = root.resolve(CONFIG);
   const selection = root.resolve(SELECTION);
   const where = `${file}: ${selected.key}`;
-  const descriptor = await loadAdapter(selected.kind, selected.name, folder, where);
   const own = {
     where: `${file}: ${selected.section}`,
     configDir: folder,

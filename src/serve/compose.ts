@@ -188,7 +188,16 @@ async function startOne(
   { loaded, startMs = START_MS }: ComposeOptions,
 ): Promise<Listening> {
   if (isBuiltIn("transport", selected.name)) return transport.start(agent);
-  const place = `${loaded.file}: ${selected.key}: ${selected.name}`;
+  return startNamed(transport, agent, `${loaded.file}: ${selected.key}: ${selected.name}`, startMs);
+}
+
+/** Start a transport of a third party. Rejects with an `AdapterError` that begins with `place`. */
+export async function startNamed(
+  transport: Transport,
+  agent: Agent,
+  place: string,
+  startMs: number,
+): Promise<Listening> {
   const starting = (async () => transport.start(agent))();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {

@@ -114,29 +114,32 @@ async function createProviders(root: DependencyContainer): Promise<readonly Mode
 }
 
 async function createTransports(root: DependencyContainer): Promise<readonly token.SelectedTransport[]> {
-  const selection = root.resolve(token.SELECTION);
-  const transports = selection.transports();
+  const transports = root.resolve(token.SELECTION).transports();
   // The port and Node's HTTP are not loaded for a client on standard input.
-  if (transports.some(({ name }) => !["acp-stdio", "mcp-stdio"].includes(name))) {
-    const { openHttpHost } = await import("../http/http-host.js");
-    const { config, secrets } = root.resolve(token.CONFIG);
-    const { server, limits } = config;
-    root.register(HTTP_HOST, {
-      useFactory: instanceCachingFactory(() =>
-        openHttpHost({
-          ...server,
-          ...limits,
-          tokenFolder: root.resolve(HOME),
-          onToken: (value) => secrets.add(value),
-          remedy: ({ prefix }) => remedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
-          logger: namedLogger(root.resolve(LOGGER), "http"),
-        }),
-      ),
-    });
-  }
+  if (transports.some(({ name }) => !["acp-stdio", "mcp-stdio"].includes(name))) await provideHttpHost(root);
   return Promise.all(
     transports.map(async (selected) => ({ transport: await resolveAdapter(root, selected), selected })),
   );
+}
+
+/** Register the shared HTTP port, which opens with the first mount. */
+export async function provideHttpHost(root: DependencyContainer): Promise<void> {
+  const { openHttpHost } = await import("../http/http-host.js");
+  const selection = root.resolve(token.SELECTION);
+  const { config, secrets } = root.resolve(token.CONFIG);
+  const { server, limits } = config;
+  root.register(HTTP_HOST, {
+    useFactory: instanceCachingFactory(() =>
+      openHttpHost({
+        ...server,
+        ...limits,
+        tokenFolder: root.resolve(HOME),
+        onToken: (value) => secrets.add(value),
+        remedy: ({ prefix }) => remedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
+        logger: namedLogger(root.resolve(LOGGER), "http"),
+      }),
+    ),
+  });
 }
 
 function remedy(section: "acp" | "server"): { authenticate: string; listen: string } {

@@ -32,6 +32,9 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   hooks: {},
 };
 
+/** The kinds of adapters. */
+export const KINDS: readonly string[] = Object.keys(BUILT_IN);
+
 /** Names that config may use for a kind, without modules of strangers. */
 export function builtInNames(kind: AdapterKind): string[] {
   return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN[kind]);
@@ -62,7 +65,7 @@ export async function loadAdapter<Kind extends AdapterKind>(
     throw new AdapterError(`${where}: ${name} could not be loaded: ${message(error)}`, { cause: error });
   }
   const { default: exported } = loaded;
-  const fault = isDescriptor(exported) && !builtIn ? descriptorFault(exported, Object.keys(BUILT_IN)) : undefined;
+  const fault = isDescriptor(exported) && !builtIn ? descriptorFault(exported, KINDS) : undefined;
   if (fault !== undefined) throw new AdapterError(`${where}: ${name} is no gantry adapter: ${fault}`);
   const descriptor = isDescriptor(exported) ? defineAdapter(exported) : await foreign(kind, loaded, name);
   if (descriptor === undefined) {
@@ -93,7 +96,7 @@ async function foreign(kind: AdapterKind, module: unknown, name: string): Promis
 }
 
 /** Whether a value says that it is a descriptor. Plugins without dependencies write `gantry: 1` themselves. */
-function isDescriptor(value: unknown): value is AdapterDefinition<AdapterKind, unknown> {
+export function isDescriptor(value: unknown): value is AdapterDefinition<AdapterKind, unknown> {
   return isRecord(value) && value["gantry"] === 1;
 }
 

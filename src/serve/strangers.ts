@@ -45,9 +45,13 @@ export async function importModule(
   where: string,
   names: readonly string[],
 ): Promise<{ default?: unknown }> {
-  const url = await locate(kind, name, folder, where, names);
+  return importLent(await locate(kind, name, folder, where, names));
+}
+
+/** Import a module of a third party, which finds this copy of gantry if it has none of its own. */
+export async function importLent(url: string): Promise<Readonly<Record<string, unknown>>> {
   await lendOurselves();
-  return (await import(url)) as { default?: unknown };
+  return (await import(url)) as Readonly<Record<string, unknown>>;
 }
 
 let lending: Promise<void> | undefined;

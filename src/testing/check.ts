@@ -4,6 +4,8 @@ import type { GantryError } from "../ports/errors.js";
 
 /** One rule that an adapter keeps, for any test runner: `for (const check of checks) it(check.name, check.run)`. */
 export interface Check {
+  /** The capability that it belongs to. Default: the start of `name`, up to a colon. */
+  readonly group?: string;
   readonly name: string;
   /** Rejects, with an assertion that says what is wrong, when the rule is broken. */
   run(): Promise<void>;

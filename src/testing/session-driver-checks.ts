@@ -17,21 +17,23 @@ import { transferRules } from "./session-driver/transfer.js";
 
 /** Every rule of the `SessionDriver` contract, one check each. All are required. */
 export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
-  const rules = [
-    ...sessionRules,
-    ...listRules,
-    ...messageRules,
-    ...changeRules,
-    ...chainRules,
-    ...leaseRules,
-    ...runRules,
-    ...askRules,
-    ...sharingRules,
-    ...raceRules,
-    ...textRules,
-    ...transferRules,
-  ];
-  return rules.map(([name, body]) => ({ name, run: () => checked(name, body, fixture) }));
+  const rules: Readonly<Record<string, readonly Rule[]>> = {
+    sessions: sessionRules,
+    lists: listRules,
+    messages: messageRules,
+    changes: changeRules,
+    chains: chainRules,
+    leases: leaseRules,
+    runs: runRules,
+    asks: askRules,
+    sharing: sharingRules,
+    races: raceRules,
+    texts: textRules,
+    transfer: transferRules,
+  };
+  return Object.entries(rules).flatMap(([group, members]) =>
+    members.map(([name, body]) => ({ group, name, run: () => checked(name, body, fixture) })),
+  );
 }
 
 /** Makes one check, and cleans up after it. What the rule fails with is told rather than how the end goes. */

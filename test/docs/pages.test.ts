@@ -4,29 +4,17 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "n
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
+import { TEMPLATES } from "../../src/commands/about/new.js";
+import type { AdapterReport } from "../../src/commands/check-report.js";
+import { projectFiles } from "../../src/commands/new.js";
 import { ROOT, SOURCE_FLAGS } from "../helpers/node.js";
-import { runGantry } from "../helpers/server.js";
+import { runGantry, startServer } from "../helpers/server.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);
 
-/** An empty folder in which someone did what a page says: its package, and every file that it says to save. */
-async function followed(t: TestContext, page: string): Promise<TempDir> {
-  const text = readFileSync(path.join(ROOT, "docs", page), "utf8");
-  const folder = await stranger(t);
-  const [, name] = /^mkdir (\S+) && cd/m.exec(text) ?? [];
-  assert.ok(name, "the page makes a folder");
-  const saved = [...text.matchAll(/[Ss]ave as `([^`]+)`:\n\n```\w+\n(.*?)^```$/gms)];
-  assert.ok(saved.length >= 3, "a module, its test and a config");
-  await folder.write({
-    "package.json": JSON.stringify({ name, type: "module", exports: "./index.js" }),
-    ...Object.fromEntries(saved.map(([, file = "", content = ""]) => [file, content])),
-  });
-  return folder;
-}
-
 /** Node there; what it printed, and what it complained of. */
-async function node(folder: TempDir, ...args: string[]): Promise<string> {
+async function node(cwd: string, ...args: string[]): Promise<string> {
   const env: NodeJS.ProcessEnv = { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") };
   // Of the test runner that runs this file.
   delete env.NODE_TEST_CONTEXT;
@@ -34,7 +22,7 @@ async function node(folder: TempDir, ...args: string[]): Promise<string> {
   const isBuilt = process.env.GANTRY_TEST_DIST === "1";
   const flags = isBuilt ? [] : SOURCE_FLAGS;
   const output = (out: { stdout: string; stderr: string }): string => out.stdout + out.stderr;
-  const options = { cwd: folder.path, env, maxBuffer: 1 << 26 };
+  const options = { cwd, env, maxBuffer: 1 << 26 };
   return run(process.execPath, [...flags, ...args], options).then(output, output);
 }
 
@@ -47,24 +35,49 @@ async function stranger(t: TestContext): Promise<TempDir> {
 }
 
 describe("what the pages say is true", () => {
-  for (const [page, kind, count] of [
-    ["writing-a-transport.md", "transport", 20],
-    ["writing-a-driver.md", "session-driver", 70],
-    ["writing-a-provider.md", "model-provider", 15],
-    ["plugins.md", "tool", 14],
+  for (const [template, kind, count] of [
+    ["transport", "transport", 20],
+    ["driver", "session-driver", 70],
+    ["provider", "model-provider", 15],
+    ["tool", "tool", 14],
+    ["hook", "hooks", 5],
   ] as const) {
-    it(page, async (t) => {
-      const folder = await followed(t, page);
-      const output = await node(folder, "--test", "--test-reporter=tap", "index.test.js");
+    const page = TEMPLATES[template];
+    it(`${page}, which gantry new ${template} writes`, async (t) => {
+      const folder = await tempDir(t);
+      const projectDir = folder.at("new");
+      const begun = await runGantry(t, ["new", template, "@own/thing", "--dir", "new"], { projectDir: folder.path });
+      assert.equal(begun.code, 0, begun.stderr);
+      mkdirSync(folder.at("new", "node_modules"));
+      symlinkSync(ROOT, folder.at("new", "node_modules", "gantry"), "dir");
+      // One source: but for the package's name, the files are those of the page.
+      const files = projectFiles(readFileSync(path.join(ROOT, "docs", page), "utf8"), "@own/thing");
+      for (const [file, text] of Object.entries(files)) assert.equal(await folder.read(`new/${file}`), text, file);
+      for (const file of ["index.js", "fixture.js", "index.test.js", "config.json", "README.md"])
+        assert.ok(Object.hasOwn(files, file), `${page} has ${file}`);
+      const manifest = JSON.parse(files["package.json"] ?? "") as { scripts: Record<"test" | "check", string> };
+      assert.equal(manifest.scripts.test, "node --test");
+      const output = await node(projectDir, "--test", "--test-reporter=tap");
       assert.match(output, /^# fail 0$/m, output);
       assert.ok(Number(/^# pass (\d+)$/m.exec(output)?.[1]) >= count, output);
-      const config = folder.at("config.json");
-      const listed = await runGantry(t, ["adapters", "--json", "--config", config], {
-        projectDir: folder.path,
-      });
+      const [, ...args] = manifest.scripts.check.split(" ");
+      const checked = await runGantry(t, [...args, "--json"], { projectDir });
+      assert.equal(checked.code, 0, checked.stdout + checked.stderr);
+      const { adapters } = JSON.parse(checked.stdout) as { adapters: AdapterReport[] };
+      assert.deepEqual(
+        adapters.map((adapter) => [adapter.kind, adapter.name]),
+        [[kind, "@own/thing"]],
+      );
+      assert.ok(adapters[0]!.checks.every(({ status }) => status === "passed"));
+      const listed = await runGantry(t, ["adapters", "--json", "--config", "config.json"], { projectDir });
       assert.equal(listed.code, 0, listed.stdout + listed.stderr);
-      const entries = JSON.parse(listed.stdout) as { kind: string; name: string; selectedBy: string[] }[];
+      const entries = JSON.parse(listed.stdout) as { kind: string; name: string }[];
       assert.equal(entries.find(({ name }) => name === "./index.js")?.kind, kind);
+      // The page's ports may be taken here.
+      const config = (await folder.read("new/config.json")).replace(/"port": \d+/g, '"port": 0');
+      await folder.write({ "new/config.json": config });
+      const server = await startServer(t, { projectDir, args: ["serve", "--config", "config.json", "--port", "0"] });
+      assert.equal((await server.stop()).code, 0, server.stderr);
     });
   }
 
@@ -125,7 +138,7 @@ describe("what the pages say is true", () => {
         it(chapter, async (t) => {
           const folder = await stranger(t);
           await folder.write({ "package.json": '{ "type": "module" }', "program.js": program });
-          const output = await node(folder, "program.js");
+          const output = await node(folder.path, "program.js");
           if (printed !== undefined) assert.equal(output, printed);
           assert.doesNotMatch(output, /^\s+at /m);
         });

@@ -1,24 +1,23 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { mkdirSync, symlinkSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { install, pack } from "../helpers/packed.js";
 import { makeTempDir, type TempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);
-const DOCS = fileURLToPath(new URL("../../docs/", import.meta.url));
 
-/** The guides, by the folder that each begins with. */
+/** The templates of the guides, by the folder that each makes. */
 const GUIDES = {
-  "gantry-lines": "writing-a-transport.md",
-  "gantry-file-driver": "writing-a-driver.md",
-  "gantry-house-model": "writing-a-provider.md",
-  "gantry-dice": "plugins.md",
+  "gantry-lines": "transport",
+  "gantry-file-driver": "driver",
+  "gantry-house-model": "provider",
+  "gantry-dice": "tool",
+  "gantry-audit": "hook",
 };
 
 /** All that the guides end with, in one config; what a guide's own config says of its part is said here. */
@@ -27,6 +26,7 @@ const CONFIG = {
   session: { driver: "../gantry-file-driver/index.js", path: "store.json" },
   providers: [{ driver: "../gantry-house-model/index.js", url: "" }],
   agent: { tools: ["*", { tool: "../gantry-dice/index.js", sides: 2 }] },
+  hooks: [{ hook: "../gantry-audit/index.js", file: "audit.jsonl" }],
 };
 
 describe("a stranger's day, with gantry installed globally elsewhere", () => {
@@ -45,28 +45,23 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
   });
   after(() => prefix.remove());
 
-  /** A folder with everything that the guides say to save, each in the folder that it says to make. */
-  async function day(t: TestContext): Promise<TempDir> {
-    const folder = await makeTempDir();
-    t.after(() => folder.remove());
-    for (const [name, page] of Object.entries(GUIDES)) {
-      const text = readFileSync(path.join(DOCS, page), "utf8");
-      assert.ok(text.includes(`mkdir ${name} && cd ${name}\n`), `${page} makes ${name}`);
-      const saved = [...text.matchAll(/[Ss]ave as `([^`]+)`:\n\n```\w+\n(.*?)^```$/gms)];
-      assert.ok(saved.length >= 3, `${page}: a module, its test, a config`);
-      await folder.write({
-        [`${name}/package.json`]: JSON.stringify({ name, version: "1.0.0", type: "module", exports: "./index.js" }),
-        ...Object.fromEntries(saved.map(([, file = "", content = ""]) => [`${name}/${file}`, content])),
-      });
-    }
-    return folder;
-  }
-
   const environment = (home: string): NodeJS.ProcessEnv => {
     const env: NodeJS.ProcessEnv = { ...process.env, GANTRY_HOME: home, npm_config_offline: "true" };
     for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];
     return env;
   };
+
+  /** A folder with everything that the guides end with, as the installed program writes it. */
+  async function day(t: TestContext): Promise<TempDir> {
+    const folder = await makeTempDir();
+    t.after(() => folder.remove());
+    for (const [name, template] of Object.entries(GUIDES))
+      await run(process.execPath, [gantry, "new", template, name], {
+        cwd: folder.path,
+        env: environment(folder.at("home")),
+      });
+    return folder;
+  }
 
   /** Start a program; resolves with what `pattern` matches of what it prints. It is ended with the test. */
   async function started(t: TestContext, command: string[], cwd: string, home: string, pattern: RegExp) {
@@ -129,6 +124,20 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     const { told, stored, output } = await served(t, await day(t));
     assert.match(told, /The dice say [234]\./, output);
     assert.equal(stored, 1);
+  });
+
+  it("they pass gantry check without a gantry of their own", async (t) => {
+    const folder = await day(t);
+    await Promise.all(
+      Object.keys(GUIDES).map(async (name) => {
+        const { scripts } = JSON.parse(await folder.read(`${name}/package.json`)) as { scripts: { check: string } };
+        const { stdout } = await run(process.execPath, [gantry, ...scripts.check.split(" ").slice(1)], {
+          cwd: folder.at(name),
+          env: environment(folder.at("home")),
+        });
+        assert.match(stdout, /^\d+ checks: \d+ passed$/m, name);
+      }),
+    );
   });
 
   it("with a copy of their own they pass their checks, and work together with the one that runs", async (t) => {

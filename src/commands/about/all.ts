@@ -1,5 +1,7 @@
 import type { About } from "../about.js";
 import { adapters } from "./adapters.js";
+import { check } from "./check.js";
+import { newAdapter } from "./new.js";
 import { chat } from "./chat.js";
 import { completion } from "./completion.js";
 import { webConsole } from "./console.js";
@@ -10,4 +12,16 @@ import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
 
 /** Every command, in the order of the help. */
-export const ALL: readonly About[] = [chat, run, serve, webConsole, sessions, models, mcp, adapters, completion];
+export const ALL: readonly About[] = [
+  chat,
+  run,
+  serve,
+  webConsole,
+  sessions,
+  models,
+  mcp,
+  adapters,
+  check,
+  newAdapter,
+  completion,
+];

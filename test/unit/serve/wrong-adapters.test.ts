@@ -4,7 +4,9 @@ import { BUS_EVENTS } from "../../../src/agent-options.js";
 import { silentLogger } from "../../../src/base/log.js";
 import { failureLine, lineOf } from "../../../src/commands/failed.js";
 import { compose } from "../../../src/serve/compose.js";
+import type { AdapterReport } from "../../../src/commands/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
+import { checked } from "../../helpers/checked.js";
 import { tempDir } from "../../helpers/temp.js";
 
 type Kind =
@@ -293,4 +295,38 @@ describe("a wrong adapter ends the start with one line that names the file, the 
     ] as const)
       await assert.rejects(composed(t, module, SELECTS[kind][0]), /it was taken/);
   });
+});
+
+const OPTION_OF = / \(an option of [^)]*\)$/;
+
+/** The line of a start, as a command gives it that knows no config. */
+function lineOfCheck(expected: string): string | RegExp {
+  if (expected.includes("expected a default export")) return /^gantry: odd\.mjs exports no adapter: /;
+  if (expected.startsWith(" could not be loaded")) return `odd.mjs${expected}`;
+  if (expected.startsWith(" is no gantry adapter")) return `odd.mjs: default export${expected}`;
+  if (expected.endsWith("(an option of ./odd.mjs)")) return `odd.mjs: options${expected.replace(OPTION_OF, "")}`;
+  return `odd.mjs: default export: odd${expected.replace("5 ms", "1000 ms")}`;
+}
+
+describe("gantry check says the same of a wrong adapter, in one line", () => {
+  // In a config a transport is no driver; alone it is a transport.
+  for (const [what, kind, module, expected] of WRONG.filter(([, , , line]) => !line.startsWith(" is a ")))
+    it(`${kind}: ${what}`, async (t) => {
+      const folder = await tempDir(t, { "odd.mjs": module });
+      const seconds = what === "never settles in start" ? 1 : 60;
+      const { code, line } = await checked([folder.at("odd.mjs")], { json: true, timeout: seconds }).then(
+        ({ code, stdout, stderr }) => {
+          if (stderr !== "") return { code, line: stderr.trimEnd() };
+          const { adapters } = JSON.parse(stdout) as { adapters: AdapterReport[] };
+          assert.equal(adapters[0]?.checks.length, 1, "the checks are not run");
+          return { code, line: adapters[0].checks[0]?.message ?? "" };
+        },
+        (error: Error) => ({ code: 1, line: error.message }),
+      );
+      const given = line.replaceAll(`${folder.path}/odd.mjs`, "odd.mjs").replace(OPTION_OF, "");
+      const wanted = lineOfCheck(expected);
+      if (typeof wanted === "string") assert.equal(given, wanted.replaceAll("FOLDER/", ""));
+      else assert.match(given, wanted);
+      assert.equal(code, typeof wanted === "string" ? 1 : 2);
+    });
 });

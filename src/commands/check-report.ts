@@ -1,0 +1,64 @@
+import type { AdapterKind } from "../plugin/adapter.js";
+import { lines } from "../base/printable.js";
+
+const STATUSES = ["passed", "failed", "not_checked", "not_run"] as const;
+
+/** The result of one check. */
+export interface CheckResult {
+  /** The capability that the check belongs to. */
+  readonly group: string;
+  readonly name: string;
+  /** `not_checked`: only a fixture lets the command check it. `not_run`: too many checks before it hung. */
+  readonly status: (typeof STATUSES)[number];
+  /** Set unless it passed. */
+  readonly message?: string;
+}
+
+/** The results of one adapter. */
+export interface AdapterReport {
+  readonly exportName: string;
+  readonly kind: AdapterKind;
+  readonly name: string;
+  readonly checks: readonly CheckResult[];
+  /** Optional members that are left out. */
+  readonly notDeclared: readonly string[];
+}
+
+/** A report for people. */
+export function reportText({ exportName, kind, name, checks, notDeclared }: AdapterReport): string {
+  const groups = [...new Set(checks.map(({ group }) => group))];
+  const width = Math.max(...groups.map((group) => group.length));
+  const rows = groups.flatMap((group) => {
+    const members = checks.filter((check) => check.group === group);
+    return [`  ${group.padEnd(width)}  ${counts(members)}`, ...members.filter(isFailed).map(detail)];
+  });
+  const reasons = checks.flatMap(({ status, message = "" }) =>
+    status.startsWith("not") ? [`  ${words(status)}: ${message}`] : [],
+  );
+  return lines(
+    [
+      `${name} (${kind}, ${exportName})`,
+      ...rows,
+      ...(notDeclared.length > 0 ? [`  not declared: ${notDeclared.join(", ")}`] : []),
+      ...new Set(reasons),
+      `${checks.length} checks: ${counts(checks)}\n`,
+    ].join("\n"),
+  );
+}
+
+function counts(checks: readonly CheckResult[]): string {
+  const each = STATUSES.map((status) => [status, checks.filter((check) => check.status === status).length] as const);
+  return each.flatMap(([status, count]) => (count > 0 ? [`${count} ${words(status)}`] : [])).join(", ");
+}
+
+function words(status: CheckResult["status"]): string {
+  return status.replace("_", " ");
+}
+
+function isFailed({ status }: CheckResult): boolean {
+  return status === "failed";
+}
+
+function detail({ name, message = "" }: CheckResult): string {
+  return `    FAILED ${name}\n${message.trim().replace(/^/gm, "      ")}`;
+}

@@ -1,0 +1,31 @@
+import { run } from "../../src/commands/check.js";
+
+/** What `gantry check` did. */
+export interface Checked {
+  code: number | undefined;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs `gantry check` in this process. */
+export async function checked(
+  args: readonly string[],
+  flags: Parameters<typeof run>[0]["flags"] = {},
+  interrupted = new AbortController().signal,
+): Promise<Checked> {
+  const result: Checked = { code: undefined, stdout: "", stderr: "" };
+  const output = {
+    write: (text: string) => {
+      result.stdout += text;
+      return Promise.resolve();
+    },
+    tell: (line: string) => void (result.stderr += `${line}\n`),
+    columns: undefined,
+    draw: () => undefined,
+    isShown: false,
+    keepStdoutClean: () => undefined,
+  };
+  const input = { async *[Symbol.asyncIterator]() {}, bytes: undefined, isTerminal: false };
+  result.code = await run({ name: "check", args, flags, input, output, interrupted: () => interrupted });
+  return result;
+}
