@@ -116,8 +116,10 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
       told += text as string;
       if (/"(done|error)"/.test(told)) break;
     }
-    const store = JSON.parse(await folder.read("work/store.json")) as { chains: unknown[] };
-    return { told, stored: store.chains.length, output: server.output() };
+    const { documents } = JSON.parse(await folder.read("work/store.json")) as { documents: { key: string }[] };
+    const stored = documents.filter(({ key }) => key.startsWith("head/")).length;
+    assert.match(await folder.written("work/audit.jsonl"), /"runId":.*"cost":0/);
+    return { told, stored, output: server.output() };
   }
 
   it("a tool, a transport, a provider and a driver that have no gantry of their own get the one that runs", async (t) => {
@@ -181,6 +183,9 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
       (error: { code: number; stderr: string }) => error,
     );
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /agent\.tools\[0\]: odd .*@injectable\(\) of the gantry that runs, .*say create/);
+    assert.match(
+      refused.stderr,
+      /agent\.tools\[0\]: \.\/odd\.mjs .*@injectable\(\) of the gantry that runs, .*say create/,
+    );
   });
 });
