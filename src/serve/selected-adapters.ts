@@ -66,7 +66,7 @@ export class Selection {
   tools(builtIn: readonly string[]): (string | Selected<"tool" | "tool-source">)[] {
     const { agent, tools } = this.#config;
     return agent.tools.flatMap((entry, i): (string | Selected<"tool" | "tool-source">)[] => {
-      const { tool: name, ...options } = typeof entry === "string" ? { tool: entry } : entry;
+      const { name, options } = moduleOf(entry, "tool");
       const key = `agent.tools[${i}]`;
       if (name === "*") return [...builtIn];
       if (name === "bash" && !tools.bash.enabled) return [];
@@ -81,17 +81,15 @@ export class Selection {
 
   policies(): Selected<"permission-policy">[] {
     return this.#config.permissions.policies.map((entry, i) => {
-      const { policy: name, ...options } = typeof entry === "string" ? { policy: entry } : entry;
       const key = `permissions.policies[${i}]`;
-      return { kind: "permission-policy", name, options, key, section: key };
+      return { kind: "permission-policy", ...moduleOf(entry, "policy"), key, section: key };
     });
   }
 
   hooks(): Selected<"hooks">[] {
     return this.#config.hooks.map((entry, i) => {
-      const { hook: name, ...options } = typeof entry === "string" ? { hook: entry } : entry;
       const key = `hooks[${i}]`;
-      return { kind: "hooks", name, options, key, section: key };
+      return { kind: "hooks", ...moduleOf(entry, "hook"), key, section: key };
     });
   }
 
@@ -106,7 +104,7 @@ export class Selection {
     const seen = new Map<string, string>();
     return this.#config.server.transports.flatMap((entry, i): Selected<"transport">[] => {
       const key = `server.transports[${i}]`;
-      const { transport: name, ...own } = typeof entry === "string" ? { transport: entry } : entry;
+      const { name, options: own } = moduleOf(entry, "transport");
       this.#checkOwn(name, own, key);
       const before = seen.get(name);
       if (before !== undefined && isBuiltIn("transport", name))
@@ -140,10 +138,10 @@ export class Selection {
       session.driver,
       compaction.strategy,
       ...providers.map((entry) => entry["driver"]),
-      ...server.transports.map((entry) => (typeof entry === "string" ? entry : entry.transport)),
-      ...agent.tools.map((entry) => (typeof entry === "string" ? entry : entry.tool)),
-      ...permissions.policies.map((entry) => (typeof entry === "string" ? entry : entry.policy)),
-      ...hooks.map((entry) => (typeof entry === "string" ? entry : entry.hook)),
+      ...server.transports.map((entry) => moduleOf(entry, "transport").name),
+      ...agent.tools.map((entry) => moduleOf(entry, "tool").name),
+      ...permissions.policies.map((entry) => moduleOf(entry, "policy").name),
+      ...hooks.map((entry) => moduleOf(entry, "hook").name),
     ];
     const shipped: readonly unknown[] = ["*", ...builtInTools, ...builtInNames("compaction-strategy")];
     return [...new Set(names)]
@@ -238,6 +236,16 @@ export class Selection {
   #given(section: string): Readonly<Record<string, unknown>> {
     return (this.#loaded.given[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
+}
+
+/** The module that an entry of a list names, and its options. */
+function moduleOf<Key extends string>(
+  entry: string | (Readonly<Record<Key, string>> & Readonly<Record<string, unknown>>),
+  key: Key,
+): { name: string; options: Readonly<Record<string, unknown>> } {
+  if (typeof entry === "string") return { name: entry, options: {} };
+  const { [key]: name, ...options } = entry;
+  return { name, options };
 }
 
 /** The headers that requests to `/api` must carry. */
