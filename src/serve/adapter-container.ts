@@ -11,6 +11,7 @@ import {
   type AdapterKind,
   type AdapterKinds,
 } from "../plugin/adapter.js";
+import type { HookSet } from "../ports/hooks.js";
 import { AdapterError, hasCode } from "../ports/errors.js";
 import { partFault } from "./part-check.js";
 import { loadAdapter } from "./plugins.js";
@@ -70,13 +71,20 @@ export async function buildAdapter<Kind extends AdapterKind>(
   try {
     child.register(PART, providerOf(descriptor, context));
     const part = await child.resolve(PART);
-    const fault = partFault(descriptor.kind, part);
+    const fault = partFault(descriptor.kind, part) ?? (await hooksFault(descriptor.kind, part));
     if (fault !== undefined) throw new AdapterError(`${place} is no ${descriptor.kind}: ${fault}`);
     return part as AdapterKinds[Kind];
   } catch (error) {
     if (hasCode(error, "config") || hasCode(error, "adapter")) throw error;
     throw new AdapterError(`${place} could not be built: ${whyNotBuilt(error, descriptor)}`, { cause: error });
   }
+}
+
+/** Why the hooks of an adapter guard nothing. Their module is loaded with the first hooks. */
+async function hooksFault(kind: AdapterKind, part: unknown): Promise<string | undefined> {
+  if (kind !== "hooks") return undefined;
+  const { hookSetFault } = await import("../plugin/hook-set.js");
+  return hookSetFault(part as HookSet);
 }
 
 /** `create` is a factory. `use` names a class, which the container builds, or its constructor gets the tokens of `needs`. */

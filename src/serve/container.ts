@@ -6,7 +6,6 @@ import { namedLogger } from "../base/log.js";
 import { folderHistory } from "../history/folder-history.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { HOME, HTTP_HOST, LOGGER } from "../plugin/adapter.js";
-import { combineHooks, listen } from "../plugin/hook-set.js";
 import { AdapterError, ConfigError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
@@ -175,6 +174,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
   const { rules, mode, unattended, timeout, clientGrace } = permissions;
   // Only the tools themselves tell which rules match none of them.
   if (rules.length > 0) warnAboutRules(await tools.list(), loaded, logger);
+  const hookSets = hooks.length > 0 ? await import("../plugin/hook-set.js") : undefined;
   const created = new Agent({
     driver,
     providers,
@@ -183,7 +183,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     tools: () => tools.list(),
     toolServers: tools.mcpServers,
     permissions: policies,
-    hooks: combineHooks(hooks),
+    ...(hookSets && { hooks: hookSets.combineHooks(hooks) }),
     // The module that checks rules is loaded with them.
     ...(rules.length > 0 && { rules }),
     mode,
@@ -206,6 +206,6 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     catalogue: new FileCatalogueCache(join(home, "models.json"), logger),
     logger,
   });
-  for (const set of hooks) listen(created, set);
+  for (const set of hooks) hookSets?.listen(created, set);
   return created;
 }

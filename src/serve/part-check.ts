@@ -1,8 +1,6 @@
 import type { AdapterKind, AdapterKinds } from "../plugin/adapter.js";
 import { kindOf } from "../plugin/read-options.js";
-import { hookSetFault } from "../plugin/hook-set.js";
 import type { Listening } from "../plugin/transport.js";
-import type { HookSet } from "../ports/hooks.js";
 
 type MemberType = "string" | "number" | "boolean" | "function" | "object";
 
@@ -65,7 +63,7 @@ const LISTENING: Readonly<Record<Needed<Listening>, MemberType>> = {
 
 /** Why a value is no part of this kind; undefined if it has every member of the kind's port. */
 export function partFault(kind: AdapterKind, part: unknown): string | undefined {
-  return memberFault(part, MEMBERS[kind]) ?? (kind === "hooks" ? hookSetFault(part as HookSet) : undefined);
+  return memberFault(part, MEMBERS[kind]);
 }
 
 /** Why a value is no `Listening`; undefined if it is one. */
