@@ -1,7 +1,7 @@
 // Builds dist: the sources as a few CommonJS files, ES modules for programs that import gantry, the console's pages and
 // the type declarations. CONTRIBUTING.md ("The build") explains the stages. `--js` leaves the declarations out.
 // `--unchecked` makes them without checking types, which takes half of the time.
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -44,13 +44,12 @@ const OPTIONS = {
 };
 /** The files of a thread as texts, because other bundlers do not find files. `metafiles` receives esbuild's. */
 async function workerFiles(build, metafiles) {
-  const late = {
-    supported: { ...OPTIONS.supported, "dynamic-import": false },
-    external: WORKER.map((name) => `./${name}.js`),
-    entryPoints: WORKER.map((name) => `src/hostile/${name}.ts`),
-  };
+  const supported = { ...OPTIONS.supported, "dynamic-import": false };
+  const external = WORKER.map((name) => `./${name}.js`);
+  const entryPoints = WORKER.map((name) => `src/hostile/${name}.ts`);
   const given = { format: "cjs", minify: true, sourcemap: false, write: false, define: { "import.meta.url": "0" } };
-  const { outputFiles, metafile } = await build({ ...OPTIONS, ...late, ...given, outdir: "." });
+  const options = { ...OPTIONS, ...given, supported, external, entryPoints, outdir: "." };
+  const { outputFiles, metafile } = await build(options);
   metafiles.push(metafile);
   return JSON.stringify(Object.fromEntries(outputFiles.map((file) => [`./${path.basename(file.path)}`, file.text])));
 }
@@ -62,20 +61,22 @@ const threads = (metafiles) => ({
       const [text, files] = [await readFile(file, "utf8"), await workerFiles(esbuild.build, metafiles)];
       return { contents: text.replace(/(?<=workerFiles\b.* = )\{\}/, () => files), loader: "ts" };
     });
+    onLoad({ filter: /[\\/]postgres-driver[\\/]functions\.ts$/ }, async ({ path: file }) => {
+      const textOf = (_, name) => JSON.stringify(readFileSync(path.join(file, "..", name), "utf8"));
+      return { contents: (await readFile(file, "utf8")).replace(/\bread\("(.+?)"\)/g, textOf), loader: "ts" };
+    });
   },
 });
 
 /** The sources but the console's pages. */
 function ownSources() {
-  const sources = [...filesBelow("src"), ...filesBelow("adapters")];
-  return sources.filter((file) => /\.tsx?$/.test(file) && !file.startsWith(`${APP}/`));
+  return ["src", "adapters"].flatMap(filesBelow).filter((file) => /\.tsx?$/.test(file) && !file.startsWith(`${APP}/`));
 }
 
 /** Modules that others import, by their files in dist: `gantry`, its subpaths and each adapter. */
 function entryModules() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  const own = adapters.map(({ name }) => `adapters/${name}`);
-  const folders = ["src", "src/http", "src/plugin", "src/testing", ...own];
+  const folders = ["src", "src/http", "src/plugin", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
@@ -94,10 +95,10 @@ async function buildModules(outdir, sources) {
     // Packing marks all modules of ours as free of side effects. The package depd calls `eval`.
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const entryPoints = [...deferred].map(([file, name]) => ({ in: file, out: name }));
-    const outExtension = { ".js": ".cjs" };
-    const cjs = { ...OPTIONS, format: "cjs", minifyWhitespace: true, plugins: [builtins], outExtension };
+    const small = { ...OPTIONS, minifyWhitespace: true };
+    const cjs = { ...small, format: "cjs", plugins: [builtins], outExtension: { ".js": ".cjs" } };
     const [, rest] = await completeAll({
-      packing: pack({ ...packing, command: COMMAND, options: { ...OPTIONS, minifyWhitespace: true, logOverride } }),
+      packing: pack({ ...packing, command: COMMAND, options: { ...small, logOverride } }),
       "deferred packages": build({ ...cjs, entryPoints, outdir: path.join(outdir, "chunks") }),
     });
     return [...metafiles, metafile, rest.metafile];
@@ -146,8 +147,7 @@ async function declarations(outdir, isChecked) {
   if (code !== 0) throw new Error("tsc failed; its errors are above");
   const files = ownSources().map((source) => source.replace(/\.tsx?$/, ".d.ts"));
   // The folder of tsconfig.build.json.
-  const cache = at("node_modules/.cache/gantry/types");
-  await Promise.all(files.map((file) => cp(path.join(cache, file), path.join(outdir, file))));
+  await Promise.all(files.map((file) => cp(at("node_modules/.cache/gantry/types", file), path.join(outdir, file))));
 }
 
 /** Build dist, unless it has been built from the same sources. */

@@ -15,7 +15,6 @@ import type {
 } from "gantry/plugin";
 import { LONG } from "./calls.js";
 import type { Value } from "./connections.js";
-import { RUN } from "./functions-read.js";
 import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
 import type { AskRow, Part, RunRow } from "./rows.js";
 import type { Store } from "./store.js";
@@ -23,6 +22,9 @@ import { stored, told } from "./texts.js";
 
 /** No seq is greater. */
 const END = Number.MAX_SAFE_INTEGER;
+/** A run; behind its own text who holds it, by the server's clock. */
+const RUN = `r.record, r.named, r.key, c.root,
+  CASE WHEN c.fence = r.fence AND c.expires > floor(extract(epoch FROM clock_timestamp()) * 1000) THEN c.holder END AS holder`;
 /** The chain of any id of it. */
 const CHAIN = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
 

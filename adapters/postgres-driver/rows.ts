@@ -2,7 +2,7 @@ import type { Ask, Message, ReasoningEffort, RunRecord, Session, SessionMode, Us
 import type { Instruction, Leave, PartDelta, SessionChange, SessionFields, Snapshot, StoredRun } from "gantry/plugin";
 import { stored, told } from "./texts.js";
 
-/** A row of what a read tells; what its columns hold depends on the kind (`functions-read.ts`). */
+/** A row of what a read tells; what its columns hold depends on the kind (`sql/read.sql`). */
 export interface Part {
   kind: string;
   seq: string;

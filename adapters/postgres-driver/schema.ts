@@ -1,15 +1,7 @@
-import { createHash } from "node:crypto";
 import { StoreError } from "gantry";
-import { CHANGES, DELETE } from "./functions-change.js";
-import { CALLS, LEASE } from "./functions-lease.js";
-import { READS } from "./functions-read.js";
-import { WRITES } from "./functions-write.js";
+import { databaseFunctions } from "./functions.js";
 import { MIGRATIONS, VERSION } from "./tables.js";
 import type { Query } from "./connections.js";
-
-const FUNCTIONS = WRITES + CHANGES + DELETE + LEASE + CALLS + READS;
-/** Functions of another text have other names: servers of two versions may go on beside each other. */
-const SUFFIX = `_${createHash("sha256").update(FUNCTIONS).digest("hex").slice(0, 8)}`;
 
 /** SQL with `@.` for the schema and `@v` for the version of the functions, as one schema has it. */
 export function sqlOf(schema: string): (sql: string) => string {
@@ -17,7 +9,7 @@ export function sqlOf(schema: string): (sql: string) => string {
   return (sql) => {
     let text = known.get(sql);
     if (text === undefined) {
-      text = sql.replaceAll("@.", `"${schema}".`).replaceAll("@v", SUFFIX);
+      text = sql.replaceAll("@.", `"${schema}".`).replaceAll("@v", databaseFunctions().suffix);
       known.set(sql, text);
     }
     return text;
@@ -77,7 +69,7 @@ function steps({ schema: made, version, functions }: Found, schema: string): str
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
     ...MIGRATIONS.slice(version),
     `UPDATE @.version SET version = ${VERSION}`,
-    ...(functions ? [] : [FUNCTIONS]),
+    ...(functions ? [] : [databaseFunctions().sql]),
   ];
 }
 
@@ -87,7 +79,7 @@ async function look(query: Query, schema: string): Promise<Found> {
     `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = s.oid AND c.relname = 'version') AS version,
        EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = s.oid AND p.proname = $2) AS functions
      FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
-    [schema, `dump${SUFFIX}`],
+    [schema, `dump${databaseFunctions().suffix}`],
   );
   if (!there?.version) return { schema: there !== undefined, version: 0, functions: false };
   const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);
