@@ -178,7 +178,11 @@ export function checkOptions(options: unknown): void {
 }
 
 /** Names of all hooks. */
-export const HOOKS: Readonly<Record<keyof Hooks, true>> = { beforeToolCall: true, afterToolCall: true, beforeModelCall: true };
+export const HOOKS: Readonly<Record<keyof Hooks, true>> = {
+  beforeToolCall: true,
+  afterToolCall: true,
+  beforeModelCall: true,
+};
 
 /** One that is misspelt would guard nothing. */
 function checkHooks(hooks: unknown): void {
