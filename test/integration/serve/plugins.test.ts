@@ -368,3 +368,37 @@ describe("what config selects", () => {
     );
   });
 });
+
+describe("hooks of the config", () => {
+  const hooks = (text: string) =>
+    `console.error(${JSON.stringify(text)});
+     export default { gantry: 1, kind: "hooks", name: "loud", create: () => ({
+       beforeModelCall: ({ purpose }) => console.error("model asked for " + purpose),
+       listeners: { "run.finished": () => console.error("run finished") },
+       close: () => console.error("closed"),
+     }) };`;
+
+  it("are called in a run of gantry serve, and closed at its end", async (t) => {
+    const home = await tempDir(t, { "loud.mjs": hooks("loaded") });
+    const server = await startServer(t, { config: { hooks: ["./loud.mjs"] }, home: home.path });
+    const run = await server.fetch("/api/run", { method: "POST", body: '{"message":"Hi"}' });
+    assert.equal(run.status, 200);
+    await run.text();
+    assert.equal((await server.stop()).code, 0);
+    const words = server.stderr.match(/^(loaded|model asked for answer|run finished|closed)$/gm);
+    assert.deepEqual(words, ["loaded", "model asked for answer", "run finished", "closed"]);
+  });
+
+  it("of a project folder are not loaded", async (t) => {
+    const config = '{ "hooks": ["./loud.mjs"] }';
+    const project = await tempDir(t, {
+      "config.json": config,
+      "loud.mjs": hooks("loaded"),
+      ".gantry/config.json": config,
+      ".gantry/loud.mjs": hooks("loaded"),
+    });
+    const server = await startServer(t, { projectDir: project.path });
+    assert.equal((await server.stop()).code, 0);
+    assert.doesNotMatch(server.stderr, /loaded/);
+  });
+});
