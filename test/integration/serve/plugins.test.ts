@@ -248,7 +248,7 @@ describe("a plugin that cannot be used", () => {
       t,
       { "odd.mjs": transport("").replace('kind: "transport"', 'kind: "session-driver"') },
       { session: { driver: "./odd.mjs" } },
-      /session\.driver: \.\/odd\.mjs is no session-driver: open, close, create, get, head, .*instructions, .*load is missing/,
+      /session\.driver: \.\/odd\.mjs is no session-driver: open, close, create, get, .*instructions, .*load is missing/,
     );
   });
 

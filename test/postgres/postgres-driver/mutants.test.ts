@@ -126,7 +126,7 @@ const MUTANTS: readonly Mutant[] = [
       ["lease", "v_mine boolean;", "v_mine boolean;\n    v_head json;"],
       [
         "lease",
-        "    LOOP",
+        "  LOOP",
         `    v_head := (SELECT json_agg(h) FROM @.head@v((SELECT n.chain FROM @.names n WHERE n.name = p_id), p_messages) h);
     LOOP`,
       ],
