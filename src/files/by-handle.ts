@@ -3,7 +3,8 @@ import { PathError } from "../ports/errors.js";
 import { hold, openHeld, placeOf, wayTo, type Held } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
 import { makeWay, OpenedFolder } from "./opened-folder.js";
-import type { OpenedFile, Opener, Target } from "./opener.js";
+import type { OpenedFile } from "./opened-file.js";
+import type { Opener, Target } from "./opener.js";
 import { reach } from "./reach.js";
 import type { Rules } from "./rules.js";
 

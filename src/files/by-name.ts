@@ -7,7 +7,8 @@ import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
 import { makeWay, OpenedFolder, plainWay } from "./opened-folder.js";
-import type { OpenedFile, Opener, Target } from "./opener.js";
+import type { OpenedFile } from "./opened-file.js";
+import type { Opener, Target } from "./opener.js";
 import type { Rules } from "./rules.js";
 
 const ATTEMPTS = 5;

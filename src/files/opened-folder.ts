@@ -18,7 +18,7 @@ import { basename, join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
 import { asPathError, codeOf } from "./names.js";
-import type { OpenedFile } from "./opener.js";
+import type { OpenedFile } from "./opened-file.js";
 
 /** How a system reaches what is in an open folder, and knows where it is. */
 export interface FolderAccess {

@@ -1,14 +1,5 @@
-import type { BigIntStats } from "node:fs";
-import type { FileHandle } from "node:fs/promises";
+import type { OpenedFile } from "./opened-file.js";
 import type { OpenedFolder } from "./opened-folder.js";
-
-/** An open regular file, checked by what was really opened. Whoever gets it closes `handle`. */
-export interface OpenedFile {
-  readonly handle: FileHandle;
-  /** Without symbolic links. */
-  readonly path: string;
-  readonly stats: BigIntStats;
-}
 
 /** What a path means; it may not exist yet. */
 export interface Target {

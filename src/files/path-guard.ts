@@ -7,13 +7,15 @@ import { ByName } from "./by-name.js";
 import { hasHandleWays } from "./handles.js";
 import { asPathError, isInside } from "./names.js";
 import type { OpenedFolder } from "./opened-folder.js";
-import type { OpenedFile, Opener, Target } from "./opener.js";
+import type { OpenedFile } from "./opened-file.js";
+import type { Opener, Target } from "./opener.js";
 import { refuseChange, type Protection } from "./protection.js";
 import { Rules } from "./rules.js";
 
 export { asPathError, isInside };
 export { OpenedFolder } from "./opened-folder.js";
-export type { OpenedFile, Target } from "./opener.js";
+export type { OpenedFile } from "./opened-file.js";
+export type { Target } from "./opener.js";
 
 /** Where files may be opened. Paths are absolute. */
 export interface PathRules {

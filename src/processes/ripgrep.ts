@@ -30,6 +30,8 @@ export interface RipgrepOptions {
   onOutput?(chunk: Buffer): boolean;
   /** Gets each path that an ignore file hides. */
   onIgnored?(path: string): void;
+  /** Gets each file over `--max-filesize`. */
+  onTooLarge?(path: string): void;
 }
 
 /** How a run of ripgrep ended. */
@@ -58,7 +60,8 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
     throw error;
   });
   const { Child } = await import("./child.js");
-  const args = [...FLAGS, ...(options.onIgnored ? ["--debug"] : []), ...options.args];
+  const isReported = options.onIgnored !== undefined || options.onTooLarge !== undefined;
+  const args = [...FLAGS, ...(isReported ? ["--debug"] : []), ...options.args];
   const program =
     process.platform === "win32" ? { file, args } : { file: "/bin/sh", args: ["-c", WITH_LIMIT, file, ...args] };
   const child = await Child.start({ ...program, cwd, env: {}, isLeaf: true }).catch((error: unknown) => {
@@ -188,7 +191,8 @@ class Messages {
     for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", end + 1)) {
       const line = text.slice(start, end);
       // A name can hold a line feed.
-      if (line.length < MAX_LINE_CHARACTERS && /: ignoring /.test(line) && !line.includes(": Ignore(")) continue;
+      if (line.length < MAX_LINE_CHARACTERS && /: ignoring /.test(line) && !/: (\d+ bytes$|Ignore\()/.test(line))
+        continue;
       this.#read(line);
       start = end + 1;
     }
@@ -201,9 +205,10 @@ class Messages {
   }
 
   #read(line: string): void {
-    const skipped = /^(?:rg: )?DEBUG\|[^\n]*?: ignoring ([^]*?): Ignore\(IgnoreMatch\((\w+)/.exec(line);
+    const skipped = /^(?:rg: )?DEBUG\|[^\n]*?: ignoring ([^]*?): (?:Ignore\(IgnoreMatch\((\w+)|\d+ bytes$)/.exec(line);
     if (skipped?.[1] !== undefined) {
-      if (skipped[2] === "Gitignore") this.#options.onIgnored?.(skipped[1]);
+      if (skipped[2] === undefined) this.#options.onTooLarge?.(skipped[1]);
+      else if (skipped[2] === "Gitignore") this.#options.onIgnored?.(skipped[1]);
     } else if (/^(?:rg: )?DEBUG\|/.test(line)) return;
     else if (/\(os error \d+\)$/.test(line)) this.unreadable++;
     else if (this.errors.length < MAX_ERROR_CHARACTERS) this.errors += `${line}\n`;

@@ -1,22 +1,24 @@
-import { ToolError, ToolInputError } from "../ports/errors.js";
+import { ToolInputError } from "../ports/errors.js";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import type { OpenedFile } from "../files/path-guard.js";
 import type { ToolContext } from "../ports/tool.js";
+import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
-import { FirstPaths, NulRecords, pathKey, SEARCH_MS } from "../processes/search-place.js";
+import { FirstPaths, NulRecords, pathKey, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { size } from "./content.js";
 import { eachFound } from "./found-files.js";
 import { folderName, type FileToolOptions } from "./files.js";
-import { FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
+import { CountRecords, FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
 import { checkSearch, filesByPath, globArguments, openToolPlace, type ToolPlace } from "./search-folder.js";
 
-/** Larger files are skipped: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
+/** Larger files are skipped, and reported: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
 const MAX_FILE_BYTES = 512 * 1024 * 1024;
 /** UTF-16 is decoded whole to show a line of it. Matches in larger files are not shown. */
 const MAX_DECODED_BYTES = 64 * 1024 * 1024;
 /** A search that finds more lines is done again in the order of paths, and ends when enough is found. */
 const MAX_UNSORTED_LINES = 20_000;
-/** Binary files named in the result. */
+/** Files that were not searched: so many are remembered, and so many named. */
+const MAX_REMEMBERED = 100;
 const MAX_NAMED = 3;
 
 export interface GrepOptions extends FileToolOptions {
@@ -59,6 +61,7 @@ export class GrepSearch {
   readonly #start: string;
   readonly #lines: string[] = [];
   readonly #binary = new Set<string>();
+  readonly #tooLarge = new Set<string>();
   #globs: readonly string[] = [];
   #isWanted = (_name: string): boolean => true;
   #bytes = 0;
@@ -79,11 +82,9 @@ export class GrepSearch {
   async run(): Promise<string> {
     const where = await openToolPlace(this.#options, this.#start, this.#context, this.#given.all);
     try {
-      const { fileBytes = 0 } = where;
-      if (fileBytes > MAX_FILE_BYTES)
-        throw new ToolError(`${this.#start} is too large to search (${size(fileBytes)}). Use a command in bash.`);
       await this.#readGlob(where);
-      if (this.#given.output === "lines") await this.#searchLines(where);
+      if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.add(where.place.root);
+      else if (this.#given.output === "lines") await this.#searchLines(where);
       else await this.#searchFiles(where);
       return await this.#text(where);
     } finally {
@@ -106,23 +107,49 @@ export class GrepSearch {
 
   /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that `#isWanted` has not filtered yet. */
   async #search({ place }: ToolPlace, flags: readonly string[], onOutput: (chunk: Buffer) => boolean): Promise<void> {
-    let hasOutput = false;
-    const end = await runRipgrep({
+    const limits = {
       cwd: place.cwd,
       signal: this.#context.signal,
       timeoutMs: this.#options.searchMs ?? SEARCH_MS,
-      args: [
-        ...["--null", "--with-filename", `--max-filesize=${MAX_FILE_BYTES}`, "--no-mmap"],
-        ...[...flags, ...patternArguments(this.#given), ...this.#globs, ...place.flags, "--", place.root],
-      ],
-      onOutput: (chunk) => {
-        hasOutput = true;
-        return onOutput(chunk);
-      },
-    });
+    };
+    const pattern = patternArguments(this.#given);
+    const largest = `--max-filesize=${MAX_FILE_BYTES}`;
+    const onTooLarge = (name: string): void => {
+      if (this.#tooLarge.size < MAX_REMEMBERED && this.#isWanted(name)) this.#tooLarge.add(name);
+    };
+    // With globs ripgrep would report each file that they leave out. A list of all files takes less than that.
+    const list =
+      this.#globs.length > 0 &&
+      runRipgrep({ ...limits, args: ["--files", largest, ...place.flags, "--", place.root], onTooLarge });
+    let hasOutput = false;
+    const [end] = await Promise.all([
+      runRipgrep({
+        ...limits,
+        args: [
+          ...["--null", "--with-filename", largest, "--no-mmap"],
+          ...[...flags, ...pattern, ...this.#globs, ...place.flags, "--", place.root],
+        ],
+        onOutput: (chunk) => {
+          hasOutput = true;
+          return onOutput(chunk);
+        },
+        ...(list === false && { onTooLarge }),
+      }),
+      list,
+    ]);
     checkSearch(end, hasOutput);
     this.#unreadable = end.unreadable;
     if (end.why === "timeout") this.#isIncomplete = true;
+    await this.#keepMatching(place);
+  }
+
+  /** Forgets too large files that the glob does not match. */
+  async #keepMatching(place: SearchPlace): Promise<void> {
+    if (this.#tooLarge.size === 0 || this.#globs.length === 0) return;
+    const matching = new Set<string>();
+    const { signal } = this.#context;
+    await listFiles(place, { signal, args: this.#globs }, (name) => matching.add(name).size > 0);
+    for (const name of this.#tooLarge) if (!matching.has(name)) this.#tooLarge.delete(name);
   }
 
   async #searchLines(where: ToolPlace): Promise<void> {
@@ -268,39 +295,21 @@ export class GrepSearch {
         `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, there are more; narrow path, glob or pattern, or raise limit]`,
       );
     if (this.#isIncomplete) lines.push("[too much to search whole; narrow it with path or glob]");
-    await this.#pushBinary(where);
+    await this.#pushNamed("not searched, too large", this.#tooLarge, where);
+    await this.#pushNamed("not searched whole, binary", this.#binary, where);
     if (this.#unreadable > 0) lines.push(`[${this.#unreadable} entries could not be read]`);
     return lines.join("\n");
   }
 
-  /** A note with the names of binary files, of which each is looked at by the path guard first. */
-  async #pushBinary(where: ToolPlace): Promise<void> {
-    const names = [...this.#binary].sort();
+  /** A note with the names of files, of which each is looked at by the path guard first. */
+  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolPlace): Promise<void> {
+    const names = [...files].sort();
     const sizes = new Map<string, string>();
     await this.#eachOpened(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
       sizes.set(name, `${where.nameOf(name)} (${size(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;
     const named = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
-    this.#lines.push(`[not searched whole, binary: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
-  }
-}
-
-/** Reads what `rg --count --null` prints: a path, NUL, a number and a line feed. */
-class CountRecords {
-  #open: Buffer = Buffer.alloc(0);
-
-  push(chunk: Buffer, take: (name: string, count: number) => boolean): boolean {
-    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
-    let start = 0;
-    for (;;) {
-      const nul = bytes.indexOf(0, start);
-      const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
-      if (end < 0) break;
-      if (!take(bytes.toString("utf8", start, nul), Number(bytes.toString("latin1", nul + 1, end)))) return false;
-      start = end + 1;
-    }
-    this.#open = bytes.subarray(start);
-    return true;
+    this.#lines.push(`[${what}: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
   }
 }

