@@ -1,3 +1,4 @@
+import { isAbsolute } from "node:path";
 import type { CompactionOptions } from "./compaction/compaction.js";
 import { InputError } from "./ports/errors.js";
 import { isRecord } from "./base/json.js";
@@ -30,77 +31,79 @@ export interface AgentOptions {
   /** In order of preference. */
   providers: readonly ModelProvider[];
   /** Default: sessions in memory, gone with the process. */
-  driver?: SessionDriver;
+  driver?: SessionDriver | undefined;
   /** Tools, and sources that are opened for each session; or what makes them, asked before the first run. Default: none. */
-  tools?: readonly (Tool | ToolSource)[] | (() => Promise<readonly (Tool | ToolSource)[]>);
+  tools?: readonly (Tool | ToolSource)[] | (() => Promise<readonly (Tool | ToolSource)[]>) | undefined;
   /** What people may say by `/name words`, beside what is built in, the project's own and that of tool sources. Default: none. */
-  commands?: readonly SlashCommand[];
+  commands?: readonly SlashCommand[] | undefined;
   /** Folders of such commands, one a file, of whoever runs the agent; absolute paths. Default: none. */
-  commandFolders?: readonly string[];
+  commandFolders?: readonly string[] | undefined;
   /** Opens servers of tools that clients bring along (`RunInput.servers`). Default: there are none. */
-  toolServers?: ToolServers;
+  toolServers?: ToolServers | undefined;
   /**
    * Who judges calls, asked in order: the first that does not pass decides. Where all pass, `rules` do; where none of
    * them fits, tools that need permission ask where somebody can be asked, and run where nobody can.
    */
-  permissions?: PermissionPolicy | readonly PermissionPolicy[];
+  permissions?: PermissionPolicy | readonly PermissionPolicy[] | undefined;
   /** Which calls run, are asked about and are refused; the first that fits decides. Default: none. */
-  rules?: readonly PermissionRule[];
+  rules?: readonly PermissionRule[] | undefined;
   /** Of sessions that are new; default `auto`. */
-  mode?: SessionMode;
+  mode?: SessionMode | undefined;
   /**
    * What becomes of a question where nobody is there to answer it: it is refused (`reject`, the default), allowed
    * (`allow`; a question that is no permission stays unanswered), or waits for somebody (`wait`), as long as `askTimeout`.
    */
-  unattended?: Unattended;
+  unattended?: Unattended | undefined;
   /** How long a question waits for an answer where nobody is there, in seconds; default 300. */
-  askTimeout?: number;
+  askTimeout?: number | undefined;
   /** How long a question waits after the last client that can answer has disconnected, in seconds; default 60. */
-  clientGrace?: number;
+  clientGrace?: number | undefined;
   /** Default: none. */
-  hooks?: Hooks;
+  hooks?: Hooks | undefined;
   /** Absolute path of the folder to work on; default the working directory. */
-  projectDir?: string;
+  projectDir?: string | undefined;
   /** Added to the system prompt. */
-  systemPrompt?: string;
+  systemPrompt?: string | undefined;
   /**
    * `extend` (default): what is added comes behind how an agent works. `replace`: in place of that; the folder, what the
    * project says and skills are told all the same.
    */
-  prompt?: PromptUse;
+  prompt?: PromptUse | undefined;
   /** Whether a model is told what the project says: its `AGENTS.md` files, skills, branch and tree; default true. */
-  projectInstructions?: boolean;
+  projectInstructions?: boolean | undefined;
   /** Folder of the user's own `AGENTS.md` and `skills`; absolute. Default none. */
-  home?: string;
+  home?: string | undefined;
   /** Never read for a prompt, whatever leads there; absolute paths. Default none. */
-  deniedPaths?: readonly string[];
+  deniedPaths?: readonly string[] | undefined;
   /** Model calls of one run; default 100. */
-  maxIterations?: number;
+  maxIterations?: number | undefined;
   /** Runs at the same time; default 512. */
-  concurrentRuns?: number;
+  concurrentRuns?: number | undefined;
   /** Bytes of the attachments of all runs together; default 256 MiB. */
-  attachedBytes?: number;
+  attachedBytes?: number | undefined;
   /** Bytes kept of a tool's output; default 1 MiB. */
-  toolOutputBytes?: number;
+  toolOutputBytes?: number | undefined;
   /** What each run may cost at most; see `RunInput.budget` for less. Default: nothing is bounded. */
-  budget?: Budget;
+  budget?: Budget | undefined;
   /** What all runs of a session may cost together. Default: nothing is bounded. */
-  sessionBudget?: SessionBudget;
+  sessionBudget?: SessionBudget | undefined;
   /** USD per million tokens of a model whose price nobody knows; left out, such a model costs 0, and is refused to a run with a budget in USD. */
-  unknownPrice?: ModelPrices;
+  unknownPrice?: ModelPrices | undefined;
   /** How sessions outlive the model's window. */
-  compaction?: CompactionOptions;
+  compaction?: CompactionOptions | undefined;
   /** Where a run names none. Default: the first model. */
-  model?: { provider?: string; model?: string; reasoningEffort?: ReasoningEffort };
+  model?:
+    | { provider?: string | undefined; model?: string | undefined; reasoningEffort?: ReasoningEffort | undefined }
+    | undefined;
   /** How long a run waits for a model to be found, in ms; default 30,000. */
-  modelTimeoutMs?: number;
+  modelTimeoutMs?: number | undefined;
   /** A model listing older than this is asked for again when somebody looks, in seconds; 0: never; default 300. */
-  catalogueRefresh?: number;
+  catalogueRefresh?: number | undefined;
   /** Keeps what files were before tools changed them, for `sessions.undo`: `folderHistory`. Default: nothing is kept. */
-  fileHistory?: FileHistory;
+  fileHistory?: FileHistory | undefined;
   /** Where model listings outlive the process; default nowhere. */
-  catalogue?: CatalogueCache;
-  logger?: Logger;
+  catalogue?: CatalogueCache | undefined;
+  logger?: Logger | undefined;
 }
 
 const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
@@ -173,7 +176,9 @@ export function checkOptions(options: unknown): void {
   if (options["hooks"] !== undefined) checkHooks(options["hooks"]);
   if (options["prompt"] !== undefined) oneOf("prompt", PROMPT_USES, options["prompt"]);
   if (typeof (options["home"] ?? "") !== "string") throw new InputError("home", "an absolute path");
-  const { model } = options;
+  const { model, projectDir } = options;
+  if (projectDir !== undefined && !(typeof projectDir === "string" && isAbsolute(projectDir)))
+    throw new InputError("projectDir", "an absolute path, such as path.resolve() makes of a relative one");
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }
 

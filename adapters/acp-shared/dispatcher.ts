@@ -43,9 +43,9 @@ export interface Handlers {
 /** A request to the client. */
 export interface CallOptions {
   /** Its abort cancels the request at the client and rejects with its reason. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Default 30,000. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
 }
 
 interface Pending {

@@ -17,22 +17,22 @@ export interface AiSdkFactory {
 
 export interface FromAiSdkOptions {
   /** Identifier that clients use. Default: the model's own provider, up to its first dot. */
-  name?: string;
+  name?: string | undefined;
   /** What is known of the models; a text is an id. Needed with a factory, which lists none. */
-  models?: readonly (string | ConfiguredModel)[];
+  models?: readonly (string | ConfiguredModel)[] | undefined;
   /** Longest silence between two chunks, in seconds. Default 120. */
-  timeout?: number;
+  timeout?: number | undefined;
   /** How often the kernel asks again. Default 5. */
-  maxRetries?: number;
+  maxRetries?: number | undefined;
   /** Longest wait that the provider may ask for, in seconds. Default 60. */
-  maxWait?: number;
+  maxWait?: number | undefined;
   /** Sent with every call, as the package documents its `providerOptions`. */
-  providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
   /** Taken out of error messages. */
-  secrets?: readonly string[];
+  secrets?: readonly string[] | undefined;
   /** Called by `close`. */
-  onClose?: () => Promise<void>;
-  logger?: Logger;
+  onClose?: (() => Promise<void>) | undefined;
+  logger?: Logger | undefined;
 }
 
 /**

@@ -8,30 +8,30 @@ export type ConfiguredModel = Pick<Model, "id"> & Partial<Omit<Model, "id">>;
 /** What a provider is built from. All but `name` or `preset` has a default. */
 export interface AiSdkProviderOptions {
   /** Identifier that clients use. Default: the preset's. */
-  name?: string;
+  name?: string | undefined;
   /** Id of an entry of `PRESETS`. */
-  preset?: string;
+  preset?: string | undefined;
   /** Wire protocol. Default: the preset's, else `openai`. */
-  driver?: WireName;
+  driver?: WireName | undefined;
   /** Default: the preset's. */
-  baseUrl?: string;
-  apiKey?: string;
+  baseUrl?: string | undefined;
+  apiKey?: string | undefined;
   /** Sent with every request, also with the listing. */
-  headers?: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>> | undefined;
   /** Longest silence between two chunks, in seconds. Default 120; 1,800 for servers on this machine. */
-  timeout?: number;
+  timeout?: number | undefined;
   /** How often the kernel asks again. Default 5. */
-  maxRetries?: number;
+  maxRetries?: number | undefined;
   /** Longest wait that the provider may ask for, in seconds. Default 60. */
-  maxWait?: number;
+  maxWait?: number | undefined;
   /** Models beside those that the provider lists, or more about them. */
-  models?: readonly ConfiguredModel[];
+  models?: readonly ConfiguredModel[] | undefined;
   /** Whether each assistant message is sent with `reasoning_content`. Default: for models that need it. */
   echoReasoning?: boolean | undefined;
   /** Deviations from the preset. */
-  quirks?: Quirks;
+  quirks?: Quirks | undefined;
   /** Where newer prices are kept: after an answer they are fetched, once a day. Default: none are, and those of the package count. */
-  prices?: PriceSource;
+  prices?: PriceSource | undefined;
 }
 
 /** Options with nothing left open. */

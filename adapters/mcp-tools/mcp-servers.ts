@@ -22,12 +22,12 @@ const KNOWN = 256;
 /** What servers of tools are opened with. */
 export interface McpServersOptions {
   /** The environment of programs, beside what a server names itself. Default none. */
-  env?: Readonly<Record<string, string>>;
+  env?: Readonly<Record<string, string>> | undefined;
   /** Told to servers; default `0`. */
-  version?: string;
+  version?: string | undefined;
   /** Never to be logged or told. */
-  secrets?: Iterable<string>;
-  logger?: Logger;
+  secrets?: Iterable<string> | undefined;
+  logger?: Logger | undefined;
 }
 
 /** Most of it is loaded with the first server that is opened. */

@@ -16,11 +16,11 @@ export const offlineOptions = option.section({
 
 export interface OfflineOptions {
   /** Said to the user among the ways to attach a model, for instance `Ollama (llama3.2)`. Default none. */
-  hints?: readonly string[];
+  hints?: readonly string[] | undefined;
   /** Servers of this host to look for while models are listed. Default Ollama and LM Studio on their usual ports. */
-  servers?: readonly LocalServer[];
+  servers?: readonly LocalServer[] | undefined;
   /** Named to the user as the place to configure a model. Default `~/.gantry/config.json`. */
-  configFile?: string;
+  configFile?: string | undefined;
 }
 
 /** With `~` for the user's own folder, as people write it. */

@@ -58,7 +58,7 @@ type Read = option.Value<typeof postgresOptions>;
 
 /** What the driver is made with; times in seconds. Whatever is left out is as the configuration's table says. */
 export interface PostgresOptions extends Pick<Read, "url">, Partial<Pick<Read, "schema" | "durability">> {
-  pool?: Partial<Read["pool"]>;
+  pool?: Partial<Read["pool"]> | undefined;
 }
 
 /** The same, with all that was left out. */

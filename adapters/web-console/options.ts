@@ -10,5 +10,5 @@ export interface WebConsoleOptions {
   /** What requests to `/api` must carry: a one-time link gives it to the pages. Default none. */
   readonly requiredHeaders?: Readonly<Record<string, string>> | undefined;
   /** Folder of the pages, as the build makes it. Default: that of the package. Absolute. */
-  readonly assets?: string;
+  readonly assets?: string | undefined;
 }

@@ -34,7 +34,7 @@ function unfolded(this: Readonly<Record<string, unknown>>, key: string, value: u
 export function createLogger(options: {
   level: LogLevel;
   write: (line: string) => void;
-  secrets?: () => Iterable<string>;
+  secrets?: (() => Iterable<string>) | undefined;
 }): Logger {
   const threshold = LEVELS.indexOf(options.level);
   const redactor = new Redactor(options.secrets ?? []);

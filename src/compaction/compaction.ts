@@ -1,20 +1,21 @@
 import type { ModelCaller } from "../models/model-call.js";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import { InputError } from "../ports/errors.js";
+import { isRecord } from "../base/json.js";
 import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
 
 /** How conversations are kept within the model's window. Everything may be left out. */
 export interface CompactionOptions {
   /** Default true. Without it a conversation ends where the model's window does. */
-  enabled?: boolean;
+  enabled?: boolean | undefined;
   /** `summary` (default), `sliding-window`, or one of your own. */
-  strategy?: string | CompactionStrategy;
+  strategy?: string | CompactionStrategy | undefined;
   /** Share of the window that a prompt may fill before it is compacted, above 0 and at most 1; default 0.8. */
-  threshold?: number;
+  threshold?: number | undefined;
   /** Newest messages that are kept, where they fit; default 20. */
-  keepMessages?: number;
+  keepMessages?: number | undefined;
   /** Tokens; 0 (default): the model's own window. */
-  contextWindow?: number;
+  contextWindow?: number | undefined;
 }
 
 /** A model whose window nobody knows counts as this large, in tokens. */
@@ -56,6 +57,11 @@ export class Compaction {
     this.#options = { enabled, threshold, keepMessages, contextWindow };
     if (typeof strategy === "string" && !STRATEGIES.includes(strategy))
       throw new InputError("compaction.strategy", STRATEGIES.join(", "));
+    if (
+      typeof strategy !== "string" &&
+      !(isRecord(strategy) && typeof strategy.compact === "function" && strategy.name)
+    )
+      throw new InputError("compaction.strategy", `${STRATEGIES.join(", ")}, or a strategy with name and compact`);
     this.#strategy = strategy;
   }
 

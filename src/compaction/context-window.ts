@@ -268,7 +268,7 @@ export class ContextWindow {
       });
     }
     const fallback = new SlidingWindow();
-    return { strategy: fallback.name, messages: await fallback.compact(input) };
+    return { strategy: fallback.name, messages: await fallback.compact(input, signal) };
   }
 
   async #ask(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {

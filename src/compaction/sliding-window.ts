@@ -22,7 +22,7 @@ export interface Slid {
 export class SlidingWindow implements CompactionStrategy {
   readonly name = "sliding-window";
 
-  compact(input: CompactionInput): Promise<ModelMessage[]> {
+  compact(input: CompactionInput, _signal: AbortSignal): Promise<ModelMessage[]> {
     const { prompts, newest } = slide(input.messages, input.keepMessages);
     const kept = fit([...prompts, ...newest], input.budget);
     const first = kept.find((message) => message.role === "user");

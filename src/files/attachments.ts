@@ -23,7 +23,7 @@ export interface AttachmentPolicy {
   /** Never, also below: gantry's home and store. /proc, /sys and /dev are never read. */
   deniedPaths: readonly string[];
   /** Told the bytes of each file before it is read; what it throws is passed on. */
-  reserve?: (bytes: number) => void;
+  reserve?: ((bytes: number) => void) | undefined;
 }
 
 /**

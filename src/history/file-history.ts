@@ -32,14 +32,16 @@ const HALF = "; a part of it is done: another undo goes on with it, a redo takes
 const BEYOND = "what is kept of this session does not go back so far";
 
 /** What `FolderHistory` takes; paths are absolute. */
-export interface FolderHistoryOptions extends Partial<FileToolOptions> {
+export interface FolderHistoryOptions extends Omit<FileToolOptions, "allowPaths" | "deniedPaths"> {
+  allowPaths?: readonly string[] | undefined;
+  deniedPaths?: readonly string[] | undefined;
   /** Kept here, a folder a session. Nobody else should read it: it holds copies of files. */
   folder: string;
   /** Bytes of copies that are kept of one session, the newest; default 512 MiB. */
-  sessionBytes?: number;
+  sessionBytes?: number | undefined;
   /** How long they are kept after the last change, in ms; default 30 days. */
-  keptMs?: number;
-  logger?: Logger;
+  keptMs?: number | undefined;
+  logger?: Logger | undefined;
 }
 
 /** Keeps what files were before tools changed them, in a folder of this machine. */

@@ -10,20 +10,20 @@ import { authenticates, headerFault, isLoopback, refusalOf, upgradeRefusalOf } f
 /** Who may come in. */
 export interface GateOptions {
   /** Headers that requests of every mount must carry, unless it has its own. Default none. */
-  requiredHeaders?: Readonly<Record<string, string>>;
+  requiredHeaders?: Readonly<Record<string, string>> | undefined;
   /** Names that `Host` may have beside loopback ones, bound addresses and the bound host. */
-  allowedHosts?: readonly string[];
+  allowedHosts?: readonly string[] | undefined;
   /** Serve requests of pages of other sites. */
-  allowCrossSite?: boolean;
+  allowCrossSite?: boolean | undefined;
   /** Serve pages of other ports of this machine; default true. */
-  allowLoopbackPages?: boolean;
+  allowLoopbackPages?: boolean | undefined;
   /** Serve processes of other users of this machine; default false. */
-  allowOtherUsers?: boolean;
+  allowOtherUsers?: boolean | undefined;
   /**
    * Folder, readable by its user alone, for the token of the port: requests that only a person may make need it where no
    * headers are required. Default: there is no token.
    */
-  tokenFolder?: string;
+  tokenFolder?: string | undefined;
 }
 
 const OTHER_USER: Refusal = { status: 403, message: "connection of another user refused", code: "other_user" };

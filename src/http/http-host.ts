@@ -17,24 +17,24 @@ import { authenticates, headerValues, isLoopback } from "./web-safety.js";
 /** Where a port listens, who may come in, and how many. */
 export interface HttpHostOptions extends GateOptions {
   /** Default `127.0.0.1`. */
-  host?: string;
+  host?: string | undefined;
   /** Default 8080; 0 for any free one. */
-  port?: number;
+  port?: number | undefined;
   /** Bind beyond loopback although clients prove nothing. */
-  insecure?: boolean;
+  insecure?: boolean | undefined;
   /** Connections at the same time; default 4096. */
-  connections?: number;
+  connections?: number | undefined;
   /** Streams of all mounts at the same time; default 1024. */
-  streams?: number;
+  streams?: number | undefined;
   /** Seconds: for the headers (default 15), for the whole request (30), for an idle connection (120). */
-  headerTimeout?: number;
-  requestTimeout?: number;
-  keepAliveTimeout?: number;
+  headerTimeout?: number | undefined;
+  requestTimeout?: number | undefined;
+  keepAliveTimeout?: number | undefined;
   /** What would make a mount's clients prove who they are, for messages; default: in words of these options. */
-  remedy?: (mount: HttpMount) => Remedy;
+  remedy?: ((mount: HttpMount) => Remedy) | undefined;
   /** Receives the token of the port when the port opens, so that logs and tools can redact it. */
-  onToken?: (token: string) => void;
-  logger?: Logger;
+  onToken?: ((token: string) => void) | undefined;
+  logger?: Logger | undefined;
 }
 
 /** Words for whoever configures a port. */

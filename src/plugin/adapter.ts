@@ -65,15 +65,16 @@ export interface AdapterDefinition<Kind extends AdapterKind, Options> {
   readonly kind: Kind;
   readonly name: string;
   /** What options there are: an `option.section`, or a schema of any Standard Schema library. Without it and `parse` there are none. */
-  readonly schema?: StandardSchema<Options>;
+  readonly schema?: StandardSchema<Options> | undefined;
   /** In place of a schema: check and complete raw options (plain JSON). Throws with a message that begins with `context.where`, names the key and says what was expected. */
-  parse?(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
+  parse?: ((raw: Readonly<Record<string, unknown>>, context: OptionsContext) => Options) | undefined;
   /** Make it. Nothing is opened yet. */
-  create?(options: Options, context: AdapterContext<Kind>): AdapterKinds[Kind] | Promise<AdapterKinds[Kind]>;
+  create?:
+    ((options: Options, context: AdapterContext<Kind>) => AdapterKinds[Kind] | Promise<AdapterKinds[Kind]>) | undefined;
   /** In place of `create`: the class to build; every constructor parameter carries `@inject(TOKEN)`, or has its token in `needs`. */
-  readonly use?: new (...args: never[]) => AdapterKinds[Kind];
+  readonly use?: (new (...args: never[]) => AdapterKinds[Kind]) | undefined;
   /** Tokens of the constructor's parameters, in order: for plain JavaScript, which has no decorators. */
-  readonly needs?: readonly InjectionToken[];
+  readonly needs?: readonly InjectionToken[] | undefined;
 }
 
 /** The default export of an adapter's module. */
@@ -90,5 +91,6 @@ export function defineAdapter<Kind extends AdapterKind, Options = Record<never, 
   definition: AdapterDefinition<Kind, Options>,
 ): AdapterDescriptor<Kind, Options> {
   const { schema = section({}) as StandardSchema<unknown> as StandardSchema<Options> } = definition;
-  return { parse: (raw, { where }) => read(schema, raw, where), ...definition, gantry: 1 };
+  const { parse = (raw, { where }) => read(schema, raw, where) } = definition;
+  return { ...definition, parse, gantry: 1 };
 }

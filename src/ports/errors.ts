@@ -172,7 +172,11 @@ export class StoreError extends GantryError {
   readonly unavailable: boolean;
   constructor(
     message: string,
-    { full = false, unavailable = false, ...options }: { cause?: unknown; full?: boolean; unavailable?: boolean } = {},
+    {
+      full = false,
+      unavailable = false,
+      ...options
+    }: { cause?: unknown; full?: boolean | undefined; unavailable?: boolean | undefined } = {},
   ) {
     super(message, options);
     this.full = full;
@@ -302,7 +306,13 @@ export class ProviderError extends GantryError {
     provider: string,
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; hint?: string; cause?: unknown } = {},
+    details: {
+      status?: number | undefined;
+      retryAfterMs?: number | undefined;
+      unreachable?: boolean | undefined;
+      hint?: string | undefined;
+      cause?: unknown;
+    } = {},
   ) {
     const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
     super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });

@@ -21,15 +21,17 @@ export interface ModelCall {
  */
 export interface Hooks {
   /** Before a call runs that was allowed. A throw refuses it; its message is told to the model. */
-  beforeToolCall?(call: ToolCall, signal: AbortSignal): void | Promise<void>;
+  beforeToolCall?: ((call: ToolCall, signal: AbortSignal) => void | Promise<void>) | undefined;
   /** After it ran, well or not. What it returns takes the place of the output; a throw keeps the output from everyone. */
-  afterToolCall?(
-    call: ToolCall,
-    output: ToolOutput,
-    signal: AbortSignal,
-  ): ToolOutput | undefined | void | Promise<ToolOutput | undefined | void>;
+  afterToolCall?:
+    | ((
+        call: ToolCall,
+        output: ToolOutput,
+        signal: AbortSignal,
+      ) => ToolOutput | undefined | void | Promise<ToolOutput | undefined | void>)
+    | undefined;
   /** Before a model is asked, once however often that is tried again. A throw ends the run with its error. */
-  beforeModelCall?(call: ModelCall, signal: AbortSignal): void | Promise<void>;
+  beforeModelCall?: ((call: ModelCall, signal: AbortSignal) => void | Promise<void>) | undefined;
 }
 
 /** Hooks and event listeners of an adapter. */

@@ -7,7 +7,7 @@ export interface Refusal {
   message: string;
   /** A stable word for programs, beside the message for people. */
   code: string;
-  headers?: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A transport's share of an HTTP port. */
@@ -22,30 +22,30 @@ export interface HttpMount {
    */
   readonly authenticated: boolean;
   /** Headers that its requests must carry, in place of the port's own (`server.required_headers`); the host checks them. */
-  readonly requiredHeaders?: Readonly<Record<string, string>>;
+  readonly requiredHeaders?: Readonly<Record<string, string>> | undefined;
   /** True: the host lets everything through, and the mount checks hosts, pages, users and headers by itself. */
-  readonly checksItself?: boolean;
+  readonly checksItself?: boolean | undefined;
   /** Whole paths that anybody may GET, pages of other sites too: what holds no secret and changes nothing. */
-  readonly open?: readonly string[];
+  readonly open?: readonly string[] | undefined;
   /** Whole paths that anybody may GET without the required headers, whichever user of the machine asks. */
-  readonly headerless?: readonly string[];
+  readonly headerless?: readonly string[] | undefined;
   /**
    * Paths that people open in a browser, which has none of the required headers: they are served without, and whoever
    * asks so is looked at as if there were none (the Host, the page, the user). A link of another site may lead there. One
    * that ends with `*` stands for all that begins so.
    */
-  readonly pages?: readonly string[];
+  readonly pages?: readonly string[] | undefined;
   /** Where `GET /` of a browser is sent; the path is one of `pages`, as `/` is then. Without one it goes to whose `/` is. */
-  readonly front?: string;
+  readonly front?: string | undefined;
   /** Whole paths that may be had with GET while the port refuses all else, because it is about to close. */
-  readonly lasting?: readonly string[];
+  readonly lasting?: readonly string[] | undefined;
   /** Origins of pages that may open a socket here, beside the server's own and loopback ones. */
-  readonly allowedOrigins?: readonly string[];
+  readonly allowedOrigins?: readonly string[] | undefined;
   /** Headers of every answer; the host sends them too, with what it answers before it knows whose a request is. */
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   handler(request: IncomingMessage, response: ServerResponse): void;
   /** A request that wants to become a socket; left out: refused with 404. */
-  readonly upgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  readonly upgrade?: ((request: IncomingMessage, socket: Duplex, head: Buffer) => void) | undefined;
   /** Answer a refusal in the transport's own shape of errors, its CORS headers included. */
   refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal): void;
 }

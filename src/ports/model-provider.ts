@@ -6,9 +6,9 @@ export interface ModelPrices {
   input: number;
   output: number;
   /** Default: `input`. */
-  cacheRead?: number;
+  cacheRead?: number | undefined;
   /** Default: `input`. */
-  cacheWrite?: number;
+  cacheWrite?: number | undefined;
 }
 
 /** A model on offer. */
@@ -18,18 +18,18 @@ export interface Model {
   name: string;
   ownedBy: string;
   /** Tokens of prompt and completion together; left out when unknown. */
-  contextWindow?: number;
+  contextWindow?: number | undefined;
   /** Most tokens of one answer. */
-  maxOutput?: number;
+  maxOutput?: number | undefined;
   /** Whether it reasons, so that an effort can be chosen. */
-  reasoning?: boolean;
+  reasoning?: boolean | undefined;
   /** Whether nobody said that it is there: it is known by heart, and no list was to be had yet. */
-  assumed?: true;
+  assumed?: true | undefined;
   /** Efforts that can be asked of it, the least first; none where it thinks as it likes. Default: unknown, asked as said. */
-  efforts?: readonly Exclude<ReasoningEffort, "">[];
+  efforts?: readonly Exclude<ReasoningEffort, "">[] | undefined;
   /** What it takes beside text. Default: unknown, treated as text alone. */
-  input?: readonly ("text" | "image" | "pdf")[];
-  prices?: ModelPrices;
+  input?: readonly ("text" | "image" | "pdf")[] | undefined;
+  prices?: ModelPrices | undefined;
 }
 
 /** One question to a model. */
@@ -42,19 +42,19 @@ export interface ModelRequest {
   messages: readonly ModelMessage[];
   /** Sorted by name. */
   tools: readonly ToolSpec[];
-  temperature?: number;
+  temperature?: number | undefined;
   /** Most tokens of the answer; default: the model's own limit. */
-  maxTokens?: number;
+  maxTokens?: number | undefined;
   /** One that the model offers, where that is known. */
   effort: ReasoningEffort;
   /** Whether thinking is worth its time. Default: true. Of titles and summaries it is not: such a call has an effort that is small, and need not think at all. */
-  thinks?: boolean;
+  thinks?: boolean | undefined;
   /** JSON Schema that the answer's text is to fit once it makes no calls. Only for providers that can see to it without harm; the kernel looks by itself. */
-  outputSchema?: JsonSchema;
+  outputSchema?: JsonSchema | undefined;
   /** The same for all calls of one session. */
   cacheKey: string;
   /** What must be over before the question leaves: that it is stored. Only for providers that say `waits`; others are asked then. */
-  before?: Promise<void>;
+  before?: Promise<void> | undefined;
 }
 
 /** Usage as a provider reports it. */
@@ -67,11 +67,11 @@ export interface ModelUsage {
   cacheWriteTokens: number;
   reasoningTokens: number;
   /** USD: as the provider reported it (`costReported`), else from public prices, where known. Configured prices win over public ones. */
-  cost?: number;
+  cost?: number | undefined;
   /** Whether `cost` is the provider's own word. */
-  costReported?: boolean;
+  costReported?: boolean | undefined;
   /** Whether the provider reported nothing and these are estimates. */
-  estimated?: boolean;
+  estimated?: boolean | undefined;
 }
 
 /** Why a model stopped, in the words of the run's `finishReason`; `null` when the provider gave no known reason. */
@@ -97,7 +97,7 @@ export interface ModelProvider {
   /** Longest wait that a provider may ask for before the kernel gives up instead, in ms; 60,000 is usual. */
   readonly maxWaitMs: number;
   /** Whether it waits for a request's `before` itself, and makes ready meanwhile what it sends. Default: false. */
-  readonly waits?: boolean;
+  readonly waits?: boolean | undefined;
   /** Models known without asking anyone (from configuration). Never goes to the network. */
   readonly known: readonly Model[];
   /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */
@@ -113,7 +113,7 @@ export interface ModelProvider {
    */
   prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
   /** Whether a model without a known price costs nothing, as a local one does. `limits.unknown_price` wins. Default false. */
-  readonly isFree?: boolean;
+  readonly isFree?: boolean | undefined;
   /**
    * Loads the code that the first question needs, as one that listens does before its first client asks. Never goes to the
    * network. The kernel ignores a rejection: the first question reports the fault. Left out: nothing is loaded early.

@@ -33,10 +33,10 @@ export interface PermissionRule {
   /** Name of a tool, or a glob for names. */
   readonly tool: string;
   /** Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words. */
-  readonly match?: string;
+  readonly match?: string | undefined;
   /** Glob for the paths that a call names: from the project folder, or from `/` or `~/`. */
-  readonly path?: string;
+  readonly path?: string | undefined;
   readonly action: "allow" | "ask" | "deny";
   /** Told to the model of a `deny`, to the person of an `ask`. */
-  readonly reason?: string;
+  readonly reason?: string | undefined;
 }

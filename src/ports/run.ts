@@ -22,77 +22,77 @@ export interface RunInput {
    */
   compact?: boolean | undefined;
   /** Whether a message `/name words` stands for what `Agent.commands` lists under that name; default false. What is no name of these is said as it is. */
-  commands?: boolean;
-  attachments?: readonly (ImagePart | FilePart)[];
+  commands?: boolean | undefined;
+  attachments?: readonly (ImagePart | FilePart)[] | undefined;
   /**
    * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
    * reads it; `reserve` throws `TooManyRunsError` when attachments of all runs together would take too much memory.
    */
-  attach?: (reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>;
+  attach?: ((reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>) | undefined;
   /** Provider and model; see `Models.resolve` for what is left out or unknown. */
-  provider?: string;
-  model?: string;
+  provider?: string | undefined;
+  model?: string | undefined;
   /** Left out: the session's own, then the configured one. */
-  reasoningEffort?: ReasoningEffort;
+  reasoningEffort?: ReasoningEffort | undefined;
   /** The session's from this run on; left out: as it is. */
-  mode?: SessionMode;
+  mode?: SessionMode | undefined;
   /** Of this run; the agent's own stands beside it, and the smaller counts. */
-  budget?: Budget;
+  budget?: Budget | undefined;
   /** JSON Schema of the answer: `RunResult.structured` is a value that it holds true of. */
-  outputSchema?: JsonSchema;
+  outputSchema?: JsonSchema | undefined;
   /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
-  sessionId?: string;
+  sessionId?: string | undefined;
   /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
-  projectDir?: string;
+  projectDir?: string | undefined;
   /** Further folders that this run's file tools and commands may use, beside that one; absolute paths. */
-  folders?: readonly string[];
+  folders?: readonly string[] | undefined;
   /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
-  systemPrompt?: string;
+  systemPrompt?: string | undefined;
   /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */
-  tools?: readonly (Tool | ToolSource)[];
+  tools?: readonly (Tool | ToolSource)[] | undefined;
   /** Servers whose tools its model may call beside those; opened by the agent's `toolServers`. `InputError` where there are none, or one may not be had. */
-  servers?: readonly ToolServer[];
+  servers?: readonly ToolServer[] | undefined;
   /** The one way to cancel. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /**
    * Whether to wait in line for a session in which a run is under way, in place of `SessionBusyError`: as it was asked for,
    * whichever process of the store asked. It is stored meanwhile, and takes no place of `concurrentRuns`. Default false.
    */
-  queue?: boolean;
+  queue?: boolean | undefined;
   /** Hears, when a run waits in line and whenever that changes, how many are before it, the one under way included, and how it is stored. */
-  onQueued?: (ahead: number, run: RunRecord) => void;
+  onQueued?: ((ahead: number, run: RunRecord) => void) | undefined;
   /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
-  onWaiting?: (why: string) => void;
+  onWaiting?: ((why: string) => void) | undefined;
   /**
    * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
    * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
    */
-  overflow?: "drop" | "merge";
+  overflow?: "drop" | "merge" | undefined;
   /**
    * The person at this door: answers a tool that needs permission, and its questions; others may be faster, the signal
    * aborts then. Without it tools run, unless the session's mode or the agent's policy says otherwise. Only an exact
    * `allow` or `allow_always` lets a tool run; a rejection says that nobody can be asked here.
    */
-  ask?: (request: AskRequest, signal: AbortSignal) => Promise<AskAnswer | AskReply>;
+  ask?: ((request: AskRequest, signal: AbortSignal) => Promise<AskAnswer | AskReply>) | undefined;
   /**
    * Whether tools that need permission ask at this door in a session whose mode is `auto` too. Default true; `false`:
    * there it is asked only what a rule or a policy wants, and what tools want to know.
    */
-  asksInAuto?: boolean;
+  asksInAuto?: boolean | undefined;
   /**
    * Whether somebody is there who answers by another way, as those who watch with `answers` are; asked when the run
    * begins, and whenever it has a question.
    */
-  attended?: () => boolean;
+  attended?: (() => boolean) | undefined;
   /**
    * Names the run for whoever asks again: a second run with the same key is refused with `RunKeyTakenError` for a day,
    * and `Runs.list` finds the first. What it answers is stored with it.
    */
-  key?: string;
+  key?: string | undefined;
   /** Of all that was asked, so that another question under the same key can be told apart. */
-  fingerprint?: string;
+  fingerprint?: string | undefined;
   /** Names the door in what is stored of its answers; default `sdk`. */
-  askedAt?: string;
+  askedAt?: string | undefined;
 }
 
 /** How a run ended. */

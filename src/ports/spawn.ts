@@ -8,13 +8,13 @@ export interface SpawnInput {
   /** Names it for people, in a few words; the title of its session. */
   title: string;
   /** Names of the tools that it may use, of those that the asking run has; left out: all of these. Never the asking tool, and none that is of use only to people. */
-  tools?: readonly string[];
+  tools?: readonly string[] | undefined;
   /** Whether it may use those alone that change nothing. Default false. */
-  readOnly?: boolean;
+  readOnly?: boolean | undefined;
   /** Of its own; what it spends counts in the budgets of whoever asks too. */
-  budget?: Budget;
+  budget?: Budget | undefined;
   /** Model calls of its own; the agent's limit stands beside it, and the smaller counts. */
-  maxIterations?: number;
+  maxIterations?: number | undefined;
 }
 
 /** How a helper ended. */

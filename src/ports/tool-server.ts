@@ -9,7 +9,7 @@ export interface ToolProgram {
   /** Beside the plain environment of commands. */
   readonly env: Readonly<Record<string, string>>;
   /** Absolute path of its working directory; left out: the session's project folder. */
-  readonly cwd?: string;
+  readonly cwd?: string | undefined;
 }
 
 /** A server of tools at an address. */
@@ -18,7 +18,7 @@ export interface ToolAddress {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   /** `http`: streamable HTTP. `sse`: the older way. Left out: the first, and the second where the first is not spoken. */
-  readonly type?: "http" | "sse";
+  readonly type?: "http" | "sse" | undefined;
 }
 
 /** A server of tools, as a config or a client names it. */

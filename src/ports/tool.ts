@@ -26,26 +26,26 @@ export interface ToolSpec {
   /** Whether a person is asked first, where a client can ask. */
   readonly needsPermission: boolean;
   /** Where it comes from, as permission rules may name it: `mcp:server/tool`. Left out: it is known by its name alone. */
-  readonly origin?: string;
+  readonly origin?: string | undefined;
   /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
-  readonly needsPerson?: boolean;
+  readonly needsPerson?: boolean | undefined;
   /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
-  readonly needsSkills?: boolean;
+  readonly needsSkills?: boolean | undefined;
   /** Which models are told of it, by the name of the provider and the model's id. Default all. */
   models?(model: { readonly provider: string; readonly id: string }): boolean;
   /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
-  readonly replaces?: readonly string[];
+  readonly replaces?: readonly string[] | undefined;
 }
 
 /** What a call brought, for the model and for people. */
 export interface ToolOutput {
   /** What the model reads. */
   text: string;
-  parts?: readonly (ImagePart | FilePart)[];
-  diff?: readonly Diff[];
-  locations?: readonly Location[];
+  parts?: readonly (ImagePart | FilePart)[] | undefined;
+  diff?: readonly Diff[] | undefined;
+  locations?: readonly Location[] | undefined;
   /** The tool did its work and that work says no (a command's exit code 1): a failed result, without a throw. */
-  failed?: boolean;
+  failed?: boolean | undefined;
 }
 
 /** What a person is asked before a tool runs. */
@@ -57,11 +57,11 @@ export interface AskRequest {
   input: unknown;
   locations: readonly Location[];
   /** What it would change, as far as the arguments and the files tell. */
-  diff?: readonly Diff[];
+  diff?: readonly Diff[] | undefined;
   /** Why it is asked, where the agent's permission policy says so. */
-  reason?: string;
+  reason?: string | undefined;
   /** What may be answered, where it is no permission that is asked for. */
-  question?: Pick<Ask, "choices" | "freeText">;
+  question?: Pick<Ask, "choices" | "freeText"> | undefined;
 }
 
 /** Something that a tool wants to know of a person. */
@@ -69,9 +69,9 @@ export interface Question {
   /** The question. */
   title: string;
   /** What may be chosen, each a label; left out: none, and text is awaited. */
-  choices?: readonly string[];
+  choices?: readonly string[] | undefined;
   /** Whether text may be given in place of a choice; default whether there are no choices. */
-  freeText?: boolean;
+  freeText?: boolean | undefined;
 }
 
 /** A call that a model wants to make; its arguments are checked. */
@@ -91,9 +91,9 @@ export interface ToolCall {
   /** What it would change, as far as the arguments tell. */
   readonly diff: readonly Diff[];
   /** Names of other tools whose work it does. */
-  readonly actsAs?: readonly string[];
+  readonly actsAs?: readonly string[] | undefined;
   /** Places of which it tells, or takes along, what is there. */
-  readonly reads?: readonly Location[];
+  readonly reads?: readonly Location[] | undefined;
 }
 
 /**
@@ -110,7 +110,7 @@ export interface ToolContext {
   /** Absolute path of the folder that the session works on. */
   readonly projectDir: string;
   /** Further folders that the run may use, as whoever began it said; absolute paths. Left out: none. */
-  readonly folders?: readonly string[];
+  readonly folders?: readonly string[] | undefined;
   /** Aborted when the run is; a tool ends what it started and then settles. */
   readonly signal: AbortSignal;
   /** Ask the person at the client; resolves `allow` where nobody can be asked. */
@@ -132,9 +132,9 @@ export interface ToolContext {
    */
   readonly state: Map<string, unknown>;
   /** Told of each file before it is changed, so that it can be undone; left out: nobody keeps that. */
-  readonly history?: FileKeeper;
+  readonly history?: FileKeeper | undefined;
   /** Those that the model was told of. */
-  readonly skills?: readonly Skill[];
+  readonly skills?: readonly Skill[] | undefined;
 }
 
 /** How a call is shown to a person. */
@@ -143,19 +143,19 @@ export interface ToolCallDescription {
   title: string;
   locations: readonly Location[];
   /** What it would change, as far as the arguments tell; of a file only the piece that they speak of. */
-  diff?: readonly Diff[];
+  diff?: readonly Diff[] | undefined;
   /** Names of tools whose work the call does: rules for theirs are for this one as well. */
-  actsAs?: readonly string[];
+  actsAs?: readonly string[] | undefined;
   /** Places of which a call that is no reading tells, or takes along, what is there: rules that keep `read` from them keep it as well. */
-  reads?: readonly Location[];
+  reads?: readonly Location[] | undefined;
 }
 
 /** What a person who is asked about a call is shown of what it would do. */
 export interface ToolCallPreview {
   /** What it would change. */
-  diff?: readonly Diff[];
+  diff?: readonly Diff[] | undefined;
   /** What the diff does not show, in a sentence. */
-  note?: string;
+  note?: string | undefined;
 }
 
 /** Something the model may call. */
@@ -174,7 +174,7 @@ export interface Tool<Args = any> extends ToolSpec {
   /** Do the work. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
   /** What it keeps going beside its calls; several tools may share it. Its sessions tell it to whoever watches them. */
-  readonly background?: BackgroundWork;
+  readonly background?: BackgroundWork | undefined;
   /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */
   close?(): Promise<void>;
 }

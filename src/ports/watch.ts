@@ -51,21 +51,21 @@ export type WatchEvent =
 /** From where a session is watched, and how far. */
 export interface WatchOptions {
   /** Cursor of the last event that the reader has; left out or `""`: from the beginning. One past the end is refused. */
-  after?: string;
+  after?: string | undefined;
   /**
    * Only what was said behind the message with this `seq`, for a reader that has the messages up to it; ignored beside a
    * cursor. Where that is no longer so, the reader is told by a `cut`; one that grows is told again, whole.
    */
-  behind?: number;
+  behind?: number | undefined;
   /** The same of a reader that comes back by itself: one past the end begins anew, with a cut of all that it has. Ignored beside `after`. */
-  lastSeen?: string;
+  lastSeen?: string | undefined;
   /** Whether to wait for more; `false` ends when all was told. Default true. */
-  follow?: boolean;
+  follow?: boolean | undefined;
   /**
    * Whether this watcher answers questions of runs. `true`: while it watches, questions of every session wait for it. A
    * function is called for each question, and answers for this session alone. Default false.
    */
-  answers?: boolean | (() => boolean);
+  answers?: boolean | (() => boolean) | undefined;
   /** Ends it, without an error. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }

@@ -13,7 +13,7 @@ export interface CommandQuery {
   /** Absolute path of a folder in place of the session's, or the agent's. */
   projectDir?: string | undefined;
   /** Servers that whoever asks brings along with its runs: of others' nothing is told. */
-  servers?: RunInput["servers"];
+  servers?: RunInput["servers"] | undefined;
 }
 
 /** Rejects with `SessionNotFoundError`, `StoreError`, or `InputError` for servers that may not be had. */

@@ -154,7 +154,7 @@ export class Asks {
   }
 
   /** Newest first; without `limit` 50 of them. `sessionId` is any id of a chain. Rejects with `InputError` or `StoreError`. */
-  async list(query: Partial<AskQuery> = {}): Promise<Ask[]> {
+  async list(query: { [Key in keyof AskQuery]?: AskQuery[Key] | undefined } = {}): Promise<Ask[]> {
     const { limit = PAGE } = query;
     if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");
     const store = await this.#options.store();
@@ -167,7 +167,11 @@ export class Asks {
    * then. Rejects with `InputError` (no such choice), `AskNotFoundError`, `AskClosedError` (somebody was faster, or
    * nobody waits any more) or `StoreError`.
    */
-  async answer(id: string, { choice = "", text = "" }: Partial<AskReply>, by = "sdk"): Promise<Ask> {
+  async answer(
+    id: string,
+    { choice = "", text = "" }: { [Key in keyof AskReply]?: AskReply[Key] | undefined },
+    by = "sdk",
+  ): Promise<Ask> {
     const store = await this.#options.store();
     const ask = await this.get(id);
     if (!ask) throw new AskNotFoundError(id);

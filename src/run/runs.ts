@@ -217,7 +217,7 @@ export class Runs {
    * Newest first; without `limit` 50 of them. `sessionId` is any id of a chain, or an alias; `states` are as `get` tells
    * them; `before` is the last of the page before. Rejects with `InputError`, `SessionNotFoundError` or `StoreError`.
    */
-  async list(query: Partial<RunQuery> = {}): Promise<RunRecord[]> {
+  async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
     const { id, sessionId, states, key, limit = PAGE } = query;
     const store = await this.#store();
@@ -246,7 +246,7 @@ export class Runs {
 }
 
 /** Throws `InputError`. */
-function checkQuery(query: Partial<RunQuery>): void {
+function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
   for (const key of Object.keys(query))
     if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
   const { id = "", sessionId = "", states = [], key = "", limit = PAGE, before } = query;

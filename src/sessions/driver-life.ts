@@ -17,7 +17,7 @@ export interface DriverLifeOptions<Opened> {
   /** Let go of it all. Called when nothing is under way any more. */
   close: (opened: Opened) => Promise<void> | void;
   /** What to tell of a failure that is not one of the system's own. Left out: its message. */
-  explain?: (error: unknown) => StoreFailure | undefined;
+  explain?: ((error: unknown) => StoreFailure | undefined) | undefined;
 }
 
 /** A session driver's life: opened once however often it is asked, closed when nothing is under way, and between the two every failure a `StoreError` that says where and why. */

@@ -8,11 +8,11 @@ import type { Session } from "../ports/session.js";
 /** A session before it is said anything. */
 export interface NewSession {
   /** Absolute path of a folder; default the agent's own. */
-  projectDir?: string;
+  projectDir?: string | undefined;
   /** Default `New Session <timestamp>`. */
-  title?: string;
+  title?: string | undefined;
   /** A second id that finds the session. */
-  alias?: string;
+  alias?: string | undefined;
 }
 
 /** A new original with no message. */

@@ -42,20 +42,20 @@ export interface SessionsOptions {
 /** What a revert does beside putting messages aside. */
 export interface RevertOptions {
   /** Whether files come back that tools of this session changed since; default false. */
-  files?: boolean;
+  files?: boolean | undefined;
   /** With `files`: overwrite what somebody else changed since, too. Default false. */
-  force?: boolean;
+  force?: boolean | undefined;
 }
 
 /** Which messages of a session, and how many. */
 export interface MessagesQuery {
   /** `all` (default): the whole conversation, each message as it was said, once. `model`: what the model now sees. */
-  view?: "all" | "model";
+  view?: "all" | "model" | undefined;
   /** Only greater `seq`s, the first `limit` of them. */
-  after?: number;
+  after?: number | undefined;
   /** Only smaller `seq`s, the last `limit` of them. */
-  before?: number;
-  limit?: number;
+  before?: number | undefined;
+  limit?: number | undefined;
 }
 
 /** Sessions of a list that asks for no number. */
@@ -86,7 +86,7 @@ export class Sessions {
   }
 
   /** Originals, newest first; without `limit` 50 of them. Those of helpers where `spawnedBy` asks for them, with any id of their asker's chain. Rejects with `InputError`. */
-  async list(query: Partial<SessionQuery> = {}): Promise<SessionPage> {
+  async list(query: { [Key in keyof SessionQuery]?: SessionQuery[Key] | undefined } = {}): Promise<SessionPage> {
     const { limit = PAGE, ...rest } = query;
     for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
       if (!Number.isSafeInteger(value) || value < 0) throw new InputError(field, "a whole number, at least 0");

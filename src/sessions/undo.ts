@@ -10,15 +10,15 @@ import { restore, revert } from "./revert.js";
 /** How far an undo goes, and what it does. */
 export interface UndoOptions {
   /** Id of the message that is to be the last. Default: all that the last run did is undone, its prompt included. */
-  to?: string;
+  to?: string | undefined;
   /** Change nothing, and say what would be. Default false. */
-  dryRun?: boolean;
+  dryRun?: boolean | undefined;
   /** Overwrite what somebody else changed since, too, and leave what cannot be brought back. Default false: then nothing is undone. */
-  force?: boolean;
+  force?: boolean | undefined;
   /** What was said stays. Default false. */
-  filesOnly?: boolean;
+  filesOnly?: boolean | undefined;
   /** Files stay as they are. Default false. */
-  wordsOnly?: boolean;
+  wordsOnly?: boolean | undefined;
 }
 
 /** What an undo did, or would do. */

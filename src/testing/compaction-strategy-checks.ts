@@ -8,7 +8,7 @@ export interface CompactionStrategyFixture {
   /** Called once at the start of every check. */
   create(): Promise<CompactionStrategy>;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number;
+  readonly patienceMs?: number | undefined;
 }
 
 type Rule = readonly [name: string, body: (strategy: CompactionStrategy, patienceMs: number) => Promise<void>];

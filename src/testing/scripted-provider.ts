@@ -33,32 +33,32 @@ export type ScriptedStep =
 /** What a scripted provider is called and says of its models. */
 export interface ScriptedProviderOptions {
   /** Default `scripted`. */
-  name?: string;
+  name?: string | undefined;
   /** Default one model, `scripted-1`, with a window of 128,000 tokens. */
-  models?: readonly Model[];
+  models?: readonly Model[] | undefined;
   /** What `models()` answers; default the same as `models`. */
-  list?: (signal: AbortSignal) => Promise<Model[]>;
+  list?: ((signal: AbortSignal) => Promise<Model[]>) | undefined;
   /** Default 60,000. */
-  idleTimeoutMs?: number;
+  idleTimeoutMs?: number | undefined;
   /** Default 0. */
-  maxRetries?: number;
+  maxRetries?: number | undefined;
   /** Default 60,000. */
-  maxWaitMs?: number;
+  maxWaitMs?: number | undefined;
   /** The answer when the script has ended; default the text `ok`. */
-  fallback?: ScriptedStep;
+  fallback?: ScriptedStep | undefined;
   /** Of each added `finish`; default 10 tokens in and 5 out. */
-  usage?: Partial<ModelUsage>;
+  usage?: { [Key in keyof ModelUsage]?: ModelUsage[Key] | undefined } | undefined;
   /**
    * What calls for a title (temperature 0.3, no tools) are answered, so that they take no step from the script;
    * they are kept in `titleRequests`. `null`: they are like any other call. Default `Scripted title`.
    */
-  title?: ScriptedStep | null;
+  title?: ScriptedStep | null | undefined;
 }
 
 const MODEL: Model = { id: "scripted-1", name: "Scripted 1", ownedBy: "scripted", contextWindow: 128_000 };
 
 /** A whole text answer. */
-export function say(text: string, usage?: Partial<ModelUsage>): ModelChunk[] {
+export function say(text: string, usage?: Parameters<typeof finish>[1]): ModelChunk[] {
   return [{ type: "text", block: "0", text }, finish("stop", usage)];
 }
 
@@ -74,11 +74,15 @@ export function callTools(...calls: readonly (readonly [name: string, args: unkn
 }
 
 /** The chunk that ends an answer. */
-export function finish(reason: FinishReason, usage: Partial<ModelUsage> = {}): ModelChunk {
+export function finish(
+  reason: FinishReason,
+  usage: { [Key in keyof ModelUsage]?: ModelUsage[Key] | undefined } = {},
+): ModelChunk {
+  const given = Object.fromEntries(Object.entries(usage).filter(([, tokens]) => tokens !== undefined));
   return {
     type: "finish",
     reason,
-    usage: { inputTokens: 10, outputTokens: 5, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, ...usage },
+    usage: { inputTokens: 10, outputTokens: 5, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, ...given },
   };
 }
 

@@ -28,7 +28,7 @@ export interface ToolFixture {
   /** Remove what `create` left behind. Called at the end of every check. */
   clean(): Promise<void>;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number;
+  readonly patienceMs?: number | undefined;
 }
 
 type Rule = readonly [name: string, body: (ground: ToolGround, patienceMs: number) => Promise<void>];

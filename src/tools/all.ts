@@ -29,57 +29,65 @@ export { sourceWithoutSecrets, withoutSecrets } from "./hidden.js";
 /** What the built-in tools may do. Everything has a default. */
 export interface BuiltinToolsOptions {
   /** Folders that file tools may use beside the project folder; absolute. Default none. */
-  allowPaths?: readonly string[];
+  allowPaths?: readonly string[] | undefined;
   /** Never to be touched: gantry's home and its store; absolute. Default none. */
-  deniedPaths?: readonly string[];
+  deniedPaths?: readonly string[] | undefined;
   /** Files and folders that may be read and not changed; absolute. Default none. */
-  readOnlyPaths?: readonly string[];
+  readOnlyPaths?: readonly string[] | undefined;
   /**
    * Names that file tools do not change, at any depth: a file, or a folder with all below it; `*` for a part of a name.
    * `"*"` alone stands for what other programs run by themselves later (git, editors, shells), `!name` lifts. Default `["*"]`.
    */
-  protectedPaths?: readonly string[];
+  protectedPaths?: readonly string[] | undefined;
   /** The whole environment of commands. Default: a plain PATH alone. */
-  env?: Readonly<Record<string, string>>;
-  bash?: {
-    /** Default true. */
-    enabled?: boolean;
-    /** Seconds a command may take unless the model asks for another time. Default 120. */
-    timeout?: number;
-    /** Default `auto`: bubblewrap where it works. */
-    sandbox?: "auto" | "required" | "off";
-    /** Whether commands in the sandbox reach the network. Default: not with `required`. */
-    network?: boolean | undefined;
-    /** Absolute path of a folder for the sandbox's temporary files. Default: they last as long as the command. */
-    scratchPath?: string;
-    /** Absolute path of a folder for outputs that are longer than what is shown of them. Default: they are cut and gone. */
-    outputsPath?: string;
-    /** Absolute path of a folder for commands that are to outlive this process. Default: none does. */
-    keptPath?: string;
-    /** How long a start in the background is watched before its call ends, in ms. Default 700. */
-    startMs?: number;
-  };
+  env?: Readonly<Record<string, string>> | undefined;
+  bash?:
+    | {
+        /** Default true. */
+        enabled?: boolean | undefined;
+        /** Seconds a command may take unless the model asks for another time. Default 120. */
+        timeout?: number | undefined;
+        /** Default `auto`: bubblewrap where it works. */
+        sandbox?: "auto" | "required" | "off" | undefined;
+        /** Whether commands in the sandbox reach the network. Default: not with `required`. */
+        network?: boolean | undefined;
+        /** Absolute path of a folder for the sandbox's temporary files. Default: they last as long as the command. */
+        scratchPath?: string | undefined;
+        /** Absolute path of a folder for outputs that are longer than what is shown of them. Default: they are cut and gone. */
+        outputsPath?: string | undefined;
+        /** Absolute path of a folder for commands that are to outlive this process. Default: none does. */
+        keptPath?: string | undefined;
+        /** How long a start in the background is watched before its call ends, in ms. Default 700. */
+        startMs?: number | undefined;
+      }
+    | undefined;
   /** Hidden in what tools return, beside the secrets of this process's environment. Read at each call. Default none. */
-  secrets?: Iterable<string>;
+  secrets?: Iterable<string> | undefined;
   /** What is looked at when a tool has changed a file; what is wrong since is told with its result. Commands run as those of bash do. */
-  checks?: {
-    /** Whether syntax errors are told that the change brought. Default true. */
-    syntax?: boolean;
-    /** Commands that tell what is wrong with the project; only what is new is told. Default none. */
-    commands?: readonly EditCheck[];
-    /** How long a look at the syntax may take, in ms. Default 2,000. */
-    timeoutMs?: number;
-  };
-  webfetch?: {
-    /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
-    allowPrivate?: boolean;
-  };
-  task?: {
-    /** Model calls of a helper; the agent's own limit stands beside it. Default 50. */
-    maxIterations?: number;
-  };
+  checks?:
+    | {
+        /** Whether syntax errors are told that the change brought. Default true. */
+        syntax?: boolean | undefined;
+        /** Commands that tell what is wrong with the project; only what is new is told. Default none. */
+        commands?: readonly EditCheck[] | undefined;
+        /** How long a look at the syntax may take, in ms. Default 2,000. */
+        timeoutMs?: number | undefined;
+      }
+    | undefined;
+  webfetch?:
+    | {
+        /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
+        allowPrivate?: boolean | undefined;
+      }
+    | undefined;
+  task?:
+    | {
+        /** Model calls of a helper; the agent's own limit stands beside it. Default 50. */
+        maxIterations?: number | undefined;
+      }
+    | undefined;
   /** Path of the shell for bash. Default bash, else sh. */
-  shell?: string;
+  shell?: string | undefined;
 }
 
 const PLAIN_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" };

@@ -28,33 +28,34 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
    * Schema of the arguments, an object: of zod, valibot or any other Standard Schema library, or plain JSON Schema. Default: no
    * arguments. A call with an argument that the schema drops is refused, unless the kind is `read`, `search` or `fetch`.
    */
-  readonly schema?: Schema;
+  readonly schema?: Schema | undefined;
   /** JSON Schema of the arguments for the model, where `schema` is of a library that does not tell it. */
-  readonly jsonSchema?: JsonSchema;
+  readonly jsonSchema?: JsonSchema | undefined;
   /** Default `other`. */
-  readonly kind?: ToolKind;
+  readonly kind?: ToolKind | undefined;
   /** Whether calls may run beside other calls of the same answer. Default false. */
-  readonly parallel?: boolean;
+  readonly parallel?: boolean | undefined;
   /** Whether a person is asked first, where a client can ask. Default: unless the kind is `read`, `search` or `think`. */
-  readonly needsPermission?: boolean;
+  readonly needsPermission?: boolean | undefined;
   /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
-  readonly needsPerson?: boolean;
+  readonly needsPerson?: boolean | undefined;
   /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
-  readonly needsSkills?: boolean;
+  readonly needsSkills?: boolean | undefined;
   /** Which models are told of it. Default all. */
-  models?(model: { readonly provider: string; readonly id: string }): boolean;
+  models?: ((model: { readonly provider: string; readonly id: string }) => boolean) | undefined;
   /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
-  readonly replaces?: readonly string[];
+  readonly replaces?: readonly string[] | undefined;
   /** One line for people; must not touch the disk. Default: the name and the arguments. */
-  describe?(
-    args: ToolArguments<Schema>,
-    projectDir: string,
-  ): string | ({ title: string } & Partial<ToolCallDescription>);
+  describe?:
+    | ((args: ToolArguments<Schema>, projectDir: string) => string | ({ title: string } & Partial<ToolCallDescription>))
+    | undefined;
   /** What a person is shown when they are asked, by what is there now; default what `describe` says. */
-  preview?(
-    args: ToolArguments<Schema>,
-    context: Pick<ToolContext, "projectDir" | "folders" | "signal">,
-  ): Promise<ToolCallPreview>;
+  preview?:
+    | ((
+        args: ToolArguments<Schema>,
+        context: Pick<ToolContext, "projectDir" | "folders" | "signal">,
+      ) => Promise<ToolCallPreview>)
+    | undefined;
   /** Do the work; what is told the model, as text or with more. A throw becomes a failed result. */
   run(args: ToolArguments<Schema>, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
 }
@@ -73,6 +74,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
   const { name, description, schema = NOTHING, kind = "other", parallel = false } = definition;
   const { needsPermission = !HARMLESS.includes(kind) } = definition;
   if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) throw new InputError("name", "1 to 64 letters, digits, _ and -");
+  if (typeof definition.run !== "function") throw new InputError(`run of ${name}`, "a function that does the work");
   const check = isStandard(schema) ? schema : argumentsBy(schema);
   const toolSchema = inputSchema(name, check, definition.jsonSchema);
   const ignored = new IgnoredArguments(check, toolSchema, kind);

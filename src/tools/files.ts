@@ -13,9 +13,9 @@ export interface FileToolOptions {
   allowPaths: readonly string[];
   deniedPaths: readonly string[];
   /** What may be read and not changed, as `Protection` takes it; default the built-in list. */
-  protectedPaths?: readonly string[];
+  protectedPaths?: readonly string[] | undefined;
   /** Files that may be read and not changed, whatever that list says. */
-  readOnlyPaths?: readonly string[];
+  readOnlyPaths?: readonly string[] | undefined;
   /** Folder for what commands printed, one folder in it for each session, which alone may read it. */
   outputsPath?: string | undefined;
 }

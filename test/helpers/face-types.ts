@@ -62,16 +62,22 @@ class Reach {
   }
 }
 
-/** Types that an exported signature names and no face exports: `type (file), of export`. */
-export function unexportedTypes(root: string, faces: readonly string[], options: ts.CompilerOptions): string[] {
-  const program = ts.createProgram(
-    faces.map((face) => path.join(root, face)),
-    options,
-  );
+interface Faces {
+  root: string;
+  checker: ts.TypeChecker;
+  exports: readonly (readonly [symbol: ts.Symbol, isTypeOnly: boolean])[];
+}
+
+/** The exports of files, and what the compiler knows of them. */
+export function facesOf(root: string, files: readonly string[]): Faces {
+  const config = ts.readConfigFile(path.join(root, "tsconfig.json"), (file) => ts.sys.readFile(file)).config as unknown;
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
+  const names = files.map((file) => path.join(root, file));
+  const program = ts.createProgram(names, { ...options, exactOptionalPropertyTypes: true });
   const checker = program.getTypeChecker();
   const exports: [symbol: ts.Symbol, isTypeOnly: boolean][] = [];
-  for (const face of faces) {
-    const file = program.getSourceFile(path.join(root, face));
+  for (const name of names) {
+    const file = program.getSourceFile(name);
     const module = file && checker.getSymbolAtLocation(file);
     for (const exported of module ? checker.getExportsOfModule(module) : []) {
       const symbol = resolved(checker, exported);
@@ -80,12 +86,46 @@ export function unexportedTypes(root: string, faces: readonly string[], options:
         for (const member of checker.getExportsOfModule(symbol)) exports.push([resolved(checker, member), false]);
     }
   }
+  return { root, checker, exports };
+}
+
+/** Types that an exported signature names and no face exports: `type (file), of export`. */
+export function unexportedTypes({ root, checker, exports }: Faces): string[] {
   const exported = new Set(exports.flatMap(([symbol]) => [symbol, ...renamed(checker, symbol)]));
   const reach = new Reach(checker, exported);
   for (const [symbol, isTypeOnly] of exports) reach.follow(symbol, isTypeOnly);
   const place = ({ declarations: [first] = [] }: ts.Symbol): string =>
     first ? path.relative(root, first.getSourceFile().fileName).split(path.sep).join("/") : "";
   return [...reach.missing].map(([symbol, from]) => `${symbol.name} (${place(symbol)}), of ${from}`).sort();
+}
+
+/** What programs give: the types that a user of `exactOptionalPropertyTypes` makes objects of. */
+const GIVEN =
+  /(Options|Input|Definition|Query|Budget|Fixture|Hooks|Program|Address|Rule)$|^(NewSession|HttpMount|Model|ModelUsage|Refusal|ToolOutput)$/;
+/** What a driver is given by the kernel. */
+const DRIVER = /\/ports\/session-driver\.ts$/;
+
+/** Fields that a program may leave out and may not set to `undefined`: `Type.field`. */
+export function fieldsWithoutUndefined({ checker, exports }: Faces): string[] {
+  const faults = new Set<string>();
+  const visit = (type: ts.Type, name: string): void => {
+    for (const field of checker.getPropertiesOfType(type)) {
+      const [declaration] = field.declarations ?? [];
+      if (!declaration || !isOurs(declaration) || DRIVER.test(declaration.getSourceFile().fileName)) continue;
+      const fieldType = checker.getTypeOfSymbol(field);
+      const parts = fieldType.isUnion() ? fieldType.types : [fieldType];
+      // The type that stands for a missing field is another undefined.
+      const isLoose = parts.some((part) => part === checker.getUndefinedType() || part.flags & ts.TypeFlags.Unknown);
+      if (field.flags & ts.SymbolFlags.Optional && !isLoose) faults.add(`${name}.${field.name}`);
+      for (const part of parts)
+        if (part.symbol?.flags & ts.SymbolFlags.TypeLiteral && part.getCallSignatures().length === 0)
+          visit(part, `${name}.${field.name}`);
+    }
+  };
+  for (const [symbol] of exports)
+    if (GIVEN.test(symbol.name) && symbol.flags & ts.SymbolFlags.Type)
+      visit(checker.getDeclaredTypeOfSymbol(symbol), symbol.name);
+  return [...faults].sort();
 }
 
 /** The type that an alias gives another name, and nothing else. */

@@ -17,10 +17,10 @@ export interface DocumentDriverOptions {
   /** In errors and in `SessionDriver.name`. */
   name: string;
   /** Where the store is, for errors. Default: the name. */
-  where?: string;
+  where?: string | undefined;
   documents: DocumentStore;
-  /** As `SessionDriver.notifier`. */
-  notifier?: Notifier;
+  /** Default: one that gives every subscriber a hint five times a second. */
+  notifier?: Notifier | undefined;
 }
 
 /** Most calls that share one commit. */
