@@ -13,9 +13,9 @@ export interface HooksFixture {
   /** Called once at the start of every check. */
   create(): Promise<HookSet>;
   /** Removes what `create` left behind. Called at the end of every check, after `close` of the hooks. */
-  clean?(): Promise<void>;
+  clean?: (() => Promise<void>) | undefined;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number;
+  readonly patienceMs?: number | undefined;
 }
 
 type Rule = readonly [name: string, body: (set: HookSet, patienceMs: number) => Promise<void>];
