@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, defineTool } from "gantry";
+import { ScriptedProvider } from "gantry/testing";
+
+// What a program in JavaScript can pass, and TypeScript refuses.
+describe("a wrong option", () => {
+  const providers = [new ScriptedProvider()];
+
+  it("is named when the folder of the project is relative", () => {
+    assert.throws(() => new Agent({ providers, projectDir: "project" }), /projectDir: .*absolute/);
+  });
+
+  it("is named when a compaction strategy has no compact", () => {
+    assert.throws(() => new Agent({ providers, compaction: { strategy: {} as never } }), /compaction\.strategy.*compact/);
+  });
+
+  it("is named when a tool has no run", () => {
+    const tool = { name: "t", description: "d", schema: { type: "object", properties: {} } };
+    assert.throws(() => defineTool(tool as never), /\brun\b/);
+  });
+});
