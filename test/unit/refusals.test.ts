@@ -12,7 +12,10 @@ describe("a wrong option", () => {
   });
 
   it("is named when a compaction strategy has no compact", () => {
-    assert.throws(() => new Agent({ providers, compaction: { strategy: {} as never } }), /compaction\.strategy.*compact/);
+    assert.throws(
+      () => new Agent({ providers, compaction: { strategy: {} as never } }),
+      /compaction\.strategy.*compact/,
+    );
   });
 
   it("is named when a tool has no run", () => {

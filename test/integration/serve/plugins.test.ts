@@ -125,7 +125,7 @@ describe("plugins by config", () => {
   });
 
   it("a driver by path keeps the sessions", async (t) => {
-    const memory = pathToFileURL(source("src/testing/index.ts")).href;
+    const memory = pathToFileURL(source("src/index.ts")).href;
     const home = await tempDir(t, { "mine.mjs": driver(memory), "parrot.mjs": provider });
     const server = await startServer(t, {
       home: home.path,
