@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -108,6 +108,7 @@ describe("a program that bundles gantry", () => {
   /** A folder with a bundle and nothing else than these packages. */
   async function bundled(name: string, format: Format, packages: readonly string[], isMinified = false) {
     const outdir = folder.at(`${name}-${format}-${packages.length}${isMinified ? "-minified" : ""}`);
+    if (existsSync(outdir)) return path.join(outdir, nameOf(format));
     mkdirSync(outdir);
     await BUNDLERS[name]!({ entry: folder.at("source/program.mjs"), outdir, format, isMinified });
     for (const external of packages) {

@@ -348,7 +348,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 457_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 463_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -361,13 +361,13 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 479_000, packages, builtins });
+    assertLight(loaded, { files: 4, bytes: 485_000, packages, builtins });
   });
 
   it("of `gantry chat`, to its first frame", { skip: NO_TMUX }, async (t) => {
     const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Ask something/, config });
     // string-width is a function here that loads the package.
-    assertLight(loaded, { files: 4, bytes: 125_000, packages: ["string-width"], builtins: ["perf_hooks", "tty"] });
+    assertLight(loaded, { files: 4, bytes: 187_000, packages: ["string-width"], builtins: ["perf_hooks", "tty"] });
   });
 
   it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what is deferred", () => {
