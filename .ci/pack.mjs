@@ -14,7 +14,7 @@ const CHUNK = "chunk:";
 /** The command is outside of dist/chunks. Node 8 can read it, because it tells old versions which one is needed. */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
-/** What esbuild makes of `require` in an ES module. Other bundlers do not know it. */
+/** The helper that esbuild puts in place of `require` in an ES module. Other bundlers do not know it. */
 const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
 
 /** Replaces `import.meta` in CommonJS. An ES module that another bundler makes of a chunk has no `__filename`. */

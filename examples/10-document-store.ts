@@ -41,7 +41,7 @@ class Redis implements DocumentStore {
     await this.#send("WATCH", "version", ...keys);
     const [last, ...old] = (await this.#send("MGET", "version", ...keys)) as (string | null)[];
     const isAsRead = changes.every(({ version }, at) => version === undefined || versionOf(old[at]) === version);
-    // What is only compared was of one moment.
+    // Documents that are only compared were read at one moment.
     if (!isAsRead || changes.every(({ value }) => value === undefined)) {
       await this.#send("UNWATCH");
       return isAsRead;

@@ -21,7 +21,7 @@ export type { Runs } from "./run/runs.js";
 export type { Asks } from "./run/asks.js";
 export type { ModelEntry, ModelPair, Models } from "./models/models.js";
 
-// What is said, stored and watched.
+// Messages, sessions, questions, and the events of a watched session.
 export type { FilePart, ImagePart, Message, Part } from "./ports/message.js";
 export type { Session, SessionMode } from "./ports/session.js";
 export type { Ask, AskReply } from "./ports/ask.js";
@@ -34,7 +34,7 @@ export { defineTool, type ToolDefinition } from "./tools/define-tool.js";
 export type { AskRequest, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
 export type { SlashCommand } from "./ports/slash-command.js";
 
-// What decides about calls: policies, rules, hooks.
+// Decisions about tool calls: policies, rules, hooks.
 export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } from "./ports/permission-policy.js";
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 

@@ -35,7 +35,7 @@ export const isCard = (key: string): boolean => contentChain(key) === undefined;
 export class Chains {
   readonly byRoot = new Map<string, Chain>();
   readonly cards = new DocumentMap();
-  /** Of the last change. */
+  /** Version of the last change. */
   version = 0;
   readonly #create: (root: string) => Low<ChainFile>;
 

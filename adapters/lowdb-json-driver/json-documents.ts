@@ -23,7 +23,7 @@ const FILING_INTERVAL_MS = 250;
 const MAX_FILING_SHARE = 0.02;
 /** The log is rewritten when it is so much longer than twice its length when it was rewritten last. */
 const MAX_LOG_BYTES = 2 * 1024 * 1024;
-/** That length as it is estimated at open, for each chain. */
+/** Estimated length of a rewritten log for each chain, used until the first rewrite. */
 const LOG_BYTES_PER_CHAIN = 4_000;
 /** Chains of which all documents are kept in memory. */
 const MAX_COMPLETE_CHAINS = 64;

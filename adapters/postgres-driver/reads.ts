@@ -5,6 +5,7 @@ import type {
   ChainData,
   ChainHead,
   Instruction,
+  LeaseHead,
   MessagePage,
   RunQuery,
   SessionData,
@@ -49,8 +50,14 @@ export async function headOfChain(store: Store, id: string, messages: boolean): 
   return headOf(await store.read<Part>(sql, [stored(id), messages]));
 }
 
-/** What `head` of the database told. */
-export function headOf(parts: readonly Part[]): ChainHead | undefined {
+/** Reads the rows of the database's function `head`. */
+function headOf(parts: readonly Part[]): ChainHead | undefined {
+  const head = leaseHeadOf(parts);
+  return head && { ...head, snapshots: snapshotsOf(parts) };
+}
+
+/** The same without snapshots, as a lease has it. */
+export function leaseHeadOf(parts: readonly Part[]): LeaseHead | undefined {
   const sessions = kindOf(parts, "s").map(({ body }) => sessionOf(body));
   const byIndex = sessions.sort((a, b) => a.chain.index - b.chain.index);
   const [original, newest = original] = byIndex;
@@ -61,7 +68,7 @@ export function headOf(parts: readonly Part[]): ChainHead | undefined {
   // The same session, but no object is told twice.
   const both = { original, newest: newest === original ? structuredClone(original) : newest };
   const messages = view ? [...(JSON.parse(view.body) as Message[]), ...said] : said;
-  return { ...both, messages, unfinished, snapshots: snapshotsOf(parts) };
+  return { ...both, messages, unfinished };
 }
 
 const kindOf = (parts: readonly Part[], kind: string): Part[] => parts.filter((part) => part.kind === kind);

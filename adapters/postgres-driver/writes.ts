@@ -13,7 +13,7 @@ import type {
   SessionStart,
 } from "gantry/plugin";
 import { LONG } from "./calls.js";
-import { headOf } from "./reads.js";
+import { leaseHeadOf } from "./reads.js";
 import {
   askOf,
   instructionOf,
@@ -177,7 +177,7 @@ function leaseOf(rows: readonly Part[], isWanted: boolean): LeaseTaken | LeaseHe
   };
   if (first.kind === "h") return { heldBy: lease };
   const previous = first.gained === null ? {} : { previous: Number(first.gained) };
-  const found = isWanted ? headOf(parts) : undefined;
+  const found = isWanted ? leaseHeadOf(parts) : undefined;
   return { ...lease, ...previous, ...(found && { head: found }) };
 }
 

@@ -3,6 +3,7 @@ import type {
   ChainHead,
   Holder,
   Instruction,
+  LeaseHead,
   MessagePage,
   RunQuery,
   SessionPage,
@@ -28,21 +29,27 @@ export function getSession(db: Statements, id: string): SessionRow | undefined {
 /** As of one moment. */
 export function headOf(db: Statements, id: string, wanted: { messages: boolean }): ChainHead | undefined {
   return db.atOnce(() => {
-    const newest = newestOfChain(db, id) ?? newestOfChain(db, getSession(db, id)?.id ?? "");
-    const original = newest && (newest.idx === 0 ? newest : sessionRow(db, newest.root));
-    if (!original) return undefined;
-    const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
-    return {
-      original: sessionOf(original),
-      newest: sessionOf(newest),
-      messages: wanted.messages ? saidIn(db, newest) : [],
-      unfinished: unfinished.map(({ record }) => recordOf(record)),
-      snapshots: db.all<SnapshotRow>(SNAPSHOTS, original.n).map(snapshotOf),
-    };
+    const head = leaseHeadOf(db, id, wanted);
+    return head && { ...head, snapshots: db.all<SnapshotRow>(SNAPSHOTS, head.original.id).map(snapshotOf) };
   });
 }
 
-const SNAPSHOTS = "SELECT id, after, created_at FROM snapshots WHERE chain = ? ORDER BY n";
+/** The same without snapshots, as a lease has it. */
+export function leaseHeadOf(db: Statements, id: string, wanted: { messages: boolean }): LeaseHead | undefined {
+  const newest = newestOfChain(db, id) ?? newestOfChain(db, getSession(db, id)?.id ?? "");
+  const original = newest && (newest.idx === 0 ? newest : sessionRow(db, newest.root));
+  if (!original) return undefined;
+  const unfinished = db.all<{ record: string }>(UNFINISHED, original.root);
+  return {
+    original: sessionOf(original),
+    newest: sessionOf(newest),
+    messages: wanted.messages ? saidIn(db, newest) : [],
+    unfinished: unfinished.map(({ record }) => recordOf(record)),
+  };
+}
+
+const SNAPSHOTS =
+  "SELECT id, after, created_at FROM snapshots WHERE chain = (SELECT n FROM sessions WHERE id = ?) ORDER BY n";
 
 /** Of a message, what a model needs. */
 const NEEDED = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";

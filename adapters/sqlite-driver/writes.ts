@@ -14,7 +14,7 @@ import type {
   Snapshot,
 } from "gantry/plugin";
 import { answerAsk, putAsk } from "./asks.js";
-import { headOf, instructionsOf, newestOfChain } from "./reads.js";
+import { instructionsOf, leaseHeadOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
 
@@ -152,7 +152,7 @@ export function takeLease(
   db.run(sql, root, fence, holder.id, JSON.stringify(holder), expires);
   const previous = held && !mine ? Math.abs(held.fence) : undefined;
   const isKnown = wanted?.known !== undefined && wanted.known === previous;
-  const head = wanted && known && headOf(db, root, { messages: wanted.messages && !isKnown });
+  const head = wanted && known && leaseHeadOf(db, root, { messages: wanted.messages && !isKnown });
   return {
     rootId: root,
     holder: { ...holder },

@@ -2,7 +2,7 @@ const SYNCHRONISED = { begin: "\u001b[?2026h", end: "\u001b[?2026l" };
 const HIDE_CURSOR = "\u001b[?25l";
 const SHOW_CURSOR = "\u001b[?25h";
 
-/** Where the cursor stands, counted from 0. */
+/** Position of the cursor, from 0. */
 export interface CursorPosition {
   readonly x: number;
   readonly y: number;

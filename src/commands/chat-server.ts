@@ -57,7 +57,7 @@ async function serverAt(
       if (message !== "" && message !== told) tell((told = message));
       throw error;
     });
-  // One that is not there yet is waited for.
+  // A file that does not exist yet is waited for.
   const refusal = await fetch(`${origin}/api/health`).then(
     async ({ body }) => void (await body?.cancel()),
     (error: unknown) => refusalIn(error),
@@ -96,7 +96,7 @@ async function serveHere(loaded: LoadedConfig, folder: string, tell: (line: stri
   return { url, headers: server.requiredHeaders, close: () => composition.stop() };
 }
 
-/** Those that are named; else those of the config, which are for this machine and the host that it names alone. */
+/** Headers for this address: the given ones; else those of the config, which are for this machine and the host that it names alone. */
 function headersFor(
   address: URL,
   given: readonly string[] | undefined,

@@ -24,7 +24,7 @@ const TIMEOUT_SECONDS = 10;
 /** After so many checks that hang, the others are not run. */
 const MAX_HUNG = 3;
 
-/** What every check of one call has. */
+/** State that all checks of one call share. */
 interface Limits {
   /** Limit of a call of the adapter, in ms. A check has twice as long. */
   readonly patienceMs: number;
@@ -187,7 +187,7 @@ async function runChecks(checks: readonly Check[], clean: () => Promise<void>, l
   return results;
 }
 
-/** What a check fails with, also in a promise that nobody handles. Rejects if the command is interrupted. */
+/** The error of a failed check, also from an unhandled promise. Rejects if the command is interrupted. */
 async function faultOf(run: Check["run"], { patienceMs, interrupted }: Limits): Promise<Error | undefined> {
   let fail: (error: unknown) => void = () => undefined;
   const stray = new Promise<never>((_resolve, reject) => (fail = reject));

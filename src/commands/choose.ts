@@ -3,7 +3,7 @@ import { ALL } from "./about/all.js";
 import type { CommandLine } from "./command-line.js";
 import { helpOf, unknownCommand } from "./help.js";
 
-/** What a command line means: a command and its arguments, a text to be printed, or what is wrong. */
+/** The meaning of a command line: a command with its arguments, a text to print, or a fault. */
 export type Chosen =
   { readonly about: About; readonly args: readonly string[] } | { readonly text: string } | { readonly fault: string };
 
@@ -16,7 +16,7 @@ export const ALL_FLAGS: FlagSpecs = Object.assign(
   ...ALL.flatMap(({ flags, commands = {} }) => [flags, ...Object.values(commands).map((command) => command.flags)]),
 ) as FlagSpecs;
 
-/** Which command is meant, wherever its name stands. */
+/** Finds the command in a command line, wherever its name stands. */
 export function choose(line: CommandLine, argv: readonly string[], atTerminal: boolean): Chosen {
   const isHelp = line.input[0] === "help";
   const wantsHelp = isHelp || line.flags["help"] === true;

@@ -17,12 +17,12 @@ export interface WalkOptions {
   readonly guard: PathGuard;
   /** Levels of folders, at least 1. */
   readonly depth: number;
-  /** What is left out, by real paths. */
+  /** Real paths of entries that the walk leaves out. */
   readonly ignored: ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
 
-/** How a walk went; filled while it goes. */
+/** Counts of a walk, filled while it runs. */
 export interface WalkReport {
   /** Entries that were left out. */
   ignored: number;
@@ -37,7 +37,7 @@ export function newReport(): WalkReport {
 }
 
 /**
- * What lies below an opened folder, by name, folders before what is in them. Each folder is held open while it is walked, and
+ * Yields the entries below an opened folder, by name, a folder before its entries. Each folder is held open while it is walked, and
  * links are never followed, so nothing loops and nothing leads out. `.git` and what is denied are left out.
  */
 export async function* walk(

@@ -1,4 +1,4 @@
-/** What a thread knows from its start. */
+/** The data that a thread gets at its start. */
 export interface WorkerData {
   /** URL of a file of ours, from which packages are found. */
   readonly packageUrl: string;

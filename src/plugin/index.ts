@@ -59,6 +59,7 @@ export type {
   ChainHead,
   ChangeResult,
   Lease,
+  LeaseHead,
   LeaseHeld,
   LeaseOptions,
   LeaseTaken,

@@ -89,7 +89,7 @@ export interface AskAnswered {
 }
 
 /** What the next run of a chain goes on from. */
-export interface ChainHead {
+export interface LeaseHead {
   original: Session;
   /** The session with the greatest index that no cut hides: the original itself when there is no other. */
   newest: Session;
@@ -100,6 +100,10 @@ export interface ChainHead {
    * they are interrupted, but for those that wait in line and whose process lives.
    */
   unfinished: RunRecord[];
+}
+
+/** The head with what can be undone. */
+export interface ChainHead extends LeaseHead {
   /** Snapshots of the chain that can be restored, oldest first. */
   snapshots: Snapshot[];
 }
@@ -133,8 +137,8 @@ export interface LeaseOptions {
 
 /** A lease that was had. */
 export interface LeaseTaken extends Lease {
-  /** Where it was asked for; left out where the session is not there yet. */
-  head?: ChainHead;
+  /** If it was asked for, and the session exists. Without snapshots: a run needs none. */
+  head?: LeaseHead;
 }
 
 /** That somebody else has the lease, and which: as of now, without `previous`. */
@@ -190,7 +194,7 @@ export interface SessionFields {
  * (each with its own `updatedAt`) and no session between, so that lists of originals need no join.
  */
 export interface SessionChange {
-  /** Of the lease under which the change is made; null for a change that needs none: a title, an answer, an instruction. */
+  /** Fence of the lease under which the change is made; null for a change that needs none: a title, an answer, an instruction. */
   fence: number | null;
   /** Whether it must be on the disk when the promise resolves (with the driver's full durability). */
   sync: boolean;
@@ -251,7 +255,7 @@ export interface SessionChange {
   cut?: Snapshot;
 }
 
-/** What became of an answer to an ask. */
+/** Result of an answer to an ask. */
 export interface AnswerResult {
   /** As it is stored after the change. */
   ask: Ask;
@@ -259,13 +263,13 @@ export interface AnswerResult {
   counts: boolean;
 }
 
-/** What a change tells. */
+/** Result of a change. */
 export interface ChangeResult {
   /** As `SessionDriver.instructions` where the change gave the lease back; else empty. */
   instructions: Instruction[];
   /** Ids of the instructions that this change removed. Of any number of changes that remove one, one lists it. */
   consumedInstructions: string[];
-  /** Of `answer`; left out where the chain has no such ask. */
+  /** Result of `answer`; undefined if the chain has no such ask. */
   answer?: AnswerResult;
 }
 

@@ -2,7 +2,7 @@ import type { PathGuard } from "../files/path-guard.js";
 import { runRipgrep, type RipgrepEnd } from "./ripgrep.js";
 import { foundPath, NulRecords, openSearchPlace, SEARCH_MS, type SearchPlace } from "./search-place.js";
 
-/** How a list of files is made. */
+/** Options of a list of files. */
 export interface ListOptions {
   readonly signal: AbortSignal;
   readonly timeoutMs?: number;
@@ -26,7 +26,7 @@ export function listFiles(
   });
 }
 
-/** What ignore files hide below a folder, to a depth. */
+/** Paths that ignore files hide below a folder, to a depth. */
 export interface Ignored {
   readonly paths: ReadonlySet<string>;
   /** Whether the search took too long, so that there may be more. */

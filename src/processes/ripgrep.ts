@@ -10,7 +10,7 @@ const SYSTEM_FOLDERS = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin
 const MAX_MEMORY_KIB = 2 * 1024 * 1024;
 /** Sets the limit where the system has one, and becomes ripgrep. */
 const WITH_LIMIT = `ulimit -v ${MAX_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"`;
-/** What every search gets: nothing outside its arguments decides what it does. */
+/** Flags of every search: nothing but its arguments decides what it does. */
 const FLAGS = ["--no-config", "--color=never", "--no-follow", "--no-ignore-messages"];
 /** How often it is looked whether a search still does something, and CPU time below which it does not, in hundredths of a second. */
 const STALL_CHECK_MS = 500;
@@ -22,7 +22,7 @@ const MAX_LINE_CHARACTERS = 16_384;
 /** A run of ripgrep. */
 export interface RipgrepOptions {
   readonly args: readonly string[];
-  /** Where it runs; paths in its output begin there. */
+  /** Working directory; paths in the output are relative to it. */
   readonly cwd: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
@@ -34,12 +34,12 @@ export interface RipgrepOptions {
   onTooLarge?(path: string): void;
 }
 
-/** How a run of ripgrep ended. */
+/** The end of a run of ripgrep. */
 export interface RipgrepEnd {
   readonly why: "exit" | "enough" | "timeout";
   /** 0: something was found; 1: nothing; 2: there were errors, whatever was found; null: it was ended. */
   readonly code: number | null;
-  /** What it said on its standard error, beside what could not be read. */
+  /** Its standard error without the lines about unreadable files. */
   readonly errors: string;
   /** How many files and folders could not be read. */
   readonly unreadable: number;

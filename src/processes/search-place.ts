@@ -13,7 +13,7 @@ export interface SearchPlace {
   readonly cwd: string;
   /** The folder or file to search, from `base`. */
   readonly root: string;
-  /** What is left out of every search there. */
+  /** Flags of every search there: ignore files, `.git` and denied paths. */
   readonly flags: readonly string[];
   close(): Promise<void>;
 }
@@ -48,7 +48,7 @@ export async function openSearchPlace(
   }
 }
 
-/** Which ignore files count: `.gitignore` and `.git/info/exclude`, from the top of the repository or else from `base` down. */
+/** Flags for the ignore files that count: `.gitignore` and `.git/info/exclude`, from the top of the repository or else from `base` down. */
 async function ignoreFlags(base: string, all: boolean): Promise<string[]> {
   if (all) return ["--no-ignore"];
   const flags = ["--no-ignore-dot", "--no-ignore-global", "--no-require-git"];

@@ -1,7 +1,7 @@
 import { setImmediate as breath } from "node:timers/promises";
 import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
-import type { ChainHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
+import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
 
 /** Messages that are read at once. */
 const PAGE = 1_000;
@@ -24,7 +24,7 @@ export function headWith(original: Session, known: number | undefined): HeadWant
  */
 export async function messagesOf(
   store: SessionDriver,
-  head: ChainHead,
+  head: LeaseHead,
   wanted: HeadWanted | undefined,
   previous: number | undefined,
 ): Promise<Message[]> {
@@ -44,7 +44,7 @@ export async function messagesOf(
 }
 
 /** The session that a run goes on in. The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
-export function goingOn({ original, newest }: ChainHead): Session {
+export function goingOn({ original, newest }: LeaseHead): Session {
   const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir } = original;
   return { ...newest, title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir };
 }

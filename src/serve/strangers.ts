@@ -15,7 +15,7 @@ const FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: u
   needs: { expected: "a list of tokens", fits: Array.isArray },
 };
 
-/** What is wrong with a descriptor; undefined if nothing is. */
+/** The fault of a descriptor; undefined if it has none. */
 export function descriptorFault(descriptor: object, kinds: readonly string[]): string | undefined {
   const fields = descriptor as Readonly<Record<string, unknown>>;
   const { kind, name, create, use } = fields;

@@ -51,7 +51,7 @@ export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPoli
 export const HOOKS: InjectionToken<Promise<readonly HookSet[]>> = Symbol("hooks");
 /** The enabled MCP servers of the config. */
 export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("MCP servers");
-/** Which paths the built-in tools read and write. */
+/** Paths that the built-in tools read and write. */
 export const FILE_RULES: InjectionToken<Omit<FileToolOptions, "outputsPath">> = Symbol("file rules");
 export const FILE_HISTORY: InjectionToken<FileHistory> = Symbol("file history");
 export const AGENT: InjectionToken<Promise<Agent>> = Symbol("agent");

@@ -32,7 +32,7 @@ export class Hints {
 
 /** Notifiers of drivers in one process that share a store: each passes to the others what its own driver publishes. */
 export class LocalNotifiers {
-  /** Of the drivers that have subscribers. */
+  /** Hints of the drivers that have subscribers. */
   readonly #subscribed = new Set<Hints>();
 
   create(): Notifier {

@@ -8,7 +8,7 @@ import { notifierOf } from "./hints.js";
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
 import type { Holder } from "../ports/holder.js";
-import type { ChainHead, Lease, LeaseOptions, SessionDriver, StoredRun } from "../ports/session-driver.js";
+import type { LeaseHead, Lease, LeaseOptions, SessionDriver, StoredRun } from "../ports/session-driver.js";
 
 /** A holder that does not renew for so long is taken for gone, wherever it runs. */
 export const LEASE_TTL_MS = 30_000;
@@ -90,7 +90,7 @@ export class HeldLease {
     head: LeaseOptions["head"],
     logger: Logger,
     onLost: (reason: Error) => void,
-  ): Promise<[lease: HeldLease, head: ChainHead | undefined]> {
+  ): Promise<[lease: HeldLease, head: LeaseHead | undefined]> {
     const holder = thisHolder();
     for (let dead: number | undefined; ;) {
       const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, {

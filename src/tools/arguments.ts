@@ -41,7 +41,7 @@ export interface Arguments<T> extends StandardSchema<T> {
   unreadKeys(input: Readonly<Record<string, unknown>>): string[];
 }
 
-/** What is said of a value that is not as expected. */
+/** The message for a value that is not as expected. */
 export function unexpected(expected: string, value: unknown): SchemaIssue {
   const got = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
   return { message: `expected ${expected}, got ${got.length > 80 ? `${got.slice(0, 79)}…` : got}` };

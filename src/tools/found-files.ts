@@ -10,7 +10,7 @@ type Names = Map<string, { path: string | undefined; inside: Names }>;
 
 /**
  * Calls `work` for each path below `base`, given as `./a/b`, with its folder, which is entered once and held open until then.
- * What the guard refuses, and what is gone, is passed over: also where `work` rejects with `PathError`.
+ * Paths that the guard refuses or that are gone are skipped, and so are those for which `work` rejects with `PathError`.
  */
 export async function eachFound(
   guard: PathGuard,

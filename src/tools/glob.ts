@@ -122,7 +122,7 @@ async function shownMatches(
   return lines;
 }
 
-/** Those of the paths below `base` that are regular files. Each folder is read once: that is faster than a look at each name. */
+/** The paths below `base` that are regular files. Each folder is read once: that is faster than a `stat` of each name. */
 async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
   const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();

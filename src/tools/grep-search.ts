@@ -193,7 +193,7 @@ export class GrepSearch {
     };
     const found = new FoundLines(add, (name) => this.#binary.add(name));
     const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
-    // One more than is shown, to know whether there are more.
+    // The limit plus one shows whether there are more.
     flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
     await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => found.push(chunk));
     found.end();
@@ -255,7 +255,7 @@ export class GrepSearch {
       }),
     );
     const names = first.names();
-    // Where a file can be another name of a denied one, no count tells of it.
+    // A file may be a hard link to a denied one. Its matches must not be counted.
     const checked = isCount && (await where.guard.hasLinkedNames()) ? [...counts.keys()] : names;
     const isAllowed = new Set<string>();
     await this.#eachOpened(where, checked, (_file, name) => void isAllowed.add(name));

@@ -8,17 +8,17 @@ const MAX_LINE_CHARACTERS = 300;
 const CHARACTERS_BEFORE = 100;
 /** A character has at most so many bytes. */
 const CHARACTER_BYTES = 4;
-/** So far into a line it is read from its start. */
+/** A line is read from its start if the match begins within so many bytes. */
 const NEAR_BYTES = 8_192;
 
-/** Where a line is that ripgrep found. */
+/** Position of a line that ripgrep found. */
 export interface LinePlace {
   /** From 1. */
   readonly line: number;
   readonly isMatch: boolean;
-  /** Of the match in the line, in bytes, from 0. */
+  /** Start of the match in the line, in bytes, from 0. */
   readonly column: number;
-  /** Of the line in the file, in bytes. In UTF-16 files, in the file as UTF-8; a byte order mark is not counted. */
+  /** Start of the line in the file, in bytes. In UTF-16 files, in the file as UTF-8; a byte order mark is not counted. */
   readonly offset: number;
 }
 

@@ -10,11 +10,11 @@ import { guardForReading, pathFault, shown, type FileToolOptions } from "./files
 /** Files that one search looks at when a glob for paths narrows it. */
 const MAX_FILES = 200_000;
 
-/** Where a tool searches. */
+/** The place that a tool searches. */
 export interface ToolPlace {
   readonly guard: PathGuard;
   readonly place: SearchPlace;
-  /** Of a file that was named; undefined for a folder. */
+  /** Size of the file if the path names one; undefined for a folder. */
   readonly fileBytes: number | undefined;
   /** A name in ripgrep's output as models see it: by the folder as they named it. */
   nameOf(name: string): string;
@@ -51,7 +51,7 @@ export async function openToolPlace(
   }
 }
 
-/** How ripgrep is told of a glob. */
+/** Arguments by which ripgrep gets a glob. */
 export interface GlobArguments {
   readonly args: readonly string[];
   /** Whether it is for whole paths. Ripgrep then also takes files that ignore files hide. */

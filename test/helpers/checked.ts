@@ -1,6 +1,6 @@
 import { run } from "../../src/commands/check.js";
 
-/** What `gantry check` did. */
+/** Result of `gantry check`. */
 export interface Checked {
   code: number | undefined;
   stdout: string;

@@ -1,7 +1,7 @@
 import path from "node:path";
 import ts from "typescript";
 
-/** What the declarations of `faces` lead to, in a program of them. */
+/** The types that the declarations of `faces` lead to. */
 class Reach {
   readonly missing = new Map<ts.Symbol, string>();
   readonly #checker: ts.TypeChecker;
@@ -102,7 +102,7 @@ export function unexportedTypes({ root, checker, exports }: Faces): string[] {
 /** What programs give: the types that a user of `exactOptionalPropertyTypes` makes objects of. */
 const GIVEN =
   /(Options|Input|Definition|Query|Budget|Fixture|Hooks|Program|Address|Rule)$|^(NewSession|HttpMount|Model|ModelUsage|Refusal|ToolOutput)$/;
-/** What a driver is given by the kernel. */
+/** Inputs that a driver gets from the kernel. */
 const DRIVER = /\/ports\/session-driver\.ts$/;
 
 /** Fields that a program may leave out and may not set to `undefined`: `Type.field`. */

@@ -11,7 +11,7 @@ interface Export {
 
 /** Texts that may use what a face exports. */
 export interface Users {
-  /** Of adapters, examples and tests. */
+  /** Texts of adapters, examples and tests. */
   programs: readonly string[];
   /** Of documents; their code counts too. */
   pages: readonly string[];

@@ -134,7 +134,7 @@ export class Tables extends MemoryDocuments {
     },
   };
 
-  /** Of one chain: that of the session `a`. */
+  /** The keys of one chain, that of the session `a`. */
   readonly instructions = {
     values: (): readonly Instruction[] => this.#head("a")?.instructions ?? [],
     has: (id: string): boolean => this.instructions.values().some((one) => one.id === id),

@@ -15,7 +15,7 @@ import { makeTempDir, type TempDir } from "../helpers/temp.js";
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../helpers/bundled-program.mjs", import.meta.url));
-/** What docs/bundling.md says stays outside. */
+/** Packages that stay outside of a bundle; see docs/bundling.md. */
 const EXTERNAL = ["better-sqlite3", "@vscode/ripgrep", "@vscode/tree-sitter-wasm"];
 const PRINTED = [
   "1\tconst one = 1;",
@@ -119,7 +119,7 @@ describe("a program that bundles gantry", () => {
     return path.join(outdir, nameOf(format));
   }
 
-  /** What a bundle prints, when what it was made of is gone. */
+  /** The output of a bundle whose sources have been moved away. */
   async function printed(file: string, flags: readonly string[] = []): Promise<string> {
     const env: NodeJS.ProcessEnv = { ...process.env };
     for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];

@@ -1,6 +1,6 @@
 import type { About } from "../about.js";
 
-/** What can be begun, and the page whose code it is. */
+/** The kinds of folder that `gantry new` writes, each with the page that has its code. */
 export const TEMPLATES = {
   transport: "writing-a-transport.md",
   driver: "writing-a-driver.md",

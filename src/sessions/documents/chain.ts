@@ -26,7 +26,7 @@ export interface Link {
   first: number;
 }
 
-/** What a snapshot hides: ranges of `seq`, both ends included. */
+/** Messages that a snapshot hides: ranges of `seq`, both ends included. */
 export interface Hidden {
   id: string;
   ranges: readonly (readonly [from: number, to: number])[];

@@ -16,7 +16,7 @@ import { dumpChain, loadChain } from "./transfer.js";
 export interface DocumentDriverOptions {
   /** In errors and in `SessionDriver.name`. */
   name: string;
-  /** Where the store is, for errors. Default: the name. */
+  /** Location of the store, for errors. Default: the name. */
   where?: string | undefined;
   documents: DocumentStore;
   /** Default: one that gives every subscriber a hint five times a second. */
@@ -162,7 +162,7 @@ export class DocumentDriver implements SessionDriver {
 
   async #pump(): Promise<void> {
     this.#isPumping = true;
-    // What is asked for in one go shares a commit.
+    // Calls of one turn of the event loop share a commit.
     await Promise.resolve();
     while (this.#calls.length > 0) {
       const calls = this.#nextGroup();
@@ -193,7 +193,7 @@ export class DocumentDriver implements SessionDriver {
 
   /** False if another process was faster: nothing is done then, and nobody is answered. */
   async #make(calls: readonly Call[], conflicts: number): Promise<boolean> {
-    // Those that meet again wait for different times.
+    // Processes that conflict wait for different times, so that they do not conflict again.
     if (conflicts > 0)
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
     const tx = new Transaction(this.#documents);
@@ -204,7 +204,7 @@ export class DocumentDriver implements SessionDriver {
         outcomes.push({ value: await work(tx) });
       } catch (error) {
         tx.rollback();
-        // Of the store itself: what the other calls read of it is no more to be trusted.
+        // The store itself failed, so the reads of the other calls cannot be trusted.
         if (!(error instanceof GantryError) && calls.length > 1) return false;
         outcomes.push({ error });
       }
@@ -227,7 +227,7 @@ async function commit(tx: Transaction, calls: readonly Call[]): Promise<boolean>
   try {
     return await tx.commit(calls.some(({ sync }) => sync));
   } catch (error) {
-    // One of them is refused by the store: each is made again by itself.
+    // The store refused one of the calls, so each is made again alone.
     if (error instanceof GantryError && calls.length > 1) return false;
     throw error;
   }

@@ -3,7 +3,7 @@ import type { Session } from "../../ports/session.js";
 import type { Lease, LeaseHeld, LeaseOptions, LeaseTaken } from "../../ports/session-driver.js";
 import { Chain } from "./chain.js";
 import { keys } from "./keys.js";
-import { headOf } from "./sessions.js";
+import { leaseHeadOf } from "./sessions.js";
 import type { Transaction } from "./transaction.js";
 
 /** As `SessionDriver.lease`. */
@@ -26,7 +26,7 @@ export async function takeLease(
   chain.head = { ...chain.head, lease, released: null };
   chain.save();
   const isKnown = head?.known !== undefined && head.known === previous;
-  const current = head && (await headOf(tx, root, head.messages && !isKnown));
+  const current = head && (await leaseHeadOf(tx, root, head.messages && !isKnown));
   return { ...lease, ...(previous !== null && { previous }), ...(current && { head: current }) };
 }
 

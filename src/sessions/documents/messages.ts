@@ -10,7 +10,7 @@ const MAX_SEGMENT_MESSAGES = 8;
 const MAX_SEGMENT_CHARACTERS = 4096;
 /** A piece of a growing message takes no further text if it has so many characters. */
 const MAX_PIECE_CHARACTERS = 1024;
-/** So many segments are read at once for a page. */
+/** Segments that are read at once for a page. */
 const SEGMENTS_PER_READ = 16;
 
 type Segment = readonly Message[];
@@ -92,7 +92,7 @@ export async function addMessages(chain: Chain, sessionId: string, added: readon
   return Math.max(0, ...added.map(({ seq }) => seq));
 }
 
-/** What the chain's document knows of a new message. */
+/** Notes a new message in the chain's document. */
 function note(chain: Chain, { id, seq, sessionId, finished }: Message): void {
   const { links, growing } = chain.content;
   const link = links.find((one) => one.id === sessionId);
@@ -166,7 +166,7 @@ async function grown(chain: Chain, messages: readonly Message[]): Promise<Messag
   const { growing } = chain.content;
   if (growing.length === 0) return [...messages];
   const all: Message[] = [];
-  // One after the other: a store is asked one thing at a time.
+  // In sequence: a store gets one request at a time.
   for (const message of messages) {
     const entry = message.finished ? undefined : growing.find(({ seq }) => seq === message.seq);
     all.push(entry && entry.pieces > 0 ? await withPieces(chain, message, entry) : message);

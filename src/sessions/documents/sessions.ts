@@ -4,6 +4,7 @@ import type { Instruction } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
 import type {
   ChainHead,
+  LeaseHead,
   ChangeResult,
   SessionChange,
   SessionPage,
@@ -95,7 +96,7 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   if (change.instruct) await addInstruction(chain, change.instruct);
   const consumedInstructions = await removeInstructions(chain, change.followed ?? []);
   const isReleased = change.release === true && fence !== null && chain.release(fence);
-  // Of text that is appended only its own document changes, so that a token costs little.
+  // Appending text changes only the document of that text, so that a token costs little.
   const isText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
   if (!isText || chain.isChanged) chain.save();
   const instructions = isReleased ? [...chain.head.instructions] : [];
@@ -114,7 +115,7 @@ async function releaseUncreated(tx: Transaction, id: string, change: SessionChan
   return { instructions: [], consumedInstructions: [] };
 }
 
-/** All that can refuse a change. */
+/** The checks that can refuse a change. */
 async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
   const { add = [], restore, runs = [], asks = [] } = change;
   chain.checkFence(change.fence);
@@ -173,6 +174,13 @@ async function removeInstructions(chain: Chain, ids: readonly string[]): Promise
 
 /** As `SessionDriver.head`. */
 export async function headOf(tx: Transaction, id: string, hasMessages: boolean): Promise<ChainHead | undefined> {
+  const head = await leaseHeadOf(tx, id, hasMessages);
+  const chain = head && (await Chain.of(tx, head.original.id));
+  return chain && { ...head, snapshots: [...chain.content.snapshots] };
+}
+
+/** The same without snapshots, as a lease has it. */
+export async function leaseHeadOf(tx: Transaction, id: string, hasMessages: boolean): Promise<LeaseHead | undefined> {
   const session = await findSession(tx, id);
   const chain = session && (await Chain.of(tx, session.id));
   const link = chain?.newest;
@@ -186,7 +194,6 @@ export async function headOf(tx: Transaction, id: string, hasMessages: boolean):
     newest: newest as Session,
     messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...said] : [],
     unfinished: await unfinishedRuns(chain),
-    snapshots: [...chain.content.snapshots],
   };
 }
 
@@ -202,7 +209,7 @@ export async function deleteChain(tx: Transaction, id: string): Promise<void> {
     if (session && session.alias !== "") own.push(keys.alias(session.alias));
   }
   own.push(...(await recordKeys(chain)));
-  // What decides whose an id is must be read before it is written.
+  // The document that says whose an id is must be read before it is written.
   await tx.getAll(own.filter((key) => isShared(key)));
   for (const key of own) tx.delete(key, root);
 }

@@ -16,7 +16,7 @@ export class Transaction {
   readonly #read = new Map<string, StoredDocument | undefined>();
   readonly #written = new Map<string, Write>();
   readonly #scanned = new Map<string, unknown>();
-  /** What `rollback` restores, oldest first. */
+  /** Earlier values that `rollback` restores, oldest first. */
   #undo: [key: string, write: Write | undefined][] = [];
   /** Calls of the store that read. What one call returned is of one moment. */
   #calls = 0;
@@ -106,7 +106,7 @@ export class Transaction {
 
   #versionOf(key: string): { version?: number } {
     if (!isShared(key)) return {};
-    // One that was written unread would overwrite what another process wrote.
+    // Writing a document without reading it would overwrite the change of another process.
     if (!this.#read.has(key)) throw new Error(`the document ${key} was not read before it was written`);
     return { version: this.#read.get(key)?.version ?? 0 };
   }

@@ -150,8 +150,9 @@ export const leaseRules: readonly Rule[] = [
       await release(other, first);
       const taken = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
       assert.ok("fence" in taken && taken.head);
-      assert.deepEqual(taken.head, await driver.head("a"));
-      assert.deepEqual(taken.head.snapshots, [cut]);
+      const { snapshots, ...head } = (await driver.head("a"))!;
+      assert.deepEqual(taken.head, head);
+      assert.deepEqual(snapshots, [cut]);
       assert.deepEqual(
         taken.head.messages.map(({ seq }) => seq),
         [1, 2],

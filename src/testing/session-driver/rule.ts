@@ -250,7 +250,7 @@ export async function release(driver: SessionDriver, { rootId, fence }: Pick<Lea
   return driver.write(rootId, change({ fence, release: true }));
 }
 
-/** What became of an answer; undefined for an unknown ask. */
+/** Result of an answer; undefined for an unknown ask. */
 export async function answer(driver: SessionDriver, sessionId: string, askId: string, given: AskAnswered) {
   return (await driver.write(sessionId, change({ sync: true, answer: { askId, ...given } }))).answer;
 }

@@ -312,7 +312,7 @@ export const sessionRules: readonly Rule[] = [
   [
     "close: leaves no file and no connection open",
     async (store) => {
-      // What the first opening in this process loads for good is no part of it.
+      // The first opening loads modules for the life of the process; these do not count.
       await store.driver.create({ session: aSession("a") });
       await (await store.second()).close();
       const before = openFiles();

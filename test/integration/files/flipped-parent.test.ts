@@ -82,7 +82,7 @@ const CALLS: Record<string, readonly [tool: string, input: Record<string, unknow
   "grep around it": ["grep", { path: ".", pattern: "needle" }],
 };
 
-/** What `list` does in this process. */
+/** The part of `list` that runs in this process. */
 async function walked(start: string): Promise<string> {
   const guard = await PathGuard.create({ roots: [start], denied: [] });
   const names: string[] = [];

@@ -11,7 +11,7 @@ import { tempDir } from "../../helpers/temp.js";
 
 // What a turn asks of the disk, whatever the clock says. Who needs one more says why, here.
 
-/** What was done to files, and how many bytes were written to the log. */
+/** Operations on files, and bytes written to the log. */
 let calls: string[] = [];
 let bytes = 0;
 

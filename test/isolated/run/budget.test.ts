@@ -23,7 +23,7 @@ const END = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
 /** The session as it is, then with the lease what changed of it; what was said is at hand. */
-const GO_ON = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs, SELECT snapshots]")];
+const GO_ON = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs]")];
 
 interface Made {
   /** Resolves with the session's id. */

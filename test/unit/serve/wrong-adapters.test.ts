@@ -48,7 +48,7 @@ const tool = (members: string) =>
       parse: () => ({}), describe: () => ({ title: "", locations: [] }), run: async () => ({ text: "" }), ${members} })`,
   );
 
-/** What is wrong, its kind, its module, and the line after file, key and module. */
+/** Name of the fault, kind of the adapter, its module, and the line after file, key and module. */
 const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line: string])[] = [
   ["throws while it is imported", "tool", "throw new Error('no luck');", " could not be loaded: no luck"],
   ["is no JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
