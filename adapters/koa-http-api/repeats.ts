@@ -118,8 +118,8 @@ async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, sig
         if (follow && (now?.id !== run.id || now.endedAt !== "" || now.state === "interrupted")) return;
         continue;
       }
-      // The next run may have begun before it was told that this one had ended: then this is its prompt.
-      if (follow && event.type === "message" && event.message.role === "user" && event.message.seq > run.after + 1)
+      // The next run may begin at any moment, also after its place was looked up: then this is its prompt.
+      if (event.type === "message" && event.message.role === "user" && event.message.seq > run.after + 1)
         until = await endOf(agent, run);
       if (event.type === "deleted" || !stream.open || seqOf(event) > until) return;
       if ("cursor" in event) after = event.cursor;
