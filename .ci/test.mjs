@@ -210,7 +210,8 @@ async function reportLeftovers(temporary, name) {
       // It has ended by now.
     }
   }
-  const files = readdirSync(temporary).filter((file) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(file));
+  const all = readdirSync(temporary, { recursive: true });
+  const files = all.filter((file) => !/^(tsx-|node-compile-cache|v8-compile-cache)/.test(file)).slice(0, 20);
   if (files.length > 0) {
     failed.push(`${name}: files left behind`);
     process.stdout.write(`left behind in the temporary folder: ${files.join(", ")}\n`);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, symlinkSync } from "node:fs";
 import { connect } from "node:net";
@@ -34,6 +34,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
   let prefix: TempDir;
   let tarball: string;
   let gantry: string;
+  const programs: ChildProcess[] = [];
 
   before(async () => {
     prefix = await makeTempDir("gantry prefix ");
@@ -54,7 +55,11 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
   /** A folder with everything that the guides end with, as the installed program writes it. */
   async function day(t: TestContext): Promise<TempDir> {
     const folder = await makeTempDir();
-    t.after(() => folder.remove());
+    t.after(async () => {
+      // The hooks of a test run in the order of their calls, and a server that closes writes into this folder.
+      await Promise.all(programs.splice(0).map(end));
+      await folder.remove();
+    });
     for (const [name, template] of Object.entries(GUIDES))
       await run(process.execPath, [gantry, "new", template, name], {
         cwd: folder.path,
@@ -63,13 +68,15 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     return folder;
   }
 
-  /** Start a program; resolves with what `pattern` matches of what it prints. It is ended with the test. */
-  async function started(t: TestContext, command: string[], cwd: string, home: string, pattern: RegExp) {
+  async function end(child: ChildProcess): Promise<void> {
+    if (child.exitCode !== null || !child.kill()) return;
+    await once(child, "close");
+  }
+
+  /** Start a program; resolves with what `pattern` matches of what it prints. It is ended with the folder of `day`. */
+  async function started(command: string[], cwd: string, home: string, pattern: RegExp) {
     const child = spawn(process.execPath, command, { cwd, env: environment(home), stdio: ["ignore", "pipe", "pipe"] });
-    t.after(async () => {
-      if (child.exitCode !== null || !child.kill()) return;
-      await once(child, "close");
-    });
+    programs.push(child);
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
     child.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
@@ -81,7 +88,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
   }
 
   /** Everything of the guides under one server; what a client of the line transport is told, and what is stored then. */
-  async function served(t: TestContext, folder: TempDir) {
+  async function served(folder: TempDir) {
     const home = folder.at("home");
     mkdirSync(home);
     // The page's port may be taken here.
@@ -92,7 +99,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
         ".listen($1, function () { console.log(this.address().port); });",
       ),
     });
-    const { match: house } = await started(t, ["gantry-house-model/model.js"], folder.path, home, /^(\d+)$/m);
+    const { match: house } = await started(["gantry-house-model/model.js"], folder.path, home, /^(\d+)$/m);
     const [provider] = CONFIG.providers;
     const config = { ...CONFIG, providers: [{ ...provider, url: `http://127.0.0.1:${house[1]}` }] };
     await folder.write({ "work/config.json": JSON.stringify(config) });
@@ -102,7 +109,6 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     }).catch((error: { stdout: string; stderr: string }) => error);
     assert.doesNotMatch(listed.stdout + listed.stderr, /cannot be used/);
     const server = await started(
-      t,
       [gantry, "serve", "--config", folder.at("work/config.json")],
       folder.at("work"),
       home,
@@ -123,7 +129,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
   }
 
   it("a tool, a transport, a provider and a driver that have no gantry of their own get the one that runs", async (t) => {
-    const { told, stored, output } = await served(t, await day(t));
+    const { told, stored, output } = await served(await day(t));
     assert.match(told, /The dice say [234]\./, output);
     assert.equal(stored, 1);
   });
@@ -157,7 +163,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
         assert.match(stdout, /^# fail 0$/m, `${name}: ${stdout}`);
       }),
     );
-    const { told, stored, output } = await served(t, folder);
+    const { told, stored, output } = await served(folder);
     assert.match(told, /The dice say [234]\./, output);
     assert.equal(stored, 1);
   });
