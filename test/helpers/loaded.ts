@@ -5,7 +5,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { openPane } from "./pane.js";
 import { spawnGantry, type GantryServer } from "./server.js";
-import { tempDir, type Hooks } from "./temp.js";
+import { makeTempDir, type Hooks } from "./temp.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const DIST = path.join(ROOT, "dist");
@@ -33,8 +33,8 @@ export async function loadedBy(
   options: LoadedOptions & { ask?: (server: GantryServer) => void },
 ): Promise<Loaded> {
   const { args, config = {}, until } = options;
-  const { env, read } = await probe(t, until);
-  const server = await spawnGantry(t, { from: "dist", args, config, env });
+  const { env, read, remove } = await probe(until);
+  const server = await spawnGantry(t, { from: "dist", args, config, env }).finally(() => t.after(remove));
   options.ask?.(server);
   await server.output(until);
   const loaded = read();
@@ -44,15 +44,18 @@ export async function loadedBy(
 
 /** The same in a terminal. */
 export async function loadedInTerminal(t: Hooks, { args, config = {}, until }: LoadedOptions): Promise<Loaded> {
-  const { env, read } = await probe(t, until);
-  const pane = await openPane(t, { from: "dist", args, config, env });
+  const { env, read, remove } = await probe(until);
+  const pane = await openPane(t, { from: "dist", args, config, env }).finally(() => t.after(remove));
   await pane.until(until);
   return read();
 }
 
-/** The environment of a process that notes what it has loaded, and what reads its note. */
-async function probe(t: Hooks, until: RegExp): Promise<{ env: Record<string, string>; read: () => Loaded }> {
-  const folder = await tempDir(t);
+/**
+ * The environment of a process that writes down what it has loaded, and what reads that. Call `remove` in a hook that
+ * comes after the one that ends the process, because the process writes its coverage when it ends.
+ */
+async function probe(until: RegExp) {
+  const folder = await makeTempDir();
   mkdirSync(folder.at("coverage"));
   const env = {
     NODE_OPTIONS: `--require ${JSON.stringify(PROBE)}`,
@@ -60,7 +63,7 @@ async function probe(t: Hooks, until: RegExp): Promise<{ env: Record<string, str
     PROBE_UNTIL: until.source,
     PROBE_OUT: folder.at("loaded.json"),
   };
-  return { env, read: () => readLoaded(env.PROBE_OUT) };
+  return { env, read: () => readLoaded(env.PROBE_OUT), remove: () => folder.remove() };
 }
 
 function readLoaded(file: string): Loaded {
