@@ -1,5 +1,5 @@
 import { execFile, spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { gantryCommand } from "./node.js";
@@ -135,16 +135,17 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
   const tmux = async (...args: string[]) =>
     (await run("tmux", ["-S", socket, "-f", "/dev/null", ...args], { env })).stdout;
   hooks.after(async () => {
-    const pid = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
+    // The shell leads a group of its own, in which gantry runs.
+    const group = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
     await tmux("kill-server").catch(() => undefined);
     // tmux hangs up on it. A process that ignores that is killed after a while.
     const patience = performance.now() + HANG_UP_MS;
     const look = () => {
-      if (!isAlive(pid)) return true;
-      if (performance.now() > patience) kill(pid);
+      if (!isRunning(group)) return true;
+      if (performance.now() > patience) killGroup(group);
       return undefined;
     };
-    await waitFor(`the end of process ${pid} of a terminal`, look, undefined, 20);
+    await waitFor(`the end of process group ${group} of a terminal`, look, undefined, 20);
     for (const made of folders) await made.remove();
   });
   const script = `${options.shell ?? '"$@"'}; echo "[ended $?]"; exec cat`;
@@ -153,24 +154,29 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
   return new Pane(tmux, projectDir, home);
 }
 
-function isAlive(pid: number): boolean {
-  if (!Number.isInteger(pid) || pid <= 0) return false;
+/** True while a process of the group runs. One that has ended, and whose parent has not read its exit code, does not. */
+function isRunning(group: number): boolean {
+  if (!Number.isInteger(group) || group <= 0) return false;
   try {
-    process.kill(pid, 0);
+    process.kill(-group, 0);
   } catch {
     return false;
   }
-  try {
-    // A process that has ended is there until its parent asks for its exit code, which may take a second.
-    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
-  } catch {
-    return process.platform !== "linux";
-  }
+  if (process.platform !== "linux") return true;
+  return readdirSync("/proc").some((pid) => {
+    try {
+      // After the name in brackets: state, parent, group.
+      const [state, , id] = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/.*\) /s, "").split(" ");
+      return state !== "Z" && Number(id) === group;
+    } catch {
+      return false;
+    }
+  });
 }
 
-function kill(pid: number): void {
+function killGroup(group: number): void {
   try {
-    process.kill(pid, "SIGKILL");
+    process.kill(-group, "SIGKILL");
   } catch {
     // It has ended.
   }
