@@ -20,7 +20,7 @@ const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms toge
 /** Import statements that a module needs before its own. */
 const PRELUDES = {
   // esbuild evaluates the CommonJS package `reflect-metadata` too late, since it lies in another file than tsyringe.
-  "tsyringe/dist/esm5/index.js": 'import "reflect-metadata";',
+  "tsyringe/dist/esm5/index.js": 'import "reflect-metadata/lite";',
   // The platform's `Headers` load all of its fetch: 37 ms of a first run with Anthropic, Google or OpenAI responses.
   "@ai-sdk/provider-utils/dist/index.mjs": `import { Headers } from ${JSON.stringify(at(".ci/stand-ins/headers.mjs"))};`,
 };

@@ -9,6 +9,8 @@ if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 
   process.exit(1);
 }
 
+keepCompiledCode();
+
 // It is read while standard output is made, which takes as long.
 const loading = import("./commands/main.js");
 
@@ -60,6 +62,26 @@ const terminal: Terminal = {
   },
   exit: (code) => process.exit(code),
 };
+
+/**
+ * Let Node 22 and later keep the compiled code of the files that are loaded from here on in gantry's home folder. The next
+ * start reads it in place of compiling. A folder of another user is not used, because its code would run.
+ */
+function keepCompiledCode(): void {
+  const { getBuiltinModule, env, geteuid } = process;
+  const { enableCompileCache } = getBuiltinModule("node:module") as {
+    enableCompileCache?: (folder: string) => unknown;
+  };
+  if (!enableCompileCache) return;
+  try {
+    // As `homeFolder` of src/serve/config.ts, whose file is one of those to be kept.
+    const home = env["GANTRY_HOME"] || `${getBuiltinModule("node:os").homedir()}/.gantry`;
+    const owner = getBuiltinModule("node:fs").statSync(home).uid;
+    if (owner === (geteuid?.() ?? owner)) enableCompileCache(`${home}/compiled`);
+  } catch {
+    // There is no home folder yet: this is the first start.
+  }
+}
 
 /** Of standard input or output, where it is a file. */
 function sizeOfFile(fd: number): number | undefined {

@@ -1,4 +1,4 @@
-import "reflect-metadata";
+import "reflect-metadata/lite";
 import { join } from "node:path";
 import { container, instanceCachingFactory, type DependencyContainer, type InjectionToken } from "tsyringe";
 import { Agent } from "../agent.js";

@@ -74,6 +74,8 @@ const WIRE_WORDS = new Set(
 const ASKS_PROVIDERS = "adapters/language-models/connections.ts";
 /** The reader for all others, the redactor of secrets, and the HTTP client, which looks for a proxy. */
 const READS_ENVIRONMENT = new Set([
+  // It finds the folder of compiled code before it loads a module.
+  "src/cli.ts",
   "src/serve/environment.ts",
   "src/base/process-secrets.ts",
   // Programs of others use the client, without gantry's config.

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { chownSync, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import * as nodeModule from "node:module";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -21,6 +22,9 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
 const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
   (name) => name !== "acp-shared" && name !== "terminal",
 );
+
+/** Node 20 keeps no compiled code. */
+const NO_COMPILE_CACHE = "enableCompileCache" in nodeModule ? false : `not in Node ${process.version}`;
 
 describe("the package, unpacked in a stranger's folder", () => {
   let folder: TempDir;
@@ -96,6 +100,23 @@ describe("the package, unpacked in a stranger's folder", () => {
       env: environment(),
     });
     assert.equal(stdout.trim().split("\n").at(-1), manifest.version);
+  });
+
+  it("keeps compiled code in the home folder of its user, and nowhere else", { skip: NO_COMPILE_CACHE }, async () => {
+    const cli = path.join(installed, "dist/src/cli.js");
+    const kept = async (owner: number) => {
+      await using own = await makeTempDir();
+      chownSync(own.path, owner, -1);
+      await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: own.path } });
+      return existsSync(own.at("compiled"));
+    };
+    const uid = process.geteuid?.() ?? 0;
+    assert.equal(await kept(uid), true);
+    // Only root can give a folder away.
+    if (uid === 0) assert.equal(await kept(65_534), false);
+    const missing = folder.at("no-home");
+    await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: missing } });
+    assert.equal(existsSync(missing), false);
   });
 
   it("is one module, whichever entry point it is loaded by", async () => {
