@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { nodeFileTrace } from "@vercel/nft";
+import { rgPath } from "@vscode/ripgrep";
 import { build as esbuild } from "esbuild";
 import { rolldown } from "rolldown";
 import webpack from "webpack";
@@ -17,6 +18,10 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../helpers/bundled-program.mjs", import.meta.url));
 /** Packages that stay outside of a bundle; see docs/bundling.md. */
 const EXTERNAL = ["better-sqlite3", "@vscode/ripgrep", "@vscode/tree-sitter-wasm"];
+/** gantry looks for a ripgrep of the system in these folders, among others. */
+const HAS_SYSTEM_RG = ["/usr/local/bin/rg", "/usr/bin/rg", "/bin/rg"].some((file) => existsSync(file));
+/** The test puts a ripgrep where the system would have it, in a file system of its own. */
+const NO_MOUNTS = spawnSync("bwrap", ["--dev-bind", "/", "/", "true"]).status === 0 ? false : "needs bubblewrap";
 const PRINTED = [
   "1\tconst one = 1;",
   "2\tconst two = 2;",
@@ -120,12 +125,17 @@ describe("a program that bundles gantry", () => {
   }
 
   /** The output of a bundle whose sources have been moved away. */
-  async function printed(file: string, flags: readonly string[] = []): Promise<string> {
+  async function printed(
+    file: string,
+    flags: readonly string[] = [],
+    through: readonly string[] = [],
+  ): Promise<string> {
     const env: NodeJS.ProcessEnv = { ...process.env };
     for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];
     renameSync(folder.at("source"), away);
     try {
-      const { stdout, stderr } = await run(process.execPath, [...flags, file], { cwd: "/", env });
+      const [program = "", ...args] = [...through, process.execPath, ...flags, file];
+      const { stdout, stderr } = await run(program, args, { cwd: "/", env });
       return stdout + stderr;
     } finally {
       renameSync(away, folder.at("source"));
@@ -156,6 +166,22 @@ describe("a program that bundles gantry", () => {
       await printed(file),
       /@vscode\/tree-sitter-wasm is not installed beside this program; run npm install @vscode\/tree-sitter-wasm there/,
     );
+  });
+
+  it("is told what to install where there is no ripgrep", { skip: HAS_SYSTEM_RG }, async () => {
+    const file = await bundled("rolldown", "esm", ["better-sqlite3", "@vscode/tree-sitter-wasm"]);
+    assert.match(
+      await printed(file),
+      /^.*needs ripgrep, which is not installed .*rg is in \/usr\/bin or \/usr\/local\/bin/m,
+    );
+  });
+
+  it("searches with the ripgrep of the system where the package is missing", { skip: NO_MOUNTS }, async () => {
+    const file = await bundled("rolldown", "esm", ["better-sqlite3", "@vscode/tree-sitter-wasm"]);
+    const node = ["--ro-bind", process.execPath, process.execPath];
+    const rg = ["--tmpfs", "/usr/local/bin", "--ro-bind", rgPath, "/usr/local/bin/rg"];
+    const output = await printed(file, [], ["bwrap", "--dev-bind", "/", "/", ...rg, ...node, "--"]);
+    assert.match(output, /^2:const two = 2;$/m);
   });
 
   it("works in the main process of an Electron application", { skip: process.platform === "win32" }, async () => {
