@@ -1,4 +1,4 @@
-import { closeSync, constants, fstat, open as openFile, openSync, readlinkSync } from "node:fs";
+import { closeSync, constants, fstatSync, open as openFile, openSync, readlinkSync } from "node:fs";
 import type { BigIntStats } from "node:fs";
 import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
@@ -50,10 +50,9 @@ export class NameHandle {
     return this.#number;
   }
 
-  stat(): Promise<BigIntStats> {
-    return new Promise((resolve, reject) =>
-      fstat(this.#number, { bigint: true }, (error, stats) => (error ? reject(error) : resolve(stats))),
-    );
+  /** Synchronous: the open has just loaded what it returns, and a way to a thread and back takes longer. */
+  stat(): BigIntStats {
+    return fstatSync(this.#number, { bigint: true });
   }
 
   /** At once: nothing was read by it, so that no disk is asked, and a way to a thread and back takes longer. */
@@ -86,7 +85,7 @@ export interface Held {
 export async function hold(way: string): Promise<Held> {
   const handle = await NameHandle.open(way);
   try {
-    return { handle, stats: await handle.stat() };
+    return { handle, stats: handle.stat() };
   } catch (error) {
     handle.close();
     throw error;

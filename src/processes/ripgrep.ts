@@ -1,4 +1,5 @@
 import { createRequire } from "node:module";
+import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { readdirSync } from "node:fs";
 import { IS_LINUX, lineOf } from "../base/linux-processes.js";
@@ -45,7 +46,8 @@ export interface RipgrepEnd {
   readonly unreadable: number;
 }
 
-let located: Promise<string> | undefined;
+/** The binary, and what starts it: both are looked for at the first search. */
+let loaded: Promise<[string, typeof import("./child.js")]> | undefined;
 
 /**
  * Runs ripgrep in a process of its own, without an environment, and resolves when it has ended. Rejects with the signal's
@@ -55,11 +57,10 @@ let located: Promise<string> | undefined;
 export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   const { cwd, signal, timeoutMs, onOutput } = options;
   signal.throwIfAborted();
-  const file = await (located ??= locate()).catch((error: unknown) => {
-    located = undefined;
+  const [file, { Child }] = await (loaded ??= Promise.all([locate(), import("./child.js")])).catch((error: unknown) => {
+    loaded = undefined;
     throw error;
   });
-  const { Child } = await import("./child.js");
   const isReported = options.onIgnored !== undefined || options.onTooLarge !== undefined;
   const args = [...FLAGS, ...(isReported ? ["--debug"] : []), ...options.args];
   const program =
@@ -79,7 +80,7 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
     .run({ timeoutMs, signal: AbortSignal.any([signal, stop.signal]) })
     .finally(() => stalls.close());
   signal.throwIfAborted();
-  await drained(child.stdout, child.stderr);
+  await Promise.all([closed(child.stdout), closed(child.stderr)]);
   messages.end();
   if (stop.signal.reason === STALLED) throw new WorkLimitError("time", "it waits for what it reads");
   if (end.why === "exit" && end.code === null) throw new WorkLimitError("memory", "it needs too much memory");
@@ -131,9 +132,8 @@ function fieldsOf(path: string): string[] {
 }
 
 /** Its output ends with it: nothing else holds the pipes. */
-async function drained(...streams: (NodeJS.ReadableStream | null)[]): Promise<void> {
-  const { finished } = await import("node:stream/promises");
-  for (const stream of streams) if (stream) await finished(stream).catch(() => undefined);
+function closed(stream: Readable | null): Promise<unknown> | undefined {
+  return stream === null || stream.closed ? undefined : new Promise((resolve) => stream.once("close", resolve));
 }
 
 const REMEDY =

@@ -31,13 +31,13 @@ export async function openToolPlace(
   try {
     const guard = await guardForReading(options, context, path);
     const full = resolve(projectDir, path);
-    const { path: start, exists, isFolder } = await guard.resolve(full);
+    const { path: start, isFolder } = await guard.resolve(full);
     let fileBytes: number | undefined;
-    if (exists && !isFolder) {
+    if (!isFolder) {
       const { handle, stats } = await guard.openFile(full);
       await handle.close();
       fileBytes = Number(stats.size);
-    } else await (await guard.openFolder(full)).close();
+    }
     const project = await guard.resolve(projectDir).then(
       (target) => target.path,
       () => dirname(start),
