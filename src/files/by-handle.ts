@@ -67,17 +67,6 @@ export class ByHandle implements Opener {
           throw error;
         }
       },
-      open: async (name) => {
-        const held = await hold(wayTo(handle, name));
-        try {
-          const place = placeOf(held.handle);
-          this.#rules.check(place);
-          if (!held.stats.isFile()) throw notRegular(held.stats);
-          return { handle: await openHeld(held.handle), path: place, stats: held.stats };
-        } finally {
-          held.handle.close();
-        }
-      },
       close: async () => handle.close(),
     });
   }

@@ -86,7 +86,6 @@ export class ByName implements Opener {
         if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
       },
       enter: (name) => this.#enter(join(path, name)),
-      open: (name) => this.openFile(join(path, name)),
       close: () => handle.close(),
     });
   }

@@ -127,11 +127,6 @@ export class PathGuard {
     return this.#refuseOwn(await this.#try(path, () => this.#opener.openFile(path)));
   }
 
-  /** Open a regular file in a folder that this guard opened, for reading. Takes fewer system calls than `openFile`. */
-  async openFileIn(folder: OpenedFolder, name: string): Promise<OpenedFile> {
-    return this.#refuseOwn(await folder.file(name));
-  }
-
   /** Refuses a file that is a denied one by another name. */
   async #refuseOwn(file: OpenedFile): Promise<OpenedFile> {
     try {

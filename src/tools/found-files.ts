@@ -1,12 +1,42 @@
 import { PathError } from "../ports/errors.js";
-import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
+import type { OpenedFile, OpenedFolder, PathGuard } from "../files/path-guard.js";
+import { foundPath, type SearchPlace } from "../processes/search-place.js";
 
 /** Entries of one folder that are looked at together; below the third level one, so that few folders are open at once. */
 const ENTRIES_AT_ONCE = 4;
 const WIDE_LEVELS = 3;
+/** Files that are open at once. */
+const FILES_AT_ONCE = 4;
 
 /** Paths below a folder, by their first name. */
 type Names = Map<string, { path: string | undefined; inside: Names }>;
+
+/**
+ * Calls `work` with each of the files that ripgrep named, opened by the path guard. Files that the guard refuses or that are
+ * gone are skipped, and so are names that lead through a link by now, and files for which `work` rejects with `PathError`.
+ */
+export async function eachOpenedFile(
+  { guard, place }: { guard: PathGuard; place: SearchPlace },
+  names: Iterable<string>,
+  work: (file: OpenedFile, name: string) => Promise<void> | void,
+): Promise<void> {
+  const next = names[Symbol.iterator]();
+  const worker = async (): Promise<void> => {
+    for (let one = next.next(); !one.done; one = next.next())
+      try {
+        const path = foundPath(place, one.value);
+        const file = await guard.openFile(path);
+        try {
+          if (file.path === path) await work(file, one.value);
+        } finally {
+          await file.handle.close();
+        }
+      } catch (error) {
+        if (!(error instanceof PathError)) throw error;
+      }
+  };
+  await Promise.all(Array.from({ length: FILES_AT_ONCE }, worker));
+}
 
 /**
  * Calls `work` for each path below `base`, given as `./a/b`, with its folder, which is entered once and held open until then.

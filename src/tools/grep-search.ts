@@ -1,22 +1,28 @@
-import { ToolInputError } from "../ports/errors.js";
+import { availableParallelism } from "node:os";
 import { MODEL_BYTES } from "../base/cut-text.js";
-import type { OpenedFile } from "../files/path-guard.js";
 import type { ToolContext } from "../ports/tool.js";
 import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
 import { FirstPaths, NulRecords, pathKey, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { size } from "./content.js";
-import { eachFound } from "./found-files.js";
+import { eachOpenedFile } from "./found-files.js";
 import { folderName, type FileToolOptions } from "./files.js";
 import { CountRecords, FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
-import { checkSearch, filesByPath, globArguments, openToolPlace, type ToolPlace } from "./search-folder.js";
+import {
+  checkSearch,
+  filesByPath,
+  globArguments,
+  openToolPlace,
+  patternArguments,
+  type ToolPlace,
+} from "./search-folder.js";
 
 /** Larger files are skipped, and reported: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
 const MAX_FILE_BYTES = 512 * 1024 * 1024;
 /** UTF-16 is decoded whole to show a line of it. Matches in larger files are not shown. */
 const MAX_DECODED_BYTES = 64 * 1024 * 1024;
 /** A search that finds more lines is done again in the order of paths, and ends when enough is found. */
-const MAX_UNSORTED_LINES = 20_000;
+const MAX_UNSORTED_LINES = 5_000;
 /** Files that were not searched: so many are remembered, and so many named. */
 const MAX_REMEMBERED = 100;
 const MAX_NAMED = 3;
@@ -37,20 +43,6 @@ export interface GrepArgs {
   output: string;
   limit: number;
   all: boolean;
-}
-
-/** The pattern as ripgrep takes it: its own engine, which takes linear time, or PCRE2 where that cannot read the pattern. */
-function patternArguments({ pattern, literal, ignore_case: isCaseIgnored }: GrepArgs): string[] {
-  if (pattern.includes("\0")) throw new ToolInputError("pattern: a NUL character cannot be searched for");
-  // Without --multiline no pattern matches a line feed, and ripgrep says so only of some.
-  const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
-  return [
-    ...(literal ? ["--fixed-strings"] : ["--engine=auto"]),
-    ...(isCaseIgnored ? ["--ignore-case"] : []),
-    ...(isMultiline ? ["--multiline"] : []),
-    "--crlf",
-    `--regexp=${pattern}`,
-  ];
 }
 
 /** One search, from the pattern to the text. */
@@ -117,10 +109,12 @@ export class GrepSearch {
     const onTooLarge = (name: string): void => {
       if (this.#tooLarge.size < MAX_REMEMBERED && this.#isWanted(name)) this.#tooLarge.add(name);
     };
-    // With globs ripgrep would report each file that they leave out. A list of all files takes less than that.
+    // With globs ripgrep would report each file that they leave out. A list of all files takes less than that, and half of
+    // the processors, so that it does not slow the search down.
+    const threads = `--threads=${Math.ceil(availableParallelism() / 2)}`;
     const list =
       this.#globs.length > 0 &&
-      runRipgrep({ ...limits, args: ["--files", largest, ...place.flags, "--", place.root], onTooLarge });
+      runRipgrep({ ...limits, args: ["--files", largest, threads, ...place.flags, "--", place.root], onTooLarge });
     let hasOutput = false;
     const [end] = await Promise.all([
       runRipgrep({
@@ -165,7 +159,7 @@ export class GrepSearch {
     }
     const texts = new Map<FoundFile, (string | undefined)[]>();
     const byName = new Map(files.map((file) => [file.name, file] as const));
-    await this.#eachOpened(where, byName.keys(), async (opened, name) => {
+    await eachOpenedFile(where, byName.keys(), async (opened, name) => {
       const file = byName.get(name);
       if (file) texts.set(file, await readLines(opened, file.lines, MAX_DECODED_BYTES));
     });
@@ -201,22 +195,6 @@ export class GrepSearch {
     if (!hasRoom()) return undefined;
     const keyed = files.map((file) => ({ file, key: pathKey(file.name) }));
     return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
-  }
-
-  /** Calls `work` with each of the files that the path guard opens. A line is only shown from the very file that it opened. */
-  #eachOpened(
-    { guard, place }: ToolPlace,
-    names: Iterable<string>,
-    work: (file: OpenedFile, name: string) => Promise<void> | void,
-  ): Promise<void> {
-    return eachFound(guard, place.base, names, async (folder, own, name) => {
-      const file = await guard.openFileIn(folder, own);
-      try {
-        await work(file, name);
-      } finally {
-        await file.handle.close();
-      }
-    });
   }
 
   #addLines(name: string, places: readonly LinePlace[], texts: readonly (string | undefined)[]): void {
@@ -258,7 +236,7 @@ export class GrepSearch {
     // A file may be a hard link to a denied one. Its matches must not be counted.
     const checked = isCount && (await where.guard.hasLinkedNames()) ? [...counts.keys()] : names;
     const isAllowed = new Set<string>();
-    await this.#eachOpened(where, checked, (_file, name) => void isAllowed.add(name));
+    await eachOpenedFile(where, checked, (_file, name) => void isAllowed.add(name));
     const isRefused = new Set(checked.filter((name) => !isAllowed.has(name)));
     this.#files = first.count - isRefused.size;
     this.#matches = isCount
@@ -305,7 +283,7 @@ export class GrepSearch {
   async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolPlace): Promise<void> {
     const names = [...files].sort();
     const sizes = new Map<string, string>();
-    await this.#eachOpened(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
+    await eachOpenedFile(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
       sizes.set(name, `${where.nameOf(name)} (${size(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;

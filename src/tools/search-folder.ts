@@ -1,11 +1,12 @@
-import { dirname, resolve } from "node:path";
+import { dirname, resolve, sep } from "node:path";
+import { printable } from "../base/printable.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../ports/errors.js";
 import type { PathGuard } from "../files/path-guard.js";
 import type { ToolContext } from "../ports/tool.js";
 import { listFiles } from "../processes/file-list.js";
 import type { RipgrepEnd } from "../processes/ripgrep.js";
 import { escapeGlob, openSearchPlace, type SearchPlace } from "../processes/search-place.js";
-import { guardForReading, pathFault, shown, type FileToolOptions } from "./files.js";
+import { guardForReading, pathFault, relativeTo, type FileToolOptions } from "./files.js";
 
 /** Files that one search looks at when a glob for paths narrows it. */
 const MAX_FILES = 200_000;
@@ -44,11 +45,38 @@ export async function openToolPlace(
     );
     const place = await openSearchPlace(guard, { path: start, isFolder }, { project, all });
     const skipped = place.root.length + (place.root.endsWith("/") ? 0 : 1);
-    const nameOf = (name: string): string => shown(resolve(full, name.slice(skipped)), projectDir);
+    const named = relativeTo(full, projectDir);
+    const above = named === "." ? "" : named.endsWith("/") ? named : `${named}/`;
+    const nameOf = (name: string): string => {
+      const rest = name.slice(skipped).split(sep).join("/");
+      return printable(rest === "" ? named : above + rest);
+    };
     return { guard, fileBytes, nameOf, place };
   } catch (error) {
     throw await pathFault(error, path, projectDir, options);
   }
+}
+
+/** The pattern as ripgrep takes it: its own engine, which takes linear time, or PCRE2 where that cannot read the pattern. */
+export function patternArguments({
+  pattern,
+  literal,
+  ignore_case: isCaseIgnored,
+}: {
+  pattern: string;
+  literal: boolean;
+  ignore_case: boolean;
+}): string[] {
+  if (pattern.includes("\0")) throw new ToolInputError("pattern: a NUL character cannot be searched for");
+  // Without --multiline no pattern matches a line feed, and ripgrep says so only of some.
+  const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
+  return [
+    ...(literal ? ["--fixed-strings"] : ["--engine=auto"]),
+    ...(isCaseIgnored ? ["--ignore-case"] : []),
+    ...(isMultiline ? ["--multiline"] : []),
+    "--crlf",
+    `--regexp=${pattern}`,
+  ];
 }
 
 /** Arguments by which ripgrep gets a glob. */
