@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import type { OpenedFile, OpenedFolder, PathGuard } from "../files/path-guard.js";
 import { foundPath, type SearchPlace } from "../processes/search-place.js";
@@ -42,7 +43,7 @@ export async function eachOpenedFile(
  * Calls `work` for each path below `base`, given as `./a/b`, with its folder, which is entered once and held open until then.
  * Paths that the guard refuses or that are gone are skipped, and so are those for which `work` rejects with `PathError`.
  */
-export async function eachFound(
+async function eachFound(
   guard: PathGuard,
   base: string,
   paths: Iterable<string>,
@@ -66,6 +67,19 @@ export async function eachFound(
     }
   };
   await look(await guard.openFolder(base), byFirstName(paths), 0);
+}
+
+/** The paths below `base` that are regular files. Each folder is read once: that is faster than a `stat` of each name. */
+export async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
+  const found = new Set<string>();
+  const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
+  await eachFound(guard, base, paths, async (folder, name, path) => {
+    if (guard.denies(join(folder.path, name))) return;
+    const inFolder = files.get(folder) ?? folder.files();
+    files.set(folder, inFolder);
+    if ((await inFolder).has(name)) found.add(path);
+  });
+  return found;
 }
 
 function byFirstName(paths: Iterable<string>): Names {

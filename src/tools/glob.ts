@@ -1,14 +1,14 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { MODEL_BYTES } from "../base/cut-text.js";
 import { ToolError, ToolInputError } from "../ports/errors.js";
-import { isInside, type OpenedFolder, type PathGuard } from "../files/path-guard.js";
+import { isInside, type PathGuard } from "../files/path-guard.js";
 import type { Tool, ToolContext } from "../ports/tool.js";
 import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
 import { FirstPaths, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { defineArguments, flag, optional, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { eachFound } from "./found-files.js";
+import { regularFiles } from "./found-files.js";
 import { folderName, location, shown, type FileToolOptions } from "./files.js";
 import { checkSearch, filesByPath, globArguments, openToolPlace, withIgnoreFiles } from "./search-folder.js";
 
@@ -120,19 +120,6 @@ async function shownMatches(
     lines.push(line);
   }
   return lines;
-}
-
-/** The paths below `base` that are regular files. Each folder is read once: that is faster than a `stat` of each name. */
-async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
-  const found = new Set<string>();
-  const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
-  await eachFound(guard, base, paths, async (folder, name, path) => {
-    if (guard.denies(join(folder.path, name))) return;
-    const inFolder = files.get(folder) ?? folder.files();
-    files.set(folder, inFolder);
-    if ((await inFolder).has(name)) found.add(path);
-  });
-  return found;
 }
 
 async function countIgnored(place: SearchPlace, signal: AbortSignal): Promise<number> {

@@ -5,7 +5,7 @@ import { listFiles } from "../processes/file-list.js";
 import { runRipgrep } from "../processes/ripgrep.js";
 import { FirstPaths, NulRecords, pathKey, SEARCH_MS, type SearchPlace } from "../processes/search-place.js";
 import { size } from "./content.js";
-import { eachOpenedFile } from "./found-files.js";
+import { eachOpenedFile, regularFiles } from "./found-files.js";
 import { folderName, type FileToolOptions } from "./files.js";
 import { CountRecords, FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
 import {
@@ -234,10 +234,11 @@ export class GrepSearch {
     );
     const names = first.names();
     // A file may be a hard link to a denied one. Its matches must not be counted.
-    const checked = isCount && (await where.guard.hasLinkedNames()) ? [...counts.keys()] : names;
-    const isAllowed = new Set<string>();
-    await eachOpenedFile(where, checked, (_file, name) => void isAllowed.add(name));
-    const isRefused = new Set(checked.filter((name) => !isAllowed.has(name)));
+    const hasLinks = !isCount || (await where.guard.hasLinkedNames());
+    const checked = isCount && hasLinks ? [...counts.keys()] : names;
+    const allowed = hasLinks ? new Set<string>() : await regularFiles(where.guard, where.place.base, names);
+    if (hasLinks) await eachOpenedFile(where, checked, (_file, name) => void allowed.add(name));
+    const isRefused = new Set(checked.filter((name) => !allowed.has(name)));
     this.#files = first.count - isRefused.size;
     this.#matches = isCount
       ? [...counts].reduce((sum, [name, count]) => sum + (isRefused.has(name) ? 0 : count), 0)
