@@ -11,6 +11,9 @@ export interface Check {
   run(): Promise<void>;
 }
 
+/** Rules of a contract by their names: what shows that each is kept. */
+export type Rules<Args extends unknown[]> = Readonly<Record<string, (...args: Args) => Promise<void>>>;
+
 /** Assert that `promise` rejects with a gantry error of this code, and give the error back. */
 export async function rejectsWith(promise: Promise<unknown>, code: GantryError["code"], why: string): Promise<void> {
   let outcome: { error: unknown } | undefined;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage, Part } from "../ports/message.js";
-import { soon, type Check } from "./check.js";
+import { soon, type Check, type Rules } from "./check.js";
 
 /** How the checks get at a strategy. */
 export interface CompactionStrategyFixture {
@@ -11,11 +11,9 @@ export interface CompactionStrategyFixture {
   readonly patienceMs?: number | undefined;
 }
 
-type Rule = readonly [name: string, body: (strategy: CompactionStrategy, patienceMs: number) => Promise<void>];
-
 /** Every rule of the `CompactionStrategy` contract, one check each. All are required. */
 export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Check[] {
-  return rules.map(([name, body]) => ({
+  return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => body(await fixture.create(), fixture.patienceMs ?? 10_000),
   }));
@@ -72,79 +70,59 @@ const idOf = (message: ModelMessage | undefined): string => (message as Partial<
 const callsOf = (messages: readonly ModelMessage[]): string[] =>
   messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])));
 
-const rules: readonly Rule[] = [
-  [
-    "name: is told in the event, so it is not empty",
-    async ({ name }) => assert.ok(typeof name === "string" && name.trim() !== ""),
-  ],
-  [
-    "compact: gives a conversation that is smaller and not empty",
-    async (strategy) => {
-      const messages = conversation(30);
-      const result = await strategy.compact(inputOf(messages), NEVER);
-      assert.ok(Array.isArray(result) && result.length > 0, "a list of messages");
-      assert.ok(estimate(result) < estimate(messages), "smaller than before");
-    },
-  ],
-  [
-    "compact: a tool call and its result stay or go together",
-    async (strategy) => {
-      for (const turns of [2, 5, 30]) {
-        const messages = conversation(turns);
-        const result = await strategy.compact(inputOf(messages, { keepMessages: 3 }), NEVER);
-        const results = result.flatMap(({ toolCallId }) => (toolCallId === "" ? [] : [toolCallId]));
-        assert.deepEqual(callsOf(result).sort(), results.sort(), `of ${turns} turns`);
-      }
-    },
-  ],
-  [
-    "compact: what stays keeps its id and its order, no id comes twice",
-    async (strategy) => {
-      const messages = conversation(30);
-      const result = await strategy.compact(inputOf(messages), NEVER);
-      const ids = result.map(idOf).filter((id) => id !== "");
-      assert.equal(new Set(ids).size, ids.length, "ids are distinct");
-      const kept = ids.filter((id) => messages.some((message) => message.id === id));
-      assert.ok(kept.length > 0, "something stays");
-      const seqs = kept.map((id) => messages.findIndex((message) => message.id === id));
-      assert.deepEqual(
-        seqs,
-        [...seqs].sort((a, b) => a - b),
-        "in order",
+const RULES: Rules<[strategy: CompactionStrategy, patienceMs: number]> = {
+  "name: is told in the event, so it is not empty": async ({ name }) =>
+    assert.ok(typeof name === "string" && name.trim() !== ""),
+  "compact: gives a conversation that is smaller and not empty": async (strategy) => {
+    const messages = conversation(30);
+    const result = await strategy.compact(inputOf(messages), NEVER);
+    assert.ok(Array.isArray(result) && result.length > 0, "a list of messages");
+    assert.ok(estimate(result) < estimate(messages), "smaller than before");
+  },
+  "compact: a tool call and its result stay or go together": async (strategy) => {
+    for (const turns of [2, 5, 30]) {
+      const messages = conversation(turns);
+      const result = await strategy.compact(inputOf(messages, { keepMessages: 3 }), NEVER);
+      const results = result.flatMap(({ toolCallId }) => (toolCallId === "" ? [] : [toolCallId]));
+      assert.deepEqual(callsOf(result).sort(), results.sort(), `of ${turns} turns`);
+    }
+  },
+  "compact: what stays keeps its id and its order, no id comes twice": async (strategy) => {
+    const messages = conversation(30);
+    const result = await strategy.compact(inputOf(messages), NEVER);
+    const ids = result.map(idOf).filter((id) => id !== "");
+    assert.equal(new Set(ids).size, ids.length, "ids are distinct");
+    const kept = ids.filter((id) => messages.some((message) => message.id === id));
+    assert.ok(kept.length > 0, "something stays");
+    const seqs = kept.map((id) => messages.findIndex((message) => message.id === id));
+    assert.deepEqual(
+      seqs,
+      [...seqs].sort((a, b) => a - b),
+      "in order",
+    );
+  },
+  "compact: the last message stays": async (strategy) => {
+    const messages = conversation(30);
+    const result = await strategy.compact(inputOf(messages), NEVER);
+    assert.equal(idOf(result.at(-1)), messages.at(-1)?.id);
+  },
+  "compact: what it was given is left as it was": async (strategy) => {
+    const messages = conversation(10);
+    const before = structuredClone(messages);
+    await strategy.compact(inputOf(messages), NEVER);
+    assert.deepEqual(messages, before);
+  },
+  "compact: settles soon after an abort, also where the model never answers": async (strategy, patienceMs) => {
+    const cancel = new AbortController();
+    const ask: CompactionInput["ask"] = (_question, signal) =>
+      new Promise((_resolve, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
       );
-    },
-  ],
-  [
-    "compact: the last message stays",
-    async (strategy) => {
-      const messages = conversation(30);
-      const result = await strategy.compact(inputOf(messages), NEVER);
-      assert.equal(idOf(result.at(-1)), messages.at(-1)?.id);
-    },
-  ],
-  [
-    "compact: what it was given is left as it was",
-    async (strategy) => {
-      const messages = conversation(10);
-      const before = structuredClone(messages);
-      await strategy.compact(inputOf(messages), NEVER);
-      assert.deepEqual(messages, before);
-    },
-  ],
-  [
-    "compact: settles soon after an abort, also where the model never answers",
-    async (strategy, patienceMs) => {
-      const cancel = new AbortController();
-      const ask: CompactionInput["ask"] = (_question, signal) =>
-        new Promise((_resolve, reject) =>
-          signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
-        );
-      const work = strategy.compact(inputOf(conversation(30), { ask }), cancel.signal).then(
-        () => undefined,
-        () => undefined,
-      );
-      cancel.abort(new Error("cancelled"));
-      await soon(work, "compact settles", patienceMs);
-    },
-  ],
-];
+    const work = strategy.compact(inputOf(conversation(30), { ask }), cancel.signal).then(
+      () => undefined,
+      () => undefined,
+    );
+    cancel.abort(new Error("cancelled"));
+    await soon(work, "compact settles", patienceMs);
+  },
+};

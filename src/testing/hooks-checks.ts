@@ -5,7 +5,7 @@ import { combineHooks, hookSetFault, listen } from "../plugin/hook-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";
 import { defineTool } from "../tools/define-tool.js";
-import { nothingNew, openThings, soon, type Check } from "./check.js";
+import { nothingNew, openThings, soon, type Check, type Rules } from "./check.js";
 import { callTools, ScriptedProvider } from "./scripted-provider.js";
 
 /** How the checks get at hooks. */
@@ -18,12 +18,10 @@ export interface HooksFixture {
   readonly patienceMs?: number | undefined;
 }
 
-type Rule = readonly [name: string, body: (set: HookSet, patienceMs: number) => Promise<void>];
-
 /** Every rule of the `HookSet` contract, one check each. All are required. */
 export function hooksChecks(fixture: HooksFixture): Check[] {
   const { patienceMs = 10_000 } = fixture;
-  return rules.map(([name, body]) => ({
+  return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
       const before = openThings();
@@ -39,60 +37,49 @@ export function hooksChecks(fixture: HooksFixture): Check[] {
   }));
 }
 
-const rules: readonly Rule[] = [
-  ["members: functions, and listeners of known events", async (set) => assert.equal(hookSetFault(set), undefined)],
-  [
-    "run: a run with a tool call ends with the hooks in place",
-    async (set, patienceMs) => {
-      await soon(runWith([set], set), "the end of the run", patienceMs);
-    },
-  ],
-  [
-    "afterToolCall: returns nothing, or an output with text",
-    async (set, patienceMs) => {
-      const outputs: unknown[] = [];
-      const afterToolCall: Hooks["afterToolCall"] = async (...args) => {
-        outputs.push(await set.afterToolCall?.(...args));
-      };
-      await soon(runWith([{ afterToolCall }]), "the end of the run", patienceMs);
-      for (const output of outputs as ({ text: unknown } | undefined)[])
-        assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
-    },
-  ],
-  [
-    "signal: each hook settles when its signal has aborted",
-    async (set, patienceMs) => {
-      const settled: Promise<unknown>[] = [];
-      const watch = (name: string, hook: unknown) =>
-        void settled.push(soon(Promise.allSettled([hook]), `${name} settles`, patienceMs));
-      const aborted = AbortSignal.abort(new Error("stop"));
-      await runWith([
-        {
-          beforeToolCall: (call) => watch("beforeToolCall", set.beforeToolCall?.(call, aborted)),
-          afterToolCall: (call, output) => watch("afterToolCall", set.afterToolCall?.(call, output, aborted)),
-          beforeModelCall: (call) => watch("beforeModelCall", set.beforeModelCall?.(call, aborted)),
-        },
-      ]);
-      await Promise.all(settled);
-    },
-  ],
-  [
-    "listeners: none throws",
-    async ({ listeners = {} }, patienceMs) => {
-      const faults: string[] = [];
-      const guard = (event: keyof BusEvents) => async (payload: never) => {
-        try {
-          await (listeners[event] as ((payload: never) => unknown) | undefined)?.call(listeners, payload);
-        } catch (error) {
-          faults.push(`${event}: ${String(error)}`);
-        }
-      };
-      const guarded = Object.fromEntries(BUS_EVENTS.map((event) => [event, guard(event)]));
-      await soon(runWith([], { listeners: guarded }), "the end of the run", patienceMs);
-      assert.deepEqual(faults, []);
-    },
-  ],
-];
+const RULES: Rules<[set: HookSet, patienceMs: number]> = {
+  "members: functions, and listeners of known events": async (set) => assert.equal(hookSetFault(set), undefined),
+
+  "run: a run with a tool call ends with the hooks in place": async (set, patienceMs) => {
+    await soon(runWith([set], set), "the end of the run", patienceMs);
+  },
+  "afterToolCall: returns nothing, or an output with text": async (set, patienceMs) => {
+    const outputs: unknown[] = [];
+    const afterToolCall: Hooks["afterToolCall"] = async (...args) => {
+      outputs.push(await set.afterToolCall?.(...args));
+    };
+    await soon(runWith([{ afterToolCall }]), "the end of the run", patienceMs);
+    for (const output of outputs as ({ text: unknown } | undefined)[])
+      assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
+  },
+  "signal: each hook settles when its signal has aborted": async (set, patienceMs) => {
+    const settled: Promise<unknown>[] = [];
+    const watch = (name: string, hook: unknown) =>
+      void settled.push(soon(Promise.allSettled([hook]), `${name} settles`, patienceMs));
+    const aborted = AbortSignal.abort(new Error("stop"));
+    await runWith([
+      {
+        beforeToolCall: (call) => watch("beforeToolCall", set.beforeToolCall?.(call, aborted)),
+        afterToolCall: (call, output) => watch("afterToolCall", set.afterToolCall?.(call, output, aborted)),
+        beforeModelCall: (call) => watch("beforeModelCall", set.beforeModelCall?.(call, aborted)),
+      },
+    ]);
+    await Promise.all(settled);
+  },
+  "listeners: none throws": async ({ listeners = {} }, patienceMs) => {
+    const faults: string[] = [];
+    const guard = (event: keyof BusEvents) => async (payload: never) => {
+      try {
+        await (listeners[event] as ((payload: never) => unknown) | undefined)?.call(listeners, payload);
+      } catch (error) {
+        faults.push(`${event}: ${String(error)}`);
+      }
+    };
+    const guarded = Object.fromEntries(BUS_EVENTS.map((event) => [event, guard(event)]));
+    await soon(runWith([], { listeners: guarded }), "the end of the run", patienceMs);
+    assert.deepEqual(faults, []);
+  },
+};
 
 /** A run that calls a tool and answers. */
 async function runWith(hooks: readonly Hooks[], set: HookSet = {}): Promise<void> {

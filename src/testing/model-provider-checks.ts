@@ -2,20 +2,20 @@ import type { ModelProviderFixture } from "./model-provider/fixture.js";
 import type { Check } from "./check.js";
 import { answerRules, callRules } from "./model-provider/answers.js";
 import { abortRules, faultRules, stallRules } from "./model-provider/ends.js";
-import { Desk } from "./model-provider/desk.js";
+import { Desk, type ProviderRules } from "./model-provider/desk.js";
 import { listingRules } from "./model-provider/listing.js";
 
 /** Every rule of the `ModelProvider` contract, one check each. All are required. */
 export function modelProviderChecks(fixture: ModelProviderFixture): Check[] {
-  const rules = [
-    ...listingRules,
-    ...answerRules,
-    ...(fixture.toolCall ? callRules(fixture.toolCall) : []),
-    ...abortRules,
-    ...(fixture.stall ? stallRules(fixture.stall) : []),
-    ...(fixture.fault ? faultRules(fixture.fault) : []),
+  const rules: ProviderRules[] = [
+    listingRules,
+    answerRules,
+    fixture.toolCall ? callRules(fixture.toolCall) : {},
+    abortRules,
+    fixture.stall ? stallRules(fixture.stall) : {},
+    fixture.fault ? faultRules(fixture.fault) : {},
   ];
-  return rules.map(([name, body]) => ({
+  return rules.flatMap(Object.entries<ProviderRules[string]>).map(([name, body]) => ({
     name,
     run: async () => {
       const desk = await Desk.open(fixture);

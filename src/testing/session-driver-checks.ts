@@ -6,8 +6,7 @@ import { changeRules } from "./session-driver/changes.js";
 import { leaseRules } from "./session-driver/leases.js";
 import { listRules } from "./session-driver/lists.js";
 import { messageRules } from "./session-driver/messages.js";
-import { Store } from "./session-driver/rule.js";
-import type { Rule } from "./session-driver/rule.js";
+import { Store, type StoreRules } from "./session-driver/rule.js";
 import { raceRules } from "./session-driver/races.js";
 import { runRules } from "./session-driver/runs.js";
 import { sessionRules } from "./session-driver/sessions.js";
@@ -17,7 +16,7 @@ import { transferRules } from "./session-driver/transfer.js";
 
 /** Every rule of the `SessionDriver` contract, one check each. All are required. */
 export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
-  const rules: Readonly<Record<string, readonly Rule[]>> = {
+  const rules: Readonly<Record<string, StoreRules>> = {
     sessions: sessionRules,
     lists: listRules,
     messages: messageRules,
@@ -32,12 +31,12 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     transfer: transferRules,
   };
   return Object.entries(rules).flatMap(([group, members]) =>
-    members.map(([name, body]) => ({ group, name, run: () => checked(name, body, fixture) })),
+    Object.entries(members).map(([name, body]) => ({ group, name, run: () => checked(name, body, fixture) })),
   );
 }
 
 /** Makes one check, and cleans up after it. What the rule fails with is told rather than how the end goes. */
-async function checked(name: string, body: Rule[1], fixture: SessionDriverFixture): Promise<void> {
+async function checked(name: string, body: StoreRules[string], fixture: SessionDriverFixture): Promise<void> {
   const store = await Store.create(fixture, name);
   const [made] = await Promise.allSettled([body(store)]);
   const [ended] = await Promise.allSettled([store.end()]);

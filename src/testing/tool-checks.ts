@@ -6,7 +6,7 @@ import { hasCode } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import type { HelperResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { soon, type Check } from "./check.js";
+import { soon, type Check, type Rules } from "./check.js";
 
 /** A tool, and ground on which it works. */
 export interface ToolGround {
@@ -31,11 +31,9 @@ export interface ToolFixture {
   readonly patienceMs?: number | undefined;
 }
 
-type Rule = readonly [name: string, body: (ground: ToolGround, patienceMs: number) => Promise<void>];
-
 /** Every rule of the `Tool` contract, one check each. All are required. */
 export function toolChecks(fixture: ToolFixture): Check[] {
-  return rules.map(([name, body]) => ({
+  return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
       const ground = await fixture.create();
@@ -50,156 +48,120 @@ export function toolChecks(fixture: ToolFixture): Check[] {
 
 const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
-const rules: readonly Rule[] = [
-  [
-    "name: letters, digits, `_` and `-`, at most 64",
-    async ({ tool }) => assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
-  ],
-  [
-    "spec: a description, a kind, and whether it runs beside others and needs leave",
-    async ({ tool }) => {
-      assert.ok(typeof tool.description === "string" && tool.description.trim() !== "", "description");
-      assert.ok(KINDS.includes(tool.kind), `kind ${tool.kind}`);
-      assert.equal(typeof tool.parallel, "boolean", "parallel");
-      assert.equal(typeof tool.needsPermission, "boolean", "needsPermission");
-    },
-  ],
-  [
-    "inputSchema: JSON Schema of an object, as JSON, the same whenever it is read",
-    async ({ tool }) => {
-      const { inputSchema } = tool;
-      const text = JSON.stringify(inputSchema);
-      assert.deepEqual(JSON.parse(text), inputSchema, "a schema is plain JSON");
-      assert.equal(inputSchema["type"], "object", "type");
-      const properties = inputSchema["properties"] ?? {};
-      assert.ok(isRecord(properties), "properties");
-      for (const [name, schema] of Object.entries(properties)) assert.ok(isRecord(schema), `schema of ${name}`);
-      for (const name of requiredOf(tool)) assert.ok(name in properties, `${name} is required and no property`);
-      assert.equal(
-        JSON.stringify(tool.inputSchema),
-        text,
-        "providers cache the prefix of a prompt: it must not change",
-      );
-    },
-  ],
-  [
-    "parse: takes what a model sends, and leaves it as it was",
-    async ({ tool, input }) => {
-      const before = JSON.stringify(input);
-      const first: unknown = tool.parse(input);
-      assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input is parsed the same");
-      assert.equal(JSON.stringify(input), before);
-    },
-  ],
-  [
-    "parse: refuses what is no object with ToolInputError",
-    async ({ tool }) => {
-      for (const garbage of [5, true, "text", [1], [[]]]) refused(tool, garbage);
-    },
-  ],
-  [
-    "parse: refuses a missing or wrong argument with ToolInputError",
-    async ({ tool, input }) => {
-      const given = isRecord(input) ? input : {};
-      for (const name of requiredOf(tool)) {
-        const { [name]: _left, ...rest } = given;
-        refused(tool, rest);
+const RULES: Rules<[ground: ToolGround, patienceMs: number]> = {
+  "name: letters, digits, `_` and `-`, at most 64": async ({ tool }) =>
+    assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
+  "spec: a description, a kind, and whether it runs beside others and needs leave": async ({ tool }) => {
+    assert.ok(typeof tool.description === "string" && tool.description.trim() !== "", "description");
+    assert.ok(KINDS.includes(tool.kind), `kind ${tool.kind}`);
+    assert.equal(typeof tool.parallel, "boolean", "parallel");
+    assert.equal(typeof tool.needsPermission, "boolean", "needsPermission");
+  },
+  "inputSchema: JSON Schema of an object, as JSON, the same whenever it is read": async ({ tool }) => {
+    const { inputSchema } = tool;
+    const text = JSON.stringify(inputSchema);
+    assert.deepEqual(JSON.parse(text), inputSchema, "a schema is plain JSON");
+    assert.equal(inputSchema["type"], "object", "type");
+    const properties = inputSchema["properties"] ?? {};
+    assert.ok(isRecord(properties), "properties");
+    for (const [name, schema] of Object.entries(properties)) assert.ok(isRecord(schema), `schema of ${name}`);
+    for (const name of requiredOf(tool)) assert.ok(name in properties, `${name} is required and no property`);
+    assert.equal(JSON.stringify(tool.inputSchema), text, "providers cache the prefix of a prompt: it must not change");
+  },
+  "parse: takes what a model sends, and leaves it as it was": async ({ tool, input }) => {
+    const before = JSON.stringify(input);
+    const first: unknown = tool.parse(input);
+    assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input is parsed the same");
+    assert.equal(JSON.stringify(input), before);
+  },
+  "parse: refuses what is no object with ToolInputError": async ({ tool }) => {
+    for (const garbage of [5, true, "text", [1], [[]]]) refused(tool, garbage);
+  },
+  "parse: refuses a missing or wrong argument with ToolInputError": async ({ tool, input }) => {
+    const given = isRecord(input) ? input : {};
+    for (const name of requiredOf(tool)) {
+      const { [name]: _left, ...rest } = given;
+      refused(tool, rest);
+    }
+    const properties = tool.inputSchema["properties"];
+    for (const [name, schema] of Object.entries(isRecord(properties) ? properties : {})) {
+      const type = isRecord(schema) ? schema["type"] : undefined;
+      if (typeof type !== "string") continue;
+      refused(tool, { ...given, [name]: type === "object" ? 5 : { no: "such" } });
+    }
+  },
+  "parse: throws nothing but ToolInputError, whatever comes": async ({ tool, input }) => {
+    const odd: unknown[] = [
+      undefined,
+      null,
+      {},
+      JSON.parse('{"__proto__":{"polluted":true},"constructor":null}'),
+      { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nested(200) },
+      "x".repeat(100_000),
+    ];
+    for (const one of odd) {
+      try {
+        tool.parse(one);
+      } catch (error) {
+        assert.ok(hasCode(error, "tool_input"), `expected a ToolInputError, got ${String(error)}`);
       }
-      const properties = tool.inputSchema["properties"];
-      for (const [name, schema] of Object.entries(isRecord(properties) ? properties : {})) {
-        const type = isRecord(schema) ? schema["type"] : undefined;
-        if (typeof type !== "string") continue;
-        refused(tool, { ...given, [name]: type === "object" ? 5 : { no: "such" } });
-      }
-    },
-  ],
-  [
-    "parse: throws nothing but ToolInputError, whatever comes",
-    async ({ tool, input }) => {
-      const odd: unknown[] = [
-        undefined,
-        null,
-        {},
-        JSON.parse('{"__proto__":{"polluted":true},"constructor":null}'),
-        { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nested(200) },
-        "x".repeat(100_000),
-      ];
-      for (const one of odd) {
-        try {
-          tool.parse(one);
-        } catch (error) {
-          assert.ok(hasCode(error, "tool_input"), `expected a ToolInputError, got ${String(error)}`);
-        }
-      }
-      assert.equal(({} as Record<string, unknown>)["polluted"], undefined);
-    },
-  ],
-  [
-    "describe: one line for people, places absolute, lines from 1",
-    async ({ tool, input, projectDir }) => {
-      const { title, locations } = tool.describe(tool.parse(input), projectDir);
-      assert.match(title, /^[^\r\n]{1,500}$/);
-      for (const { path, line } of locations) {
-        assert.ok(isAbsolute(path), `an absolute path, got ${path}`);
-        assert.ok(line === undefined || (Number.isSafeInteger(line) && line >= 1), `line ${String(line)}`);
-      }
-    },
-  ],
-  [
-    "describe: never touches the disk, and never throws",
-    async ({ tool, input, projectDir }) => {
-      const args: unknown = tool.parse(input);
-      const touched = withoutDisk(() => {
-        tool.describe(args, projectDir);
-        tool.describe(args, "/no/such/folder");
-      });
-      assert.deepEqual(touched, [], "describe touched the disk");
-    },
-  ],
-  [
-    "run: does the work; its output is text, with parts, diffs and places of the right shape",
-    async ({ tool, input, projectDir, state }, patienceMs) => {
-      const output = await soon(tool.run(tool.parse(input), context(projectDir, { state })), "the work", patienceMs);
-      checkOutput(output);
-      assert.notEqual(output.failed, true, output.text);
-    },
-  ],
-  [
-    "run: in a folder that is gone it fails with an Error, or does its work; it never hangs",
-    async ({ tool, input, state }, patienceMs) => {
-      await settles(tool, input, context("/no/such/folder", { state }), patienceMs);
-    },
-  ],
-  [
-    "run: settles when the signal has aborted already",
-    async ({ tool, input, projectDir, state }, patienceMs) => {
-      await settles(
-        tool,
-        input,
-        context(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }),
-        patienceMs,
-      );
-    },
-  ],
-  [
-    "run: settles when the signal aborts in the middle of its work",
-    async ({ tool, input, slow, projectDir, state }, patienceMs) => {
-      const abort = new AbortController();
-      const work = settles(tool, slow ?? input, context(projectDir, { state, signal: abort.signal }), patienceMs);
-      setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
-      await work;
-    },
-  ],
-  [
-    "run: two calls at once, where it says that they may",
-    async ({ tool, input, projectDir, state }, patienceMs) => {
-      if (!tool.parallel) return;
-      const shared = context(projectDir, { state });
-      const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));
-      for (const output of await soon(Promise.all(calls), "both calls", patienceMs)) checkOutput(output);
-    },
-  ],
-];
+    }
+    assert.equal(({} as Record<string, unknown>)["polluted"], undefined);
+  },
+  "describe: one line for people, places absolute, lines from 1": async ({ tool, input, projectDir }) => {
+    const { title, locations } = tool.describe(tool.parse(input), projectDir);
+    assert.match(title, /^[^\r\n]{1,500}$/);
+    for (const { path, line } of locations) {
+      assert.ok(isAbsolute(path), `an absolute path, got ${path}`);
+      assert.ok(line === undefined || (Number.isSafeInteger(line) && line >= 1), `line ${String(line)}`);
+    }
+  },
+  "describe: never touches the disk, and never throws": async ({ tool, input, projectDir }) => {
+    const args: unknown = tool.parse(input);
+    const touched = withoutDisk(() => {
+      tool.describe(args, projectDir);
+      tool.describe(args, "/no/such/folder");
+    });
+    assert.deepEqual(touched, [], "describe touched the disk");
+  },
+  "run: does the work; its output is text, with parts, diffs and places of the right shape": async (
+    { tool, input, projectDir, state },
+    patienceMs,
+  ) => {
+    const output = await soon(tool.run(tool.parse(input), context(projectDir, { state })), "the work", patienceMs);
+    checkOutput(output);
+    assert.notEqual(output.failed, true, output.text);
+  },
+  "run: in a folder that is gone it fails with an Error, or does its work; it never hangs": async (
+    { tool, input, state },
+    patienceMs,
+  ) => {
+    await settles(tool, input, context("/no/such/folder", { state }), patienceMs);
+  },
+  "run: settles when the signal has aborted already": async ({ tool, input, projectDir, state }, patienceMs) => {
+    await settles(
+      tool,
+      input,
+      context(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }),
+      patienceMs,
+    );
+  },
+  "run: settles when the signal aborts in the middle of its work": async (
+    { tool, input, slow, projectDir, state },
+    patienceMs,
+  ) => {
+    const abort = new AbortController();
+    const work = settles(tool, slow ?? input, context(projectDir, { state, signal: abort.signal }), patienceMs);
+    setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
+    await work;
+  },
+  "run: two calls at once, where it says that they may": async ({ tool, input, projectDir, state }, patienceMs) => {
+    if (!tool.parallel) return;
+    const shared = context(projectDir, { state });
+    const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));
+    for (const output of await soon(Promise.all(calls), "both calls", patienceMs)) checkOutput(output);
+  },
+};
 
 function requiredOf(tool: Tool): string[] {
   const required = tool.inputSchema["required"] ?? [];

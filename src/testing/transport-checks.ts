@@ -1,14 +1,14 @@
 import type { TransportFixture } from "./transport/fixture.js";
 import type { Check } from "./check.js";
 import { promptRules } from "./transport/prompts.js";
-import { Stage } from "./transport/stage.js";
-import { startRules, unableRule } from "./transport/start.js";
+import { Stage, type TransportRules } from "./transport/stage.js";
+import { startRules, unableRules } from "./transport/start.js";
 import { stopRules } from "./transport/stop.js";
 
 /** Every rule of the `Transport` contract, one check each. All are required. */
 export function transportChecks(fixture: TransportFixture): Check[] {
-  const rules = [...startRules, ...(fixture.unable ? [unableRule] : []), ...promptRules, ...stopRules];
-  return rules.map(([name, body]) => ({
+  const rules = [startRules, fixture.unable ? unableRules : {}, promptRules, stopRules];
+  return rules.flatMap(Object.entries<TransportRules[string]>).map(([name, body]) => ({
     name,
     run: async () => {
       const stage = await Stage.set(fixture);

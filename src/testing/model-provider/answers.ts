@@ -1,105 +1,89 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import type { ModelMessage, Part, ReasoningPart, TextPart } from "../../ports/message.js";
-import { textOf, type Desk, type ProviderRule } from "./desk.js";
+import { textOf, type Desk, type ProviderRules } from "./desk.js";
 
 type Call = Extract<ModelChunk, { type: "tool_call" }>;
 
-export const answerRules: readonly ProviderRule[] = [
-  [
-    "stream: text as it comes, in blocks, and exactly one finish, last",
-    async (desk) => {
-      const { chunks, finish } = await desk.ask(await desk.fixture.text());
-      const texts = chunks.filter((chunk) => chunk.type === "text");
-      assert.ok(texts.length >= 3, `at least three chunks of text, got ${texts.length}`);
-      for (const chunk of chunks) {
-        if (chunk.type !== "text" && chunk.type !== "reasoning") continue;
-        assert.equal(typeof chunk.block, "string", "block");
-        assert.equal(typeof chunk.text, "string", "text");
-      }
-      assert.ok(
-        finish.reason === null || ["stop", "length", "content_filter", "tool_calls"].includes(finish.reason),
-        `reason ${String(finish.reason)}`,
-      );
-    },
-  ],
-  [
-    "finish: usage that adds up",
-    async (desk) => {
-      const { usage } = (await desk.ask(await desk.fixture.text())).finish;
-      const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens, cost } = usage;
-      for (const [name, tokens] of Object.entries({
-        inputTokens,
-        outputTokens,
-        cacheReadTokens,
-        cacheWriteTokens,
-        reasoningTokens,
-      }))
-        assert.ok(Number.isSafeInteger(tokens) && tokens >= 0, `${name}: ${String(tokens)}`);
-      assert.ok(inputTokens > 0 && outputTokens > 0, "an answer has tokens");
-      assert.ok(cacheReadTokens + cacheWriteTokens <= inputTokens, "cached tokens are among those sent");
-      assert.ok(reasoningTokens <= outputTokens, "reasoning is among what was produced");
-      assert.ok(cost === undefined || (Number.isFinite(cost) && cost >= 0), `cost: ${String(cost)}`);
-    },
-  ],
-  [
-    "stream: leaves the request as it was",
-    async (desk) => {
-      const request = await desk.fixture.text();
-      const before = JSON.stringify(request);
-      await desk.ask(request);
-      assert.equal(JSON.stringify(request), before);
-    },
-  ],
-  [
-    "stream: asks the same question twice, and is answered twice",
-    async (desk) => {
-      const first = await desk.ask(await desk.fixture.text());
-      const second = await desk.ask(await desk.fixture.text());
-      assert.ok(textOf(first.chunks) !== "" && textOf(second.chunks) !== "");
-    },
-  ],
-];
+export const answerRules: ProviderRules = {
+  "stream: text as it comes, in blocks, and exactly one finish, last": async (desk) => {
+    const { chunks, finish } = await desk.ask(await desk.fixture.text());
+    const texts = chunks.filter((chunk) => chunk.type === "text");
+    assert.ok(texts.length >= 3, `at least three chunks of text, got ${texts.length}`);
+    for (const chunk of chunks) {
+      if (chunk.type !== "text" && chunk.type !== "reasoning") continue;
+      assert.equal(typeof chunk.block, "string", "block");
+      assert.equal(typeof chunk.text, "string", "text");
+    }
+    assert.ok(
+      finish.reason === null || ["stop", "length", "content_filter", "tool_calls"].includes(finish.reason),
+      `reason ${String(finish.reason)}`,
+    );
+  },
+  "finish: usage that adds up": async (desk) => {
+    const { usage } = (await desk.ask(await desk.fixture.text())).finish;
+    const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens, cost } = usage;
+    for (const [name, tokens] of Object.entries({
+      inputTokens,
+      outputTokens,
+      cacheReadTokens,
+      cacheWriteTokens,
+      reasoningTokens,
+    }))
+      assert.ok(Number.isSafeInteger(tokens) && tokens >= 0, `${name}: ${String(tokens)}`);
+    assert.ok(inputTokens > 0 && outputTokens > 0, "an answer has tokens");
+    assert.ok(cacheReadTokens + cacheWriteTokens <= inputTokens, "cached tokens are among those sent");
+    assert.ok(reasoningTokens <= outputTokens, "reasoning is among what was produced");
+    assert.ok(cost === undefined || (Number.isFinite(cost) && cost >= 0), `cost: ${String(cost)}`);
+  },
+  "stream: leaves the request as it was": async (desk) => {
+    const request = await desk.fixture.text();
+    const before = JSON.stringify(request);
+    await desk.ask(request);
+    assert.equal(JSON.stringify(request), before);
+  },
+  "stream: asks the same question twice, and is answered twice": async (desk) => {
+    const first = await desk.ask(await desk.fixture.text());
+    const second = await desk.ask(await desk.fixture.text());
+    assert.ok(textOf(first.chunks) !== "" && textOf(second.chunks) !== "");
+  },
+};
 
 /** Rules of models that call tools. */
-export function callRules(arrange: () => Promise<ModelRequest>): ProviderRule[] {
-  return [
-    [
-      "tool call: whole, of a tool on offer, with an id of its own and JSON arguments; the reason says so",
-      async (desk) => {
-        const request = await arrange();
-        const { calls, finish } = await callsOf(desk, request);
-        assert.equal(finish.reason, "tool_calls");
-        assert.equal(new Set(calls.map(({ id }) => id)).size, calls.length, "ids");
-        for (const { id, name, arguments: text } of calls) {
-          assert.ok(id !== "", "an id");
-          assert.ok(
-            request.tools.some((tool) => tool.name === name),
-            `a tool on offer, got ${name}`,
-          );
-          const value: unknown = JSON.parse(text);
-          assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), "arguments are an object");
-        }
-      },
-    ],
-    [
-      "tool call: the conversation goes on with its result",
-      async (desk) => {
-        const request = await arrange();
-        const { calls, message } = await callsOf(desk, request);
-        const results = calls.map(({ id, name }): ModelMessage => ({
-          role: "tool",
-          parts: [{ type: "text", text: "a result" }],
-          toolCallId: id,
-          name,
-          failed: false,
-        }));
-        await desk.fixture.text();
-        const { chunks } = await desk.ask({ ...request, messages: [...request.messages, message, ...results] });
-        assert.notEqual(chunks.length, 0, "an answer to the results");
-      },
-    ],
-  ];
+export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
+  return {
+    "tool call: whole, of a tool on offer, with an id of its own and JSON arguments; the reason says so": async (
+      desk,
+    ) => {
+      const request = await arrange();
+      const { calls, finish } = await callsOf(desk, request);
+      assert.equal(finish.reason, "tool_calls");
+      assert.equal(new Set(calls.map(({ id }) => id)).size, calls.length, "ids");
+      for (const { id, name, arguments: text } of calls) {
+        assert.ok(id !== "", "an id");
+        assert.ok(
+          request.tools.some((tool) => tool.name === name),
+          `a tool on offer, got ${name}`,
+        );
+        const value: unknown = JSON.parse(text);
+        assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), "arguments are an object");
+      }
+    },
+    "tool call: the conversation goes on with its result": async (desk) => {
+      const request = await arrange();
+      const { calls, message } = await callsOf(desk, request);
+      const results = calls.map(({ id, name }): ModelMessage => ({
+        role: "tool",
+        parts: [{ type: "text", text: "a result" }],
+        toolCallId: id,
+        name,
+        failed: false,
+      }));
+      await desk.fixture.text();
+      const { chunks } = await desk.ask({ ...request, messages: [...request.messages, message, ...results] });
+      assert.notEqual(chunks.length, 0, "an answer to the results");
+    },
+  };
 }
 
 /** The calls of an answer, and the answer as the kernel sends it back. */

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
-import { openThings, soon } from "../check.js";
+import { openThings, soon, type Rules } from "../check.js";
 import type { ModelProviderFixture } from "./fixture.js";
 
-/** A rule of the contract: its name, and what shows that it is kept. */
-export type ProviderRule = readonly [name: string, body: (desk: Desk) => Promise<void>];
+export type ProviderRules = Rules<[desk: Desk]>;
 
 type Finish = Extract<ModelChunk, { type: "finish" }>;
 

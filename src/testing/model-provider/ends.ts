@@ -2,70 +2,54 @@ import assert from "node:assert/strict";
 import { hasCode } from "../../ports/errors.js";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import { nothingNew } from "../check.js";
-import type { Desk, ProviderRule } from "./desk.js";
+import type { Desk, ProviderRules } from "./desk.js";
 
-export const abortRules: readonly ProviderRule[] = [
-  [
-    "abort: a signal that has aborted already rejects with its reason, and nothing is said",
-    async (desk) => {
-      const request = await desk.fixture.text();
-      const reason = new Error("too late");
-      const chunks: ModelChunk[] = [];
-      const stream = (async () => {
-        for await (const chunk of desk.provider.stream(request, AbortSignal.abort(reason))) chunks.push(chunk);
-      })();
-      await assert.rejects(desk.soon(stream, "a rejection"), (error) => error === reason);
-      assert.deepEqual(chunks, []);
-    },
-  ],
-  [
-    "abort: in mid-answer rejects with the signal's reason, without a finish",
-    async (desk) => {
-      await abortedAfterFirst(desk, await desk.fixture.text());
-    },
-  ],
-  [
-    "a reader that leaves in mid-answer ends the call",
-    async (desk) => {
-      const request = await desk.fixture.text();
-      const leave = (async () => {
-        for await (const chunk of desk.provider.stream(request, new AbortController().signal)) {
-          if (chunk.type === "text") break;
-        }
-      })();
-      await desk.soon(leave, "the end of a call whose reader left");
-      await desk.ask(await desk.fixture.text());
-    },
-  ],
-  [
-    "close: nothing is open afterwards",
-    async (desk) => {
-      await desk.ask(await desk.fixture.text());
-      await desk.soon(desk.provider.close(), "close");
-      await desk.fixture.clean();
-      await nothingNew(desk.before, desk.patienceMs);
-    },
-  ],
-];
+export const abortRules: ProviderRules = {
+  "abort: a signal that has aborted already rejects with its reason, and nothing is said": async (desk) => {
+    const request = await desk.fixture.text();
+    const reason = new Error("too late");
+    const chunks: ModelChunk[] = [];
+    const stream = (async () => {
+      for await (const chunk of desk.provider.stream(request, AbortSignal.abort(reason))) chunks.push(chunk);
+    })();
+    await assert.rejects(desk.soon(stream, "a rejection"), (error) => error === reason);
+    assert.deepEqual(chunks, []);
+  },
+  "abort: in mid-answer rejects with the signal's reason, without a finish": async (desk) => {
+    await abortedAfterFirst(desk, await desk.fixture.text());
+  },
+  "a reader that leaves in mid-answer ends the call": async (desk) => {
+    const request = await desk.fixture.text();
+    const leave = (async () => {
+      for await (const chunk of desk.provider.stream(request, new AbortController().signal)) {
+        if (chunk.type === "text") break;
+      }
+    })();
+    await desk.soon(leave, "the end of a call whose reader left");
+    await desk.ask(await desk.fixture.text());
+  },
+  "close: nothing is open afterwards": async (desk) => {
+    await desk.ask(await desk.fixture.text());
+    await desk.soon(desk.provider.close(), "close");
+    await desk.fixture.clean();
+    await nothingNew(desk.before, desk.patienceMs);
+  },
+};
 
 /** Rules of providers whose model may fall silent. */
-export function stallRules(arrange: () => Promise<ModelRequest>): ProviderRule[] {
-  return [
-    [
-      "abort: while the model is silent, rejects promptly with the signal's reason",
-      async (desk) => {
-        await abortedAfterFirst(desk, await arrange());
-        await desk.ask(await desk.fixture.text());
-      },
-    ],
-  ];
+export function stallRules(arrange: () => Promise<ModelRequest>): ProviderRules {
+  return {
+    "abort: while the model is silent, rejects promptly with the signal's reason": async (desk) => {
+      await abortedAfterFirst(desk, await arrange());
+      await desk.ask(await desk.fixture.text());
+    },
+  };
 }
 
 /** Rules of providers that can fail. */
-export function faultRules(arrange: () => Promise<ModelRequest>): ProviderRule[] {
-  return [
-    [
-      "fault: rejects with a ProviderError that names the provider and the kind, in one line, never behind a finish",
+export function faultRules(arrange: () => Promise<ModelRequest>): ProviderRules {
+  return {
+    "fault: rejects with a ProviderError that names the provider and the kind, in one line, never behind a finish":
       async (desk) => {
         const request = await arrange();
         const chunks: ModelChunk[] = [];
@@ -83,16 +67,12 @@ export function faultRules(arrange: () => Promise<ModelRequest>): ProviderRule[]
         assert.match(outcome.message, /^[^\r\n]+$/);
         assert.ok(!chunks.some(({ type }) => type === "finish"), "a finish before the fault");
       },
-    ],
-    [
-      "fault: the next question is answered",
-      async (desk) => {
-        const failed = desk.ask(await arrange());
-        await assert.rejects(failed);
-        await desk.ask(await desk.fixture.text());
-      },
-    ],
-  ];
+    "fault: the next question is answered": async (desk) => {
+      const failed = desk.ask(await arrange());
+      await assert.rejects(failed);
+      await desk.ask(await desk.fixture.text());
+    },
+  };
 }
 
 async function abortedAfterFirst(desk: Desk, request: ModelRequest): Promise<void> {

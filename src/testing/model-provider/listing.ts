@@ -2,65 +2,48 @@ import assert from "node:assert/strict";
 import { Socket } from "node:net";
 import type { Model } from "../../ports/model-provider.js";
 import { pause } from "../check.js";
-import type { ProviderRule } from "./desk.js";
+import type { ProviderRules } from "./desk.js";
 
-export const listingRules: readonly ProviderRule[] = [
-  ["name: not empty, no `/` and no white space", async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/)],
-  [
-    "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense",
-    async ({ provider }) => {
-      assert.ok(Number.isSafeInteger(provider.idleTimeoutMs) && provider.idleTimeoutMs > 0, "idleTimeoutMs");
-      assert.ok(Number.isSafeInteger(provider.maxRetries) && provider.maxRetries >= 0, "maxRetries");
-      assert.ok(Number.isSafeInteger(provider.maxWaitMs) && provider.maxWaitMs >= 0, "maxWaitMs");
-    },
-  ],
-  [
-    "known: models, read without going to the network",
-    async ({ provider }) => {
-      const connections = await connectionsOf(async () => {
-        checkModels(provider.known);
-        assert.deepEqual(provider.known, provider.known, "the same when it is read again");
-        await pause(20);
-      });
-      assert.equal(connections, 0, "reading `known` opened a connection");
-    },
-  ],
-  [
-    "prepare: where there is one, resolves without going to the network",
-    async (desk) => {
-      const connections = await connectionsOf(async () => {
-        await desk.soon(Promise.resolve(desk.provider.prepare?.()), "prepare");
-        await pause(20);
-      });
-      assert.equal(connections, 0, "`prepare` opened a connection");
-      await desk.ask(await desk.fixture.text());
-    },
-  ],
-  [
-    "models: what is on offer, each once, the known ones included",
-    async (desk) => {
-      const models = await desk.soon(desk.provider.models(new AbortController().signal), "models");
-      checkModels(models);
-      const ids = models.map(({ id }) => id);
-      for (const { id } of desk.provider.known) assert.ok(ids.includes(id), `the known model ${id}`);
-    },
-  ],
-  [
-    "models: rejects with the reason of a signal that has aborted",
-    async (desk) => {
-      const reason = new Error("never mind");
-      const listing = desk.provider.models(AbortSignal.abort(reason));
-      await assert.rejects(desk.soon(listing, "a rejection"), (error) => error === reason);
-    },
-  ],
-  [
-    "close: safe to call twice, also when nothing was asked",
-    async (desk) => {
-      await desk.soon(Promise.all([desk.provider.close(), desk.provider.close()]), "two closes at once");
-      await desk.soon(desk.provider.close(), "a third one");
-    },
-  ],
-];
+export const listingRules: ProviderRules = {
+  "name: not empty, no `/` and no white space": async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/),
+
+  "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense": async ({ provider }) => {
+    assert.ok(Number.isSafeInteger(provider.idleTimeoutMs) && provider.idleTimeoutMs > 0, "idleTimeoutMs");
+    assert.ok(Number.isSafeInteger(provider.maxRetries) && provider.maxRetries >= 0, "maxRetries");
+    assert.ok(Number.isSafeInteger(provider.maxWaitMs) && provider.maxWaitMs >= 0, "maxWaitMs");
+  },
+  "known: models, read without going to the network": async ({ provider }) => {
+    const connections = await connectionsOf(async () => {
+      checkModels(provider.known);
+      assert.deepEqual(provider.known, provider.known, "the same when it is read again");
+      await pause(20);
+    });
+    assert.equal(connections, 0, "reading `known` opened a connection");
+  },
+  "prepare: where there is one, resolves without going to the network": async (desk) => {
+    const connections = await connectionsOf(async () => {
+      await desk.soon(Promise.resolve(desk.provider.prepare?.()), "prepare");
+      await pause(20);
+    });
+    assert.equal(connections, 0, "`prepare` opened a connection");
+    await desk.ask(await desk.fixture.text());
+  },
+  "models: what is on offer, each once, the known ones included": async (desk) => {
+    const models = await desk.soon(desk.provider.models(new AbortController().signal), "models");
+    checkModels(models);
+    const ids = models.map(({ id }) => id);
+    for (const { id } of desk.provider.known) assert.ok(ids.includes(id), `the known model ${id}`);
+  },
+  "models: rejects with the reason of a signal that has aborted": async (desk) => {
+    const reason = new Error("never mind");
+    const listing = desk.provider.models(AbortSignal.abort(reason));
+    await assert.rejects(desk.soon(listing, "a rejection"), (error) => error === reason);
+  },
+  "close: safe to call twice, also when nothing was asked": async (desk) => {
+    await desk.soon(Promise.all([desk.provider.close(), desk.provider.close()]), "two closes at once");
+    await desk.soon(desk.provider.close(), "a third one");
+  },
+};
 
 /** How many connections are opened during the work. */
 async function connectionsOf(work: () => Promise<void>): Promise<number> {

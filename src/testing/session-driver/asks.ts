@@ -14,9 +14,9 @@ import {
   change,
   instruct,
   leaseOf,
-  type Rule,
   runOf,
   someMessages,
+  type StoreRules,
   withdraw,
 } from "./rule.js";
 
@@ -24,212 +24,171 @@ const idsOf = async (driver: SessionDriver, query: Partial<Parameters<SessionDri
   (await driver.asks({ limit: 100, ...query })).map(({ id }) => id);
 
 /** Asks, instructions, and what else reaches a run from outside. */
-export const askRules: readonly Rule[] = [
-  [
-    "keeps mode, leave and cuts of a session, and copies them",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { mode: "plan", cuts: [3] }) });
-      assert.equal((await driver.get("a"))?.mode, "plan");
-      const leave = [{ tool: "bash", what: "w", title: "t", by: "http", at: at(1) }];
-      const set = { mode: "ask" as const, leave, cuts: [3, 1] };
-      await driver.write("a", change({ set }));
-      leave[0]!.tool = "other";
-      const { mode, leave: kept, cuts } = (await driver.get("a")) ?? {};
-      assert.deepEqual({ mode, kept, cuts }, { mode: "ask", kept: [{ ...leave[0], tool: "bash" }], cuts: [3, 1] });
-    },
-  ],
-  [
-    "gives mode, leave and cuts of a follow-up to its chain's original too",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
-      await driver.write("b", change({ set: { mode: "plan", cuts: [7] } }));
-      for (const id of ["a", "b"]) assert.deepEqual((await driver.get(id))?.cuts, [7]);
-    },
-  ],
-  [
-    "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
-      const { fence } = await leaseOf(driver, "a", "h");
-      await driver.write("b", change({ fence, asks: [anAsk("q", "b")] }));
-      assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
-      for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { sessionId }), ["q"]);
-      assert.deepEqual(await idsOf(driver, { sessionId: "other" }), []);
-      for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { id: "q", sessionId }), ["q"]);
-      assert.deepEqual(await idsOf(driver, { id: "q", sessionId: "other" }), []);
-      assert.equal(await askOf(driver, "other"), undefined);
-    },
-  ],
-  [
-    "refuses an ask whole when the lease is lost, or when it is another chain's",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("b") });
-      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-      const others = change({ asks: [anAsk("q", "b")], set: { title: "no" } });
-      await assert.rejects(driver.write("b", others), { code: "session_exists" });
-      await assert.rejects(driver.write("a", change({ fence: 999, asks: [anAsk("r", "a")] })), { code: "lease_lost" });
-      assert.notEqual((await driver.get("b"))?.title, "no");
-      assert.deepEqual(await idsOf(driver), ["q"]);
-    },
-  ],
-  [
-    "lists asks newest first, ties by id, in pages, and only the open ones where that is asked",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      const asks = [
-        anAsk("q1", "a", { createdAt: at(1) }),
-        anAsk("q2", "a", { createdAt: at(2), state: "withdrawn", closedAt: at(3) }),
-        anAsk("q4", "a", { createdAt: at(3) }),
-        anAsk("q3", "a", { createdAt: at(3) }),
-      ];
-      await driver.write("a", change({ asks }));
-      assert.deepEqual(await idsOf(driver), ["q4", "q3", "q2", "q1"]);
-      assert.deepEqual(await idsOf(driver, { limit: 2 }), ["q4", "q3"]);
-      assert.deepEqual(await idsOf(driver, { before: { createdAt: at(3), id: "q3" } }), ["q2", "q1"]);
-      assert.deepEqual(await idsOf(driver, { open: true, sessionId: "a" }), ["q4", "q3", "q1"]);
-    },
-  ],
-  [
-    "answers an ask once: of many at once from two drivers one counts, and all are told the same",
-    async (store) => {
-      const { driver } = store;
-      const other = await store.second();
-      await driver.create({ session: aSession("a") });
-      for (let round = 0; round < 10; round += 1) {
-        const id = `q${round}`;
-        await driver.write("a", change({ asks: [anAsk(id, "a")] }));
-        const doors = ["one", "two", "three", "four"];
-        const outcomes = await Promise.all(
-          doors.map((door, i) => answer(i % 2 ? other : driver, "a", id, answered(i % 2 ? "allow" : "reject", door))),
-        );
-        assert.equal(outcomes.filter((outcome) => outcome?.counts).length, 1);
-        const winner = doors[outcomes.findIndex((outcome) => outcome?.counts)];
-        const told = await askOf(other, id);
-        assert.deepEqual([told?.state, told?.answeredBy, told?.closedAt], ["answered", winner, at(1)]);
-        for (const outcome of outcomes) assert.deepEqual(outcome?.ask, told);
-      }
-      assert.equal(await answer(driver, "a", "other", answered("allow")), undefined);
-      await assert.rejects(answer(driver, "none", "q0", answered("allow")), { code: "session_not_found" });
-    },
-  ],
-  [
-    "keeps the answer of an ask that its run withdraws too late, and answers none that was withdrawn",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.write("a", change({ asks: [anAsk("q", "a"), anAsk("r", "a")] }));
-      await answer(driver, "a", "q", answered("allow"));
-      const withdrawn = { state: "withdrawn", closedAt: at(2) } as const;
-      await driver.write("a", change({ asks: [anAsk("q", "a", withdrawn), anAsk("r", "a", withdrawn)] }));
-      assert.equal((await askOf(driver, "q"))?.state, "answered");
-      const late = await answer(driver, "a", "r", answered("allow"));
-      assert.deepEqual([late?.counts, late?.ask.state, late?.ask.reply], [false, "withdrawn", null]);
-    },
-  ],
-  [
-    "answers an ask by any id of its chain, and none of another chain",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      await driver.create({ session: aSession("b") });
-      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-      assert.equal(await answer(driver, "b", "q", answered("reject")), undefined);
-      assert.equal((await askOf(driver, "q"))?.state, "open");
-      assert.equal((await answer(driver, "a1", "q", answered("allow")))?.counts, true);
-    },
-  ],
-  [
-    "keeps asks and answers over a reopening",
-    async (store) => {
-      await store.driver.create({ session: aSession("a") });
-      await store.driver.write("a", change({ sync: true, asks: [anAsk("q", "a"), anAsk("r", "a")] }));
-      await answer(store.driver, "a", "q", answered("reject"));
-      const driver = await store.reopen();
-      assert.deepEqual(await idsOf(driver, { open: true }), ["r"]);
-      assert.deepEqual((await askOf(driver, "q"))?.reply, { choice: "reject", text: "" });
-    },
-  ],
-  [
-    "keeps instructions in the order in which they came, once each, whoever left them",
-    async (store) => {
-      const { driver } = store;
-      const other = await store.second();
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
-      await instruct(driver, anInstruction("i2", "b"));
-      await instruct(other, anInstruction("i1", "a", { kind: "cancel", text: "" }));
-      await instruct(driver, anInstruction("i2", "a", { text: "again" }));
-      const wanted = [anInstruction("i2", "a"), anInstruction("i1", "a", { kind: "cancel", text: "" })];
-      for (const id of ["a", "b"]) assert.deepEqual(await other.instructions(id), wanted);
-      await assert.rejects(driver.instructions("other"), { code: "session_not_found" });
-      await assert.rejects(instruct(driver, anInstruction("i3", "other")), { code: "session_not_found" });
-    },
-  ],
-  [
-    "lets go of instructions with the change that followed them, or with none of it",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 1) });
-      await instruct(driver, anInstruction("i1", "a"));
-      await instruct(driver, anInstruction("i2", "a"));
-      await assert.rejects(driver.write("a", change({ followed: ["i1"], add: someMessages("a", 1, 1) })));
-      assert.equal((await driver.instructions("a")).length, 2);
-      await driver.write("a", change({ followed: ["i1", "unknown"], add: someMessages("a", 2, 2) }));
-      assert.deepEqual(
-        (await driver.instructions("a")).map(({ id }) => id),
-        ["i2"],
+export const askRules: StoreRules = {
+  "keeps mode, leave and cuts of a session, and copies them": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { mode: "plan", cuts: [3] }) });
+    assert.equal((await driver.get("a"))?.mode, "plan");
+    const leave = [{ tool: "bash", what: "w", title: "t", by: "http", at: at(1) }];
+    const set = { mode: "ask" as const, leave, cuts: [3, 1] };
+    await driver.write("a", change({ set }));
+    leave[0]!.tool = "other";
+    const { mode, leave: kept, cuts } = (await driver.get("a")) ?? {};
+    assert.deepEqual({ mode, kept, cuts }, { mode: "ask", kept: [{ ...leave[0], tool: "bash" }], cuts: [3, 1] });
+  },
+  "gives mode, leave and cuts of a follow-up to its chain's original too": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
+    await driver.write("b", change({ set: { mode: "plan", cuts: [7] } }));
+    for (const id of ["a", "b"]) assert.deepEqual((await driver.get(id))?.cuts, [7]);
+  },
+  "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
+    const { fence } = await leaseOf(driver, "a", "h");
+    await driver.write("b", change({ fence, asks: [anAsk("q", "b")] }));
+    assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
+    for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { sessionId }), ["q"]);
+    assert.deepEqual(await idsOf(driver, { sessionId: "other" }), []);
+    for (const sessionId of ["a", "b"]) assert.deepEqual(await idsOf(driver, { id: "q", sessionId }), ["q"]);
+    assert.deepEqual(await idsOf(driver, { id: "q", sessionId: "other" }), []);
+    assert.equal(await askOf(driver, "other"), undefined);
+  },
+  "refuses an ask whole when the lease is lost, or when it is another chain's": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("b") });
+    await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+    const others = change({ asks: [anAsk("q", "b")], set: { title: "no" } });
+    await assert.rejects(driver.write("b", others), { code: "session_exists" });
+    await assert.rejects(driver.write("a", change({ fence: 999, asks: [anAsk("r", "a")] })), { code: "lease_lost" });
+    assert.notEqual((await driver.get("b"))?.title, "no");
+    assert.deepEqual(await idsOf(driver), ["q"]);
+  },
+  "lists asks newest first, ties by id, in pages, and only the open ones where that is asked": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    const asks = [
+      anAsk("q1", "a", { createdAt: at(1) }),
+      anAsk("q2", "a", { createdAt: at(2), state: "withdrawn", closedAt: at(3) }),
+      anAsk("q4", "a", { createdAt: at(3) }),
+      anAsk("q3", "a", { createdAt: at(3) }),
+    ];
+    await driver.write("a", change({ asks }));
+    assert.deepEqual(await idsOf(driver), ["q4", "q3", "q2", "q1"]);
+    assert.deepEqual(await idsOf(driver, { limit: 2 }), ["q4", "q3"]);
+    assert.deepEqual(await idsOf(driver, { before: { createdAt: at(3), id: "q3" } }), ["q2", "q1"]);
+    assert.deepEqual(await idsOf(driver, { open: true, sessionId: "a" }), ["q4", "q3", "q1"]);
+  },
+  "answers an ask once: of many at once from two drivers one counts, and all are told the same": async (store) => {
+    const { driver } = store;
+    const other = await store.second();
+    await driver.create({ session: aSession("a") });
+    for (let round = 0; round < 10; round += 1) {
+      const id = `q${round}`;
+      await driver.write("a", change({ asks: [anAsk(id, "a")] }));
+      const doors = ["one", "two", "three", "four"];
+      const outcomes = await Promise.all(
+        doors.map((door, i) => answer(i % 2 ? other : driver, "a", id, answered(i % 2 ? "allow" : "reject", door))),
       );
-    },
-  ],
-  [
-    "tells which instructions a change removed, and removes none of another chain",
-    async ({ driver }) => {
-      for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
-      for (const id of ["i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
-      await instruct(driver, anInstruction("other", "b"));
-      const { consumedInstructions } = await driver.write("a", change({ followed: ["i2", "other", "none", "i1"] }));
-      assert.deepEqual(consumedInstructions.sort(), ["i1", "i2"]);
-      assert.deepEqual(await driver.instructions("a"), []);
-      assert.deepEqual(await driver.instructions("b"), [anInstruction("other", "b")]);
-    },
-  ],
-  [
-    "gives an instruction that is taken back to one alone: to who takes it back, or to who follows it",
-    async (store) => {
-      const { driver } = store;
-      const other = await store.second();
-      await driver.create({ session: aSession("a") });
-      await instruct(driver, anInstruction("i", "a"));
-      const taken = await Promise.all([
-        withdraw(driver, "a", "i"),
-        withdraw(other, "a", "i"),
-        withdraw(driver, "a", "i"),
-      ]);
-      assert.equal(taken.filter(Boolean).length, 1);
-      assert.equal(await withdraw(driver, "a", "i"), false);
-      assert.deepEqual(await other.instructions("a"), []);
-    },
-  ],
-  [
-    "deletes asks and instructions with their chain, and brings asks along in a dump",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-      await instruct(driver, anInstruction("i", "a"));
-      const dump = await driver.dump("a");
-      assert.deepEqual(dump?.asks, [anAsk("q", "a")]);
-      await driver.delete(["a"]);
-      assert.equal(await askOf(driver, "q"), undefined);
-      await assert.rejects(withdraw(driver, "a", "i"), { code: "session_not_found" });
-      assert.ok(dump);
-      await driver.load(dump);
-      assert.deepEqual(await driver.instructions("a"), []);
-      assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
-    },
-  ],
-  [
-    "keeps fingerprint and answer of a run with its key, and where it can forgets the old ones of runs that ended",
+      assert.equal(outcomes.filter((outcome) => outcome?.counts).length, 1);
+      const winner = doors[outcomes.findIndex((outcome) => outcome?.counts)];
+      const told = await askOf(other, id);
+      assert.deepEqual([told?.state, told?.answeredBy, told?.closedAt], ["answered", winner, at(1)]);
+      for (const outcome of outcomes) assert.deepEqual(outcome?.ask, told);
+    }
+    assert.equal(await answer(driver, "a", "other", answered("allow")), undefined);
+    await assert.rejects(answer(driver, "none", "q0", answered("allow")), { code: "session_not_found" });
+  },
+  "keeps the answer of an ask that its run withdraws too late, and answers none that was withdrawn": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.write("a", change({ asks: [anAsk("q", "a"), anAsk("r", "a")] }));
+    await answer(driver, "a", "q", answered("allow"));
+    const withdrawn = { state: "withdrawn", closedAt: at(2) } as const;
+    await driver.write("a", change({ asks: [anAsk("q", "a", withdrawn), anAsk("r", "a", withdrawn)] }));
+    assert.equal((await askOf(driver, "q"))?.state, "answered");
+    const late = await answer(driver, "a", "r", answered("allow"));
+    assert.deepEqual([late?.counts, late?.ask.state, late?.ask.reply], [false, "withdrawn", null]);
+  },
+  "answers an ask by any id of its chain, and none of another chain": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+    await driver.create({ session: aSession("b") });
+    await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+    assert.equal(await answer(driver, "b", "q", answered("reject")), undefined);
+    assert.equal((await askOf(driver, "q"))?.state, "open");
+    assert.equal((await answer(driver, "a1", "q", answered("allow")))?.counts, true);
+  },
+  "keeps asks and answers over a reopening": async (store) => {
+    await store.driver.create({ session: aSession("a") });
+    await store.driver.write("a", change({ sync: true, asks: [anAsk("q", "a"), anAsk("r", "a")] }));
+    await answer(store.driver, "a", "q", answered("reject"));
+    const driver = await store.reopen();
+    assert.deepEqual(await idsOf(driver, { open: true }), ["r"]);
+    assert.deepEqual((await askOf(driver, "q"))?.reply, { choice: "reject", text: "" });
+  },
+  "keeps instructions in the order in which they came, once each, whoever left them": async (store) => {
+    const { driver } = store;
+    const other = await store.second();
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
+    await instruct(driver, anInstruction("i2", "b"));
+    await instruct(other, anInstruction("i1", "a", { kind: "cancel", text: "" }));
+    await instruct(driver, anInstruction("i2", "a", { text: "again" }));
+    const wanted = [anInstruction("i2", "a"), anInstruction("i1", "a", { kind: "cancel", text: "" })];
+    for (const id of ["a", "b"]) assert.deepEqual(await other.instructions(id), wanted);
+    await assert.rejects(driver.instructions("other"), { code: "session_not_found" });
+    await assert.rejects(instruct(driver, anInstruction("i3", "other")), { code: "session_not_found" });
+  },
+  "lets go of instructions with the change that followed them, or with none of it": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 1) });
+    await instruct(driver, anInstruction("i1", "a"));
+    await instruct(driver, anInstruction("i2", "a"));
+    await assert.rejects(driver.write("a", change({ followed: ["i1"], add: someMessages("a", 1, 1) })));
+    assert.equal((await driver.instructions("a")).length, 2);
+    await driver.write("a", change({ followed: ["i1", "unknown"], add: someMessages("a", 2, 2) }));
+    assert.deepEqual(
+      (await driver.instructions("a")).map(({ id }) => id),
+      ["i2"],
+    );
+  },
+  "tells which instructions a change removed, and removes none of another chain": async ({ driver }) => {
+    for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
+    for (const id of ["i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
+    await instruct(driver, anInstruction("other", "b"));
+    const { consumedInstructions } = await driver.write("a", change({ followed: ["i2", "other", "none", "i1"] }));
+    assert.deepEqual(consumedInstructions.sort(), ["i1", "i2"]);
+    assert.deepEqual(await driver.instructions("a"), []);
+    assert.deepEqual(await driver.instructions("b"), [anInstruction("other", "b")]);
+  },
+  "gives an instruction that is taken back to one alone: to who takes it back, or to who follows it": async (store) => {
+    const { driver } = store;
+    const other = await store.second();
+    await driver.create({ session: aSession("a") });
+    await instruct(driver, anInstruction("i", "a"));
+    const taken = await Promise.all([
+      withdraw(driver, "a", "i"),
+      withdraw(other, "a", "i"),
+      withdraw(driver, "a", "i"),
+    ]);
+    assert.equal(taken.filter(Boolean).length, 1);
+    assert.equal(await withdraw(driver, "a", "i"), false);
+    assert.deepEqual(await other.instructions("a"), []);
+  },
+  "deletes asks and instructions with their chain, and brings asks along in a dump": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.write("a", change({ asks: [anAsk("q", "a")] }));
+    await instruct(driver, anInstruction("i", "a"));
+    const dump = await driver.dump("a");
+    assert.deepEqual(dump?.asks, [anAsk("q", "a")]);
+    await driver.delete(["a"]);
+    assert.equal(await askOf(driver, "q"), undefined);
+    await assert.rejects(withdraw(driver, "a", "i"), { code: "session_not_found" });
+    assert.ok(dump);
+    await driver.load(dump);
+    assert.deepEqual(await driver.instructions("a"), []);
+    assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));
+  },
+  "keeps fingerprint and answer of a run with its key, and where it can forgets the old ones of runs that ended":
     async ({ driver }) => {
       const ended = { state: "finished", endedBy: "model", fingerprint: "f", endedAt: at(2) } as const;
       const answer = { output: "yes", finishReason: "stop", structured: { ok: true } } as const;
@@ -261,51 +220,49 @@ export const askRules: readonly Rule[] = [
         code: "run_key_taken",
       });
     },
-  ],
-  [
-    "notifier: where it is there, it tells a process that another changed a chain, as long as it wants to know",
-    async (store) => {
-      const { driver } = store;
-      const other = await store.second();
-      const [listener, publisher] = [driver.notifier, other.notifier];
-      if (!listener || !publisher) return;
-      const acts: ((id: string) => Promise<unknown>)[] = [
-        (id) => other.write(id, change({ set: { title: "new" } })),
-        (id) => instruct(other, anInstruction(`i of ${id}`, id)),
-        async (id) => {
-          const { fence } = await leaseOf(other, id, "h");
-          await other.write(id, change({ fence, add: [aMessage(id, 1)] }));
-        },
-      ];
-      const hints = new Map<string, number>();
-      const listen = (id: string) => listener.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
-      /** Does it, and waits until that is told. */
-      const told = async (id: string, act: (id: string) => Promise<unknown>): Promise<void> => {
-        const before = hints.get(id) ?? 0;
-        await act(id);
-        publisher.publish(id);
-        await until(() => (hints.get(id) ?? 0) > before, `a hint of ${id}`, 2000);
-      };
-      const ids = acts.map((_, n) => `a${n}`);
-      for (const id of [...ids, "last"]) await driver.create({ session: aSession(id) });
-      const ends = ids.map(listen);
-      listen("last");
-      // What was before is told first, if at all: with the last one's hint it has been.
-      await told("last", acts[0]!);
-      for (const [n, act] of acts.entries()) await told(`a${n}`, act);
-      for (const end of ends) end();
-      const before = ids.map((id) => hints.get(id));
-      for (const id of ids) {
-        await other.write(id, change({ set: { title: "newer" } }));
-        publisher.publish(id);
-      }
-      await told("last", acts[0]!);
-      await told("last", acts[0]!);
-      assert.deepEqual(
-        ids.map((id) => hints.get(id)),
-        before,
-        "nobody listens any more",
-      );
-    },
-  ],
-];
+  "notifier: where it is there, it tells a process that another changed a chain, as long as it wants to know": async (
+    store,
+  ) => {
+    const { driver } = store;
+    const other = await store.second();
+    const [listener, publisher] = [driver.notifier, other.notifier];
+    if (!listener || !publisher) return;
+    const acts: ((id: string) => Promise<unknown>)[] = [
+      (id) => other.write(id, change({ set: { title: "new" } })),
+      (id) => instruct(other, anInstruction(`i of ${id}`, id)),
+      async (id) => {
+        const { fence } = await leaseOf(other, id, "h");
+        await other.write(id, change({ fence, add: [aMessage(id, 1)] }));
+      },
+    ];
+    const hints = new Map<string, number>();
+    const listen = (id: string) => listener.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
+    /** Does it, and waits until that is told. */
+    const told = async (id: string, act: (id: string) => Promise<unknown>): Promise<void> => {
+      const before = hints.get(id) ?? 0;
+      await act(id);
+      publisher.publish(id);
+      await until(() => (hints.get(id) ?? 0) > before, `a hint of ${id}`, 2000);
+    };
+    const ids = acts.map((_, n) => `a${n}`);
+    for (const id of [...ids, "last"]) await driver.create({ session: aSession(id) });
+    const ends = ids.map(listen);
+    listen("last");
+    // What was before is told first, if at all: with the last one's hint it has been.
+    await told("last", acts[0]!);
+    for (const [n, act] of acts.entries()) await told(`a${n}`, act);
+    for (const end of ends) end();
+    const before = ids.map((id) => hints.get(id));
+    for (const id of ids) {
+      await other.write(id, change({ set: { title: "newer" } }));
+      publisher.publish(id);
+    }
+    await told("last", acts[0]!);
+    await told("last", acts[0]!);
+    assert.deepEqual(
+      ids.map((id) => hints.get(id)),
+      before,
+      "nobody listens any more",
+    );
+  },
+};

@@ -15,7 +15,7 @@ import {
   someMessages,
   textOf,
 } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
 /** `a` with 1 to 4, `a1` with 5 to 7, `a2` with 8 to 9; and `b`, which is no part of it. */
 async function aChain(driver: SessionDriver): Promise<void> {
@@ -37,68 +37,57 @@ const snapshot = (id: string, after: number): { id: string; after: number; creat
   createdAt: at(after),
 });
 
-export const chainRules: readonly Rule[] = [
-  [
-    "head: its newest has the greatest index of the chain, by any id of it; undefined for an unknown one",
-    async ({ driver }) => {
-      await aChain(driver);
-      for (const id of ["a", "a1", "a2"]) assert.equal((await newestOf(driver, id))?.id, "a2");
-      assert.equal((await newestOf(driver, "b"))?.id, "b");
-      assert.equal(await newestOf(driver, "none"), undefined);
-    },
-  ],
-  [
-    "head: the newest by index, not by the order in which they were made or changed",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("z", { chain: { root: "a", index: 7 }, updatedAt: at(1) }) });
-      await driver.create({ session: aSession("y", { chain: { root: "a", index: 3 }, updatedAt: at(9) }) });
-      await driver.write("y", change({ set: { updatedAt: at(20) } }));
-      assert.equal((await newestOf(driver, "y"))?.id, "z");
-    },
-  ],
-  [
-    "what is said in a follow-up is kept, whatever is made, closed and opened meanwhile",
-    async (store) => {
-      const { driver } = store;
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-      await driver.create({
-        session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }),
-        view: [aMessage("a", 1)],
-      });
-      await driver.write("a1", change({ add: [aMessage("a1", 2)], sync: true }));
-      await driver.create({
-        session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 2 }),
-        view: [aMessage("a", 1)],
-      });
-      await driver.write("a2", change({ add: [aMessage("a2", 3), growing("a2", 4)] }));
-      await driver.write("a2", change({ append: [{ messageId: "a2-4", part: 0, type: "text", text: "so far" }] }));
-      const other = await store.second();
-      assert.deepEqual(await seqs(other, "a", { scope: "chain" }), [1, 2, 3, 4]);
-      const again = await store.reopen();
-      assert.deepEqual(await seqs(again, "a", { scope: "chain" }), [1, 2, 3, 4]);
-      assert.deepEqual(await seqs(again, "a1"), [2]);
-      assert.deepEqual((await again.messages("a2")).map(textOf), ["text 3", "so far"]);
-      assert.deepEqual((await again.head("a"))?.messages.map(textOf), ["text 1", "text 3", "so far"]);
-      assert.equal((await newestOf(again, "a"))?.lastSeq, 4);
-    },
-  ],
-  [
-    "cut: hides what is behind a point under a snapshot, in this chain alone",
-    async ({ driver }) => {
-      await aChain(driver);
-      await driver.write("a2", change({ cut: snapshot("s", 8) }));
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8]);
-      assert.deepEqual(await seqs(driver, "a2"), [8]);
-      assert.deepEqual(await allSeqs(driver, "a2"), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-      assert.deepEqual((await seqs(driver, "b")).length, 9);
-      assert.deepEqual(await snapshotsOf(driver, "a1"), [snapshot("s", 8)]);
-      assert.deepEqual(await snapshotsOf(driver, "b"), []);
-      assert.equal((await newestOf(driver, "a"))?.id, "a2");
-    },
-  ],
-  [
-    "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's",
+export const chainRules: StoreRules = {
+  "head: its newest has the greatest index of the chain, by any id of it; undefined for an unknown one": async ({
+    driver,
+  }) => {
+    await aChain(driver);
+    for (const id of ["a", "a1", "a2"]) assert.equal((await newestOf(driver, id))?.id, "a2");
+    assert.equal((await newestOf(driver, "b"))?.id, "b");
+    assert.equal(await newestOf(driver, "none"), undefined);
+  },
+  "head: the newest by index, not by the order in which they were made or changed": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("z", { chain: { root: "a", index: 7 }, updatedAt: at(1) }) });
+    await driver.create({ session: aSession("y", { chain: { root: "a", index: 3 }, updatedAt: at(9) }) });
+    await driver.write("y", change({ set: { updatedAt: at(20) } }));
+    assert.equal((await newestOf(driver, "y"))?.id, "z");
+  },
+  "what is said in a follow-up is kept, whatever is made, closed and opened meanwhile": async (store) => {
+    const { driver } = store;
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    await driver.create({
+      session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }),
+      view: [aMessage("a", 1)],
+    });
+    await driver.write("a1", change({ add: [aMessage("a1", 2)], sync: true }));
+    await driver.create({
+      session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 2 }),
+      view: [aMessage("a", 1)],
+    });
+    await driver.write("a2", change({ add: [aMessage("a2", 3), growing("a2", 4)] }));
+    await driver.write("a2", change({ append: [{ messageId: "a2-4", part: 0, type: "text", text: "so far" }] }));
+    const other = await store.second();
+    assert.deepEqual(await seqs(other, "a", { scope: "chain" }), [1, 2, 3, 4]);
+    const again = await store.reopen();
+    assert.deepEqual(await seqs(again, "a", { scope: "chain" }), [1, 2, 3, 4]);
+    assert.deepEqual(await seqs(again, "a1"), [2]);
+    assert.deepEqual((await again.messages("a2")).map(textOf), ["text 3", "so far"]);
+    assert.deepEqual((await again.head("a"))?.messages.map(textOf), ["text 1", "text 3", "so far"]);
+    assert.equal((await newestOf(again, "a"))?.lastSeq, 4);
+  },
+  "cut: hides what is behind a point under a snapshot, in this chain alone": async ({ driver }) => {
+    await aChain(driver);
+    await driver.write("a2", change({ cut: snapshot("s", 8) }));
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert.deepEqual(await seqs(driver, "a2"), [8]);
+    assert.deepEqual(await allSeqs(driver, "a2"), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert.deepEqual((await seqs(driver, "b")).length, 9);
+    assert.deepEqual(await snapshotsOf(driver, "a1"), [snapshot("s", 8)]);
+    assert.deepEqual(await snapshotsOf(driver, "b"), []);
+    assert.equal((await newestOf(driver, "a"))?.id, "a2");
+  },
+  "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's":
     async ({ driver }) => {
       await aChain(driver);
       await driver.write("a", change({ cut: snapshot("s", 2) }));
@@ -115,104 +104,86 @@ export const chainRules: readonly Rule[] = [
       await driver.create({ session: aSession("a3", { chain: { root: "a", index: 3 } }) });
       assert.equal((await newestOf(driver, "a"))?.id, "a3");
     },
-  ],
-  [
-    "cut: at 0 hides every message",
-    async ({ driver }) => {
+  "cut: at 0 hides every message": async ({ driver }) => {
+    await aChain(driver);
+    await driver.write("a", change({ cut: snapshot("s", 0) }));
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), []);
+    assert.equal((await driver.get("a"))?.lastSeq, 9);
+  },
+  "cut: with messages in the same change, these are not hidden": async ({ driver }) => {
+    await aChain(driver);
+    await driver.write("a2", change({ cut: snapshot("s", 8), add: [aMessage("a2", 10)] }));
+    assert.deepEqual(await seqs(driver, "a2"), [8, 10]);
+  },
+  "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone": async (store) => {
+    await aChain(store.driver);
+    await store.driver.write("a", change({ cut: snapshot("s", 2) }));
+    const driver = await store.reopen();
+    await driver.write("a", change({ restore: "s" }));
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert.equal((await newestOf(driver, "a"))?.id, "a2");
+    assert.deepEqual(await snapshotsOf(driver, "a"), []);
+    await rejectsWith(driver.write("a", change({ restore: "s" })), "point_not_found", "restored already");
+    await rejectsWith(driver.write("b", change({ restore: "s" })), "point_not_found", "another chain's");
+  },
+  "restore: alone, too, the one that is the newest then has the chain's lastSeq": async (store) => {
+    await aChain(store.driver);
+    await store.driver.write("a", change({ cut: snapshot("s", 2) }));
+    await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
+    await store.driver.write("a", change({ restore: "s" }));
+    for (const driver of [store.driver, await store.second()]) {
+      const newest = await newestOf(driver, "a");
+      assert.deepEqual([newest?.id, newest?.lastSeq], ["a2", 11]);
+      assert.equal((await driver.head("a"))?.newest.lastSeq, 11);
+    }
+    await rejectsWith(store.driver.write("a2", change({ add: [aMessage("a2", 10)] })), "seq_taken", "said since");
+    await store.driver.write("a2", change({ add: [aMessage("a2", 12)] }));
+    assert.deepEqual(await seqs(store.driver, "a2"), [8, 9, 12]);
+  },
+  "restore: what an earlier cut hid stays hidden under its own snapshot": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
+    await driver.write("a", change({ cut: snapshot("s1", 4) }));
+    await driver.write("a", change({ cut: snapshot("s2", 2) }));
+    assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s1", 4), snapshot("s2", 2)]);
+    await driver.write("a", change({ restore: "s2" }));
+    assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4]);
+    await driver.write("a", change({ restore: "s1" }));
+    assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4, 5, 6]);
+  },
+  "restore with a cut in the same change swaps what was said since for what was hidden, to and fro": async ({
+    driver,
+  }) => {
+    await aChain(driver);
+    await driver.write("a", change({ cut: snapshot("s1", 2) }));
+    await driver.write("a", change({ add: someMessages("a", 10, 11) }));
+    await driver.create({
+      session: aSession("a3", { chain: { root: "a", index: 3 }, lastSeq: 11 }),
+      messages: [aMessage("a3", 12)],
+    });
+    const visible = async (): Promise<[number[], string | undefined, number | undefined]> => {
+      const newest = await newestOf(driver, "a");
+      return [await seqs(driver, "a", { scope: "chain" }), newest?.id, newest?.lastSeq];
+    };
+    assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
+    await driver.write("a", change({ cut: snapshot("s2", 2), restore: "s1" }));
+    assert.deepEqual(await visible(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
+    assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s2", 2)]);
+    await driver.write("a", change({ cut: snapshot("s3", 2), restore: "s2" }));
+    assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
+  },
+  "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other": async ({
+    driver,
+  }) => {
+    for (const id of ["a", "a1", "a2"]) {
       await aChain(driver);
-      await driver.write("a", change({ cut: snapshot("s", 0) }));
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), []);
-      assert.equal((await driver.get("a"))?.lastSeq, 9);
-    },
-  ],
-  [
-    "cut: with messages in the same change, these are not hidden",
-    async ({ driver }) => {
-      await aChain(driver);
-      await driver.write("a2", change({ cut: snapshot("s", 8), add: [aMessage("a2", 10)] }));
-      assert.deepEqual(await seqs(driver, "a2"), [8, 10]);
-    },
-  ],
-  [
-    "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone",
-    async (store) => {
-      await aChain(store.driver);
-      await store.driver.write("a", change({ cut: snapshot("s", 2) }));
-      const driver = await store.reopen();
-      await driver.write("a", change({ restore: "s" }));
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-      assert.equal((await newestOf(driver, "a"))?.id, "a2");
+      await driver.write("a1", change({ cut: snapshot("s", 6) }));
+      await driver.delete([id]);
+      for (const gone of ["a", "a1", "a2", "x"]) assert.equal(await driver.get(gone), undefined, gone);
       assert.deepEqual(await snapshotsOf(driver, "a"), []);
-      await rejectsWith(driver.write("a", change({ restore: "s" })), "point_not_found", "restored already");
-      await rejectsWith(driver.write("b", change({ restore: "s" })), "point_not_found", "another chain's");
-    },
-  ],
-  [
-    "restore: alone, too, the one that is the newest then has the chain's lastSeq",
-    async (store) => {
-      await aChain(store.driver);
-      await store.driver.write("a", change({ cut: snapshot("s", 2) }));
-      await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
-      await store.driver.write("a", change({ restore: "s" }));
-      for (const driver of [store.driver, await store.second()]) {
-        const newest = await newestOf(driver, "a");
-        assert.deepEqual([newest?.id, newest?.lastSeq], ["a2", 11]);
-        assert.equal((await driver.head("a"))?.newest.lastSeq, 11);
-      }
-      await rejectsWith(store.driver.write("a2", change({ add: [aMessage("a2", 10)] })), "seq_taken", "said since");
-      await store.driver.write("a2", change({ add: [aMessage("a2", 12)] }));
-      assert.deepEqual(await seqs(store.driver, "a2"), [8, 9, 12]);
-    },
-  ],
-  [
-    "restore: what an earlier cut hid stays hidden under its own snapshot",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
-      await driver.write("a", change({ cut: snapshot("s1", 4) }));
-      await driver.write("a", change({ cut: snapshot("s2", 2) }));
-      assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s1", 4), snapshot("s2", 2)]);
-      await driver.write("a", change({ restore: "s2" }));
-      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4]);
-      await driver.write("a", change({ restore: "s1" }));
-      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4, 5, 6]);
-    },
-  ],
-  [
-    "restore with a cut in the same change swaps what was said since for what was hidden, to and fro",
-    async ({ driver }) => {
-      await aChain(driver);
-      await driver.write("a", change({ cut: snapshot("s1", 2) }));
-      await driver.write("a", change({ add: someMessages("a", 10, 11) }));
-      await driver.create({
-        session: aSession("a3", { chain: { root: "a", index: 3 }, lastSeq: 11 }),
-        messages: [aMessage("a3", 12)],
-      });
-      const visible = async (): Promise<[number[], string | undefined, number | undefined]> => {
-        const newest = await newestOf(driver, "a");
-        return [await seqs(driver, "a", { scope: "chain" }), newest?.id, newest?.lastSeq];
-      };
-      assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
-      await driver.write("a", change({ cut: snapshot("s2", 2), restore: "s1" }));
-      assert.deepEqual(await visible(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
-      assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s2", 2)]);
-      await driver.write("a", change({ cut: snapshot("s3", 2), restore: "s2" }));
-      assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
-    },
-  ],
-  [
-    "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other",
-    async ({ driver }) => {
-      for (const id of ["a", "a1", "a2"]) {
-        await aChain(driver);
-        await driver.write("a1", change({ cut: snapshot("s", 6) }));
-        await driver.delete([id]);
-        for (const gone of ["a", "a1", "a2", "x"]) assert.equal(await driver.get(gone), undefined, gone);
-        assert.deepEqual(await snapshotsOf(driver, "a"), []);
-        assert.deepEqual(await allSeqs(driver, "a"), []);
-        assert.deepEqual(await listed(driver), ["b"]);
-        await driver.delete(["b"]);
-      }
-      assert.equal((await driver.list({ limit: 1 })).total, 0);
-    },
-  ],
-];
+      assert.deepEqual(await allSeqs(driver, "a"), []);
+      assert.deepEqual(await listed(driver), ["b"]);
+      await driver.delete(["b"]);
+    }
+    assert.equal((await driver.list({ limit: 1 })).total, 0);
+  },
+};

@@ -3,7 +3,7 @@ import type { Message } from "../../ports/message.js";
 import type { SessionChange } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
 import { aMessage, aRun, aSession, at, change, growing, leaseOf, seqs, snapshotsOf, textOf } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
 const USAGE = { promptTokens: 10, completionTokens: 3, totalTokens: 13, cost: 0.5 };
 const FINAL: Partial<Message> = {
@@ -15,42 +15,32 @@ const FINAL: Partial<Message> = {
   ],
 };
 
-export const changeRules: readonly Rule[] = [
-  [
-    "write: fields are set, those left out stay",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.write("a", change({ set: { title: "New", titled: true, model: "m2" } }));
-      assert.deepEqual(await driver.get("a"), aSession("a", { title: "New", titled: true, model: "m2" }));
-      await driver.write("a", change({ set: { provider: "", reasoningEffort: "", titled: false, projectDir: "/x" } }));
-      assert.deepEqual(
-        await driver.get("a"),
-        aSession("a", { title: "New", model: "m2", provider: "", reasoningEffort: "", projectDir: "/x" }),
-      );
-    },
-  ],
-  [
-    "write: updatedAt never goes back, the rest of such a change counts",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { updatedAt: at(5) }) });
-      await driver.write("a", change({ set: { updatedAt: at(3), title: "x" } }));
-      assert.deepEqual(await driver.get("a"), aSession("a", { updatedAt: at(5), title: "x" }));
-      await driver.write("a", change({ set: { updatedAt: at(7) } }));
-      assert.equal((await driver.get("a"))?.updatedAt, at(7));
-    },
-  ],
-  [
-    "write: usage is added up",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { usage: { ...USAGE } }) });
-      await driver.write("a", change({ usage: USAGE }));
-      await driver.write("a", change({ usage: USAGE, sync: true }));
-      const usage = { promptTokens: 30, completionTokens: 9, totalTokens: 39, cost: 1.5 };
-      assert.deepEqual((await driver.get("a"))?.usage, usage);
-    },
-  ],
-  [
-    "write: fields and usage of a follow-up reach the chain's original, each with its own updatedAt, and no other",
+export const changeRules: StoreRules = {
+  "write: fields are set, those left out stay": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.write("a", change({ set: { title: "New", titled: true, model: "m2" } }));
+    assert.deepEqual(await driver.get("a"), aSession("a", { title: "New", titled: true, model: "m2" }));
+    await driver.write("a", change({ set: { provider: "", reasoningEffort: "", titled: false, projectDir: "/x" } }));
+    assert.deepEqual(
+      await driver.get("a"),
+      aSession("a", { title: "New", model: "m2", provider: "", reasoningEffort: "", projectDir: "/x" }),
+    );
+  },
+  "write: updatedAt never goes back, the rest of such a change counts": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { updatedAt: at(5) }) });
+    await driver.write("a", change({ set: { updatedAt: at(3), title: "x" } }));
+    assert.deepEqual(await driver.get("a"), aSession("a", { updatedAt: at(5), title: "x" }));
+    await driver.write("a", change({ set: { updatedAt: at(7) } }));
+    assert.equal((await driver.get("a"))?.updatedAt, at(7));
+  },
+  "write: usage is added up": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { usage: { ...USAGE } }) });
+    await driver.write("a", change({ usage: USAGE }));
+    await driver.write("a", change({ usage: USAGE, sync: true }));
+    const usage = { promptTokens: 30, completionTokens: 9, totalTokens: 39, cost: 1.5 };
+    assert.deepEqual((await driver.get("a"))?.usage, usage);
+  },
+  "write: fields and usage of a follow-up reach the chain's original, each with its own updatedAt, and no other":
     async ({ driver }) => {
       await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
       await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(1) }) });
@@ -65,211 +55,176 @@ export const changeRules: readonly Rule[] = [
       assert.equal(middle?.title, "Title of a1");
       assert.equal(middle.usage.cost, 0);
     },
-  ],
-  [
-    "write: messages are added and lastSeq follows, of a follow-up its own alone",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }) });
-      await driver.write("a1", change({ add: [aMessage("a1", 2), aMessage("a1", 3)] }));
-      assert.equal((await driver.get("a1"))?.lastSeq, 3);
-      assert.equal((await driver.get("a"))?.lastSeq, 1);
-      assert.deepEqual(await driver.messages("a1"), [aMessage("a1", 2), aMessage("a1", 3)]);
-    },
-  ],
-  [
-    "write: a growing message gains text part by part",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
-      const append = (part: number, type: "text" | "reasoning", text: string): Promise<unknown> =>
-        driver.write("a", change({ append: [{ messageId: "a-2", part, type, text }] }));
-      await append(0, "reasoning", "th");
-      await append(0, "reasoning", "ink");
-      await append(1, "text", "Hel");
-      await driver.write(
-        "a",
-        change({
-          append: [
-            { messageId: "a-2", part: 1, type: "text", text: "lo" },
-            { messageId: "a-2", part: 1, type: "text", text: "!" },
-            { messageId: "a-2", part: 2, type: "text", text: "more" },
-          ],
-        }),
-      );
-      const [, message] = await driver.messages("a");
-      assert.deepEqual(message, {
-        ...growing("a", 2),
-        parts: [
-          { type: "reasoning", text: "think" },
-          { type: "text", text: "Hello!" },
-          { type: "text", text: "more" },
+  "write: messages are added and lastSeq follows, of a follow-up its own alone": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 1 }) });
+    await driver.write("a1", change({ add: [aMessage("a1", 2), aMessage("a1", 3)] }));
+    assert.equal((await driver.get("a1"))?.lastSeq, 3);
+    assert.equal((await driver.get("a"))?.lastSeq, 1);
+    assert.deepEqual(await driver.messages("a1"), [aMessage("a1", 2), aMessage("a1", 3)]);
+  },
+  "write: a growing message gains text part by part": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    const append = (part: number, type: "text" | "reasoning", text: string): Promise<unknown> =>
+      driver.write("a", change({ append: [{ messageId: "a-2", part, type, text }] }));
+    await append(0, "reasoning", "th");
+    await append(0, "reasoning", "ink");
+    await append(1, "text", "Hel");
+    await driver.write(
+      "a",
+      change({
+        append: [
+          { messageId: "a-2", part: 1, type: "text", text: "lo" },
+          { messageId: "a-2", part: 1, type: "text", text: "!" },
+          { messageId: "a-2", part: 2, type: "text", text: "more" },
         ],
-      });
-    },
-  ],
-  [
-    "write: a growing message that began with parts goes on behind them",
-    async ({ driver }) => {
-      const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "Hel" }] });
-      await driver.create({ session: aSession("a"), messages: [begun] });
-      await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "lo" }] }));
-      await driver.write("a", change({ append: [{ messageId: "a-1", part: 1, type: "reasoning", text: "hm" }] }));
-      assert.equal(textOf((await driver.messages("a"))[0]), "Hello|hm");
-    },
-  ],
-  [
-    "write: what had grown survives a reopen, and goes on growing",
-    async (store) => {
-      await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
-      let driver = await store.reopen();
-      assert.equal(textOf((await driver.messages("a"))[0]), "one ");
-      await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
-      driver = await store.reopen();
-      const [message] = await driver.messages("a");
-      assert.equal(textOf(message), "one two");
-      assert.equal(message?.finished, false);
-    },
-  ],
-  [
-    "write: finish replaces what had grown, also after a reopen; place and time of the seq stay",
-    async (store) => {
-      await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "do" }] }));
-      const driver = await store.reopen();
-      await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)], sync: true }));
-      assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
-      assert.deepEqual(await (await store.reopen()).messages("a"), [aMessage("a", 1, FINAL)]);
-    },
-  ],
-  [
-    "write: all of one change at once: add, append and finish of the same message, fields, usage",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      await driver.write(
-        "a",
-        change({
-          set: { title: "all" },
-          usage: USAGE,
-          add: [growing("a", 2), growing("a", 3)],
-          append: [
-            { messageId: "a-2", part: 0, type: "text", text: "x" },
-            { messageId: "a-3", part: 0, type: "text", text: "y" },
-          ],
-          finish: [aMessage("a", 1, FINAL), aMessage("a", 3, FINAL)],
-        }),
-      );
-      const messages = await driver.messages("a");
-      assert.deepEqual(messages.map(textOf), ["hm|done|tool_call", "x", "hm|done|tool_call"]);
-      assert.deepEqual(
-        messages.map((message) => message.finished),
-        [true, false, true],
-      );
-      assert.equal((await driver.get("a"))?.lastSeq, 3);
-    },
-  ],
-  [
-    "write: a message of the chain's earlier session can be finished through the newest",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      await driver.write("a1", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "z" }] }));
-      await driver.write("a1", change({ finish: [aMessage("a1", 1, { ...FINAL, id: "a-1" })] }));
-      assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
-      assert.deepEqual(await driver.messages("a1"), []);
-    },
-  ],
-  [
-    "write: an unknown session is refused",
-    async ({ driver }) => {
-      await rejectsWith(driver.write("none", change({ set: { title: "x" } })), "session_not_found", "unknown id");
-      assert.equal(await driver.get("none"), undefined);
-    },
-  ],
-  [
-    "write: a refused change leaves nothing of itself behind",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
-      await driver.create({ session: aSession("b"), run: aRun("r1", "b", { key: "taken" }) });
-      const lease = await leaseOf(driver, "a", "h1");
-      const all = async (): Promise<unknown> => [
-        await driver.get("a"),
-        await driver.messages("a"),
-        await snapshotsOf(driver, "a"),
-        await driver.runs({ limit: 9 }),
-      ];
-      const before = await all();
-      const whole: SessionChange = {
-        fence: lease.fence,
-        sync: true,
-        set: { title: "half", updatedAt: at(50) },
+      }),
+    );
+    const [, message] = await driver.messages("a");
+    assert.deepEqual(message, {
+      ...growing("a", 2),
+      parts: [
+        { type: "reasoning", text: "think" },
+        { type: "text", text: "Hello!" },
+        { type: "text", text: "more" },
+      ],
+    });
+  },
+  "write: a growing message that began with parts goes on behind them": async ({ driver }) => {
+    const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "Hel" }] });
+    await driver.create({ session: aSession("a"), messages: [begun] });
+    await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "lo" }] }));
+    await driver.write("a", change({ append: [{ messageId: "a-1", part: 1, type: "reasoning", text: "hm" }] }));
+    assert.equal(textOf((await driver.messages("a"))[0]), "Hello|hm");
+  },
+  "write: what had grown survives a reopen, and goes on growing": async (store) => {
+    await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
+    let driver = await store.reopen();
+    assert.equal(textOf((await driver.messages("a"))[0]), "one ");
+    await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
+    driver = await store.reopen();
+    const [message] = await driver.messages("a");
+    assert.equal(textOf(message), "one two");
+    assert.equal(message?.finished, false);
+  },
+  "write: finish replaces what had grown, also after a reopen; place and time of the seq stay": async (store) => {
+    await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "do" }] }));
+    const driver = await store.reopen();
+    await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)], sync: true }));
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
+    assert.deepEqual(await (await store.reopen()).messages("a"), [aMessage("a", 1, FINAL)]);
+  },
+  "write: all of one change at once: add, append and finish of the same message, fields, usage": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.write(
+      "a",
+      change({
+        set: { title: "all" },
         usage: USAGE,
-        add: [aMessage("a", 3), growing("a", 4)],
-        append: [{ messageId: "a-2", part: 0, type: "text", text: "half" }],
-        finish: [aMessage("a", 2, FINAL)],
-        cut: { id: "s", after: 1, createdAt: at(1) },
-        runs: [aRun("r2", "a")],
-      };
-      const refused: [string, SessionChange][] = [
-        ["lease_lost", { ...whole, fence: lease.fence + 1 }],
-        ["seq_taken", { ...whole, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
-        ["run_key_taken", { ...whole, runs: [aRun("r3", "a"), aRun("r4", "a", { key: "taken" })] }],
-        ["point_not_found", { ...whole, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
-        ["point_not_found", { ...whole, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
-        ["point_not_found", { ...whole, restore: "no such snapshot" }],
-      ];
-      for (const [code, one] of refused) {
-        await rejectsWith(driver.write("a", one), code, code);
-        assert.deepEqual(await all(), before, code);
-      }
-      await driver.write("a", whole);
-      assert.equal((await driver.get("a"))?.title, "half");
-      assert.equal((await driver.runs({ limit: 9 })).length, 2);
-      assert.deepEqual(await seqs(driver, "a"), [1, 3, 4]);
-    },
-  ],
-  [
-    "write: a finished message grows no more",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)] }));
-      const late = change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
-      await rejectsWith(driver.write("a", late), "point_not_found", "finished already");
-      await rejectsWith(driver.write("a", change({ finish: [aMessage("a", 1)] })), "point_not_found", "finished twice");
-      assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
-    },
-  ],
-  [
-    "write: changes take effect in the order in which they were made, without waiting for each other",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      const letters = [..."the quick brown fox jumps over the lazy dog"];
-      await Promise.all(
-        letters.map((text, n) =>
-          driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text }], sync: n % 7 === 0 })),
-        ),
-      );
-      assert.equal(textOf((await driver.messages("a"))[0]), letters.join(""));
-    },
-  ],
-  [
-    "write: one that is refused does not touch those beside it",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-      const results = await Promise.allSettled([
-        driver.write("a", change({ add: [aMessage("a", 2)] })),
-        driver.write("a", change({ add: [aMessage("a", 3), aMessage("a", 1)] })),
-        driver.write("none", change({ set: { title: "x" } })),
-        driver.write("a", change({ add: [aMessage("a", 4)] })),
-        driver.create({ session: aSession("a") }),
-        driver.write("a", change({ set: { title: "last" } })),
-      ]);
-      assert.deepEqual(
-        results.map((result) => result.status),
-        ["fulfilled", "rejected", "rejected", "fulfilled", "rejected", "fulfilled"],
-      );
-      assert.deepEqual(await seqs(driver, "a"), [1, 2, 4]);
-      assert.equal((await driver.get("a"))?.title, "last");
-    },
-  ],
-];
+        add: [growing("a", 2), growing("a", 3)],
+        append: [
+          { messageId: "a-2", part: 0, type: "text", text: "x" },
+          { messageId: "a-3", part: 0, type: "text", text: "y" },
+        ],
+        finish: [aMessage("a", 1, FINAL), aMessage("a", 3, FINAL)],
+      }),
+    );
+    const messages = await driver.messages("a");
+    assert.deepEqual(messages.map(textOf), ["hm|done|tool_call", "x", "hm|done|tool_call"]);
+    assert.deepEqual(
+      messages.map((message) => message.finished),
+      [true, false, true],
+    );
+    assert.equal((await driver.get("a"))?.lastSeq, 3);
+  },
+  "write: a message of the chain's earlier session can be finished through the newest": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+    await driver.write("a1", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "z" }] }));
+    await driver.write("a1", change({ finish: [aMessage("a1", 1, { ...FINAL, id: "a-1" })] }));
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
+    assert.deepEqual(await driver.messages("a1"), []);
+  },
+  "write: an unknown session is refused": async ({ driver }) => {
+    await rejectsWith(driver.write("none", change({ set: { title: "x" } })), "session_not_found", "unknown id");
+    assert.equal(await driver.get("none"), undefined);
+  },
+  "write: a refused change leaves nothing of itself behind": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
+    await driver.create({ session: aSession("b"), run: aRun("r1", "b", { key: "taken" }) });
+    const lease = await leaseOf(driver, "a", "h1");
+    const all = async (): Promise<unknown> => [
+      await driver.get("a"),
+      await driver.messages("a"),
+      await snapshotsOf(driver, "a"),
+      await driver.runs({ limit: 9 }),
+    ];
+    const before = await all();
+    const whole: SessionChange = {
+      fence: lease.fence,
+      sync: true,
+      set: { title: "half", updatedAt: at(50) },
+      usage: USAGE,
+      add: [aMessage("a", 3), growing("a", 4)],
+      append: [{ messageId: "a-2", part: 0, type: "text", text: "half" }],
+      finish: [aMessage("a", 2, FINAL)],
+      cut: { id: "s", after: 1, createdAt: at(1) },
+      runs: [aRun("r2", "a")],
+    };
+    const refused: [string, SessionChange][] = [
+      ["lease_lost", { ...whole, fence: lease.fence + 1 }],
+      ["seq_taken", { ...whole, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
+      ["run_key_taken", { ...whole, runs: [aRun("r3", "a"), aRun("r4", "a", { key: "taken" })] }],
+      ["point_not_found", { ...whole, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
+      ["point_not_found", { ...whole, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
+      ["point_not_found", { ...whole, restore: "no such snapshot" }],
+    ];
+    for (const [code, one] of refused) {
+      await rejectsWith(driver.write("a", one), code, code);
+      assert.deepEqual(await all(), before, code);
+    }
+    await driver.write("a", whole);
+    assert.equal((await driver.get("a"))?.title, "half");
+    assert.equal((await driver.runs({ limit: 9 })).length, 2);
+    assert.deepEqual(await seqs(driver, "a"), [1, 3, 4]);
+  },
+  "write: a finished message grows no more": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await driver.write("a", change({ finish: [aMessage("a", 1, FINAL)] }));
+    const late = change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
+    await rejectsWith(driver.write("a", late), "point_not_found", "finished already");
+    await rejectsWith(driver.write("a", change({ finish: [aMessage("a", 1)] })), "point_not_found", "finished twice");
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1, FINAL)]);
+  },
+  "write: changes take effect in the order in which they were made, without waiting for each other": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    const letters = [..."the quick brown fox jumps over the lazy dog"];
+    await Promise.all(
+      letters.map((text, n) =>
+        driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text }], sync: n % 7 === 0 })),
+      ),
+    );
+    assert.equal(textOf((await driver.messages("a"))[0]), letters.join(""));
+  },
+  "write: one that is refused does not touch those beside it": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    const results = await Promise.allSettled([
+      driver.write("a", change({ add: [aMessage("a", 2)] })),
+      driver.write("a", change({ add: [aMessage("a", 3), aMessage("a", 1)] })),
+      driver.write("none", change({ set: { title: "x" } })),
+      driver.write("a", change({ add: [aMessage("a", 4)] })),
+      driver.create({ session: aSession("a") }),
+      driver.write("a", change({ set: { title: "last" } })),
+    ]);
+    assert.deepEqual(
+      results.map((result) => result.status),
+      ["fulfilled", "rejected", "rejected", "fulfilled", "rejected", "fulfilled"],
+    );
+    assert.deepEqual(await seqs(driver, "a"), [1, 2, 4]);
+    assert.equal((await driver.get("a"))?.title, "last");
+  },
+};

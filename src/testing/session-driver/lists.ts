@@ -1,198 +1,168 @@
 import assert from "node:assert/strict";
 import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js";
 import { aMessage, aSession, at, change, listed } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
-export const listRules: readonly Rule[] = [
-  [
-    "list: newest updatedAt first, ties by id, greatest first",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("b", { updatedAt: at(5) }) });
-      await driver.create({ session: aSession("d", { updatedAt: at(1) }) });
-      await driver.create({ session: aSession("c", { updatedAt: at(5) }) });
-      await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
-      assert.deepEqual(await listed(driver), ["a", "c", "b", "d"]);
-    },
-  ],
-  [
-    "list: follow-ups are neither listed nor counted",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(9) }) });
-      const page = await driver.list({ limit: 9 });
-      assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["a"], 1]);
-    },
-  ],
-  [
-    "list: a folder is compared whole, and counted apart",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { projectDir: "/p" }) });
-      await driver.create({ session: aSession("b", { projectDir: "/p/q" }) });
-      await driver.create({ session: aSession("c", { projectDir: "/P" }) });
-      await driver.create({ session: aSession("d", { projectDir: "/p" }) });
-      assert.deepEqual(await listed(driver, { projectDir: "/p" }), ["d", "a"]);
-      assert.equal((await driver.list({ projectDir: "/p", limit: 1 })).total, 2);
-      assert.deepEqual(await driver.list({ projectDir: "/none", limit: 9 }), { sessions: [], total: 0 });
-    },
-  ],
-  [
-    "list: search finds a part of the title, without regard to case, and means every character literally",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { title: "Fix the Parser" }) });
-      await driver.create({ session: aSession("b", { title: "100%_done" }) });
-      await driver.create({ session: aSession("c", { title: "1000 done", projectDir: "/other" }) });
-      const find = async (search: string, query: Partial<SessionQuery> = {}): Promise<[string[], number]> => {
-        const page = await driver.list({ limit: 9, search, ...query });
-        return [page.sessions.map((session) => session.id), page.total];
-      };
-      assert.deepEqual(await find("pArSeR"), [["a"], 1]);
-      assert.deepEqual(await find("fix the"), [["a"], 1]);
-      assert.deepEqual(await find("%"), [["b"], 1]);
-      assert.deepEqual(await find("_"), [["b"], 1]);
-      assert.deepEqual(await find("done"), [["c", "b"], 2]);
-      assert.deepEqual(await find("done", { limit: 1 }), [["c"], 2]);
-      assert.deepEqual(await find("done", { projectDir: "/other" }), [["c"], 1]);
-      assert.deepEqual(await find(""), [["c", "b", "a"], 3]);
-      await driver.create({ session: aSession("d", { title: "Été à Москва" }) });
-      assert.deepEqual(await find("éTÉ"), [["d"], 1]);
-      assert.deepEqual(await find("мОСК"), [["d"], 1]);
-      assert.deepEqual(await find("ete"), [[], 0]);
-      assert.deepEqual(await find("'; DROP TABLE sessions; --"), [[], 0]);
-    },
-  ],
-  [
-    "list: emptyBefore finds those that never got a message and are older",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("old", { updatedAt: at(1) }) });
-      await driver.create({ session: aSession("said", { updatedAt: at(1) }), messages: [aMessage("said", 1)] });
-      await driver.create({ session: aSession("later", { updatedAt: at(2) }) });
-      await driver.create({ session: aSession("edge", { updatedAt: at(5) }) });
-      await driver.write("later", change({ add: [aMessage("later", 1)] }));
-      const page = await driver.list({ emptyBefore: at(5), limit: 9 });
-      assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["old"], 1]);
-    },
-  ],
-  [
-    "list: one that was emptied by a cut did get a message",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-      await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
-      assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
-    },
-  ],
-  [
-    "list: pages by offset hold every session once; total is of all",
-    async ({ driver }) => {
-      for (let n = 0; n < 7; n++)
-        await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }) });
-      const found: string[] = [];
-      for (let offset = 0; offset < 9; offset += 3) {
-        const page = await driver.list({ limit: 3, offset });
-        assert.equal(page.total, 7);
-        found.push(...page.sessions.map((session) => session.id));
-      }
-      assert.deepEqual(found, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
-      assert.deepEqual(await driver.list({ limit: 3, offset: 99 }), { sessions: [], total: 7 });
-    },
-  ],
-  [
-    "list: pages from a known entry hold every session once; total is of all",
-    async ({ driver }) => {
-      for (let n = 0; n < 7; n++) {
-        const projectDir = n === 6 ? "/other" : "/projects/one";
-        await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }) });
-      }
-      const found: string[] = [];
-      let before: SessionQuery["before"];
-      for (;;) {
-        const page = await driver.list({ projectDir: "/projects/one", limit: 2, before });
-        assert.equal(page.total, 6);
-        const last = page.sessions.at(-1);
-        if (!last) break;
-        found.push(...page.sessions.map((session) => session.id));
-        before = { updatedAt: last.updatedAt, id: last.id };
-      }
-      assert.deepEqual(found, ["s5", "s4", "s3", "s2", "s1", "s0"]);
-      assert.deepEqual(await listed(driver, { before: { updatedAt: at(1), id: "nobody" } }), ["s2", "s1", "s0"]);
-    },
-  ],
-  [
-    "list: an entry that changes its updatedAt moves, and one that changes its folder is counted there",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("b") });
-      await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
-      assert.deepEqual(await listed(driver), ["a", "b"]);
-      assert.equal((await driver.list({ projectDir: "/new", limit: 0 })).total, 1);
-      assert.equal((await driver.list({ projectDir: "/projects/one", limit: 0 })).total, 1);
-      assert.equal((await driver.list({ limit: 0 })).total, 2);
-    },
-  ],
-  [
-    "list: total is right after creates, refused creates and deletes, also after reopening",
-    async (store) => {
-      const { driver } = store;
-      for (const id of ["a", "b", "c"]) await driver.create({ session: aSession(id) });
-      await driver.create({ session: aSession("a") }).catch(() => undefined);
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      await driver.delete(["a1", "b", "b"]);
-      assert.equal((await driver.list({ limit: 9 })).total, 1);
-      const reopened = await store.reopen();
-      assert.equal((await reopened.list({ limit: 9 })).total, 1);
-      assert.equal((await reopened.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
-    },
-  ],
-  [
-    "list: a helper's session is listed and counted where those of its asker are asked for, and nowhere else",
-    async (store) => {
-      const { driver } = store;
-      const spawnedBy = { sessionId: "a", runId: "r1", callId: "c1" };
-      await driver.create({ session: aSession("a") });
-      await driver.create({ session: aSession("b", { spawnedBy, updatedAt: at(2), title: "Bee" }) });
-      await driver.create({ session: aSession("c", { spawnedBy, updatedAt: at(1), projectDir: "/other" }) });
-      await driver.create({ session: aSession("d", { spawnedBy: { ...spawnedBy, sessionId: "b" } }) });
-      await driver.create({ session: aSession("b1", { spawnedBy, chain: { root: "b", index: 1 }, updatedAt: at(9) }) });
-      const totals = async (of: SessionDriver) => {
-        const pages = [{}, { projectDir: "/projects/one" }, { projectDir: "/other" }, { search: "title" }];
-        return Promise.all(pages.map(async (query) => (await of.list({ limit: 9, ...query })).total));
-      };
-      assert.deepEqual(await listed(driver), ["a"]);
-      assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), ["a"]);
-      assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
-      const of = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
-        const page = await driver.list({ limit: 9, ...query });
-        return [page.sessions.map(({ id }) => id), page.total];
-      };
-      assert.deepEqual(await of({ spawnedBy: "a" }), [["b", "c"], 2]);
-      assert.deepEqual(await of({ spawnedBy: "a", limit: 1 }), [["b"], 2]);
-      assert.deepEqual(await of({ spawnedBy: "a", before: { updatedAt: at(2), id: "b" } }), [["c"], 2]);
-      assert.deepEqual(await of({ spawnedBy: "a", projectDir: "/other" }), [["c"], 1]);
-      assert.deepEqual(await of({ spawnedBy: "a", search: "bee" }), [["b"], 1]);
-      assert.deepEqual(await of({ spawnedBy: "b" }), [["d"], 1]);
-      assert.deepEqual(await of({ spawnedBy: "nobody" }), [[], 0]);
-      await driver.write("c", change({ set: { projectDir: "/projects/one" } }));
-      assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
-      const reopened = await store.reopen();
-      assert.deepEqual((await reopened.get("b"))?.spawnedBy, spawnedBy);
-      assert.equal((await reopened.get("a"))?.spawnedBy, null);
-      await reopened.delete(["b"]);
-      assert.deepEqual(await listed(reopened, { spawnedBy: "a" }), ["c"]);
-      assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
-    },
-  ],
-  [
-    "load: a helper's session is as little listed and counted as where it came from",
-    async (store) => {
-      const { driver } = store;
-      const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };
-      await driver.create({ session: aSession("b", { spawnedBy }), messages: [aMessage("b", 1)] });
-      const data = await driver.dump("b");
-      assert.ok(data);
-      await driver.delete(["b"]);
-      await driver.load(data);
-      assert.deepEqual((await driver.get("b"))?.spawnedBy, spawnedBy);
-      assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
-      assert.deepEqual(await listed(driver, { spawnedBy: "elsewhere" }), ["b"]);
-    },
-  ],
-];
+export const listRules: StoreRules = {
+  "list: newest updatedAt first, ties by id, greatest first": async ({ driver }) => {
+    await driver.create({ session: aSession("b", { updatedAt: at(5) }) });
+    await driver.create({ session: aSession("d", { updatedAt: at(1) }) });
+    await driver.create({ session: aSession("c", { updatedAt: at(5) }) });
+    await driver.create({ session: aSession("a", { updatedAt: at(9) }) });
+    assert.deepEqual(await listed(driver), ["a", "c", "b", "d"]);
+  },
+  "list: follow-ups are neither listed nor counted": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(9) }) });
+    const page = await driver.list({ limit: 9 });
+    assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["a"], 1]);
+  },
+  "list: a folder is compared whole, and counted apart": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { projectDir: "/p" }) });
+    await driver.create({ session: aSession("b", { projectDir: "/p/q" }) });
+    await driver.create({ session: aSession("c", { projectDir: "/P" }) });
+    await driver.create({ session: aSession("d", { projectDir: "/p" }) });
+    assert.deepEqual(await listed(driver, { projectDir: "/p" }), ["d", "a"]);
+    assert.equal((await driver.list({ projectDir: "/p", limit: 1 })).total, 2);
+    assert.deepEqual(await driver.list({ projectDir: "/none", limit: 9 }), { sessions: [], total: 0 });
+  },
+  "list: search finds a part of the title, without regard to case, and means every character literally": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a", { title: "Fix the Parser" }) });
+    await driver.create({ session: aSession("b", { title: "100%_done" }) });
+    await driver.create({ session: aSession("c", { title: "1000 done", projectDir: "/other" }) });
+    const find = async (search: string, query: Partial<SessionQuery> = {}): Promise<[string[], number]> => {
+      const page = await driver.list({ limit: 9, search, ...query });
+      return [page.sessions.map((session) => session.id), page.total];
+    };
+    assert.deepEqual(await find("pArSeR"), [["a"], 1]);
+    assert.deepEqual(await find("fix the"), [["a"], 1]);
+    assert.deepEqual(await find("%"), [["b"], 1]);
+    assert.deepEqual(await find("_"), [["b"], 1]);
+    assert.deepEqual(await find("done"), [["c", "b"], 2]);
+    assert.deepEqual(await find("done", { limit: 1 }), [["c"], 2]);
+    assert.deepEqual(await find("done", { projectDir: "/other" }), [["c"], 1]);
+    assert.deepEqual(await find(""), [["c", "b", "a"], 3]);
+    await driver.create({ session: aSession("d", { title: "Été à Москва" }) });
+    assert.deepEqual(await find("éTÉ"), [["d"], 1]);
+    assert.deepEqual(await find("мОСК"), [["d"], 1]);
+    assert.deepEqual(await find("ete"), [[], 0]);
+    assert.deepEqual(await find("'; DROP TABLE sessions; --"), [[], 0]);
+  },
+  "list: emptyBefore finds those that never got a message and are older": async ({ driver }) => {
+    await driver.create({ session: aSession("old", { updatedAt: at(1) }) });
+    await driver.create({ session: aSession("said", { updatedAt: at(1) }), messages: [aMessage("said", 1)] });
+    await driver.create({ session: aSession("later", { updatedAt: at(2) }) });
+    await driver.create({ session: aSession("edge", { updatedAt: at(5) }) });
+    await driver.write("later", change({ add: [aMessage("later", 1)] }));
+    const page = await driver.list({ emptyBefore: at(5), limit: 9 });
+    assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["old"], 1]);
+  },
+  "list: one that was emptied by a cut did get a message": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
+    assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
+  },
+  "list: pages by offset hold every session once; total is of all": async ({ driver }) => {
+    for (let n = 0; n < 7; n++)
+      await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }) });
+    const found: string[] = [];
+    for (let offset = 0; offset < 9; offset += 3) {
+      const page = await driver.list({ limit: 3, offset });
+      assert.equal(page.total, 7);
+      found.push(...page.sessions.map((session) => session.id));
+    }
+    assert.deepEqual(found, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
+    assert.deepEqual(await driver.list({ limit: 3, offset: 99 }), { sessions: [], total: 7 });
+  },
+  "list: pages from a known entry hold every session once; total is of all": async ({ driver }) => {
+    for (let n = 0; n < 7; n++) {
+      const projectDir = n === 6 ? "/other" : "/projects/one";
+      await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }) });
+    }
+    const found: string[] = [];
+    let before: SessionQuery["before"];
+    for (;;) {
+      const page = await driver.list({ projectDir: "/projects/one", limit: 2, before });
+      assert.equal(page.total, 6);
+      const last = page.sessions.at(-1);
+      if (!last) break;
+      found.push(...page.sessions.map((session) => session.id));
+      before = { updatedAt: last.updatedAt, id: last.id };
+    }
+    assert.deepEqual(found, ["s5", "s4", "s3", "s2", "s1", "s0"]);
+    assert.deepEqual(await listed(driver, { before: { updatedAt: at(1), id: "nobody" } }), ["s2", "s1", "s0"]);
+  },
+  "list: an entry that changes its updatedAt moves, and one that changes its folder is counted there": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("b") });
+    await driver.write("a", change({ set: { updatedAt: at(3), projectDir: "/new" } }));
+    assert.deepEqual(await listed(driver), ["a", "b"]);
+    assert.equal((await driver.list({ projectDir: "/new", limit: 0 })).total, 1);
+    assert.equal((await driver.list({ projectDir: "/projects/one", limit: 0 })).total, 1);
+    assert.equal((await driver.list({ limit: 0 })).total, 2);
+  },
+  "list: total is right after creates, refused creates and deletes, also after reopening": async (store) => {
+    const { driver } = store;
+    for (const id of ["a", "b", "c"]) await driver.create({ session: aSession(id) });
+    await driver.create({ session: aSession("a") }).catch(() => undefined);
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+    await driver.delete(["a1", "b", "b"]);
+    assert.equal((await driver.list({ limit: 9 })).total, 1);
+    const reopened = await store.reopen();
+    assert.equal((await reopened.list({ limit: 9 })).total, 1);
+    assert.equal((await reopened.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
+  },
+  "list: a helper's session is listed and counted where those of its asker are asked for, and nowhere else": async (
+    store,
+  ) => {
+    const { driver } = store;
+    const spawnedBy = { sessionId: "a", runId: "r1", callId: "c1" };
+    await driver.create({ session: aSession("a") });
+    await driver.create({ session: aSession("b", { spawnedBy, updatedAt: at(2), title: "Bee" }) });
+    await driver.create({ session: aSession("c", { spawnedBy, updatedAt: at(1), projectDir: "/other" }) });
+    await driver.create({ session: aSession("d", { spawnedBy: { ...spawnedBy, sessionId: "b" } }) });
+    await driver.create({ session: aSession("b1", { spawnedBy, chain: { root: "b", index: 1 }, updatedAt: at(9) }) });
+    const totals = async (of: SessionDriver) => {
+      const pages = [{}, { projectDir: "/projects/one" }, { projectDir: "/other" }, { search: "title" }];
+      return Promise.all(pages.map(async (query) => (await of.list({ limit: 9, ...query })).total));
+    };
+    assert.deepEqual(await listed(driver), ["a"]);
+    assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), ["a"]);
+    assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
+    const of = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
+      const page = await driver.list({ limit: 9, ...query });
+      return [page.sessions.map(({ id }) => id), page.total];
+    };
+    assert.deepEqual(await of({ spawnedBy: "a" }), [["b", "c"], 2]);
+    assert.deepEqual(await of({ spawnedBy: "a", limit: 1 }), [["b"], 2]);
+    assert.deepEqual(await of({ spawnedBy: "a", before: { updatedAt: at(2), id: "b" } }), [["c"], 2]);
+    assert.deepEqual(await of({ spawnedBy: "a", projectDir: "/other" }), [["c"], 1]);
+    assert.deepEqual(await of({ spawnedBy: "a", search: "bee" }), [["b"], 1]);
+    assert.deepEqual(await of({ spawnedBy: "b" }), [["d"], 1]);
+    assert.deepEqual(await of({ spawnedBy: "nobody" }), [[], 0]);
+    await driver.write("c", change({ set: { projectDir: "/projects/one" } }));
+    assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
+    const reopened = await store.reopen();
+    assert.deepEqual((await reopened.get("b"))?.spawnedBy, spawnedBy);
+    assert.equal((await reopened.get("a"))?.spawnedBy, null);
+    await reopened.delete(["b"]);
+    assert.deepEqual(await listed(reopened, { spawnedBy: "a" }), ["c"]);
+    assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
+  },
+  "load: a helper's session is as little listed and counted as where it came from": async (store) => {
+    const { driver } = store;
+    const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };
+    await driver.create({ session: aSession("b", { spawnedBy }), messages: [aMessage("b", 1)] });
+    const data = await driver.dump("b");
+    assert.ok(data);
+    await driver.delete(["b"]);
+    await driver.load(data);
+    assert.deepEqual((await driver.get("b"))?.spawnedBy, spawnedBy);
+    assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
+    assert.deepEqual(await listed(driver, { spawnedBy: "elsewhere" }), ["b"]);
+  },
+};

@@ -1,170 +1,144 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import { allSeqs, aMessage, aResult, aSession, at, change, seqs, someMessages } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
-export const messageRules: readonly Rule[] = [
-  [
-    "messages: in seq order, whatever the clock said and in whichever order they came",
-    async ({ driver }) => {
-      await driver.create({
-        session: aSession("a"),
-        messages: [aMessage("a", 3, { createdAt: at(1) }), aMessage("a", 1, { createdAt: at(9) })],
-      });
-      await driver.write("a", change({ add: [aMessage("a", 2, { createdAt: at(0) })] }));
-      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3]);
-    },
-  ],
-  [
-    "messages: what was shown of a result comes back with it, and where nothing was, no word of it",
-    async (store) => {
-      const { driver } = store;
-      const grown = { ...aResult("a", 3), parts: [{ type: "text" as const, text: "done" }] };
-      const given = [aResult("a", 1), aMessage("a", 2), grown, aResult("a", 4, { shown: { diff: [], locations: [] } })];
-      const [first, second, third, fourth] = given as [Message, Message, Message, Message];
-      await driver.create({ session: aSession("a"), messages: [first, second] });
-      const { shown: _, ...bare } = third;
-      await driver.write("a", change({ add: [{ ...bare, finished: false }, fourth] }));
-      assert.ok(!("shown" in ((await driver.messages("a", { after: 2 }))[0] ?? {})));
-      await driver.write("a", change({ finish: [third] }));
-      assert.deepEqual(await driver.messages("a", { scope: "chain" }), given);
-      assert.deepEqual(await (await store.reopen()).messages("a"), given);
-    },
-  ],
-  [
-    "messages: empty for an unknown session",
-    async ({ driver }) => {
-      assert.deepEqual(await driver.messages("none"), []);
-      assert.deepEqual(await driver.messages("none", { scope: "chain", limit: 3 }), []);
-    },
-  ],
-  [
-    "messages: pages both ways, always in ascending order",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
-      assert.deepEqual(await seqs(driver, "a", { limit: 3 }), [1, 2, 3]);
-      assert.deepEqual(await seqs(driver, "a", { after: 4 }), [5, 6, 7, 8, 9, 10]);
-      assert.deepEqual(await seqs(driver, "a", { after: 4, limit: 2 }), [5, 6], "the first after");
-      assert.deepEqual(await seqs(driver, "a", { before: 8 }), [1, 2, 3, 4, 5, 6, 7]);
-      assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 3 }), [5, 6, 7], "the last before");
-      assert.deepEqual(await seqs(driver, "a", { after: 3, before: 9, limit: 2 }), [4, 5], "the range's first");
-      assert.deepEqual(await seqs(driver, "a", { after: 8, before: 4 }), []);
-      assert.deepEqual(await seqs(driver, "a", { after: 10 }), []);
-      assert.deepEqual(await seqs(driver, "a", { before: 1 }), []);
-      assert.deepEqual(await seqs(driver, "a", { after: 0, limit: 1 }), [1]);
-      assert.deepEqual(await seqs(driver, "a", { limit: 0 }), []);
-      assert.deepEqual(await seqs(driver, "a", { before: 99, limit: 99 }), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    },
-  ],
-  [
-    "messages: gaps in seq do not matter to pages",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [2, 5, 40, 41, 900].map((seq) => aMessage("a", seq)) });
-      assert.deepEqual(await seqs(driver, "a", { after: 3, limit: 2 }), [5, 40]);
-      assert.deepEqual(await seqs(driver, "a", { before: 900, limit: 2 }), [40, 41]);
-    },
-  ],
-  [
-    "messages: of a chain, wherever they are stored, by any id of it, each with the session that stores it",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
-      await driver.create({
-        session: aSession("a1", { chain: { root: "a", index: 1 } }),
-        messages: someMessages("a1", 4, 5),
-      });
-      await driver.create({
-        session: aSession("a2", { chain: { root: "a", index: 2 } }),
-        messages: someMessages("a2", 6, 6),
-      });
-      await driver.create({ session: aSession("other"), messages: someMessages("other", 1, 9) });
-      for (const id of ["a", "a1", "a2"]) {
-        const messages = await driver.messages(id, { scope: "chain" });
-        assert.deepEqual(
-          messages.map((message) => [message.seq, message.sessionId]),
-          [
-            [1, "a"],
-            [2, "a"],
-            [3, "a"],
-            [4, "a1"],
-            [5, "a1"],
-            [6, "a2"],
-          ],
-        );
-      }
-      assert.deepEqual(await seqs(driver, "a1"), [4, 5]);
-      assert.deepEqual(await seqs(driver, "a", { scope: "session" }), [1, 2, 3]);
-      assert.deepEqual(await seqs(driver, "a1", { scope: "chain", after: 2, limit: 3 }), [3, 4, 5]);
-      assert.deepEqual(await seqs(driver, "a1", { scope: "chain", before: 6, limit: 3 }), [3, 4, 5]);
-    },
-  ],
-  [
-    "messages: cut ones are left out of pages",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
-      await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
-      await driver.write("a", change({ add: someMessages("a", 7, 8) }));
-      assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 7, 8]);
-      assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 2 }), [3, 7]);
-      assert.deepEqual(await seqs(driver, "a", { after: 2, limit: 2 }), [3, 7]);
-      assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3, 4, 5, 6, 7, 8]);
-    },
-  ],
-  [
-    "messages: what one snapshot hides can be asked for",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
-      await driver.create({
-        session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
-        messages: someMessages("a1", 5, 6),
-      });
-      await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
-      await driver.write("a", change({ add: someMessages("a", 7, 8) }));
-      await driver.write("a", change({ cut: { id: "t", after: 2, createdAt: at(2) } }));
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "s" }), [4, 5, 6]);
-      assert.deepEqual(await seqs(driver, "a", { hiddenBy: "s" }), [4]);
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t" }), [3, 7, 8]);
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t", after: 3, before: 8 }), [7]);
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "none" }), []);
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "" }), []);
-    },
-  ],
-  [
-    "messages: results of one tool can be asked for, in pages both ways, of a session and of its chain",
-    async ({ driver }) => {
-      const said = someMessages("a", 1, 12).map((message) => {
-        if (message.seq % 3 === 0) return aResult("a", message.seq, { name: message.seq % 2 === 0 ? "edit" : "plan" });
-        // Another's message is no result, whatever it is called.
-        return message.seq === 4 ? { ...message, parts: [{ type: "text" as const, text: "plan" }] } : message;
-      });
-      await driver.create({ session: aSession("a"), messages: said });
-      await driver.create({
-        session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 12 }),
-        messages: [aResult("a1", 13, { name: "plan" }), aResult("a1", 14)],
-      });
-      assert.deepEqual(await seqs(driver, "a", { tool: "plan" }), [3, 9]);
-      assert.deepEqual(await seqs(driver, "a1", { tool: "plan", scope: "chain" }), [3, 9, 13]);
-      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 13, limit: 1 }), [9]);
-      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, limit: 1 }), [9]);
-      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, before: 13 }), [9]);
-      assert.deepEqual(await seqs(driver, "a", { tool: "PLAN" }), []);
-      await driver.write("a", change({ cut: { id: "s", after: 8, createdAt: at(1) } }));
-      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 99, limit: 5 }), [3]);
-      assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", hiddenBy: "s" }), [9, 13]);
-    },
-  ],
-  [
-    "messages: a page is the same however much lies around it",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 600) });
-      const found: number[] = [];
-      for (let after = 0; ;) {
-        const page = await seqs(driver, "a", { after, limit: 250 });
-        if (page.length === 0) break;
-        found.push(...page);
-        after = page.at(-1) ?? 0;
-      }
-      assert.equal(found.length, 600);
-      assert.deepEqual(await seqs(driver, "a", { before: 601, limit: 2 }), [599, 600]);
-    },
-  ],
-];
+export const messageRules: StoreRules = {
+  "messages: in seq order, whatever the clock said and in whichever order they came": async ({ driver }) => {
+    await driver.create({
+      session: aSession("a"),
+      messages: [aMessage("a", 3, { createdAt: at(1) }), aMessage("a", 1, { createdAt: at(9) })],
+    });
+    await driver.write("a", change({ add: [aMessage("a", 2, { createdAt: at(0) })] }));
+    assert.deepEqual(await seqs(driver, "a"), [1, 2, 3]);
+  },
+  "messages: what was shown of a result comes back with it, and where nothing was, no word of it": async (store) => {
+    const { driver } = store;
+    const grown = { ...aResult("a", 3), parts: [{ type: "text" as const, text: "done" }] };
+    const given = [aResult("a", 1), aMessage("a", 2), grown, aResult("a", 4, { shown: { diff: [], locations: [] } })];
+    const [first, second, third, fourth] = given as [Message, Message, Message, Message];
+    await driver.create({ session: aSession("a"), messages: [first, second] });
+    const { shown: _, ...bare } = third;
+    await driver.write("a", change({ add: [{ ...bare, finished: false }, fourth] }));
+    assert.ok(!("shown" in ((await driver.messages("a", { after: 2 }))[0] ?? {})));
+    await driver.write("a", change({ finish: [third] }));
+    assert.deepEqual(await driver.messages("a", { scope: "chain" }), given);
+    assert.deepEqual(await (await store.reopen()).messages("a"), given);
+  },
+  "messages: empty for an unknown session": async ({ driver }) => {
+    assert.deepEqual(await driver.messages("none"), []);
+    assert.deepEqual(await driver.messages("none", { scope: "chain", limit: 3 }), []);
+  },
+  "messages: pages both ways, always in ascending order": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
+    assert.deepEqual(await seqs(driver, "a", { limit: 3 }), [1, 2, 3]);
+    assert.deepEqual(await seqs(driver, "a", { after: 4 }), [5, 6, 7, 8, 9, 10]);
+    assert.deepEqual(await seqs(driver, "a", { after: 4, limit: 2 }), [5, 6], "the first after");
+    assert.deepEqual(await seqs(driver, "a", { before: 8 }), [1, 2, 3, 4, 5, 6, 7]);
+    assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 3 }), [5, 6, 7], "the last before");
+    assert.deepEqual(await seqs(driver, "a", { after: 3, before: 9, limit: 2 }), [4, 5], "the range's first");
+    assert.deepEqual(await seqs(driver, "a", { after: 8, before: 4 }), []);
+    assert.deepEqual(await seqs(driver, "a", { after: 10 }), []);
+    assert.deepEqual(await seqs(driver, "a", { before: 1 }), []);
+    assert.deepEqual(await seqs(driver, "a", { after: 0, limit: 1 }), [1]);
+    assert.deepEqual(await seqs(driver, "a", { limit: 0 }), []);
+    assert.deepEqual(await seqs(driver, "a", { before: 99, limit: 99 }), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+  },
+  "messages: gaps in seq do not matter to pages": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [2, 5, 40, 41, 900].map((seq) => aMessage("a", seq)) });
+    assert.deepEqual(await seqs(driver, "a", { after: 3, limit: 2 }), [5, 40]);
+    assert.deepEqual(await seqs(driver, "a", { before: 900, limit: 2 }), [40, 41]);
+  },
+  "messages: of a chain, wherever they are stored, by any id of it, each with the session that stores it": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
+    await driver.create({
+      session: aSession("a1", { chain: { root: "a", index: 1 } }),
+      messages: someMessages("a1", 4, 5),
+    });
+    await driver.create({
+      session: aSession("a2", { chain: { root: "a", index: 2 } }),
+      messages: someMessages("a2", 6, 6),
+    });
+    await driver.create({ session: aSession("other"), messages: someMessages("other", 1, 9) });
+    for (const id of ["a", "a1", "a2"]) {
+      const messages = await driver.messages(id, { scope: "chain" });
+      assert.deepEqual(
+        messages.map((message) => [message.seq, message.sessionId]),
+        [
+          [1, "a"],
+          [2, "a"],
+          [3, "a"],
+          [4, "a1"],
+          [5, "a1"],
+          [6, "a2"],
+        ],
+      );
+    }
+    assert.deepEqual(await seqs(driver, "a1"), [4, 5]);
+    assert.deepEqual(await seqs(driver, "a", { scope: "session" }), [1, 2, 3]);
+    assert.deepEqual(await seqs(driver, "a1", { scope: "chain", after: 2, limit: 3 }), [3, 4, 5]);
+    assert.deepEqual(await seqs(driver, "a1", { scope: "chain", before: 6, limit: 3 }), [3, 4, 5]);
+  },
+  "messages: cut ones are left out of pages": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
+    await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
+    await driver.write("a", change({ add: someMessages("a", 7, 8) }));
+    assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 7, 8]);
+    assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 2 }), [3, 7]);
+    assert.deepEqual(await seqs(driver, "a", { after: 2, limit: 2 }), [3, 7]);
+    assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3, 4, 5, 6, 7, 8]);
+  },
+  "messages: what one snapshot hides can be asked for": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
+    await driver.create({
+      session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
+      messages: someMessages("a1", 5, 6),
+    });
+    await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
+    await driver.write("a", change({ add: someMessages("a", 7, 8) }));
+    await driver.write("a", change({ cut: { id: "t", after: 2, createdAt: at(2) } }));
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "s" }), [4, 5, 6]);
+    assert.deepEqual(await seqs(driver, "a", { hiddenBy: "s" }), [4]);
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t" }), [3, 7, 8]);
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t", after: 3, before: 8 }), [7]);
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "none" }), []);
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "" }), []);
+  },
+  "messages: results of one tool can be asked for, in pages both ways, of a session and of its chain": async ({
+    driver,
+  }) => {
+    const said = someMessages("a", 1, 12).map((message) => {
+      if (message.seq % 3 === 0) return aResult("a", message.seq, { name: message.seq % 2 === 0 ? "edit" : "plan" });
+      // Another's message is no result, whatever it is called.
+      return message.seq === 4 ? { ...message, parts: [{ type: "text" as const, text: "plan" }] } : message;
+    });
+    await driver.create({ session: aSession("a"), messages: said });
+    await driver.create({
+      session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 12 }),
+      messages: [aResult("a1", 13, { name: "plan" }), aResult("a1", 14)],
+    });
+    assert.deepEqual(await seqs(driver, "a", { tool: "plan" }), [3, 9]);
+    assert.deepEqual(await seqs(driver, "a1", { tool: "plan", scope: "chain" }), [3, 9, 13]);
+    assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 13, limit: 1 }), [9]);
+    assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, limit: 1 }), [9]);
+    assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, before: 13 }), [9]);
+    assert.deepEqual(await seqs(driver, "a", { tool: "PLAN" }), []);
+    await driver.write("a", change({ cut: { id: "s", after: 8, createdAt: at(1) } }));
+    assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 99, limit: 5 }), [3]);
+    assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", hiddenBy: "s" }), [9, 13]);
+  },
+  "messages: a page is the same however much lies around it": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 600) });
+    const found: number[] = [];
+    for (let after = 0; ;) {
+      const page = await seqs(driver, "a", { after, limit: 250 });
+      if (page.length === 0) break;
+      found.push(...page);
+      after = page.at(-1) ?? 0;
+    }
+    assert.equal(found.length, 600);
+    assert.deepEqual(await seqs(driver, "a", { before: 601, limit: 2 }), [599, 600]);
+  },
+};

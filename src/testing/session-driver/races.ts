@@ -19,7 +19,7 @@ import {
   release,
   withdraw,
 } from "./rule.js";
-import type { Rule, Store } from "./rule.js";
+import type { Store, StoreRules } from "./rule.js";
 
 const USAGE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
 const ENDED = { state: "finished", endedBy: "model", endedAt: at(9), startedAt: at(1) } as const;
@@ -202,176 +202,137 @@ async function looks(store: Store, pairs: readonly Pair[]): Promise<void> {
     for (let part = 0; await race(store, ground, one, reader, part); part++) if (!store.holds) break;
 }
 
-export const raceRules: readonly Rule[] = [
-  [
-    "hold: where the fixture can hold a change up, nobody sees it until it is let go",
-    async (store) => {
-      const { driver } = store;
-      await driver.create({ session: aSession("a") });
-      const hold = await store.hold(0);
-      if (!hold) return;
-      let isDone = false;
-      const held = driver.write("a", change({ set: { title: "new" } })).finally(() => (isDone = true));
-      while (!isDone && (await hold.waiting()) === 0) await pause(1);
-      assert.ok(!isDone, "the change was not held up");
-      const other = await store.beside();
-      assert.equal((await other.get("a"))?.title, "Title of a");
-      await hold.letGo();
-      await held;
-      assert.equal((await other.get("a"))?.title, "new");
-    },
-  ],
-  [
-    "race: a write is done before its lease is another's, and told with the head, or refused",
-    (store) =>
-      races(store, [
-        [SAY, STEAL],
-        [END, STEAL],
-        [FOLLOW, STEAL],
-        [SAY, RELEASE],
-        [SAY, RENEW],
-        [END, TAKE],
-        [END, SAY_MORE],
-        [END, TAKE_KNOWN],
-        [UNLEASED, TAKE, "free"],
-        [UNLEASED, TAKE_KNOWN, "free"],
-        [FOLLOW_TOO, TAKE_KNOWN, "free"],
-      ]),
-  ],
-  [
-    "race: of any that want one lease, one has it, and the others are told who",
-    (store) =>
-      races(store, [
-        [TAKE, TAKE_TOO, "free"],
-        [STEAL, STEAL_TOO],
-        [STEAL, RENEW],
-        [STEAL, RELEASE],
-        [RELEASE, TAKE],
-        [RENEW, TAKE],
-        [RENEW, RELEASE],
-        [TAKE_NEW, TAKE_NEW_TOO],
-      ]),
-  ],
-  [
-    "race: changes of one chain lose nothing of each other",
-    (store) =>
-      races(store, [
-        [SAY, SAY_MORE],
-        [SAY, SAY_SAME],
-        [SAY, TITLE],
-        [TITLE, MODE],
-        [SAY, FINISH],
-        [SAY, CUT],
-        [SAY, FOLLOW],
-        [CUT, FOLLOW],
-        [SAY, MOVE],
-      ]),
-  ],
-  [
-    "race: of a chain that is deleted nothing is left, whatever comes at the same time",
-    (store) =>
-      races(store, [
-        [DELETE, SAY],
-        [DELETE, TITLE],
-        [DELETE, FOLLOW],
-        [DELETE, FOLLOW_TOO],
-        [DELETE, INSTRUCT],
-        [DELETE, WITHDRAW],
-        [DELETE, ANSWER],
-        [DELETE, STEAL],
-        [DELETE, END],
-        [DELETE, DELETE_TOO],
-        [DELETE, MOVE],
-      ]),
-  ],
-  [
-    "race: an id, an alias, an index and a run's key have one owner",
-    (store) =>
-      races(store, [
-        [CREATE, CREATE_SAME],
-        [CREATE, CREATE_ALIAS],
-        [FOLLOW, FOLLOW_TOO],
-        [KEY, CREATE_KEY],
-        ...(store.driver.forgetKeys
-          ? ([
-              [FORGET, FREED_KEY],
-              [FORGET, SAY],
-            ] as const)
-          : []),
-      ]),
-  ],
-  [
-    "race: of two that load one chain, or what is in it, one does, and the other leaves nothing",
-    (store) =>
-      races(store, [
-        [LOAD, LOAD_TOO],
-        [LOAD, CREATE],
-        [LOAD, CREATE_ALIAS],
-        [LOAD, CREATE_KEY],
-        [LOAD, KEY],
-      ]),
-  ],
-  [
-    "race: an ask has one answer, an instruction one end, and instructions their order",
-    (store) =>
-      races(store, [
-        [ANSWER, ANSWER_TOO],
-        [ANSWER, UNASK],
-        [WITHDRAW, WITHDRAW],
-        [WITHDRAW, FOLLOWED],
-        [INSTRUCT, INSTRUCT_SAME],
-        [INSTRUCT, INSTRUCT_TOO],
-      ]),
-  ],
-  [
-    "race: an instruction is told by the write that gives the lease back, or finds that change done",
-    (store) =>
-      races(store, [
-        [END, INSTRUCT],
-        [END, WITHDRAW],
-      ]),
-  ],
-  [
-    "race: totals are those of what is there, whatever comes, goes and moves",
-    (store) =>
-      races(store, [
-        [CREATE, DELETE_OTHER],
-        [CREATE, CREATE_KEY],
-        [MOVE, MOVE_TOO],
-        [MOVE, DELETE_OTHER],
-        [MOVE_OTHER, DELETE_OTHER],
-        [MOVE_OTHER, DELETE],
-        [MOVE_OTHER, FIRST_WORD],
-        [FIRST_WORD, DELETE_OTHER],
-        [FIRST_WORD, TOUCH],
-        [LOAD, MOVE],
-        [DELETE_OTHER, DELETE_OTHER],
-      ]),
-  ],
-  [
-    "race: a dump is of one moment",
-    (store) =>
-      looks(store, [
-        [SAY_ALL, DUMP],
-        [FOLLOW, DUMP],
-        [DELETE, DUMP],
-      ]),
-  ],
-  [
-    "race: the head is of one moment",
-    (store) =>
-      looks(store, [
-        [SAY_ALL, READ_HEAD],
-        [FOLLOW, READ_HEAD],
-      ]),
-  ],
-  [
-    "race: a list and its total are of one moment",
-    (store) =>
-      looks(store, [
-        [CREATE_ALIAS, LIST],
-        [MOVE_OTHER, LIST_FOLDER],
-        [FIRST_WORD, LIST_EMPTY],
-      ]),
-  ],
-];
+export const raceRules: StoreRules = {
+  "hold: where the fixture can hold a change up, nobody sees it until it is let go": async (store) => {
+    const { driver } = store;
+    await driver.create({ session: aSession("a") });
+    const hold = await store.hold(0);
+    if (!hold) return;
+    let isDone = false;
+    const held = driver.write("a", change({ set: { title: "new" } })).finally(() => (isDone = true));
+    while (!isDone && (await hold.waiting()) === 0) await pause(1);
+    assert.ok(!isDone, "the change was not held up");
+    const other = await store.beside();
+    assert.equal((await other.get("a"))?.title, "Title of a");
+    await hold.letGo();
+    await held;
+    assert.equal((await other.get("a"))?.title, "new");
+  },
+  "race: a write is done before its lease is another's, and told with the head, or refused": (store) =>
+    races(store, [
+      [SAY, STEAL],
+      [END, STEAL],
+      [FOLLOW, STEAL],
+      [SAY, RELEASE],
+      [SAY, RENEW],
+      [END, TAKE],
+      [END, SAY_MORE],
+      [END, TAKE_KNOWN],
+      [UNLEASED, TAKE, "free"],
+      [UNLEASED, TAKE_KNOWN, "free"],
+      [FOLLOW_TOO, TAKE_KNOWN, "free"],
+    ]),
+  "race: of any that want one lease, one has it, and the others are told who": (store) =>
+    races(store, [
+      [TAKE, TAKE_TOO, "free"],
+      [STEAL, STEAL_TOO],
+      [STEAL, RENEW],
+      [STEAL, RELEASE],
+      [RELEASE, TAKE],
+      [RENEW, TAKE],
+      [RENEW, RELEASE],
+      [TAKE_NEW, TAKE_NEW_TOO],
+    ]),
+  "race: changes of one chain lose nothing of each other": (store) =>
+    races(store, [
+      [SAY, SAY_MORE],
+      [SAY, SAY_SAME],
+      [SAY, TITLE],
+      [TITLE, MODE],
+      [SAY, FINISH],
+      [SAY, CUT],
+      [SAY, FOLLOW],
+      [CUT, FOLLOW],
+      [SAY, MOVE],
+    ]),
+  "race: of a chain that is deleted nothing is left, whatever comes at the same time": (store) =>
+    races(store, [
+      [DELETE, SAY],
+      [DELETE, TITLE],
+      [DELETE, FOLLOW],
+      [DELETE, FOLLOW_TOO],
+      [DELETE, INSTRUCT],
+      [DELETE, WITHDRAW],
+      [DELETE, ANSWER],
+      [DELETE, STEAL],
+      [DELETE, END],
+      [DELETE, DELETE_TOO],
+      [DELETE, MOVE],
+    ]),
+  "race: an id, an alias, an index and a run's key have one owner": (store) =>
+    races(store, [
+      [CREATE, CREATE_SAME],
+      [CREATE, CREATE_ALIAS],
+      [FOLLOW, FOLLOW_TOO],
+      [KEY, CREATE_KEY],
+      ...(store.driver.forgetKeys
+        ? ([
+            [FORGET, FREED_KEY],
+            [FORGET, SAY],
+          ] as const)
+        : []),
+    ]),
+  "race: of two that load one chain, or what is in it, one does, and the other leaves nothing": (store) =>
+    races(store, [
+      [LOAD, LOAD_TOO],
+      [LOAD, CREATE],
+      [LOAD, CREATE_ALIAS],
+      [LOAD, CREATE_KEY],
+      [LOAD, KEY],
+    ]),
+  "race: an ask has one answer, an instruction one end, and instructions their order": (store) =>
+    races(store, [
+      [ANSWER, ANSWER_TOO],
+      [ANSWER, UNASK],
+      [WITHDRAW, WITHDRAW],
+      [WITHDRAW, FOLLOWED],
+      [INSTRUCT, INSTRUCT_SAME],
+      [INSTRUCT, INSTRUCT_TOO],
+    ]),
+  "race: an instruction is told by the write that gives the lease back, or finds that change done": (store) =>
+    races(store, [
+      [END, INSTRUCT],
+      [END, WITHDRAW],
+    ]),
+  "race: totals are those of what is there, whatever comes, goes and moves": (store) =>
+    races(store, [
+      [CREATE, DELETE_OTHER],
+      [CREATE, CREATE_KEY],
+      [MOVE, MOVE_TOO],
+      [MOVE, DELETE_OTHER],
+      [MOVE_OTHER, DELETE_OTHER],
+      [MOVE_OTHER, DELETE],
+      [MOVE_OTHER, FIRST_WORD],
+      [FIRST_WORD, DELETE_OTHER],
+      [FIRST_WORD, TOUCH],
+      [LOAD, MOVE],
+      [DELETE_OTHER, DELETE_OTHER],
+    ]),
+  "race: a dump is of one moment": (store) =>
+    looks(store, [
+      [SAY_ALL, DUMP],
+      [FOLLOW, DUMP],
+      [DELETE, DUMP],
+    ]),
+  "race: the head is of one moment": (store) =>
+    looks(store, [
+      [SAY_ALL, READ_HEAD],
+      [FOLLOW, READ_HEAD],
+    ]),
+  "race: a list and its total are of one moment": (store) =>
+    looks(store, [
+      [CREATE_ALIAS, LIST],
+      [MOVE_OTHER, LIST_FOLDER],
+      [FIRST_WORD, LIST_EMPTY],
+    ]),
+};

@@ -11,12 +11,11 @@ import type {
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session, Snapshot } from "../../ports/session.js";
-import { soon } from "../check.js";
+import { soon, type Rules } from "../check.js";
 import type { SessionDriverFixture, StoreHold } from "./fixture.js";
 import { patient } from "./patient.js";
 
-/** A rule of the contract: its name, and what shows that it is kept. */
-export type Rule = readonly [name: string, body: (store: Store) => Promise<void>];
+export type StoreRules = Rules<[store: Store]>;
 
 /** The store of one check, and the drivers on it. Whatever hangs fails with its name. */
 export class Store {

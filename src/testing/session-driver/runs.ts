@@ -4,7 +4,7 @@ import type { RunRecord } from "../../ports/run.js";
 import type { RunQuery, SessionDriver } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
 import { aHolder, aMessage, aRun, aSession, at, change, leaseOf, release, runOf, someMessages } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
 const ENDED: Partial<RunRecord> = {
   state: "finished",
@@ -28,9 +28,8 @@ async function holderOf(driver: SessionDriver, id: string): Promise<string | nul
   return told?.holder === null ? null : told?.holder.id;
 }
 
-export const runRules: readonly Rule[] = [
-  [
-    "runs: one that begins with its session, and one that a change puts, come back as they were given, every field",
+export const runRules: StoreRules = {
+  "runs: one that begins with its session, and one that a change puts, come back as they were given, every field":
     async (store) => {
       const { driver } = store;
       const first = aRun("r1", "a", { key: "key of r1", state: "waiting" });
@@ -51,160 +50,136 @@ export const runRules: readonly Rule[] = [
         [second, first],
       );
     },
-  ],
-  [
-    "runs: put again replaces the one of its id, whatever changed",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), run: aRun("r1", "a", { key: "k1" }) });
-      await driver.write("a", change({ runs: [aRun("r2", "a", { startedAt: at(1) })] }));
-      const ended = aRun("r1", "a", { ...ENDED, startedAt: at(2), key: "k2", provider: "other", model: "m2" });
-      await driver.write("a", change({ runs: [ended, aRun("r3", "a", { startedAt: at(3), key: "k1" })] }));
-      assert.deepEqual((await runOf(driver, "r1"))?.run, ended);
-      assert.deepEqual(await ids(driver), ["r3", "r1", "r2"]);
-      assert.deepEqual(await ids(driver, { states: ["finished"] }), ["r1"]);
-      assert.deepEqual(await ids(driver, { states: ["running"] }), ["r3", "r2"]);
-    },
-  ],
-  [
-    "runs: of a follow-up they are the chain's, under its original's id, whatever the record says",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), run: aRun("r1", "elsewhere") });
-      const session = aSession("a1", { chain: { root: "a", index: 1 } });
-      await driver.create({ session, run: aRun("r2", "a1", { startedAt: at(1) }) });
-      await driver.write("a1", change({ runs: [aRun("r3", "a1", { startedAt: at(2) })] }));
-      for (const id of ["a", "a1"]) assert.deepEqual(await ids(driver, { sessionId: id }), ["r3", "r2", "r1"]);
-      for (const { run } of await driver.runs({ limit: 9 })) assert.equal(run.sessionId, "a");
-      await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
-      assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r3", "r2", "r1"], "a cut hides no run");
-    },
-  ],
-  [
-    "runs: a key is unique in the store; what is refused for it leaves nothing",
-    async (store) => {
-      const { driver } = store;
-      await driver.create({ session: aSession("a"), run: aRun("r1", "a", { key: "k" }) });
-      const other = await store.second();
-      const taken = { session: aSession("b", { alias: "x" }), messages: [aMessage("b", 1)] };
-      await rejectsWith(other.create({ ...taken, run: aRun("r2", "b", { key: "k" }) }), "run_key_taken", "create");
-      assert.equal(await other.get("b"), undefined);
-      assert.equal(await other.get("x"), undefined);
-      await other.create(taken);
-      const put = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { key: "k" })] });
-      await rejectsWith(other.write("b", put), "run_key_taken", "write");
-      const twice = [aRun("r2", "b", { key: "new" }), aRun("r3", "b", { key: "new" })];
-      await rejectsWith(other.write("b", change({ runs: twice })), "run_key_taken", "twice in one change");
-      assert.equal((await other.get("b"))?.lastSeq, 1);
-      assert.deepEqual(await ids(other), ["r1"]);
-      await driver.write("a", change({ runs: [aRun("r1", "a", { key: "k", ...ENDED })] }));
-      await other.write("b", change({ runs: [aRun("r2", "b"), aRun("r3", "b"), aRun("r4", "b", { key: "K" })] }));
-      assert.deepEqual(
-        await ids(driver),
-        ["r4", "r3", "r2", "r1"],
-        "any number has no key; keys are told apart by case",
+  "runs: put again replaces the one of its id, whatever changed": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { key: "k1" }) });
+    await driver.write("a", change({ runs: [aRun("r2", "a", { startedAt: at(1) })] }));
+    const ended = aRun("r1", "a", { ...ENDED, startedAt: at(2), key: "k2", provider: "other", model: "m2" });
+    await driver.write("a", change({ runs: [ended, aRun("r3", "a", { startedAt: at(3), key: "k1" })] }));
+    assert.deepEqual((await runOf(driver, "r1"))?.run, ended);
+    assert.deepEqual(await ids(driver), ["r3", "r1", "r2"]);
+    assert.deepEqual(await ids(driver, { states: ["finished"] }), ["r1"]);
+    assert.deepEqual(await ids(driver, { states: ["running"] }), ["r3", "r2"]);
+  },
+  "runs: of a follow-up they are the chain's, under its original's id, whatever the record says": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a"), run: aRun("r1", "elsewhere") });
+    const session = aSession("a1", { chain: { root: "a", index: 1 } });
+    await driver.create({ session, run: aRun("r2", "a1", { startedAt: at(1) }) });
+    await driver.write("a1", change({ runs: [aRun("r3", "a1", { startedAt: at(2) })] }));
+    for (const id of ["a", "a1"]) assert.deepEqual(await ids(driver, { sessionId: id }), ["r3", "r2", "r1"]);
+    for (const { run } of await driver.runs({ limit: 9 })) assert.equal(run.sessionId, "a");
+    await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
+    assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r3", "r2", "r1"], "a cut hides no run");
+  },
+  "runs: a key is unique in the store; what is refused for it leaves nothing": async (store) => {
+    const { driver } = store;
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { key: "k" }) });
+    const other = await store.second();
+    const taken = { session: aSession("b", { alias: "x" }), messages: [aMessage("b", 1)] };
+    await rejectsWith(other.create({ ...taken, run: aRun("r2", "b", { key: "k" }) }), "run_key_taken", "create");
+    assert.equal(await other.get("b"), undefined);
+    assert.equal(await other.get("x"), undefined);
+    await other.create(taken);
+    const put = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { key: "k" })] });
+    await rejectsWith(other.write("b", put), "run_key_taken", "write");
+    const twice = [aRun("r2", "b", { key: "new" }), aRun("r3", "b", { key: "new" })];
+    await rejectsWith(other.write("b", change({ runs: twice })), "run_key_taken", "twice in one change");
+    assert.equal((await other.get("b"))?.lastSeq, 1);
+    assert.deepEqual(await ids(other), ["r1"]);
+    await driver.write("a", change({ runs: [aRun("r1", "a", { key: "k", ...ENDED })] }));
+    await other.write("b", change({ runs: [aRun("r2", "b"), aRun("r3", "b"), aRun("r4", "b", { key: "K" })] }));
+    assert.deepEqual(await ids(driver), ["r4", "r3", "r2", "r1"], "any number has no key; keys are told apart by case");
+  },
+  "runs: the id of another chain's run is refused, and that run stays": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a") });
+    await driver.create({ session: aSession("b") });
+    await rejectsWith(driver.write("b", change({ runs: [aRun("r1", "b", ENDED)] })), "run_key_taken", "write");
+    const create = driver.create({ session: aSession("c"), run: aRun("r1", "c") });
+    await rejectsWith(create, "run_key_taken", "create");
+    assert.deepEqual((await runOf(driver, "r1"))?.run, aRun("r1", "a"));
+  },
+  "runs: of many that come with one key at once through two drivers, one is stored": async (store) => {
+    const drivers = [store.driver, await store.second()];
+    for (const id of ["s0", "s1"]) await store.driver.create({ session: aSession(id) });
+    for (let round = 0; round < 5; round++) {
+      const results = await Promise.allSettled(
+        drivers.map((driver, who) => {
+          const run = aRun(`r${round}-${who}`, `s${who}`, { key: `k${round}` });
+          return driver.write(`s${who}`, change({ runs: [run] }));
+        }),
       );
-    },
-  ],
-  [
-    "runs: the id of another chain's run is refused, and that run stays",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), run: aRun("r1", "a") });
-      await driver.create({ session: aSession("b") });
-      await rejectsWith(driver.write("b", change({ runs: [aRun("r1", "b", ENDED)] })), "run_key_taken", "write");
-      const create = driver.create({ session: aSession("c"), run: aRun("r1", "c") });
-      await rejectsWith(create, "run_key_taken", "create");
-      assert.deepEqual((await runOf(driver, "r1"))?.run, aRun("r1", "a"));
-    },
-  ],
-  [
-    "runs: of many that come with one key at once through two drivers, one is stored",
-    async (store) => {
-      const drivers = [store.driver, await store.second()];
-      for (const id of ["s0", "s1"]) await store.driver.create({ session: aSession(id) });
-      for (let round = 0; round < 5; round++) {
-        const results = await Promise.allSettled(
-          drivers.map((driver, who) => {
-            const run = aRun(`r${round}-${who}`, `s${who}`, { key: `k${round}` });
-            return driver.write(`s${who}`, change({ runs: [run] }));
-          }),
-        );
-        assert.deepEqual(results.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
+      assert.deepEqual(results.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
+    }
+    assert.equal((await ids(store.driver)).length, 5);
+  },
+  "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any": async ({
+    driver,
+  }) => {
+    const states = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"] as const;
+    for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
+    for (const [n, state] of states.entries()) {
+      const startedAt = at(Math.floor(n / 2));
+      await driver.write("a", change({ runs: [aRun(`a${n}`, "a", { state, startedAt })] }));
+      await driver.write("b", change({ runs: [aRun(`b${n}`, "b", { state, startedAt })] }));
+    }
+    assert.deepEqual(await ids(driver, { sessionId: "a" }), ["a5", "a4", "a3", "a2", "a1", "a0"]);
+    assert.deepEqual(await ids(driver, { limit: 5 }), ["b5", "b4", "a5", "a4", "b3"]);
+    assert.deepEqual(await ids(driver, { states: ["failed"] }), ["b3", "a3"]);
+    assert.deepEqual(await ids(driver, { states: ["waiting", "interrupted", "running"], limit: 4 }), [
+      "b5",
+      "a5",
+      "b1",
+      "b0",
+    ]);
+    assert.deepEqual(await ids(driver, { sessionId: "a", states: ["running", "failed"] }), ["a3", "a0"]);
+    assert.deepEqual(await ids(driver, { states: [] }), []);
+    assert.deepEqual(await ids(driver, { sessionId: "none" }), []);
+    assert.deepEqual(await ids(driver, { id: "a3", sessionId: "a", states: ["failed"] }), ["a3"]);
+    assert.deepEqual(await ids(driver, { id: "a3", sessionId: "b" }), []);
+    assert.deepEqual(await ids(driver, { id: "a3", states: ["running"] }), []);
+    assert.deepEqual(await ids(driver, { limit: 0 }), []);
+  },
+  "runs: one that waits in line is unfinished and keeps its key; when it begins it stands where it began": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { startedAt: at(1) }) });
+    const line = { holder: aHolder("h"), until: at(9) };
+    const queued = aRun("r2", "a", { state: "queued", key: "k", startedAt: at(2), line });
+    await driver.write("a", change({ runs: [queued, aRun("r3", "a", { state: "queued", startedAt: at(3), line })] }));
+    assert.deepEqual((await runOf(driver, "r2"))?.run, queued);
+    assert.deepEqual(await ids(driver, { states: ["queued"] }), ["r3", "r2"]);
+    assert.deepEqual(
+      (await driver.head("a"))?.unfinished.map(({ id }) => id),
+      ["r3", "r2", "r1"],
+    );
+    await driver.forgetKeys?.(at(8));
+    assert.deepEqual(await ids(driver, { key: "k" }), ["r2"]);
+    await driver.write("a", change({ runs: [{ ...queued, state: "running", startedAt: at(4), line: null }] }));
+    assert.deepEqual(await ids(driver, {}), ["r2", "r3", "r1"]);
+    assert.equal((await runOf(driver, "r2"))?.run.line, null);
+  },
+  "runs: pages from a known entry hold every run once": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    for (let n = 0; n < 7; n++) {
+      const fields = { startedAt: at(Math.floor(n / 3)), state: n % 2 === 0 ? "finished" : "failed" } as const;
+      await driver.write("a", change({ runs: [aRun(`r${n}`, "a", fields)] }));
+    }
+    for (const query of [{}, { sessionId: "a" }, { states: ["finished", "failed"] as const }]) {
+      const found: string[] = [];
+      let before: RunQuery["before"];
+      while (found.length < 9) {
+        const page = await driver.runs({ ...query, limit: 2, before });
+        const last = page.at(-1)?.run;
+        if (!last) break;
+        found.push(...page.map(({ run }) => run.id));
+        before = { startedAt: last.startedAt, id: last.id };
       }
-      assert.equal((await ids(store.driver)).length, 5);
-    },
-  ],
-  [
-    "runs: newest startedAt first, ties by id, greatest first, of one chain or of all, of some states or of any",
-    async ({ driver }) => {
-      const states = ["running", "waiting", "finished", "failed", "cancelled", "interrupted"] as const;
-      for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
-      for (const [n, state] of states.entries()) {
-        const startedAt = at(Math.floor(n / 2));
-        await driver.write("a", change({ runs: [aRun(`a${n}`, "a", { state, startedAt })] }));
-        await driver.write("b", change({ runs: [aRun(`b${n}`, "b", { state, startedAt })] }));
-      }
-      assert.deepEqual(await ids(driver, { sessionId: "a" }), ["a5", "a4", "a3", "a2", "a1", "a0"]);
-      assert.deepEqual(await ids(driver, { limit: 5 }), ["b5", "b4", "a5", "a4", "b3"]);
-      assert.deepEqual(await ids(driver, { states: ["failed"] }), ["b3", "a3"]);
-      assert.deepEqual(await ids(driver, { states: ["waiting", "interrupted", "running"], limit: 4 }), [
-        "b5",
-        "a5",
-        "b1",
-        "b0",
-      ]);
-      assert.deepEqual(await ids(driver, { sessionId: "a", states: ["running", "failed"] }), ["a3", "a0"]);
-      assert.deepEqual(await ids(driver, { states: [] }), []);
-      assert.deepEqual(await ids(driver, { sessionId: "none" }), []);
-      assert.deepEqual(await ids(driver, { id: "a3", sessionId: "a", states: ["failed"] }), ["a3"]);
-      assert.deepEqual(await ids(driver, { id: "a3", sessionId: "b" }), []);
-      assert.deepEqual(await ids(driver, { id: "a3", states: ["running"] }), []);
-      assert.deepEqual(await ids(driver, { limit: 0 }), []);
-    },
-  ],
-  [
-    "runs: one that waits in line is unfinished and keeps its key; when it begins it stands where it began",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), run: aRun("r1", "a", { startedAt: at(1) }) });
-      const line = { holder: aHolder("h"), until: at(9) };
-      const queued = aRun("r2", "a", { state: "queued", key: "k", startedAt: at(2), line });
-      await driver.write("a", change({ runs: [queued, aRun("r3", "a", { state: "queued", startedAt: at(3), line })] }));
-      assert.deepEqual((await runOf(driver, "r2"))?.run, queued);
-      assert.deepEqual(await ids(driver, { states: ["queued"] }), ["r3", "r2"]);
-      assert.deepEqual(
-        (await driver.head("a"))?.unfinished.map(({ id }) => id),
-        ["r3", "r2", "r1"],
-      );
-      await driver.forgetKeys?.(at(8));
-      assert.deepEqual(await ids(driver, { key: "k" }), ["r2"]);
-      await driver.write("a", change({ runs: [{ ...queued, state: "running", startedAt: at(4), line: null }] }));
-      assert.deepEqual(await ids(driver, {}), ["r2", "r3", "r1"]);
-      assert.equal((await runOf(driver, "r2"))?.run.line, null);
-    },
-  ],
-  [
-    "runs: pages from a known entry hold every run once",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      for (let n = 0; n < 7; n++) {
-        const fields = { startedAt: at(Math.floor(n / 3)), state: n % 2 === 0 ? "finished" : "failed" } as const;
-        await driver.write("a", change({ runs: [aRun(`r${n}`, "a", fields)] }));
-      }
-      for (const query of [{}, { sessionId: "a" }, { states: ["finished", "failed"] as const }]) {
-        const found: string[] = [];
-        let before: RunQuery["before"];
-        while (found.length < 9) {
-          const page = await driver.runs({ ...query, limit: 2, before });
-          const last = page.at(-1)?.run;
-          if (!last) break;
-          found.push(...page.map(({ run }) => run.id));
-          before = { startedAt: last.startedAt, id: last.id };
-        }
-        assert.deepEqual(found, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
-      }
-      assert.deepEqual(await ids(driver, { before: { startedAt: at(1), id: "nobody" } }), ["r2", "r1", "r0"]);
-    },
-  ],
-  [
-    "runs: the holder is told while the lease lasts under which a run was written, to every driver, and no longer",
+      assert.deepEqual(found, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
+    }
+    assert.deepEqual(await ids(driver, { before: { startedAt: at(1), id: "nobody" } }), ["r2", "r1", "r0"]);
+  },
+  "runs: the holder is told while the lease lasts under which a run was written, to every driver, and no longer":
     async (store) => {
       const { driver } = store;
       const lease = await leaseOf(driver, "a", "h1");
@@ -221,131 +196,114 @@ export const runRules: readonly Rule[] = [
       await release(store.driver, lease);
       assert.equal(await holderOf(other, "r1"), null, "released");
     },
-  ],
-  [
-    "runs: a lease that changed hands holds none of the runs that were written before",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      const first = await leaseOf(driver, "a", "h1");
-      await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
-      const second = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
-      assert.ok("fence" in second);
-      assert.equal(await holderOf(driver, "r1"), null);
-      await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
-      assert.equal(await holderOf(driver, "r1"), "h2", "by whom it was last written");
-      assert.equal(await holderOf(driver, "r2"), null);
-      const late = change({ fence: first.fence, runs: [aRun("r2", "a", ENDED)] });
-      await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder ends its run");
-      assert.equal((await runOf(driver, "r2"))?.run.state, "running");
-    },
-  ],
-  [
-    "runs: nobody holds one whose lease ran out",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      const lease = await leaseOf(driver, "a", "h1", 20);
-      await driver.write("a", change({ fence: lease.fence, runs: [aRun("r1", "a")] }));
-      await sleep(40);
-      assert.equal(await holderOf(driver, "r1"), null);
-      await leaseOf(driver, "a", "h1");
-      assert.equal(await holderOf(driver, "r1"), "h1", "it came back before anybody else");
-    },
-  ],
-  [
-    "runs: go with their chain, by any id of it, and their ids and keys are free",
-    async ({ driver }) => {
-      const run = aRun("r1", "a", { key: "k" });
-      await driver.create({ session: aSession("a"), run });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), run: aRun("r2", "a") });
-      await driver.create({ session: aSession("b"), run: aRun("r3", "b") });
-      await driver.delete(["a1"]);
-      assert.deepEqual(await ids(driver), ["r3"]);
-      assert.deepEqual(await ids(driver, { sessionId: "a" }), []);
-      assert.equal(await runOf(driver, "r1"), undefined);
-      await driver.create({ session: aSession("a"), run });
-      assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r1"]);
-    },
-  ],
-  [
-    "head: the original, the newest, what a model needs of it, and the runs that are not known to have ended",
-    async (store) => {
-      const { driver } = store;
-      const session = aSession("a", { alias: "x" });
-      await driver.create({ session, messages: someMessages("a", 1, 3), run: aRun("r1", "a") });
-      assert.deepEqual(await driver.head("a"), {
-        original: { ...session, lastSeq: 3 },
-        newest: { ...session, lastSeq: 3 },
-        messages: someMessages("a", 1, 3),
-        unfinished: [aRun("r1", "a")],
-        snapshots: [],
-      });
-      const view = [aMessage("a", 3, { parts: [{ type: "text", text: "short" }] })];
-      const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 3 });
-      await driver.create({ session: next, view, messages: [aMessage("a1", 4)] });
-      await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 9), run: aRun("r9", "b") });
-      const waiting = aRun("r2", "a", { state: "waiting", startedAt: at(2) });
-      const failed = aRun("r3", "a", { state: "failed", startedAt: at(3) });
-      await driver.write("a1", change({ add: [aMessage("a1", 5)], runs: [waiting, failed], set: { title: "T" } }));
-      const expected = {
-        original: { ...session, lastSeq: 3, title: "T" },
-        newest: { ...next, lastSeq: 5, title: "T" },
-        messages: [...view, aMessage("a1", 4), aMessage("a1", 5)],
-        unfinished: [waiting, aRun("r1", "a")],
-        snapshots: [],
-      };
-      for (const one of [driver, await store.second(), await store.reopen()])
-        if (one !== driver) for (const id of ["a", "a1", "x"]) assert.deepEqual(await one.head(id), expected);
-      assert.equal(await store.driver.head("none"), undefined);
-      assert.equal(await store.driver.head(""), undefined, "an empty alias finds nobody");
-    },
-  ],
-  [
-    "head: of a chain that was cut, what is left; of one that was restored, all of it",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
-      const view = [aMessage("a", 4)];
-      const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 });
-      await driver.create({ session: next, view, messages: someMessages("a1", 5, 6) });
-      const seen = async (): Promise<unknown> => {
-        const head = await driver.head("a");
-        return [head?.newest.id, head?.newest.lastSeq, head?.messages.map(({ seq }) => seq)];
-      };
-      assert.deepEqual(await seen(), ["a1", 6, [4, 5, 6]]);
-      await driver.write("a1", change({ cut: { id: "s1", after: 5, createdAt: at(1) } }));
-      assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
-      await driver.write("a", change({ cut: { id: "s2", after: 2, createdAt: at(2) } }));
-      assert.deepEqual(await seen(), ["a", 6, [1, 2]]);
-      await driver.write("a", change({ restore: "s2" }));
-      assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
-    },
-  ],
-  [
-    "head: is of one moment, whatever is written meanwhile",
-    async (store) => {
-      const reader = await store.second();
-      await store.driver.create({ session: aSession("a") });
-      let writing = true;
-      const writes = (async () => {
-        for (let n = 1; n <= 30; n++) {
-          const runs = [aRun(`r${n}`, "a"), ...(n > 1 ? [aRun(`r${n - 1}`, "a", ENDED)] : [])];
-          await store.driver.write("a", change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs }));
-        }
-      })().finally(() => (writing = false));
-      // A reader that has found a fault does not wait for them.
-      writes.catch(() => undefined);
-      while (writing) {
-        const head = await reader.head("a");
-        assert.ok(head);
-        const { lastSeq } = head.newest;
-        assert.equal(head.messages.length, lastSeq);
-        if (lastSeq > 0) assert.equal(head.original.title, `${lastSeq}`);
-        assert.deepEqual(
-          head.unfinished.map(({ id }) => id),
-          lastSeq > 0 ? [`r${lastSeq}`] : [],
-        );
-        await new Promise((resolve) => setImmediate(resolve));
+  "runs: a lease that changed hands holds none of the runs that were written before": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    const first = await leaseOf(driver, "a", "h1");
+    await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
+    const second = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
+    assert.ok("fence" in second);
+    assert.equal(await holderOf(driver, "r1"), null);
+    await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
+    assert.equal(await holderOf(driver, "r1"), "h2", "by whom it was last written");
+    assert.equal(await holderOf(driver, "r2"), null);
+    const late = change({ fence: first.fence, runs: [aRun("r2", "a", ENDED)] });
+    await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder ends its run");
+    assert.equal((await runOf(driver, "r2"))?.run.state, "running");
+  },
+  "runs: nobody holds one whose lease ran out": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    const lease = await leaseOf(driver, "a", "h1", 20);
+    await driver.write("a", change({ fence: lease.fence, runs: [aRun("r1", "a")] }));
+    await sleep(40);
+    assert.equal(await holderOf(driver, "r1"), null);
+    await leaseOf(driver, "a", "h1");
+    assert.equal(await holderOf(driver, "r1"), "h1", "it came back before anybody else");
+  },
+  "runs: go with their chain, by any id of it, and their ids and keys are free": async ({ driver }) => {
+    const run = aRun("r1", "a", { key: "k" });
+    await driver.create({ session: aSession("a"), run });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), run: aRun("r2", "a") });
+    await driver.create({ session: aSession("b"), run: aRun("r3", "b") });
+    await driver.delete(["a1"]);
+    assert.deepEqual(await ids(driver), ["r3"]);
+    assert.deepEqual(await ids(driver, { sessionId: "a" }), []);
+    assert.equal(await runOf(driver, "r1"), undefined);
+    await driver.create({ session: aSession("a"), run });
+    assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r1"]);
+  },
+  "head: the original, the newest, what a model needs of it, and the runs that are not known to have ended": async (
+    store,
+  ) => {
+    const { driver } = store;
+    const session = aSession("a", { alias: "x" });
+    await driver.create({ session, messages: someMessages("a", 1, 3), run: aRun("r1", "a") });
+    assert.deepEqual(await driver.head("a"), {
+      original: { ...session, lastSeq: 3 },
+      newest: { ...session, lastSeq: 3 },
+      messages: someMessages("a", 1, 3),
+      unfinished: [aRun("r1", "a")],
+      snapshots: [],
+    });
+    const view = [aMessage("a", 3, { parts: [{ type: "text", text: "short" }] })];
+    const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 3 });
+    await driver.create({ session: next, view, messages: [aMessage("a1", 4)] });
+    await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 9), run: aRun("r9", "b") });
+    const waiting = aRun("r2", "a", { state: "waiting", startedAt: at(2) });
+    const failed = aRun("r3", "a", { state: "failed", startedAt: at(3) });
+    await driver.write("a1", change({ add: [aMessage("a1", 5)], runs: [waiting, failed], set: { title: "T" } }));
+    const expected = {
+      original: { ...session, lastSeq: 3, title: "T" },
+      newest: { ...next, lastSeq: 5, title: "T" },
+      messages: [...view, aMessage("a1", 4), aMessage("a1", 5)],
+      unfinished: [waiting, aRun("r1", "a")],
+      snapshots: [],
+    };
+    for (const one of [driver, await store.second(), await store.reopen()])
+      if (one !== driver) for (const id of ["a", "a1", "x"]) assert.deepEqual(await one.head(id), expected);
+    assert.equal(await store.driver.head("none"), undefined);
+    assert.equal(await store.driver.head(""), undefined, "an empty alias finds nobody");
+  },
+  "head: of a chain that was cut, what is left; of one that was restored, all of it": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
+    const view = [aMessage("a", 4)];
+    const next = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 });
+    await driver.create({ session: next, view, messages: someMessages("a1", 5, 6) });
+    const seen = async (): Promise<unknown> => {
+      const head = await driver.head("a");
+      return [head?.newest.id, head?.newest.lastSeq, head?.messages.map(({ seq }) => seq)];
+    };
+    assert.deepEqual(await seen(), ["a1", 6, [4, 5, 6]]);
+    await driver.write("a1", change({ cut: { id: "s1", after: 5, createdAt: at(1) } }));
+    assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
+    await driver.write("a", change({ cut: { id: "s2", after: 2, createdAt: at(2) } }));
+    assert.deepEqual(await seen(), ["a", 6, [1, 2]]);
+    await driver.write("a", change({ restore: "s2" }));
+    assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
+  },
+  "head: is of one moment, whatever is written meanwhile": async (store) => {
+    const reader = await store.second();
+    await store.driver.create({ session: aSession("a") });
+    let writing = true;
+    const writes = (async () => {
+      for (let n = 1; n <= 30; n++) {
+        const runs = [aRun(`r${n}`, "a"), ...(n > 1 ? [aRun(`r${n - 1}`, "a", ENDED)] : [])];
+        await store.driver.write("a", change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs }));
       }
-      await writes;
-    },
-  ],
-];
+    })().finally(() => (writing = false));
+    // A reader that has found a fault does not wait for them.
+    writes.catch(() => undefined);
+    while (writing) {
+      const head = await reader.head("a");
+      assert.ok(head);
+      const { lastSeq } = head.newest;
+      assert.equal(head.messages.length, lastSeq);
+      if (lastSeq > 0) assert.equal(head.original.title, `${lastSeq}`);
+      assert.deepEqual(
+        head.unfinished.map(({ id }) => id),
+        lastSeq > 0 ? [`r${lastSeq}`] : [],
+      );
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await writes;
+  },
+};

@@ -16,355 +16,289 @@ import {
   snapshotsOf,
   someMessages,
 } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
 /** So often a driver is opened and closed, to see whether each time something stays open. */
 const ROUNDS = 8;
 
-export const sessionRules: readonly Rule[] = [
-  [
-    "create: a session comes back as it was given, every field",
-    async ({ driver }) => {
-      const session = aSession("a", {
-        alias: "acp-a",
-        titled: true,
-        reasoningEffort: "high",
-        parentId: "elsewhere",
-        updatedAt: at(9),
-        usage: { promptTokens: 5_000_000_000, completionTokens: 7, totalTokens: 5_000_000_007, cost: 0.1234567 },
-      });
-      await driver.create({ session });
-      assert.deepEqual(await driver.get("a"), session);
-    },
-  ],
-  [
-    "create: messages come back as they were given, every field of every kind of part",
-    async ({ driver }) => {
-      const opaque = { provider: "lab", model: "m1", data: { signature: "x", list: [1, null, true] } };
-      const messages: Message[] = [
-        aMessage("a", 1, {
-          parts: [
-            { type: "text", text: "look" },
-            { type: "image", mediaType: "image/png", data: "aGk=" },
-            { type: "file", mediaType: "application/octet-stream", filename: "x.bin", data: "AA==" },
-          ],
-        }),
-        aMessage("a", 2, {
-          role: "assistant",
-          parts: [
-            { type: "reasoning", text: "hm", opaque },
-            { type: "text", text: "", opaque },
-            { type: "tool_call", id: "c1", name: "read", arguments: "{broken", opaque },
-          ],
-        }),
-        aMessage("a", 3, { role: "tool", toolCallId: "c1", name: "read", failed: true }),
-        aMessage("a", 4, { role: "system", parts: [] }),
-      ];
-      await driver.create({ session: aSession("a"), messages });
-      assert.deepEqual(await driver.messages("a"), messages);
-      assert.equal((await driver.get("a"))?.lastSeq, 4, "lastSeq is kept by the driver");
-    },
-  ],
-  [
-    "create: lastSeq is never less than what was given",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { lastSeq: 9 }), messages: [aMessage("a", 3)] });
-      assert.equal((await driver.get("a"))?.lastSeq, 9);
-    },
-  ],
-  [
-    "create: a taken id is refused, and nothing of the second is left",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
-      await rejectsWith(
-        driver.create({ session: aSession("a", { title: "other", alias: "x" }), messages: [aMessage("a", 3)] }),
-        "session_exists",
-        "same id",
-      );
-      assert.equal((await driver.get("a"))?.title, "Title of a");
-      assert.equal(await driver.get("x"), undefined);
-      assert.deepEqual(await seqs(driver, "a"), [1, 2]);
-      assert.equal((await driver.list({ limit: 9 })).total, 1);
-    },
-  ],
-  [
-    "create: an alias is unique over aliases and ids",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { alias: "x" }) });
-      await rejectsWith(
-        driver.create({ session: aSession("b", { alias: "x" }) }),
-        "session_exists",
-        "alias of another",
-      );
-      await rejectsWith(
-        driver.create({ session: aSession("b", { alias: "a" }) }),
-        "session_exists",
-        "alias is another's id",
-      );
-      await rejectsWith(driver.create({ session: aSession("x") }), "session_exists", "id is another's alias");
-      await driver.create({ session: aSession("b") });
-      await driver.create({ session: aSession("c") });
-      assert.deepEqual(await listed(driver), ["c", "b", "a"], "any number has no alias");
-    },
-  ],
-  [
-    "create: messages with the same seq are refused, and no session is left",
-    async ({ driver }) => {
-      const twice = [aMessage("a", 1), aMessage("a", 2, { id: "p" }), aMessage("a", 2, { id: "q" })];
-      await rejectsWith(
-        driver.create({ session: aSession("a", { alias: "x" }), messages: twice }),
-        "seq_taken",
-        "seq 2 twice",
-      );
-      assert.equal(await driver.get("a"), undefined);
-      assert.equal(await driver.get("x"), undefined);
-      assert.deepEqual(await driver.messages("a"), []);
-      assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
-      await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)] });
-    },
-  ],
-  [
-    "create: a follow-up whose index is taken, or whose original is gone, is refused",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      const other = aSession("a2", { chain: { root: "a", index: 1 } });
-      await rejectsWith(
-        driver.create({ session: other, messages: [aMessage("a2", 3)] }),
-        "session_exists",
-        "index 1 twice",
-      );
-      assert.equal(await driver.get("a2"), undefined);
-      const orphan = aSession("b1", { chain: { root: "b", index: 1 } });
-      await rejectsWith(driver.create({ session: orphan }), "session_not_found", "no original");
-      assert.equal(await driver.get("b1"), undefined);
-      const clash = aSession("a3", { chain: { root: "a", index: 2 } });
-      await rejectsWith(
-        driver.create({ session: clash, messages: [aMessage("a3", 2)] }),
-        "seq_taken",
-        "seq of the original",
-      );
-      assert.equal(await driver.get("a3"), undefined);
-    },
-  ],
-  [
-    "create: the error names what is taken: the id, the alias, or of an index the session that was to have it",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { alias: "x" }) });
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      const taken: [string, Session][] = [
-        ["a", aSession("a", { alias: "y" })],
-        ["x", aSession("x")],
-        ["x", aSession("b", { alias: "x" })],
-        ["a", aSession("b", { alias: "a" })],
-        ["b", aSession("b", { alias: "b" })],
-        ["a2", aSession("a2", { alias: "y", chain: { root: "a", index: 1 } })],
-      ];
-      for (const [sessionId, session] of taken)
-        await assert.rejects(driver.create({ session }), { code: "session_exists", sessionId });
-    },
-  ],
-  [
-    "create: with an old fence a follow-up is refused, with the current one it is made",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      const old = await leaseOf(driver, "a", "h1");
-      await release(driver, old);
-      const lease = await leaseOf(driver, "a", "h2");
-      const next = aSession("a1", { chain: { root: "a", index: 1 } });
-      await rejectsWith(driver.create({ session: next, fence: old.fence }), "lease_lost", "old fence");
-      assert.equal(await driver.get("a1"), undefined);
-      await driver.create({ session: next, fence: lease.fence });
-      assert.equal((await newestOf(driver, "a"))?.id, "a1");
-    },
-  ],
-  [
-    "get: by id, by alias, undefined for what there is not",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { alias: "x" }) });
-      await driver.create({ session: aSession("b") });
-      assert.equal((await driver.get("a"))?.id, "a");
-      assert.equal((await driver.get("x"))?.id, "a");
-      assert.equal(await driver.get("none"), undefined);
-      assert.equal(await driver.get(""), undefined, "an empty alias finds nobody");
-      assert.equal(await driver.get("A"), undefined, "ids are told apart by case");
-    },
-  ],
-  [
-    "what a caller does to its objects afterwards does not reach the store",
-    async ({ driver }) => {
-      const session = aSession("a");
-      const message = aMessage("a", 1);
-      const view = aMessage("a", 1);
-      await driver.create({ session, messages: [message], view: [view] });
-      session.title = "changed";
-      session.usage.cost = 9;
-      message.parts.push({ type: "text", text: "more" });
-      view.parts.length = 0;
-      const got = await driver.get("a");
-      const [read] = await driver.messages("a");
-      assert.ok(got && read);
-      got.title = "changed";
-      got.chain.index = 7;
-      read.parts.length = 0;
-      assert.deepEqual(await driver.get("a"), aSession("a", { lastSeq: 1 }));
-      assert.deepEqual(await driver.messages("a"), [aMessage("a", 1)]);
-      assert.deepEqual((await driver.head("a"))?.messages, [aMessage("a", 1), aMessage("a", 1)]);
-    },
-  ],
-  [
-    "head: the same but for the messages, which may be left out where they are not wanted",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
-      const whole = await driver.head("a");
-      const bare = await driver.head("a", { messages: false });
-      assert.ok(whole && bare);
-      assert.deepEqual({ ...bare, messages: whole.messages }, whole);
-      assert.deepEqual(await driver.head("a", { messages: true }), whole);
-      assert.equal(await driver.head("nobody", { messages: false }), undefined);
-    },
-  ],
-  [
-    "head: a follow-up's view and what was said in it, and nothing of what was said before",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
-      const view = [aMessage("a", 1), aMessage("a", 4, { parts: [{ type: "text", text: "short" }] })];
-      await driver.create({
-        session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
-        messages: [aMessage("a1", 5)],
-        view,
-      });
-      assert.deepEqual((await driver.head("a1"))?.messages, [...view, aMessage("a1", 5)]);
-      assert.deepEqual(await seqs(driver, "a1"), [5]);
-      assert.deepEqual(await seqs(driver, "a1", { scope: "chain" }), [1, 2, 3, 4, 5]);
-      assert.deepEqual((await driver.dump("a"))?.sessions[0]?.view, []);
-      assert.deepEqual((await driver.dump("a"))?.sessions[1]?.view, view);
-    },
-  ],
-  [
-    "delete: a session is gone with all that was in it, and its ids are free",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 3) });
-      await driver.create({ session: aSession("b"), messages: [aMessage("b", 1)] });
-      await driver.delete(["a", "none"]);
-      assert.equal(await driver.get("a"), undefined);
-      assert.equal(await driver.get("x"), undefined);
-      assert.deepEqual(await driver.messages("a", { scope: "chain" }), []);
-      assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [aSession("b", { lastSeq: 1 })], total: 1 });
-      await driver.delete([]);
-      await driver.create({ session: aSession("a", { alias: "x" }) });
-      assert.deepEqual(await driver.messages("a"), []);
-    },
-  ],
-  [
-    "delete: a fork survives its parent",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-      await driver.create({ session: aSession("fork", { parentId: "a" }), messages: [aMessage("fork", 1)] });
-      await driver.delete(["a"]);
-      assert.equal((await driver.get("fork"))?.parentId, "a");
-      assert.deepEqual(await seqs(driver, "fork"), [1]);
-    },
-  ],
-  [
-    "reopen: everything is still there",
-    async (store) => {
-      const view = [aMessage("a", 1)];
-      await store.driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 2) });
-      await store.driver.create({
-        session: aSession("a1", { chain: { root: "a", index: 1 } }),
-        messages: [aMessage("a1", 3)],
-        view,
-      });
-      await store.driver.write("a1", change({ set: { title: "later" }, cut: { id: "s", after: 2, createdAt: at(1) } }));
-      const driver = await store.reopen();
-      assert.equal((await driver.get("x"))?.title, "later");
-      assert.equal((await newestOf(driver, "a"))?.id, "a1");
-      assert.deepEqual((await driver.head("x"))?.messages, view);
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
-      assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3]);
-      assert.deepEqual(await snapshotsOf(driver, "a"), [{ id: "s", after: 2, createdAt: at(1) }]);
-      assert.equal((await driver.list({ limit: 1 })).total, 1);
-    },
-  ],
-  [
-    "close: safe to call twice; afterwards every method rejects with StoreError",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await Promise.all([driver.close(), driver.close()]);
-      await driver.close();
-      await rejectsWith(driver.get("a"), "store", "get after close");
-      await rejectsWith(driver.write("a", change({ set: { title: "x" } })), "store", "write after close");
-    },
-  ],
-  [
-    "open: may be called again, also at once, and leaves the store as it was",
-    async ({ driver }) => {
-      await driver.create({ session: aSession("a") });
-      await Promise.all([driver.open(), driver.open()]);
-      assert.equal((await driver.get("a"))?.id, "a");
-      await driver.close();
-      await rejectsWith(driver.get("a"), "store", "opened three times, closed once");
-      await Promise.all([driver.open(), driver.open()]);
-      assert.equal((await driver.get("a"))?.id, "a", "opened again");
-    },
-  ],
-  [
-    "close: leaves no file and no connection open",
-    async (store) => {
-      // The first opening loads modules for the life of the process; these do not count.
-      await store.driver.create({ session: aSession("a") });
-      await (await store.second()).close();
-      const before = openFiles();
-      for (let round = 0; round < ROUNDS; round++) {
-        const other = await store.second();
-        await Promise.all([other.open(), other.open()]);
-        await other.write("a", change({ set: { title: `${round}` }, sync: true }));
-        await other.close();
-      }
-      // Other work of the process may have a few.
-      await fewerMoreFiles(before, ROUNDS, 2000);
-    },
-  ],
-  [
-    "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for",
-    async ({ driver }) => {
-      if (!driver.synced) return;
-      await driver.synced();
-      await driver.create({ session: aSession("a"), sync: false });
-      await driver.write("a", change({ add: [aMessage("a", 1)] }));
-      await Promise.all([driver.synced(), driver.synced()]);
-      const written = driver.write("a", change({ add: [aMessage("a", 2)] }));
-      await driver.synced();
-      await written;
-      await driver.synced();
-      assert.deepEqual(await seqs(driver, "a"), [1, 2]);
-    },
-  ],
-  [
-    "close: waits for what is under way",
-    async (store) => {
-      await store.driver.create({ session: aSession("a") });
-      const writes = Array.from({ length: 20 }, (_, n) =>
-        store.driver.write("a", change({ add: [aMessage("a", n + 1)] })),
-      );
-      await store.driver.close();
-      await Promise.all(writes);
-      const driver = await store.reopen();
-      assert.equal((await seqs(driver, "a")).length, 20);
-    },
-  ],
-  [
-    "close: waits for what is under way, also for more than it does at once",
-    async (store) => {
-      await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
-      const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
-      const work = many.flatMap((id) => [
-        store.driver.create({ session: aSession(id) }),
-        store.driver.messages("a").then((messages) => assert.equal(messages.length, 3)),
-      ]);
-      await Promise.all([...work, store.driver.close()]);
-      assert.equal((await (await store.reopen()).list({ limit: 1 })).total, 41);
-    },
-  ],
-];
+export const sessionRules: StoreRules = {
+  "create: a session comes back as it was given, every field": async ({ driver }) => {
+    const session = aSession("a", {
+      alias: "acp-a",
+      titled: true,
+      reasoningEffort: "high",
+      parentId: "elsewhere",
+      updatedAt: at(9),
+      usage: { promptTokens: 5_000_000_000, completionTokens: 7, totalTokens: 5_000_000_007, cost: 0.1234567 },
+    });
+    await driver.create({ session });
+    assert.deepEqual(await driver.get("a"), session);
+  },
+  "create: messages come back as they were given, every field of every kind of part": async ({ driver }) => {
+    const opaque = { provider: "lab", model: "m1", data: { signature: "x", list: [1, null, true] } };
+    const messages: Message[] = [
+      aMessage("a", 1, {
+        parts: [
+          { type: "text", text: "look" },
+          { type: "image", mediaType: "image/png", data: "aGk=" },
+          { type: "file", mediaType: "application/octet-stream", filename: "x.bin", data: "AA==" },
+        ],
+      }),
+      aMessage("a", 2, {
+        role: "assistant",
+        parts: [
+          { type: "reasoning", text: "hm", opaque },
+          { type: "text", text: "", opaque },
+          { type: "tool_call", id: "c1", name: "read", arguments: "{broken", opaque },
+        ],
+      }),
+      aMessage("a", 3, { role: "tool", toolCallId: "c1", name: "read", failed: true }),
+      aMessage("a", 4, { role: "system", parts: [] }),
+    ];
+    await driver.create({ session: aSession("a"), messages });
+    assert.deepEqual(await driver.messages("a"), messages);
+    assert.equal((await driver.get("a"))?.lastSeq, 4, "lastSeq is kept by the driver");
+  },
+  "create: lastSeq is never less than what was given": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { lastSeq: 9 }), messages: [aMessage("a", 3)] });
+    assert.equal((await driver.get("a"))?.lastSeq, 9);
+  },
+  "create: a taken id is refused, and nothing of the second is left": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
+    await rejectsWith(
+      driver.create({ session: aSession("a", { title: "other", alias: "x" }), messages: [aMessage("a", 3)] }),
+      "session_exists",
+      "same id",
+    );
+    assert.equal((await driver.get("a"))?.title, "Title of a");
+    assert.equal(await driver.get("x"), undefined);
+    assert.deepEqual(await seqs(driver, "a"), [1, 2]);
+    assert.equal((await driver.list({ limit: 9 })).total, 1);
+  },
+  "create: an alias is unique over aliases and ids": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { alias: "x" }) });
+    await rejectsWith(driver.create({ session: aSession("b", { alias: "x" }) }), "session_exists", "alias of another");
+    await rejectsWith(
+      driver.create({ session: aSession("b", { alias: "a" }) }),
+      "session_exists",
+      "alias is another's id",
+    );
+    await rejectsWith(driver.create({ session: aSession("x") }), "session_exists", "id is another's alias");
+    await driver.create({ session: aSession("b") });
+    await driver.create({ session: aSession("c") });
+    assert.deepEqual(await listed(driver), ["c", "b", "a"], "any number has no alias");
+  },
+  "create: messages with the same seq are refused, and no session is left": async ({ driver }) => {
+    const twice = [aMessage("a", 1), aMessage("a", 2, { id: "p" }), aMessage("a", 2, { id: "q" })];
+    await rejectsWith(
+      driver.create({ session: aSession("a", { alias: "x" }), messages: twice }),
+      "seq_taken",
+      "seq 2 twice",
+    );
+    assert.equal(await driver.get("a"), undefined);
+    assert.equal(await driver.get("x"), undefined);
+    assert.deepEqual(await driver.messages("a"), []);
+    assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [], total: 0 });
+    await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)] });
+  },
+  "create: a follow-up whose index is taken, or whose original is gone, is refused": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+    const other = aSession("a2", { chain: { root: "a", index: 1 } });
+    await rejectsWith(
+      driver.create({ session: other, messages: [aMessage("a2", 3)] }),
+      "session_exists",
+      "index 1 twice",
+    );
+    assert.equal(await driver.get("a2"), undefined);
+    const orphan = aSession("b1", { chain: { root: "b", index: 1 } });
+    await rejectsWith(driver.create({ session: orphan }), "session_not_found", "no original");
+    assert.equal(await driver.get("b1"), undefined);
+    const clash = aSession("a3", { chain: { root: "a", index: 2 } });
+    await rejectsWith(
+      driver.create({ session: clash, messages: [aMessage("a3", 2)] }),
+      "seq_taken",
+      "seq of the original",
+    );
+    assert.equal(await driver.get("a3"), undefined);
+  },
+  "create: the error names what is taken: the id, the alias, or of an index the session that was to have it": async ({
+    driver,
+  }) => {
+    await driver.create({ session: aSession("a", { alias: "x" }) });
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+    const taken: [string, Session][] = [
+      ["a", aSession("a", { alias: "y" })],
+      ["x", aSession("x")],
+      ["x", aSession("b", { alias: "x" })],
+      ["a", aSession("b", { alias: "a" })],
+      ["b", aSession("b", { alias: "b" })],
+      ["a2", aSession("a2", { alias: "y", chain: { root: "a", index: 1 } })],
+    ];
+    for (const [sessionId, session] of taken)
+      await assert.rejects(driver.create({ session }), { code: "session_exists", sessionId });
+  },
+  "create: with an old fence a follow-up is refused, with the current one it is made": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    const old = await leaseOf(driver, "a", "h1");
+    await release(driver, old);
+    const lease = await leaseOf(driver, "a", "h2");
+    const next = aSession("a1", { chain: { root: "a", index: 1 } });
+    await rejectsWith(driver.create({ session: next, fence: old.fence }), "lease_lost", "old fence");
+    assert.equal(await driver.get("a1"), undefined);
+    await driver.create({ session: next, fence: lease.fence });
+    assert.equal((await newestOf(driver, "a"))?.id, "a1");
+  },
+  "get: by id, by alias, undefined for what there is not": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { alias: "x" }) });
+    await driver.create({ session: aSession("b") });
+    assert.equal((await driver.get("a"))?.id, "a");
+    assert.equal((await driver.get("x"))?.id, "a");
+    assert.equal(await driver.get("none"), undefined);
+    assert.equal(await driver.get(""), undefined, "an empty alias finds nobody");
+    assert.equal(await driver.get("A"), undefined, "ids are told apart by case");
+  },
+  "what a caller does to its objects afterwards does not reach the store": async ({ driver }) => {
+    const session = aSession("a");
+    const message = aMessage("a", 1);
+    const view = aMessage("a", 1);
+    await driver.create({ session, messages: [message], view: [view] });
+    session.title = "changed";
+    session.usage.cost = 9;
+    message.parts.push({ type: "text", text: "more" });
+    view.parts.length = 0;
+    const got = await driver.get("a");
+    const [read] = await driver.messages("a");
+    assert.ok(got && read);
+    got.title = "changed";
+    got.chain.index = 7;
+    read.parts.length = 0;
+    assert.deepEqual(await driver.get("a"), aSession("a", { lastSeq: 1 }));
+    assert.deepEqual(await driver.messages("a"), [aMessage("a", 1)]);
+    assert.deepEqual((await driver.head("a"))?.messages, [aMessage("a", 1), aMessage("a", 1)]);
+  },
+  "head: the same but for the messages, which may be left out where they are not wanted": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
+    const whole = await driver.head("a");
+    const bare = await driver.head("a", { messages: false });
+    assert.ok(whole && bare);
+    assert.deepEqual({ ...bare, messages: whole.messages }, whole);
+    assert.deepEqual(await driver.head("a", { messages: true }), whole);
+    assert.equal(await driver.head("nobody", { messages: false }), undefined);
+  },
+  "head: a follow-up's view and what was said in it, and nothing of what was said before": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
+    const view = [aMessage("a", 1), aMessage("a", 4, { parts: [{ type: "text", text: "short" }] })];
+    await driver.create({
+      session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
+      messages: [aMessage("a1", 5)],
+      view,
+    });
+    assert.deepEqual((await driver.head("a1"))?.messages, [...view, aMessage("a1", 5)]);
+    assert.deepEqual(await seqs(driver, "a1"), [5]);
+    assert.deepEqual(await seqs(driver, "a1", { scope: "chain" }), [1, 2, 3, 4, 5]);
+    assert.deepEqual((await driver.dump("a"))?.sessions[0]?.view, []);
+    assert.deepEqual((await driver.dump("a"))?.sessions[1]?.view, view);
+  },
+  "delete: a session is gone with all that was in it, and its ids are free": async ({ driver }) => {
+    await driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 3) });
+    await driver.create({ session: aSession("b"), messages: [aMessage("b", 1)] });
+    await driver.delete(["a", "none"]);
+    assert.equal(await driver.get("a"), undefined);
+    assert.equal(await driver.get("x"), undefined);
+    assert.deepEqual(await driver.messages("a", { scope: "chain" }), []);
+    assert.deepEqual(await driver.list({ limit: 9 }), { sessions: [aSession("b", { lastSeq: 1 })], total: 1 });
+    await driver.delete([]);
+    await driver.create({ session: aSession("a", { alias: "x" }) });
+    assert.deepEqual(await driver.messages("a"), []);
+  },
+  "delete: a fork survives its parent": async ({ driver }) => {
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    await driver.create({ session: aSession("fork", { parentId: "a" }), messages: [aMessage("fork", 1)] });
+    await driver.delete(["a"]);
+    assert.equal((await driver.get("fork"))?.parentId, "a");
+    assert.deepEqual(await seqs(driver, "fork"), [1]);
+  },
+  "reopen: everything is still there": async (store) => {
+    const view = [aMessage("a", 1)];
+    await store.driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 2) });
+    await store.driver.create({
+      session: aSession("a1", { chain: { root: "a", index: 1 } }),
+      messages: [aMessage("a1", 3)],
+      view,
+    });
+    await store.driver.write("a1", change({ set: { title: "later" }, cut: { id: "s", after: 2, createdAt: at(1) } }));
+    const driver = await store.reopen();
+    assert.equal((await driver.get("x"))?.title, "later");
+    assert.equal((await newestOf(driver, "a"))?.id, "a1");
+    assert.deepEqual((await driver.head("x"))?.messages, view);
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
+    assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3]);
+    assert.deepEqual(await snapshotsOf(driver, "a"), [{ id: "s", after: 2, createdAt: at(1) }]);
+    assert.equal((await driver.list({ limit: 1 })).total, 1);
+  },
+  "close: safe to call twice; afterwards every method rejects with StoreError": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await Promise.all([driver.close(), driver.close()]);
+    await driver.close();
+    await rejectsWith(driver.get("a"), "store", "get after close");
+    await rejectsWith(driver.write("a", change({ set: { title: "x" } })), "store", "write after close");
+  },
+  "open: may be called again, also at once, and leaves the store as it was": async ({ driver }) => {
+    await driver.create({ session: aSession("a") });
+    await Promise.all([driver.open(), driver.open()]);
+    assert.equal((await driver.get("a"))?.id, "a");
+    await driver.close();
+    await rejectsWith(driver.get("a"), "store", "opened three times, closed once");
+    await Promise.all([driver.open(), driver.open()]);
+    assert.equal((await driver.get("a"))?.id, "a", "opened again");
+  },
+  "close: leaves no file and no connection open": async (store) => {
+    // The first opening loads modules for the life of the process; these do not count.
+    await store.driver.create({ session: aSession("a") });
+    await (await store.second()).close();
+    const before = openFiles();
+    for (let round = 0; round < ROUNDS; round++) {
+      const other = await store.second();
+      await Promise.all([other.open(), other.open()]);
+      await other.write("a", change({ set: { title: `${round}` }, sync: true }));
+      await other.close();
+    }
+    // Other work of the process may have a few.
+    await fewerMoreFiles(before, ROUNDS, 2000);
+  },
+  "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for": async ({
+    driver,
+  }) => {
+    if (!driver.synced) return;
+    await driver.synced();
+    await driver.create({ session: aSession("a"), sync: false });
+    await driver.write("a", change({ add: [aMessage("a", 1)] }));
+    await Promise.all([driver.synced(), driver.synced()]);
+    const written = driver.write("a", change({ add: [aMessage("a", 2)] }));
+    await driver.synced();
+    await written;
+    await driver.synced();
+    assert.deepEqual(await seqs(driver, "a"), [1, 2]);
+  },
+  "close: waits for what is under way": async (store) => {
+    await store.driver.create({ session: aSession("a") });
+    const writes = Array.from({ length: 20 }, (_, n) =>
+      store.driver.write("a", change({ add: [aMessage("a", n + 1)] })),
+    );
+    await store.driver.close();
+    await Promise.all(writes);
+    const driver = await store.reopen();
+    assert.equal((await seqs(driver, "a")).length, 20);
+  },
+  "close: waits for what is under way, also for more than it does at once": async (store) => {
+    await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
+    const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
+    const work = many.flatMap((id) => [
+      store.driver.create({ session: aSession(id) }),
+      store.driver.messages("a").then((messages) => assert.equal(messages.length, 3)),
+    ]);
+    await Promise.all([...work, store.driver.close()]);
+    assert.equal((await (await store.reopen()).list({ limit: 1 })).total, 41);
+  },
+};

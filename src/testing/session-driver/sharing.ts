@@ -2,79 +2,69 @@ import assert from "node:assert/strict";
 import type { SessionQuery } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
 import { aMessage, aSession, at, change, growing, listed, newestOf, seqs, someMessages, textOf } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
-export const sharingRules: readonly Rule[] = [
-  [
-    "two drivers on one store see each other's work as soon as it is done",
-    async (store) => {
-      const one = store.driver;
-      const two = await store.second();
-      await one.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      assert.equal((await two.get("a"))?.title, "Title of a");
-      assert.deepEqual(await listed(two), ["a"]);
-      await two.write("a", change({ set: { title: "by two" } }));
-      assert.equal((await one.get("a"))?.title, "by two");
-      await one.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
-      assert.equal(textOf((await two.messages("a"))[0]), "one ");
-      await two.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
-      assert.equal(textOf((await one.messages("a"))[0]), "one two");
-      await two.write("a", change({ finish: [aMessage("a", 1)] }));
-      assert.deepEqual(await one.messages("a"), [aMessage("a", 1)]);
-      await two.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-      assert.equal((await newestOf(one, "a"))?.id, "a1");
-      await two.delete(["a"]);
-      assert.equal(await one.get("a"), undefined);
-      assert.equal((await one.list({ limit: 1 })).total, 0);
-    },
-  ],
-  [
-    "two drivers that write different sessions at once lose nothing",
-    async (store) => {
-      const drivers = [store.driver, await store.second()];
-      await Promise.all(
-        drivers.map(async (driver, who) => {
-          const id = `s${who}`;
-          await driver.create({ session: aSession(id) });
-          for (let n = 1; n <= 25; n++) await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
-        }),
-      );
-      for (const driver of drivers) {
-        for (const id of ["s0", "s1"]) assert.equal((await seqs(driver, id)).length, 25);
-        assert.equal((await driver.list({ limit: 1 })).total, 2);
-      }
-    },
-  ],
-  [
-    "two drivers that write one session at once: usage adds up, every seq has one winner",
-    async (store) => {
-      const drivers = [store.driver, await store.second()];
-      await store.driver.create({ session: aSession("a") });
-      const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0.25 };
-      let taken = 0;
-      await Promise.all(
-        drivers.map(async (driver, who) => {
-          for (let seq = 1; seq <= 20; seq++) {
-            const message = aMessage("a", seq, { id: `${who}-${seq}` });
-            try {
-              await driver.write("a", change({ add: [message], usage }));
-            } catch (error) {
-              assert.equal((error as { code?: unknown }).code, "seq_taken", String(error));
-              taken++;
-            }
+export const sharingRules: StoreRules = {
+  "two drivers on one store see each other's work as soon as it is done": async (store) => {
+    const one = store.driver;
+    const two = await store.second();
+    await one.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    assert.equal((await two.get("a"))?.title, "Title of a");
+    assert.deepEqual(await listed(two), ["a"]);
+    await two.write("a", change({ set: { title: "by two" } }));
+    assert.equal((await one.get("a"))?.title, "by two");
+    await one.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
+    assert.equal(textOf((await two.messages("a"))[0]), "one ");
+    await two.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
+    assert.equal(textOf((await one.messages("a"))[0]), "one two");
+    await two.write("a", change({ finish: [aMessage("a", 1)] }));
+    assert.deepEqual(await one.messages("a"), [aMessage("a", 1)]);
+    await two.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
+    assert.equal((await newestOf(one, "a"))?.id, "a1");
+    await two.delete(["a"]);
+    assert.equal(await one.get("a"), undefined);
+    assert.equal((await one.list({ limit: 1 })).total, 0);
+  },
+  "two drivers that write different sessions at once lose nothing": async (store) => {
+    const drivers = [store.driver, await store.second()];
+    await Promise.all(
+      drivers.map(async (driver, who) => {
+        const id = `s${who}`;
+        await driver.create({ session: aSession(id) });
+        for (let n = 1; n <= 25; n++) await driver.write(id, change({ add: [aMessage(id, n)], sync: n % 10 === 0 }));
+      }),
+    );
+    for (const driver of drivers) {
+      for (const id of ["s0", "s1"]) assert.equal((await seqs(driver, id)).length, 25);
+      assert.equal((await driver.list({ limit: 1 })).total, 2);
+    }
+  },
+  "two drivers that write one session at once: usage adds up, every seq has one winner": async (store) => {
+    const drivers = [store.driver, await store.second()];
+    await store.driver.create({ session: aSession("a") });
+    const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0.25 };
+    let taken = 0;
+    await Promise.all(
+      drivers.map(async (driver, who) => {
+        for (let seq = 1; seq <= 20; seq++) {
+          const message = aMessage("a", seq, { id: `${who}-${seq}` });
+          try {
+            await driver.write("a", change({ add: [message], usage }));
+          } catch (error) {
+            assert.equal((error as { code?: unknown }).code, "seq_taken", String(error));
+            taken++;
           }
-        }),
-      );
-      assert.equal(taken, 20, "one of two is refused");
-      assert.equal((await seqs(store.driver, "a")).length, 20);
-      // Neither is refused, so neither's may be lost.
-      const both = drivers.flatMap((driver) => Array.from({ length: 10 }, () => driver));
-      await Promise.all(both.map((driver) => driver.write("a", change({ usage }))));
-      assert.equal((await store.driver.get("a"))?.usage.promptTokens, 40);
-    },
-  ],
-  [
-    "two drivers that write the same sessions at once, each in its own order, wait for nobody for ever and lose nothing",
+        }
+      }),
+    );
+    assert.equal(taken, 20, "one of two is refused");
+    assert.equal((await seqs(store.driver, "a")).length, 20);
+    // Neither is refused, so neither's may be lost.
+    const both = drivers.flatMap((driver) => Array.from({ length: 10 }, () => driver));
+    await Promise.all(both.map((driver) => driver.write("a", change({ usage }))));
+    assert.equal((await store.driver.get("a"))?.usage.promptTokens, 40);
+  },
+  "two drivers that write the same sessions at once, each in its own order, wait for nobody for ever and lose nothing":
     async (store) => {
       const drivers = [store.driver, await store.second()];
       const ids = Array.from({ length: 12 }, (_, n) => `s${n}`);
@@ -88,106 +78,90 @@ export const sharingRules: readonly Rule[] = [
       );
       for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
     },
-  ],
-  [
-    "two drivers that create the same id, or the same alias, at once: one wins",
-    async (store) => {
-      const drivers = [store.driver, await store.second()];
-      for (let round = 0; round < 5; round++) {
-        const same = await Promise.allSettled(
-          drivers.map((driver, who) =>
-            driver.create({ session: aSession(`same${round}`, { title: `${who}` }), messages: [aMessage("x", 1)] }),
-          ),
-        );
-        assert.deepEqual(same.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
-        const alias = await Promise.allSettled(
-          drivers.map((driver, who) =>
-            driver.create({ session: aSession(`own${round}-${who}`, { alias: `alias${round}` }) }),
-          ),
-        );
-        assert.deepEqual(alias.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
-      }
-      assert.equal((await store.driver.list({ limit: 1 })).total, 10);
-    },
-  ],
-  [
-    "a reader never sees half of a change",
-    async (store) => {
-      const reader = await store.second();
-      await store.driver.create({ session: aSession("a") });
-      let writing = true;
-      const writes = (async () => {
-        for (let n = 0; n < 30; n++) {
-          const add = [aMessage("a", 2 * n + 1), aMessage("a", 2 * n + 2)];
-          await store.driver.write("a", change({ add, set: { title: `${2 * n + 2}` } }));
-        }
-      })().finally(() => (writing = false));
-      // A reader that has found a fault does not wait for them.
-      writes.catch(() => undefined);
-      while (writing) {
-        const session = await reader.get("a");
-        const found = await seqs(reader, "a");
-        assert.equal(found.length % 2, 0, "both messages of a change or neither");
-        if (session && session.lastSeq > 0) assert.equal(session.title, `${session.lastSeq}`);
-        assert.ok(found.length >= (session?.lastSeq ?? 0));
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-      await writes;
-      assert.equal((await seqs(reader, "a")).length, 60);
-    },
-  ],
-  [
-    "pages of a list under writes hold what did not change once",
-    async (store) => {
-      const writer = await store.second();
-      for (let n = 0; n < 12; n++) await store.driver.create({ session: aSession(`s${n + 10}`, { updatedAt: at(n) }) });
-      const found: string[] = [];
-      let before: SessionQuery["before"];
-      for (let round = 0; ; round++) {
-        const page = await store.driver.list({ limit: 3, before });
-        const last = page.sessions.at(-1);
-        if (!last) break;
-        found.push(...page.sessions.map((session) => session.id));
-        before = { updatedAt: last.updatedAt, id: last.id };
-        await writer.create({ session: aSession(`new${round}`, { updatedAt: at(100 + round) }) });
-        await writer.write("s21", change({ set: { updatedAt: at(200 + round) } }));
-      }
-      assert.deepEqual(
-        found,
-        Array.from({ length: 12 }, (_, n) => `s${21 - n}`),
+  "two drivers that create the same id, or the same alias, at once: one wins": async (store) => {
+    const drivers = [store.driver, await store.second()];
+    for (let round = 0; round < 5; round++) {
+      const same = await Promise.allSettled(
+        drivers.map((driver, who) =>
+          driver.create({ session: aSession(`same${round}`, { title: `${who}` }), messages: [aMessage("x", 1)] }),
+        ),
       );
-    },
-  ],
-  [
-    "pages of messages under writes hold every message once",
-    async (store) => {
-      const writer = await store.second();
-      await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
-      const found: number[] = [];
-      for (let after = 0, next = 11; ;) {
-        const page = await seqs(store.driver, "a", { after, limit: 4 });
-        if (page.length === 0) break;
-        found.push(...page);
-        after = page.at(-1) ?? 0;
-        if (next <= 14) await writer.write("a", change({ add: [aMessage("a", next++)] }));
-      }
-      assert.deepEqual(
-        found,
-        Array.from({ length: found.length }, (_, n) => n + 1),
+      assert.deepEqual(same.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
+      const alias = await Promise.allSettled(
+        drivers.map((driver, who) =>
+          driver.create({ session: aSession(`own${round}-${who}`, { alias: `alias${round}` }) }),
+        ),
       );
-      assert.ok(found.length >= 13);
-    },
-  ],
-  [
-    "a driver goes on when another on the same store closes",
-    async (store) => {
-      const other = await store.second();
-      await other.create({ session: aSession("a"), messages: [growing("a", 1)] });
-      await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
-      await other.close();
-      await rejectsWith(other.get("a"), "store", "closed");
-      await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "y" }] }));
-      assert.equal(textOf((await store.driver.messages("a"))[0]), "xy");
-    },
-  ],
-];
+      assert.deepEqual(alias.map((result) => result.status).sort(), ["fulfilled", "rejected"]);
+    }
+    assert.equal((await store.driver.list({ limit: 1 })).total, 10);
+  },
+  "a reader never sees half of a change": async (store) => {
+    const reader = await store.second();
+    await store.driver.create({ session: aSession("a") });
+    let writing = true;
+    const writes = (async () => {
+      for (let n = 0; n < 30; n++) {
+        const add = [aMessage("a", 2 * n + 1), aMessage("a", 2 * n + 2)];
+        await store.driver.write("a", change({ add, set: { title: `${2 * n + 2}` } }));
+      }
+    })().finally(() => (writing = false));
+    // A reader that has found a fault does not wait for them.
+    writes.catch(() => undefined);
+    while (writing) {
+      const session = await reader.get("a");
+      const found = await seqs(reader, "a");
+      assert.equal(found.length % 2, 0, "both messages of a change or neither");
+      if (session && session.lastSeq > 0) assert.equal(session.title, `${session.lastSeq}`);
+      assert.ok(found.length >= (session?.lastSeq ?? 0));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await writes;
+    assert.equal((await seqs(reader, "a")).length, 60);
+  },
+  "pages of a list under writes hold what did not change once": async (store) => {
+    const writer = await store.second();
+    for (let n = 0; n < 12; n++) await store.driver.create({ session: aSession(`s${n + 10}`, { updatedAt: at(n) }) });
+    const found: string[] = [];
+    let before: SessionQuery["before"];
+    for (let round = 0; ; round++) {
+      const page = await store.driver.list({ limit: 3, before });
+      const last = page.sessions.at(-1);
+      if (!last) break;
+      found.push(...page.sessions.map((session) => session.id));
+      before = { updatedAt: last.updatedAt, id: last.id };
+      await writer.create({ session: aSession(`new${round}`, { updatedAt: at(100 + round) }) });
+      await writer.write("s21", change({ set: { updatedAt: at(200 + round) } }));
+    }
+    assert.deepEqual(
+      found,
+      Array.from({ length: 12 }, (_, n) => `s${21 - n}`),
+    );
+  },
+  "pages of messages under writes hold every message once": async (store) => {
+    const writer = await store.second();
+    await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
+    const found: number[] = [];
+    for (let after = 0, next = 11; ;) {
+      const page = await seqs(store.driver, "a", { after, limit: 4 });
+      if (page.length === 0) break;
+      found.push(...page);
+      after = page.at(-1) ?? 0;
+      if (next <= 14) await writer.write("a", change({ add: [aMessage("a", next++)] }));
+    }
+    assert.deepEqual(
+      found,
+      Array.from({ length: found.length }, (_, n) => n + 1),
+    );
+    assert.ok(found.length >= 13);
+  },
+  "a driver goes on when another on the same store closes": async (store) => {
+    const other = await store.second();
+    await other.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
+    await other.close();
+    await rejectsWith(other.get("a"), "store", "closed");
+    await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "y" }] }));
+    assert.equal(textOf((await store.driver.messages("a"))[0]), "xy");
+  },
+};

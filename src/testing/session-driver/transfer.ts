@@ -16,7 +16,7 @@ import {
   someMessages,
   textOf,
 } from "./rule.js";
-import type { Rule } from "./rule.js";
+import type { StoreRules } from "./rule.js";
 
 /** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage, two runs. */
 async function aFullChain(driver: SessionDriver): Promise<void> {
@@ -59,184 +59,164 @@ async function dumped(driver: SessionDriver, id: string): Promise<ChainData> {
   return data;
 }
 
-export const transferRules: readonly Rule[] = [
-  [
-    "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one",
-    async ({ driver }) => {
-      await aFullChain(driver);
-      const data = await dumped(driver, "a");
-      assert.deepEqual(
-        data.sessions.map(({ session, cut }) => [session.id, cut]),
-        [
-          ["a", ""],
-          ["a1", ""],
-          ["a2", "s2"],
-        ],
-      );
-      assert.deepEqual(
-        data.sessions.map(({ messages }) => messages.map(({ message, cut }) => `${message.seq}${cut}`)),
-        [["1", "2", "3", "4"], ["5", "6s2", "7s1", "9"], ["8s2"]],
-      );
-      assert.deepEqual(
-        data.sessions.map(({ view }) => view.map((message) => message.seq)),
-        [[], [1, 4], [1, 4]],
-      );
-      assert.deepEqual(
-        data.snapshots.map(({ id, after }) => [id, after]),
-        [
-          ["s1", 6],
-          ["s2", 5],
-        ],
-      );
-      assert.equal(textOf(data.sessions[1]?.messages.at(-1)?.message), "half");
-      assert.deepEqual(data.sessions[0]?.session, await driver.get("a"));
-      assert.deepEqual(
-        data.runs,
-        (await driver.runs({ limit: 9 })).map(({ run }) => run),
-      );
-      assert.deepEqual(
-        data.runs.map(({ id }) => id),
-        ["ar2", "ar1"],
-      );
-      assert.deepEqual(await dumped(driver, "a2"), data);
-      assert.equal(await driver.dump("none"), undefined);
-    },
-  ],
-  [
-    "dump: is of one moment, whatever is written meanwhile",
-    async (store) => {
-      const { driver } = store;
-      const other = await store.second();
-      await driver.create({ session: aSession("a") });
-      let writing = true;
-      const writes = (async () => {
-        for (let n = 1; n <= 30; n++)
-          await other.write(
-            "a",
-            change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs: [aRun(`r${n}`, "a")] }),
-          );
-      })().finally(() => (writing = false));
-      // A reader that has found a fault does not wait for them.
-      writes.catch(() => undefined);
-      while (writing) {
-        const { sessions, runs } = await dumped(driver, "a");
-        const [first] = sessions;
-        const { length } = first?.messages ?? [];
-        if (length > 0) assert.equal(first?.session.title, `${length}`, "fields and messages of one change");
-        assert.equal(runs.length, length, "messages and runs of one change");
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-      await writes;
-    },
-  ],
-  [
-    "dump: is JSON, and the store's own no more",
-    async ({ driver }) => {
-      await aFullChain(driver);
-      const data = await dumped(driver, "a");
-      assert.deepEqual(JSON.parse(JSON.stringify(data)), data);
-      if (data.sessions[0]) data.sessions[0].session.title = "changed";
-      assert.equal((await driver.get("a"))?.title, "T");
-    },
-  ],
-  [
-    "load: what was dumped, deleted and loaded again is the same chain, and goes on",
-    async (store) => {
-      await aFullChain(store.driver);
-      const data = await dumped(store.driver, "a");
-      await store.driver.delete(["a"]);
-      await store.driver.load(data);
-      assert.deepEqual(await dumped(store.driver, "a"), data);
-      const driver = await store.reopen();
-      assert.deepEqual(await dumped(driver, "a"), data);
-      assert.equal((await driver.get("x"))?.id, "a");
-      assert.equal((await newestOf(driver, "a"))?.id, "a1");
-      assert.deepEqual(
-        await driver.runs({ limit: 9, sessionId: "a1" }),
-        data.runs.map((run) => ({ run, holder: null })),
-      );
-      const { fence } = await leaseOf(driver, "a", "h");
-      const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: " more" }];
-      await driver.write("a1", change({ fence, append }));
-      assert.equal(textOf((await driver.messages("a1")).at(-1)), "half more");
-      await driver.write("a1", change({ fence, restore: "s2" }));
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 8, 9]);
-    },
-  ],
-  [
-    "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
-    async (store) => {
-      const { driver } = store;
-      const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "be" }] });
-      await driver.create({ session: aSession("a"), messages: [begun, growing("a", 2), growing("a", 3)] });
-      const append = (messageId: string, part: number, type: "text" | "reasoning", text: string) =>
-        store.driver.write(messageId.slice(0, -2), change({ append: [{ messageId, part, type, text }] }));
-      await append("a-1", 0, "text", "gun");
-      await append("a-1", 1, "reasoning", "hm");
-      await append("a-2", 0, "reasoning", "think");
-      await append("a-2", 0, "reasoning", "ing");
-      await append("a-2", 1, "text", "Hel");
-      const data = await dumped(driver, "a");
-      const told = ["begun|hm", "thinking|Hel", ""];
-      assert.deepEqual(
-        data.sessions[0]?.messages.map(({ message }) => textOf(message)),
-        told,
-      );
-      await driver.load(renamed(data));
-      for (const id of ["a", "z"]) {
-        if (id === "a") await driver.delete(["a"]);
-        if (id === "a") await driver.load(data);
-        assert.deepEqual((await driver.messages(id)).map(textOf), told, id);
-        await append(`${id}-1`, 1, "reasoning", "m");
-        await append(`${id}-2`, 1, "text", "lo");
-        await append(`${id}-2`, 2, "text", "more");
-        await append(`${id}-3`, 0, "text", "new");
-      }
-      const again = await store.reopen();
-      for (const id of ["a", "z"]) {
-        assert.deepEqual((await again.messages(id)).map(textOf), ["begun|hmm", "thinking|Hello|more", "new"], id);
-        await again.write(id, change({ finish: [aMessage(id, 2)] }));
-        assert.deepEqual((await again.messages(id)).map(textOf), ["begun|hmm", "text 2", "new"], id);
-        await rejectsWith(append(`${id}-2`, 0, "text", "late"), "point_not_found", "finished");
-      }
-    },
-  ],
-  [
-    "load: counts and lists the original alone, beside what is there",
-    async ({ driver }) => {
-      await aFullChain(driver);
-      await driver.load(renamed(await dumped(driver, "a")));
-      assert.deepEqual(await listed(driver), ["z", "a"]);
-      assert.equal((await driver.list({ limit: 1, projectDir: "/projects/one" })).total, 2);
-      await driver.delete(["z"]);
-      assert.deepEqual((await seqs(driver, "a", { scope: "chain" })).length, 6);
-    },
-  ],
-  [
-    "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left",
-    async ({ driver }) => {
-      await aFullChain(driver);
-      const data = renamed(await dumped(driver, "a"));
-      await driver.create({ session: aSession("z2") });
-      await rejectsWith(driver.load(data), "session_exists", "id of a follow-up");
-      await driver.delete(["z2"]);
-      await driver.create({ session: aSession("b", { alias: "y" }) });
-      await rejectsWith(driver.load(data), "session_exists", "alias");
+export const transferRules: StoreRules = {
+  "dump: all of a chain, hidden parts included, by any id of it; undefined for an unknown one": async ({ driver }) => {
+    await aFullChain(driver);
+    const data = await dumped(driver, "a");
+    assert.deepEqual(
+      data.sessions.map(({ session, cut }) => [session.id, cut]),
+      [
+        ["a", ""],
+        ["a1", ""],
+        ["a2", "s2"],
+      ],
+    );
+    assert.deepEqual(
+      data.sessions.map(({ messages }) => messages.map(({ message, cut }) => `${message.seq}${cut}`)),
+      [["1", "2", "3", "4"], ["5", "6s2", "7s1", "9"], ["8s2"]],
+    );
+    assert.deepEqual(
+      data.sessions.map(({ view }) => view.map((message) => message.seq)),
+      [[], [1, 4], [1, 4]],
+    );
+    assert.deepEqual(
+      data.snapshots.map(({ id, after }) => [id, after]),
+      [
+        ["s1", 6],
+        ["s2", 5],
+      ],
+    );
+    assert.equal(textOf(data.sessions[1]?.messages.at(-1)?.message), "half");
+    assert.deepEqual(data.sessions[0]?.session, await driver.get("a"));
+    assert.deepEqual(
+      data.runs,
+      (await driver.runs({ limit: 9 })).map(({ run }) => run),
+    );
+    assert.deepEqual(
+      data.runs.map(({ id }) => id),
+      ["ar2", "ar1"],
+    );
+    assert.deepEqual(await dumped(driver, "a2"), data);
+    assert.equal(await driver.dump("none"), undefined);
+  },
+  "dump: is of one moment, whatever is written meanwhile": async (store) => {
+    const { driver } = store;
+    const other = await store.second();
+    await driver.create({ session: aSession("a") });
+    let writing = true;
+    const writes = (async () => {
+      for (let n = 1; n <= 30; n++)
+        await other.write("a", change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs: [aRun(`r${n}`, "a")] }));
+    })().finally(() => (writing = false));
+    // A reader that has found a fault does not wait for them.
+    writes.catch(() => undefined);
+    while (writing) {
+      const { sessions, runs } = await dumped(driver, "a");
+      const [first] = sessions;
+      const { length } = first?.messages ?? [];
+      if (length > 0) assert.equal(first?.session.title, `${length}`, "fields and messages of one change");
+      assert.equal(runs.length, length, "messages and runs of one change");
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await writes;
+  },
+  "dump: is JSON, and the store's own no more": async ({ driver }) => {
+    await aFullChain(driver);
+    const data = await dumped(driver, "a");
+    assert.deepEqual(JSON.parse(JSON.stringify(data)), data);
+    if (data.sessions[0]) data.sessions[0].session.title = "changed";
+    assert.equal((await driver.get("a"))?.title, "T");
+  },
+  "load: what was dumped, deleted and loaded again is the same chain, and goes on": async (store) => {
+    await aFullChain(store.driver);
+    const data = await dumped(store.driver, "a");
+    await store.driver.delete(["a"]);
+    await store.driver.load(data);
+    assert.deepEqual(await dumped(store.driver, "a"), data);
+    const driver = await store.reopen();
+    assert.deepEqual(await dumped(driver, "a"), data);
+    assert.equal((await driver.get("x"))?.id, "a");
+    assert.equal((await newestOf(driver, "a"))?.id, "a1");
+    assert.deepEqual(
+      await driver.runs({ limit: 9, sessionId: "a1" }),
+      data.runs.map((run) => ({ run, holder: null })),
+    );
+    const { fence } = await leaseOf(driver, "a", "h");
+    const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: " more" }];
+    await driver.write("a1", change({ fence, append }));
+    assert.equal(textOf((await driver.messages("a1")).at(-1)), "half more");
+    await driver.write("a1", change({ fence, restore: "s2" }));
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 8, 9]);
+  },
+  "load: what a growing message had gained is there, and it gains more, part by part, until it is finished": async (
+    store,
+  ) => {
+    const { driver } = store;
+    const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "be" }] });
+    await driver.create({ session: aSession("a"), messages: [begun, growing("a", 2), growing("a", 3)] });
+    const append = (messageId: string, part: number, type: "text" | "reasoning", text: string) =>
+      store.driver.write(messageId.slice(0, -2), change({ append: [{ messageId, part, type, text }] }));
+    await append("a-1", 0, "text", "gun");
+    await append("a-1", 1, "reasoning", "hm");
+    await append("a-2", 0, "reasoning", "think");
+    await append("a-2", 0, "reasoning", "ing");
+    await append("a-2", 1, "text", "Hel");
+    const data = await dumped(driver, "a");
+    const told = ["begun|hm", "thinking|Hel", ""];
+    assert.deepEqual(
+      data.sessions[0]?.messages.map(({ message }) => textOf(message)),
+      told,
+    );
+    await driver.load(renamed(data));
+    for (const id of ["a", "z"]) {
+      if (id === "a") await driver.delete(["a"]);
+      if (id === "a") await driver.load(data);
+      assert.deepEqual((await driver.messages(id)).map(textOf), told, id);
+      await append(`${id}-1`, 1, "reasoning", "m");
+      await append(`${id}-2`, 1, "text", "lo");
+      await append(`${id}-2`, 2, "text", "more");
+      await append(`${id}-3`, 0, "text", "new");
+    }
+    const again = await store.reopen();
+    for (const id of ["a", "z"]) {
+      assert.deepEqual((await again.messages(id)).map(textOf), ["begun|hmm", "thinking|Hello|more", "new"], id);
+      await again.write(id, change({ finish: [aMessage(id, 2)] }));
+      assert.deepEqual((await again.messages(id)).map(textOf), ["begun|hmm", "text 2", "new"], id);
+      await rejectsWith(append(`${id}-2`, 0, "text", "late"), "point_not_found", "finished");
+    }
+  },
+  "load: counts and lists the original alone, beside what is there": async ({ driver }) => {
+    await aFullChain(driver);
+    await driver.load(renamed(await dumped(driver, "a")));
+    assert.deepEqual(await listed(driver), ["z", "a"]);
+    assert.equal((await driver.list({ limit: 1, projectDir: "/projects/one" })).total, 2);
+    await driver.delete(["z"]);
+    assert.deepEqual((await seqs(driver, "a", { scope: "chain" })).length, 6);
+  },
+  "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left": async ({
+    driver,
+  }) => {
+    await aFullChain(driver);
+    const data = renamed(await dumped(driver, "a"));
+    await driver.create({ session: aSession("z2") });
+    await rejectsWith(driver.load(data), "session_exists", "id of a follow-up");
+    await driver.delete(["z2"]);
+    await driver.create({ session: aSession("b", { alias: "y" }) });
+    await rejectsWith(driver.load(data), "session_exists", "alias");
+    await driver.delete(["b"]);
+    for (const run of [aRun("zr1", "b"), aRun("other", "b", { key: "yek" })]) {
+      await driver.create({ session: aSession("b"), run });
+      await rejectsWith(driver.load(data), "run_key_taken", "a run's id or key");
       await driver.delete(["b"]);
-      for (const run of [aRun("zr1", "b"), aRun("other", "b", { key: "yek" })]) {
-        await driver.create({ session: aSession("b"), run });
-        await rejectsWith(driver.load(data), "run_key_taken", "a run's id or key");
-        await driver.delete(["b"]);
-      }
-      await driver.create({ session: aSession("b") });
-      assert.equal((await driver.runs({ limit: 9 })).length, 2);
-      assert.equal(await driver.get("z"), undefined);
-      assert.equal(await driver.get("z1"), undefined);
-      assert.deepEqual(await driver.messages("z1", { scope: "chain" }), []);
-      assert.deepEqual((await listed(driver)).sort(), ["a", "b"]);
-      await driver.delete(["b"]);
-      await driver.load(data);
-      assert.deepEqual((await dumped(driver, "z")).sessions.length, 3);
-    },
-  ],
-];
+    }
+    await driver.create({ session: aSession("b") });
+    assert.equal((await driver.runs({ limit: 9 })).length, 2);
+    assert.equal(await driver.get("z"), undefined);
+    assert.equal(await driver.get("z1"), undefined);
+    assert.deepEqual(await driver.messages("z1", { scope: "chain" }), []);
+    assert.deepEqual((await listed(driver)).sort(), ["a", "b"]);
+    await driver.delete(["b"]);
+    await driver.load(data);
+    assert.deepEqual((await dumped(driver, "z")).sessions.length, 3);
+  },
+};

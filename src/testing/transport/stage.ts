@@ -6,12 +6,11 @@ import { Agent } from "../../agent.js";
 import { MemoryDriver } from "../../sessions/memory-driver.js";
 import type { ModelChunk } from "../../ports/model-provider.js";
 import type { Listening, Transport } from "../../plugin/transport.js";
-import { openThings, soon, until } from "../check.js";
+import { openThings, soon, until, type Rules } from "../check.js";
 import { ScriptedProvider } from "../scripted-provider.js";
 import type { TransportClient, TransportFixture } from "./fixture.js";
 
-/** A rule of the contract: its name, and what shows that it is kept. */
-export type TransportRule = readonly [name: string, body: (stage: Stage) => Promise<void>];
+export type TransportRules = Rules<[stage: Stage]>;
 
 /** What a check plays on: an agent whose model says what it is told, a transport, clients. */
 export class Stage {

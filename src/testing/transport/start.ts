@@ -1,37 +1,28 @@
 import assert from "node:assert/strict";
 import { nothingNew, soon } from "../check.js";
-import type { TransportRule } from "./stage.js";
+import type { TransportRules } from "./stage.js";
 
-export const startRules: readonly TransportRule[] = [
-  ["name: a word that people can write into a config", async ({ transport }) => assert.match(transport.name, /^\S+$/)],
-  [
-    "start: resolves once clients can connect",
-    async (stage) => {
-      stage.provider.push("Hello.");
-      const client = await stage.connect(await stage.start());
-      const { text } = await stage.soon(client.prompt("Hi"), "an answer");
-      assert.equal(text, "Hello.");
-    },
-  ],
-  [
-    "address: a URL, or `stdio`, printable, on one line",
-    async (stage) => {
-      const { address } = await stage.start();
-      assert.ok(address === "stdio" || URL.canParse(address), `address ${JSON.stringify(address)}`);
-      assert.match(address, /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/);
-    },
-  ],
-  [
-    "start: opens nothing before it is called",
-    async (stage) => {
-      await nothingNew(stage.before, stage.patienceMs);
-    },
-  ],
-];
+export const startRules: TransportRules = {
+  "name: a word that people can write into a config": async ({ transport }) => assert.match(transport.name, /^\S+$/),
 
-export const unableRule: TransportRule = [
-  "start: rejects when nobody could connect, and leaves nothing open",
-  async (stage) => {
+  "start: resolves once clients can connect": async (stage) => {
+    stage.provider.push("Hello.");
+    const client = await stage.connect(await stage.start());
+    const { text } = await stage.soon(client.prompt("Hi"), "an answer");
+    assert.equal(text, "Hello.");
+  },
+  "address: a URL, or `stdio`, printable, on one line": async (stage) => {
+    const { address } = await stage.start();
+    assert.ok(address === "stdio" || URL.canParse(address), `address ${JSON.stringify(address)}`);
+    assert.match(address, /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/);
+  },
+  "start: opens nothing before it is called": async (stage) => {
+    await nothingNew(stage.before, stage.patienceMs);
+  },
+};
+
+export const unableRules: TransportRules = {
+  "start: rejects when nobody could connect, and leaves nothing open": async (stage) => {
     const unable = await stage.fixture.unable?.();
     assert.ok(unable);
     let outcome: unknown;
@@ -47,4 +38,4 @@ export const unableRule: TransportRule = [
     await stage.fixture.clean();
     await nothingNew(stage.before, stage.patienceMs);
   },
-];
+};

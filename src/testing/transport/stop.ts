@@ -1,137 +1,107 @@
 import assert from "node:assert/strict";
 import { gate, nothingNew, pause } from "../check.js";
-import { text, type TransportRule } from "./stage.js";
+import { text, type TransportRules } from "./stage.js";
 
-export const stopRules: readonly TransportRule[] = [
-  [
-    "stop: lets running work finish until the signal aborts",
-    async (stage) => {
-      const { opened, open } = gate();
-      stage.provider.push([text("begun "), opened, text("done")]);
-      const listening = await stage.start();
-      const client = await stage.connect(listening);
-      const { answer } = await stage.begun(client);
-      let down = false;
-      const stopped = listening.stop(new AbortController().signal).then(() => (down = true));
-      await pause(50);
-      assert.equal(down, false, "stop waits for what is under way");
-      assert.equal(stage.provider.active, 1, "what is under way goes on");
-      open();
-      assert.equal((await stage.soon(answer, "the answer")).text, "begun done");
-      await client.close();
-      await stage.soon(stopped, "stop");
-      assert.deepEqual(stage.ended, ["finished"]);
-    },
-  ],
-  [
-    "stop: refuses new work while it waits for the old",
-    async (stage) => {
-      const { opened, open } = gate();
-      stage.provider.push([text("begun "), opened, text("done")]);
-      const listening = await stage.start();
-      const client = await stage.connect(listening);
-      const idle = await stage.connect(listening);
-      const { answer } = await stage.begun(client);
-      const stopped = listening.stop(new AbortController().signal);
-      await stage.notServed(
-        () => Promise.resolve(idle),
-        "a prompt of a client that was connected when stop was called",
-      );
-      await stage.notServed(
-        () => stage.fixture.connect(listening),
-        "a prompt of a client that came after stop was called",
-      );
-      open();
-      await stage.soon(answer, "the answer");
-      await client.close();
-      await stage.soon(stopped, "stop");
-    },
-  ],
-  [
-    "stop: cancels what still runs when the signal aborts, and its client's prompt settles",
-    async (stage) => {
-      const { opened } = gate();
-      stage.provider.push([text("begun "), opened]);
-      const listening = await stage.start();
-      const { answer } = await stage.begun(await stage.connect(listening));
-      const out = new AbortController();
-      const stopped = listening.stop(out.signal);
-      out.abort();
-      await stage.soon(stopped, "stop after the signal aborted");
-      await stage.until(() => stage.ended.length > 0, "the end of the run");
-      assert.deepEqual(stage.ended, ["failed"], "cancelled");
-      await stage.soon(
-        answer.catch(() => undefined),
-        "the cancelled prompt",
-      );
-    },
-  ],
-  [
-    "stop: with a signal that has aborted already, at once",
-    async (stage) => {
-      const { opened } = gate();
-      stage.provider.push([text("begun "), opened]);
-      const listening = await stage.start();
-      await stage.begun(await stage.connect(listening));
-      await stage.soon(listening.stop(AbortSignal.abort()), "stop");
-      await stage.until(() => stage.ended.length > 0, "the end of the run");
-    },
-  ],
-  [
-    "stop: safe to call twice, at once and afterwards",
-    async (stage) => {
-      const listening = await stage.start();
-      const { signal } = new AbortController();
-      await stage.soon(Promise.all([listening.stop(signal), listening.stop(signal)]), "two stops at once");
-      await stage.soon(listening.stop(AbortSignal.abort()), "a stop of what is stopped");
-    },
-  ],
-  [
-    "ended: settles with the end of serving, not before",
-    async (stage) => {
-      const listening = await stage.start();
-      let ended = false;
-      const end = listening.ended.then(() => (ended = true));
-      stage.provider.push("Hello.");
-      const client = await stage.connect(listening);
-      await stage.soon(client.prompt("Hi"), "an answer");
-      assert.equal(ended, false, "ended while it serves");
-      await client.close();
-      await stage.soon(listening.stop(AbortSignal.abort()), "stop");
-      await stage.soon(end, "ended after stop");
-    },
-  ],
-  [
-    "stop: nothing is open afterwards, and nobody is served",
-    async (stage) => {
-      stage.provider.push("Hello.");
-      const listening = await stage.start();
-      const client = await stage.connect(listening);
-      await stage.soon(client.prompt("Hi"), "an answer");
-      await stage.soon(client.close(), "leaving");
-      await stage.soon(listening.stop(new AbortController().signal), "stop");
-      await stage.notServed(() => stage.fixture.connect(listening), "a prompt after stop");
-      await stage.agent.close();
-      await nothingNew(stage.before, stage.patienceMs);
-    },
-  ],
-  [
-    "stop: with an idle client connected",
-    async (stage) => {
-      stage.provider.push("Hello.");
-      const listening = await stage.start();
-      const client = await stage.connect(listening);
-      await stage.soon(client.prompt("Hi"), "an answer");
-      await stage.soon(listening.stop(new AbortController().signal), "stop");
-    },
-  ],
-  [
-    "stop: leaves the agent to its owner",
-    async (stage) => {
-      const listening = await stage.start();
-      await stage.soon(listening.stop(AbortSignal.abort()), "stop");
-      const run = await stage.agent.run({ message: "still here?" });
-      assert.equal((await stage.soon(run.result, "a run without the transport")).output, "ok");
-    },
-  ],
-];
+export const stopRules: TransportRules = {
+  "stop: lets running work finish until the signal aborts": async (stage) => {
+    const { opened, open } = gate();
+    stage.provider.push([text("begun "), opened, text("done")]);
+    const listening = await stage.start();
+    const client = await stage.connect(listening);
+    const { answer } = await stage.begun(client);
+    let down = false;
+    const stopped = listening.stop(new AbortController().signal).then(() => (down = true));
+    await pause(50);
+    assert.equal(down, false, "stop waits for what is under way");
+    assert.equal(stage.provider.active, 1, "what is under way goes on");
+    open();
+    assert.equal((await stage.soon(answer, "the answer")).text, "begun done");
+    await client.close();
+    await stage.soon(stopped, "stop");
+    assert.deepEqual(stage.ended, ["finished"]);
+  },
+  "stop: refuses new work while it waits for the old": async (stage) => {
+    const { opened, open } = gate();
+    stage.provider.push([text("begun "), opened, text("done")]);
+    const listening = await stage.start();
+    const client = await stage.connect(listening);
+    const idle = await stage.connect(listening);
+    const { answer } = await stage.begun(client);
+    const stopped = listening.stop(new AbortController().signal);
+    await stage.notServed(() => Promise.resolve(idle), "a prompt of a client that was connected when stop was called");
+    await stage.notServed(
+      () => stage.fixture.connect(listening),
+      "a prompt of a client that came after stop was called",
+    );
+    open();
+    await stage.soon(answer, "the answer");
+    await client.close();
+    await stage.soon(stopped, "stop");
+  },
+  "stop: cancels what still runs when the signal aborts, and its client's prompt settles": async (stage) => {
+    const { opened } = gate();
+    stage.provider.push([text("begun "), opened]);
+    const listening = await stage.start();
+    const { answer } = await stage.begun(await stage.connect(listening));
+    const out = new AbortController();
+    const stopped = listening.stop(out.signal);
+    out.abort();
+    await stage.soon(stopped, "stop after the signal aborted");
+    await stage.until(() => stage.ended.length > 0, "the end of the run");
+    assert.deepEqual(stage.ended, ["failed"], "cancelled");
+    await stage.soon(
+      answer.catch(() => undefined),
+      "the cancelled prompt",
+    );
+  },
+  "stop: with a signal that has aborted already, at once": async (stage) => {
+    const { opened } = gate();
+    stage.provider.push([text("begun "), opened]);
+    const listening = await stage.start();
+    await stage.begun(await stage.connect(listening));
+    await stage.soon(listening.stop(AbortSignal.abort()), "stop");
+    await stage.until(() => stage.ended.length > 0, "the end of the run");
+  },
+  "stop: safe to call twice, at once and afterwards": async (stage) => {
+    const listening = await stage.start();
+    const { signal } = new AbortController();
+    await stage.soon(Promise.all([listening.stop(signal), listening.stop(signal)]), "two stops at once");
+    await stage.soon(listening.stop(AbortSignal.abort()), "a stop of what is stopped");
+  },
+  "ended: settles with the end of serving, not before": async (stage) => {
+    const listening = await stage.start();
+    let ended = false;
+    const end = listening.ended.then(() => (ended = true));
+    stage.provider.push("Hello.");
+    const client = await stage.connect(listening);
+    await stage.soon(client.prompt("Hi"), "an answer");
+    assert.equal(ended, false, "ended while it serves");
+    await client.close();
+    await stage.soon(listening.stop(AbortSignal.abort()), "stop");
+    await stage.soon(end, "ended after stop");
+  },
+  "stop: nothing is open afterwards, and nobody is served": async (stage) => {
+    stage.provider.push("Hello.");
+    const listening = await stage.start();
+    const client = await stage.connect(listening);
+    await stage.soon(client.prompt("Hi"), "an answer");
+    await stage.soon(client.close(), "leaving");
+    await stage.soon(listening.stop(new AbortController().signal), "stop");
+    await stage.notServed(() => stage.fixture.connect(listening), "a prompt after stop");
+    await stage.agent.close();
+    await nothingNew(stage.before, stage.patienceMs);
+  },
+  "stop: with an idle client connected": async (stage) => {
+    stage.provider.push("Hello.");
+    const listening = await stage.start();
+    const client = await stage.connect(listening);
+    await stage.soon(client.prompt("Hi"), "an answer");
+    await stage.soon(listening.stop(new AbortController().signal), "stop");
+  },
+  "stop: leaves the agent to its owner": async (stage) => {
+    const listening = await stage.start();
+    await stage.soon(listening.stop(AbortSignal.abort()), "stop");
+    const run = await stage.agent.run({ message: "still here?" });
+    assert.equal((await stage.soon(run.result, "a run without the transport")).output, "ok");
+  },
+};
