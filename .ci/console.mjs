@@ -22,7 +22,7 @@ const OPTIONS = {
   format: "esm",
   platform: "browser",
   // Browsers of two years.
-  target: ["es2023", "chrome122", "firefox123", "safari17.4"],
+  target: ["es2023", "chrome123", "firefox123", "safari17.5"],
   conditions: ["@gantry/source", "browser", "module", "import"],
   mainFields: ["browser", "module", "main"],
   tsconfig: `${APP}/tsconfig.json`,

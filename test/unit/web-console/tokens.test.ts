@@ -9,19 +9,13 @@ const TEXTS = ["text", "text-soft", "text-faint", "accent", "good", "bad", "warn
 /** Of the second level of WCAG, for text of any size. */
 const ENOUGH = 4.5;
 
-test("text can be read on whatever it stands on, in both themes, and the system's dark is the chosen dark", async () => {
+test("text can be read on whatever it stands on, in both themes", async () => {
   const css = await readFile(TOKENS, "utf8");
-  const themes = [...css.matchAll(/color-scheme: (light|dark);([^}]*)\}/g)].map(([, name, body = ""]) => {
-    const colours = [...body.matchAll(/--([\w-]+): (#[0-9a-f]{6});/g)];
-    return { name, of: new Map(colours.map(([, token = "", colour = ""]) => [token, colour])) };
-  });
-  assert.deepEqual(
-    themes.map(({ name }) => name),
-    ["light", "dark", "dark"],
-  );
-  assert.deepEqual(themes[1]?.of, themes[2]?.of);
+  const tokens = [...css.matchAll(/--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);/g)];
+  const themes = { light: 2, dark: 3 };
   const poor: string[] = [];
-  for (const { name, of } of themes.slice(0, 2)) {
+  for (const [name, column] of Object.entries(themes)) {
+    const of = new Map(tokens.map((token) => [token[1] ?? "", token[column]]));
     const pairs = [
       ...SURFACES.flatMap((surface) => TEXTS.map((text) => [text, surface] as const)),
       ...["good", "bad", "warn"].map((text) => [text, `${text}-soft`] as const),
@@ -30,7 +24,7 @@ test("text can be read on whatever it stands on, in both themes, and the system'
     ];
     for (const [text, surface] of pairs) {
       const contrast = between(of.get(text), of.get(surface));
-      if (contrast < ENOUGH) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
+      if (!(contrast >= ENOUGH)) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
     }
   }
   assert.deepEqual(poor, []);

@@ -1,6 +1,7 @@
-/** A piece of what a terminal would show, with the classes that draw it. */
+/** A piece of what a terminal would show, with the classes that draw it, and the name of its colour; "": that of all text. */
 export interface Piece {
   text: string;
+  colour: string;
   classes: string;
 }
 
@@ -17,11 +18,11 @@ export function piecesOf(text: string): Piece[] {
   const put = (said: string) => {
     const shown = overwritten(said);
     if (shown === "") return;
-    const classes = [style.colour && `ansi-${style.colour}`, style.bold && "ansi-bold", style.faint && "ansi-faint"];
-    const joined = classes.filter(Boolean).join(" ");
+    const { colour } = style;
+    const classes = [style.bold && "ansi-bold", style.faint && "ansi-faint"].filter(Boolean).join(" ");
     const last = pieces.at(-1);
-    if (last?.classes === joined) last.text += shown;
-    else pieces.push({ text: shown, classes: joined });
+    if (last?.classes === classes && last.colour === colour) last.text += shown;
+    else pieces.push({ text: shown, classes, colour });
   };
   let from = 0;
   for (let at = text.indexOf(ESCAPE); at >= 0; at = text.indexOf(ESCAPE, from)) {

@@ -20,15 +20,11 @@ export function Output({ text, grows = false }: { text: string; grows?: boolean 
   return (
     <div class="output">
       <pre ref={place} tabIndex={0} aria-label="Output">
-        {pieces.map((piece, index) =>
-          piece.classes === "" ? (
-            piece.text
-          ) : (
-            <span key={index} class={piece.classes}>
-              {piece.text}
-            </span>
-          ),
-        )}
+        {pieces.map((piece, index) => (
+          <span key={index} class={piece.classes} style={piece.colour && { color: `var(--ansi-${piece.colour})` }}>
+            {piece.text}
+          </span>
+        ))}
       </pre>
       <CopyButton text={() => seen(plainOf(text))} label="Copy the output" />
       {cut && !grows && (
