@@ -74,8 +74,8 @@ export async function answerAsk(ctx: Context, parts: ApiParts, bodies: BodyReade
 }
 
 async function askOf(ctx: Context, { agent }: Parts): Promise<AskRecord> {
-  const id = idIn(ctx);
-  const ask = id === undefined ? undefined : await agent.asks.get(id);
-  if (!ask) throw new AskNotFoundError(id ?? "");
+  const id = idIn(ctx, AskNotFoundError);
+  const ask = await agent.asks.get(id);
+  if (!ask) throw new AskNotFoundError(id);
   return ask;
 }

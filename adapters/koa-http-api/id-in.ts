@@ -4,8 +4,9 @@ import type { Context } from "koa";
 // eslint-disable-next-line no-control-regex
 const NO_ID = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 
-/** The id in a request's path; undefined for what can be none. */
-export function idIn(ctx: Context): string | undefined {
+/** The id in a request's path. Throws the given error for what can be none. */
+export function idIn(ctx: Context, NotFound: new (id: string) => Error): string {
   const { id = "" } = ctx["params"] as { id?: string };
-  return NO_ID.test(id) ? undefined : id;
+  if (NO_ID.test(id)) throw new NotFound("");
+  return id;
 }

@@ -15,6 +15,7 @@ export function createRouter(parts: ApiParts): Router {
   // With the prefix as an option each path would be compiled twice.
   const router = new Router({ sensitive: true, strict: true });
   const streams = new Streams(parts);
+  const idOf = (ctx: Context) => idIn(ctx, SessionNotFoundError);
   const bodies = new BodyReader(parts.options);
   const runs = new Runs(parts, streams, bodies);
   // What few ask for is loaded with the first of them.
@@ -57,10 +58,4 @@ export function createRouter(parts: ApiParts): Router {
   router.get("/api/sessions/:id/messages", async (ctx) => (await stored()).listMessages(ctx, idOf(ctx), agent));
 
   return router;
-}
-
-function idOf(ctx: Context): string {
-  const id = idIn(ctx);
-  if (id === undefined) throw new SessionNotFoundError("");
-  return id;
 }

@@ -25,14 +25,15 @@ export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
 
 /** `GET /api/runs/{id}`. */
 export async function showRun(ctx: Context, agent: Agent): Promise<void> {
-  const run = await agent.runs.get(runIdOf(ctx));
-  if (!run) throw new RunNotFoundError(runIdOf(ctx));
+  const id = idIn(ctx, RunNotFoundError);
+  const run = await agent.runs.get(id);
+  if (!run) throw new RunNotFoundError(id);
   send<typeof Run>(ctx, wireRun(run));
 }
 
 /** `POST /api/runs/{id}/cancel`. */
 export async function cancelRun(ctx: Context, agent: Agent): Promise<void> {
-  send<typeof Run>(ctx, wireRun(await agent.runs.cancel(runIdOf(ctx))));
+  send<typeof Run>(ctx, wireRun(await agent.runs.cancel(idIn(ctx, RunNotFoundError))));
 }
 
 /** `POST /api/sessions/{id}/cancel`. */
@@ -56,10 +57,4 @@ async function placeOf(agent: Agent, id: string | undefined): Promise<RunRecord 
   const run = await agent.runs.get(id);
   if (!run) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
   return run;
-}
-
-function runIdOf(ctx: Context): string {
-  const id = idIn(ctx);
-  if (id === undefined) throw new RunNotFoundError("");
-  return id;
 }

@@ -310,36 +310,62 @@ export const SESSION_EVENTS = {
   deleted: DeletedEvent,
 } as const;
 
+/** Tokens and what they cost. */
 export type Usage = v.InferOutput<typeof Usage>;
 export type Tokens = v.InferOutput<typeof Tokens>;
+/** How free a session's tools are. */
 export type Mode = v.InferOutput<typeof Mode>;
+/** How long a model thinks. */
 export type Effort = v.InferOutput<typeof Effort>;
+/** How a run stands. */
 export type RunState = v.InferOutput<typeof RunState>;
 export type Failure = v.InferOutput<typeof Failure>;
+/** That the process lives. */
 export type Health = v.InferOutput<typeof Health>;
+/** That runs should be sent there. */
 export type Ready = v.InferOutput<typeof Ready>;
+/** That they should not, and why. */
 export type NotReady = v.InferOutput<typeof NotReady>;
+/** A model, and whose it is. */
 export type Model = v.InferOutput<typeof Model>;
+/** What can be said by its name behind a slash. */
 export type Command = v.InferOutput<typeof Command>;
+/** A session, as lists show it. */
 export type Session = v.InferOutput<typeof Session>;
+/** One page of sessions. */
 export type SessionList = v.InferOutput<typeof SessionList>;
+/** A part of a message that is more than text. */
 export type ContentPart = v.InferOutput<typeof ContentPart>;
+/** A call of a tool, as the model made it. */
 export type ToolCall = v.InferOutput<typeof ToolCall>;
+/** A file that a tool changed, before and after. */
 export type Diff = v.InferOutput<typeof Diff>;
+/** A message of a conversation. */
 export type Message = v.InferOutput<typeof Message>;
+/** What a run answered, when it has ended. */
 export type RunResult = v.InferOutput<typeof RunResult>;
+/** A run that goes on by itself. */
 export type RunBegun = v.InferOutput<typeof RunBegun>;
+/** A run as the store knows it. */
 export type Run = v.InferOutput<typeof Run>;
+/** A question of a run to people. */
 export type Ask = v.InferOutput<typeof Ask>;
 export type Attachment = v.InferOutput<typeof Attachment>;
+/** The prompt of a run, and how it is to go. */
 export type RunRequest = v.InferInput<typeof RunRequest>;
+/** What can be changed of a session. */
 export type SessionChange = v.InferInput<typeof SessionChange>;
+/** What it is answered with: the id of a choice, or a text. */
 export type AnswerRequest = v.InferInput<typeof AnswerRequest>;
+/** What a stream tells of a run. */
 export type AgentEvent = v.InferOutput<typeof AgentEvent>;
+/** How a stream ended well. */
 export type DoneEvent = v.InferOutput<typeof DoneEvent>;
+/** An entry of a run's todo list. */
 export type PlanEntry = v.InferOutput<typeof PlanEntry>;
+/** A command in the background of a session. */
 export type ProcessState = v.InferOutput<typeof ProcessState>;
-/** An event of a session's stream. */
+/** What a session says: `type` is the name of the event. */
 export type SessionEvent = {
   [Name in keyof typeof SESSION_EVENTS]: { type: Name } & v.InferOutput<(typeof SESSION_EVENTS)[Name]>;
 }[keyof typeof SESSION_EVENTS];

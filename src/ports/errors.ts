@@ -378,38 +378,8 @@ export class ToolError extends GantryError {
   readonly code = "tool";
 }
 
+type Thrown<Module> = {
+  [Name in keyof Module]: Module[Name] extends new (...args: never) => GantryError ? InstanceType<Module[Name]> : never;
+}[keyof Module];
 /** The class of an error by its code: what `hasCode` tells TypeScript. */
-export interface ErrorByCode {
-  invalid_input: InputError;
-  config: ConfigError;
-  listen: ListenError;
-  adapter: AdapterError;
-  session_not_found: SessionNotFoundError;
-  run_not_found: RunNotFoundError;
-  ask_not_found: AskNotFoundError;
-  ask_closed: AskClosedError;
-  session_exists: SessionExistsError;
-  session_busy: SessionBusyError;
-  seq_taken: SeqTakenError;
-  run_key_taken: RunKeyTakenError;
-  lease_lost: LeaseLostError;
-  point_not_found: PointNotFoundError;
-  nothing_to_undo: NothingToUndoError;
-  undo_conflict: UndoConflictError;
-  store: StoreError;
-  project_folder: ProjectFolderError;
-  attachment: AttachmentError;
-  model_selection: ModelSelectionError;
-  model_timeout: ModelTimeoutError;
-  too_many_runs: TooManyRunsError;
-  shutting_down: ShuttingDownError;
-  run_cancelled: RunCancelledError;
-  budget: BudgetSpentError;
-  output_schema: OutputSchemaError;
-  provider: ProviderError;
-  repeated_calls: RepeatedCallsError;
-  path: PathError;
-  work_limit: WorkLimitError;
-  tool_input: ToolInputError;
-  tool: ToolError;
-}
+export type ErrorByCode = { [E in Thrown<typeof import("./errors.js")> as E["code"]]: E };

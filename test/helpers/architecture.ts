@@ -391,7 +391,7 @@ function isReference(node: ts.Identifier): boolean {
   return !(ts.isPropertyAssignment(parent) && parent.name === node) && !ts.isPropertySignature(parent);
 }
 
-/** Circles of imports; of types too, since they bind two files as fast. */
+/** Circles of imports; of types too, since they bind two files as fast. A file may name itself in a type. */
 function circles(modules: ReadonlyMap<string, Module>): string[] {
   const faults = new Set<string>();
   const done = new Set<string>();
@@ -408,7 +408,7 @@ function circles(modules: ReadonlyMap<string, Module>): string[] {
     if (done.has(file)) return;
     way.push(file);
     for (const { target, dynamic } of modules.get(file)?.imports ?? []) {
-      if (target !== undefined && !dynamic && modules.has(target)) visit(target);
+      if (target !== undefined && target !== file && !dynamic && modules.has(target)) visit(target);
     }
     way.pop();
     done.add(file);

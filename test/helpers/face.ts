@@ -62,7 +62,11 @@ function exportsOf(face: string, parse: (file: string) => ts.SourceFile | undefi
       continue;
     }
     for (const { name, propertyName } of statement.exportClause.elements)
-      exports.push({ name: name.text, face, declaration: find(face, (propertyName ?? name).text, parse) });
+      exports.push({
+        name: name.text,
+        face,
+        declaration: find(face, (propertyName ?? name).text, parse, statement.isTypeOnly),
+      });
   }
   return exports;
 }
@@ -78,15 +82,24 @@ function usedBy(
   return [...imported, ...mentioned(pages)];
 }
 
-/** The declaration that a name of a file leads to, through files that pass it on; what a package exports stays where it is passed on. */
-function find(file: string, name: string, parse: (file: string) => ts.SourceFile | undefined): ts.Node | undefined {
+/**
+ * The declaration that a name of a file leads to, through files that pass it on; what a package exports stays where it is
+ * passed on. A type may share its name with a constant.
+ */
+function find(
+  file: string,
+  name: string,
+  parse: (file: string) => ts.SourceFile | undefined,
+  isType: boolean,
+): ts.Node | undefined {
   for (const statement of parse(file)?.statements ?? []) {
     if (ts.isExportDeclaration(statement) && statement.exportClause && ts.isNamedExports(statement.exportClause)) {
       const passed = statement.exportClause.elements.find((element) => element.name.text === name);
       if (!passed || !statement.moduleSpecifier || !ts.isStringLiteral(statement.moduleSpecifier)) continue;
       if (!statement.moduleSpecifier.text.startsWith(".")) return statement;
-      return find(targetOf(file, statement), (passed.propertyName ?? passed.name).text, parse);
+      return find(targetOf(file, statement), (passed.propertyName ?? passed.name).text, parse, isType);
     }
+    if (isType && ts.isVariableStatement(statement)) continue;
     const named = ts.isVariableStatement(statement) ? [...statement.declarationList.declarations] : [statement];
     if (named.some((one) => "name" in one && (one.name as ts.Node | undefined)?.getText() === name)) return statement;
   }

@@ -1,4 +1,4 @@
-import type { Command, Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "./types.js";
+import type { Command, Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "../shapes.js";
 import { areIds, Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";

@@ -1,4 +1,4 @@
-import type { Ask } from "./types.js";
+import type { Ask } from "../shapes.js";
 
 /** What every refused or failed request throws. */
 export class GantryError extends Error {

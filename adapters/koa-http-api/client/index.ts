@@ -43,4 +43,4 @@ export type {
   SessionList,
   ToolCall,
   Usage,
-} from "./types.js";
+} from "../shapes.js";

@@ -2,7 +2,7 @@ import type { CallOptions } from "./connection.js";
 import { NotFoundError } from "./errors.js";
 import type { SessionPage } from "./session-page.js";
 import type { Runs, Sessions } from "./sessions.js";
-import type { RunState } from "./types.js";
+import type { RunState } from "../shapes.js";
 
 /** A text that was sent to a run under way. */
 export interface PendingSteer {

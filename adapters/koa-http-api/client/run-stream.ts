@@ -1,6 +1,6 @@
 import { inTime, type StreamedEvent } from "./connection.js";
 import { disconnected, errorOf } from "./errors.js";
-import type { AgentEvent, DoneEvent } from "./types.js";
+import type { AgentEvent, DoneEvent } from "../shapes.js";
 
 /** What a run is known by. `model` is `provider/model`; "" of a run in line, whose model is chosen when its turn comes. */
 export interface RunIds {

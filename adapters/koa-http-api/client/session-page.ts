@@ -1,4 +1,4 @@
-import type { Message, SessionEvent } from "./types.js";
+import type { Message, SessionEvent } from "../shapes.js";
 import type { WatchedEvent } from "./watch.js";
 
 /** How a session stands. */

@@ -1,4 +1,4 @@
-import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "./types.js";
+import type { Message, Run, RunState, Ask, AnswerRequest, Session, SessionChange, SessionList } from "../shapes.js";
 import { areIds, pathOf, type Call, type CallOptions, type Connection } from "./connection.js";
 import { watch, type WatchedEvent, type WatchOptions } from "./watch.js";
 

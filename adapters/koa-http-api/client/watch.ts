@@ -1,6 +1,6 @@
 import { inTime, linked, pathOf, type CallOptions, type Connection } from "./connection.js";
 import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./errors.js";
-import type { Message, SessionEvent } from "./types.js";
+import type { Message, SessionEvent } from "../shapes.js";
 
 /**
  * An event of a session. Who comes back with its `cursor` goes on behind it. `first` of a connection: what running tools
