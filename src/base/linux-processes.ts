@@ -1,4 +1,5 @@
 import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+import { attempt } from "./attempt.js";
 
 export const IS_LINUX = process.platform === "linux";
 
@@ -42,13 +43,13 @@ const MAX_ANCESTORS = 1_000;
 
 /** All processes of this machine that /proc lists. */
 export function processes(): number[] {
-  try {
-    return readdirSync("/proc")
-      .filter((name) => /^\d+$/.test(name))
-      .map(Number);
-  } catch {
-    return [];
-  }
+  return attempt(
+    () =>
+      readdirSync("/proc")
+        .filter((name) => /^\d+$/.test(name))
+        .map(Number),
+    [],
+  );
 }
 
 /** Among the flags of a process that the kernel tells. */
@@ -87,9 +88,5 @@ export function lineOf(path: string): string {
 }
 
 export function hasMark(pid: number, mark: string): boolean {
-  try {
-    return `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`.includes(`\0${mark}`);
-  } catch {
-    return false;
-  }
+  return attempt(() => `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`.includes(`\0${mark}`), false);
 }

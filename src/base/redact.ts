@@ -1,3 +1,5 @@
+import { attempt } from "./attempt.js";
+
 /** Put where a secret stood. */
 export const REDACTED = "[redacted]";
 
@@ -220,12 +222,8 @@ export function environmentSecrets(environment: Readonly<Record<string, string |
   });
 }
 
-function decodedOf(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+export function decodedOf(text: string): string {
+  return attempt(() => decodeURIComponent(text), text);
 }
 
 function isOpaque(value: string): boolean {

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { attempt } from "../base/attempt.js";
 import { abortable, settlesWithin } from "../base/abort.js";
 import { isRecord, parseJson } from "../base/json.js";
 import { defineAdapter } from "../plugin/adapter.js";
@@ -94,11 +95,7 @@ async function urlOf(name: string): Promise<string | undefined> {
   if (existsSync(resolve(name))) return pathToFileURL(resolve(name)).href;
   if (isPath(name)) return undefined;
   const { resolve: find } = await import("import-meta-resolve");
-  try {
-    return find(name, pathToFileURL(resolve("package.json")).href);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => find(name, pathToFileURL(resolve("package.json")).href), undefined);
 }
 
 async function fixtureIn(file: string, limits: Limits): Promise<FixtureMembers> {

@@ -1,6 +1,7 @@
 import { realpathSync } from "node:fs";
 import { lstat, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { PathError } from "../ports/errors.js";
 import { ByHandle } from "./by-handle.js";
 import { ByName } from "./by-name.js";
@@ -203,11 +204,7 @@ async function realNames(path: string): Promise<string[]> {
 
 /** Of our own files; undefined where there is nothing. At once: each call of a tool asks, and the store beside them is opened so too. */
 function ownRealPath(path: string): string | undefined {
-  try {
-    return realpathSync.native(path);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => realpathSync.native(path), undefined);
 }
 
 /** Resolved as far as it exists; what cannot be resolved keeps its name, and keeps what it denies out. */

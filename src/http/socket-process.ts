@@ -1,5 +1,6 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import { setImmediate as breath } from "node:timers/promises";
+import { attempt } from "../base/attempt.js";
 import { isOfCommand, processes } from "../base/linux-processes.js";
 
 /** Clients that open many connections are looked at first. */
@@ -90,26 +91,14 @@ function remember(pid: number): void {
 
 /** Empty for one that has ended, belongs to another user, or protects its files. */
 function filesOf(pid: number): string[] {
-  try {
-    return readdirSync(`/proc/${pid}/fd`);
-  } catch {
-    return [];
-  }
+  return attempt(() => readdirSync(`/proc/${pid}/fd`), []);
 }
 
 function linkOf(pid: number, file: string): string {
-  try {
-    return readlinkSync(`/proc/${pid}/fd/${file}`);
-  } catch {
-    return "";
-  }
+  return attempt(() => readlinkSync(`/proc/${pid}/fd/${file}`), "");
 }
 
 /** Undefined where it is hidden: processes of root, and those that protect their memory. */
 function namespaceOf(pid: number | "self"): string | undefined {
-  try {
-    return readlinkSync(`/proc/${pid}/ns/pid`);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => readlinkSync(`/proc/${pid}/ns/pid`), undefined);
 }

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
+import { attempt } from "../base/attempt.js";
 import type { Refusal } from "../ports/http-host.js";
 
 /** What a request may be, by configuration and by its mount. */
@@ -40,11 +41,7 @@ function bare(host: string): string {
 }
 
 function normalV6(address: string): string {
-  try {
-    return new URL(`http://[${address}]`).hostname.slice(1, -1);
-  } catch {
-    return address;
-  }
+  return attempt(() => new URL(`http://[${address}]`).hostname.slice(1, -1), address);
 }
 
 /** The host of a `Host` header, without its port; undefined when it is no valid host. */

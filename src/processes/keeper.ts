@@ -11,6 +11,7 @@ import {
 } from "node:fs";
 import { appendFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { isRecord, parseJson } from "../base/json.js";
 import { newId } from "../base/ids.js";
 import { KEEPER } from "./keeper-script.js";
@@ -180,11 +181,7 @@ export function seenOf(base: string): number {
 }
 
 function numberIn(path: string): number {
-  try {
-    return Number(readFileSync(path, "utf8")) || 0;
-  } catch {
-    return 0;
-  }
+  return attempt(() => Number(readFileSync(path, "utf8")) || 0, 0);
 }
 
 /** Note how far it was looked at, for the next gantry too. */
@@ -203,12 +200,8 @@ export function forgetKept(base: string): void {
   for (const one of namesIn(folder)) if (one.startsWith(`${name}.`)) rmSync(join(folder, one), { force: true });
 }
 
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
+export function namesIn(folder: string): string[] {
+  return attempt(() => readdirSync(folder), []);
 }
 
 function isKept(value: unknown): value is KeptRecord {

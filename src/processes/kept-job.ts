@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
+import { readFileSync, rmdirSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { delay } from "../base/abort.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
@@ -117,7 +118,7 @@ export class KeptJob implements BackgroundJob {
 
 /** Remove what is left of those that ended a week ago. */
 export function sweepKept(root: string): void {
-  for (const session of namesIn(root)) {
+  for (const session of keeper.namesIn(root)) {
     const folder = join(root, session);
     for (const record of keeper.keptIn(folder)) {
       const last = statSync(join(folder, `${record.id}.end`), { throwIfNoEntry: false })?.mtimeMs;
@@ -133,14 +134,6 @@ export function sweepKept(root: string): void {
   }
 }
 
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
-}
-
 /** Or what it started, where somebody ended the keeper alone: while that lives, no other process group has its number. */
 function isAlive({ pid, started, boot }: keeper.KeptRecord, base: string): boolean {
   if (boot !== bootId()) return false;
@@ -152,9 +145,5 @@ function isAlive({ pid, started, boot }: keeper.KeptRecord, base: string): boole
 let known: string | undefined;
 
 function bootId(): string {
-  try {
-    return (known ??= readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
-  } catch {
-    return "";
-  }
+  return attempt(() => (known ??= readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()), "");
 }

@@ -1,5 +1,6 @@
 import { readdirSync, rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { newId } from "../base/ids.js";
 
 /** Files that nothing was added to for so long, in ms, are removed. */
@@ -58,9 +59,5 @@ function filesOf(folder: string): { path: string; size: number; changed: number 
 }
 
 function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
+  return attempt(() => readdirSync(folder), []);
 }

@@ -1,4 +1,5 @@
 import { setImmediate as breath } from "node:timers/promises";
+import { attempt } from "../base/attempt.js";
 import { hasMark, IS_LINUX, lineOf, MARK, processes, statOf, type ProcessStat } from "../base/linux-processes.js";
 
 /** A child that leads a process group, and all that came of it. */
@@ -113,9 +114,5 @@ function kill(pid: number, signal: NodeJS.Signals): void {
 
 /** Not where the kernel does not tell. All of a namespace come of its first process; those whose parent ends become its children. */
 function isChildless(pid: number): boolean {
-  try {
-    return lineOf(`/proc/${pid}/task/${pid}/children`) === "";
-  } catch {
-    return false;
-  }
+  return attempt(() => lineOf(`/proc/${pid}/task/${pid}/children`) === "", false);
 }

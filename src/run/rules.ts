@@ -1,5 +1,6 @@
 import { homedir } from "node:os";
 import { resolve } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { isRecord } from "../base/json.js";
 import { shellQuote } from "../base/shell-quote.js";
 import { PathGuard } from "../files/path-guard.js";
@@ -93,11 +94,7 @@ async function judgedAlone(
 
 /** Undefined for a user that no list of users has, and no variable. */
 function homeOf(): string | undefined {
-  try {
-    return homedir();
-  } catch {
-    return undefined;
-  }
+  return attempt(() => homedir(), undefined);
 }
 
 /** `action`: what came of the rule, which may be a question where it would have been more. */

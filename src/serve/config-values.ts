@@ -1,6 +1,6 @@
 import { ConfigError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
-import { headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
+import { decodedOf, headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
 
 export interface Expansion {
   file: string;
@@ -81,7 +81,7 @@ function gatherAddress(url: unknown, secrets: Set<string>): void {
   }
   const { password, searchParams } = new URL(whole);
   const asked = [...searchParams].flatMap(([name, value]) => (isSecretName(name) ? [value] : []));
-  for (const secret of [start, password, safelyDecoded(password), ...asked]) if (secret !== "") secrets.add(secret);
+  for (const secret of [start, password, decodedOf(password), ...asked]) if (secret !== "") secrets.add(secret);
 }
 
 function gather(value: unknown, secrets: Set<string>, name = ""): void {
@@ -90,7 +90,7 @@ function gather(value: unknown, secrets: Set<string>, name = ""): void {
     // Of an address with a password in it both are.
     if (!value.includes("@") || !URL.canParse(value) || new URL(value).password === "") return;
     const { password } = new URL(value);
-    secrets.add(value).add(password).add(safelyDecoded(password));
+    secrets.add(value).add(password).add(decodedOf(password));
   } else if (Array.isArray(value)) {
     for (const item of value) gather(item, secrets, name);
   } else if (isRecord(value)) {
@@ -101,13 +101,5 @@ function gather(value: unknown, secrets: Set<string>, name = ""): void {
           if (typeof header === "string" && header !== "") secrets.add(header).add(header.split(" ").at(-1) ?? header);
       } else gather(item, secrets, isSecretName(name) ? name : key);
     }
-  }
-}
-
-function safelyDecoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
   }
 }

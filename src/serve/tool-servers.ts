@@ -1,5 +1,6 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { headerSecrets, Redactor } from "../base/redact.js";
 import { VERSION } from "../base/version.js";
 import { InputError } from "../ports/errors.js";
@@ -65,11 +66,7 @@ export function programFiles(servers: readonly ConfiguredServer[], projectDir: s
 
 /** An argument may be anything: a script, or a key of more characters than a file's name may have. */
 function isFile(path: string): boolean {
-  try {
-    return statSync(path).isFile();
-  } catch {
-    return false;
-  }
+  return attempt(() => statSync(path).isFile(), false);
 }
 
 /** Why a client's programs are not started: it could do more by them than by commands. */

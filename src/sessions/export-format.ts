@@ -1,5 +1,6 @@
 import { posix, win32 } from "node:path";
 import * as v from "valibot";
+import { attempt } from "../base/attempt.js";
 import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import { printable } from "../base/printable.js";
@@ -169,11 +170,7 @@ export function endedRoot(line: string): string | undefined {
 }
 
 function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => JSON.parse(text) as unknown, undefined);
 }
 
 /** Puts chains together again, line by line. Every line that does not belong throws `InputError` with its number. */

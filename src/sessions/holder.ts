@@ -1,5 +1,6 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
+import { attempt } from "../base/attempt.js";
 import { newId } from "../base/ids.js";
 import type { Holder } from "../ports/holder.js";
 
@@ -51,9 +52,5 @@ function startOf(pid: number): string {
 }
 
 function textOf(read: () => string): string {
-  try {
-    return read().trim();
-  } catch {
-    return "";
-  }
+  return attempt(() => read().trim(), "");
 }

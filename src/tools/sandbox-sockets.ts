@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { lstat, realpath, stat } from "node:fs/promises";
 import { dirname } from "node:path";
+import { attempt } from "../base/attempt.js";
 
 /**
  * Real paths of the Unix sockets that programs of this machine listen on. A read-only disk does not keep a command from
@@ -47,9 +48,5 @@ async function canEnter(folder: string): Promise<boolean> {
 
 /** Synchronous, because the kernel writes this file as it is read. */
 function socketTable(): string {
-  try {
-    return readFileSync("/proc/net/unix", "utf8");
-  } catch {
-    return "";
-  }
+  return attempt(() => readFileSync("/proc/net/unix", "utf8"), "");
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync, lstatSync, mkdirSync, realpathSync, unlinkSync, utimesSync, type Stats } from "node:fs";
 import { lstat, readdir, realpath, rm } from "node:fs/promises";
 import { basename, dirname, join, sep } from "node:path";
+import { attempt } from "../base/attempt.js";
 import { shellQuote } from "../base/shell-quote.js";
 import { ToolError } from "../ports/errors.js";
 import { isInside } from "../files/path-guard.js";
@@ -292,19 +293,11 @@ function realOf(path: string): Promise<string | undefined> {
 
 /** The same at once: of the system's folders and our own, where the way to a thread and back takes longer than the look. */
 function realNow(path: string): string | undefined {
-  try {
-    return realpathSync.native(path);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => realpathSync.native(path), undefined);
 }
 
 function statsNow(path: string): Stats | undefined {
-  try {
-    return lstatSync(path);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => lstatSync(path), undefined);
 }
 
 async function sweep(folder: string): Promise<void> {
