@@ -182,7 +182,6 @@ export function checkOptions(options: unknown): void {
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }
 
-/** Names of all hooks. */
 export const HOOKS: Readonly<Record<keyof Hooks, true>> = {
   beforeToolCall: true,
   afterToolCall: true,
@@ -219,7 +218,6 @@ const NAMES: Readonly<Record<keyof BusEvents, true>> = {
   "tool.started": true,
   "tool.finished": true,
 };
-/** Every event that there is. */
 export const BUS_EVENTS = Object.keys(NAMES) as readonly (keyof BusEvents)[];
 
 /** Whether a record says nothing: most budgets do. */

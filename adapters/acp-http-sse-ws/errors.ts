@@ -38,7 +38,6 @@ export const unknownConnection = () =>
 export const tooLarge = () => refuse(413, "request body too large", { Connection: "close" });
 export const tooMany = (what: string) => refuse(503, `too many ${what}`, { "Retry-After": "1" });
 export const shuttingDown = () => refuse(503, "server shutting down", { "Retry-After": "1" });
-/** What is no message at all. */
 export const badMessage = (answer: ResponseMessage) => new HttpRefusal(400, answer);
 
 /** A refusal of the port in this protocol's shape; one for want of a header has the body that the HTTP API gives it. */

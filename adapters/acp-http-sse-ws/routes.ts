@@ -18,7 +18,6 @@ import {
 import type { AcpHttpOptions } from "./options.js";
 import { acceptsStream, CONNECTION_HEADER, isConnectionId, isSessionId, JSON_TYPE, SESSION_HEADER } from "./wire.js";
 
-/** The clients of a transport. */
 export interface Clients {
   get(id: string): ClientConnection | undefined;
   /** A new one for the client at an IP address. Throws `HttpRefusal` when there are too many. */

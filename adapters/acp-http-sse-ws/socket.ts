@@ -13,7 +13,6 @@ export interface SocketEvents {
 /** A socket that does not close when asked is cut after so long, in ms. */
 const CLOSE_MS = 1_000;
 
-/** One WebSocket. */
 export class SocketOutlet extends Outbox {
   readonly #socket: WebSocket;
   readonly #heartbeat: NodeJS.Timeout;

@@ -9,7 +9,6 @@ export interface StreamEvents {
   onOverflow(): void;
 }
 
-/** One SSE stream. */
 export class SseStream extends Outbox {
   readonly #response: ServerResponse;
   readonly #heartbeat: NodeJS.Timeout;

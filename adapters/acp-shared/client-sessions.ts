@@ -13,7 +13,6 @@ import type { PromptResult } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** What one client does with sessions. */
 export class ClientSessions {
   readonly #parts: ConnectionParts;
   readonly #facts: ClientFacts;

@@ -27,7 +27,6 @@ export interface ConfigOptions {
   complete: boolean;
 }
 
-/** What options are made of. */
 export interface OptionParts {
   agent: Agent;
   logger: Logger;

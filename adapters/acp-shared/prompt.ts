@@ -14,7 +14,6 @@ import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from ".
 import { visible } from "./visible.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
-/** What one prompt needs. */
 export interface PromptParts {
   agent: Agent;
   logger: Logger;

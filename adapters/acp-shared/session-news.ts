@@ -13,7 +13,6 @@ const SETTLED_MS = 100;
 const CHOICE = ["provider", "model", "reasoningEffort"] as const;
 const FIELDS = ["title", "mode", ...CHOICE] as const;
 
-/** What news are told with. */
 export interface NewsParts {
   agent: Agent;
   logger: Logger;

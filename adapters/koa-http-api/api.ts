@@ -6,7 +6,6 @@ import type { KoaHttpOptions } from "./options.js";
 import { JSON_TYPE } from "./headers.js";
 import type { Told } from "./told.js";
 
-/** What the API is made of. */
 export interface ApiParts {
   agent: Agent;
   options: KoaHttpOptions;

@@ -2,7 +2,6 @@ import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./head
 import type { ShapeName } from "./openapi-shapes.js";
 import { RunState, type SESSION_EVENTS } from "./shapes.js";
 
-/** What is answered with a status. */
 export interface Answer {
   /** Of its body; of an error a `Failure`. Left out: there is `events`, or it is described by `about` alone. */
   shapes?: readonly ShapeName[];
@@ -36,7 +35,6 @@ const from = (minimum: number, more = {}) => ({ type: "integer", minimum, ...mor
 const query = (name: string, schema: object, about: string): Parameter => ({ in: "query", name, schema, about });
 const header = (name: string, schema: object, about: string): Parameter => ({ in: "header", name, schema, about });
 
-/** Headers of answers. */
 export const HEADERS = {
   [SESSION_HEADER]: { schema: text, about: "The session, as lists show it" },
   [RUN_HEADER]: { schema: text, about: "The run's own id" },

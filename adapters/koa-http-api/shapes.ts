@@ -8,11 +8,9 @@ import * as v from "valibot";
 const optional = v.optional;
 const oneOf = v.picklist;
 const string = v.string();
-/** A shape, and what it means. */
 const told = <Shape extends v.GenericSchema>(shape: Shape, meaning: string) => v.pipe(shape, v.description(meaning));
 const text = (meaning: string) => told(string, meaning);
 const time = (meaning: string) => text(`${meaning}; ISO 8601 UTC`);
-/** A shape with more fields. */
 const more = <Had extends v.ObjectEntries, Added extends v.ObjectEntries>(shape: { entries: Had }, added: Added) =>
   v.object({ ...shape.entries, ...added });
 const count = v.pipe(v.number(), v.integer(), v.minValue(0));

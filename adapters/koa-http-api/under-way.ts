@@ -1,6 +1,5 @@
 import type { Agent, RunRecord, RunState } from "gantry";
 
-/** States of a run that goes on. */
 export const UNDER_WAY: readonly RunState[] = ["running", "waiting"];
 
 /** The run that is under way in a session; undefined when there is none. */

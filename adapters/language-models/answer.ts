@@ -8,7 +8,6 @@ import { ThinkTags, type Told } from "./think-tags.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 import type { Wire } from "./wires/wire.js";
 
-/** How the chunks of an answer are read. */
 export interface Reading extends FaultContext {
   readonly wire: Pick<Wire, "thinkTags" | "answerData">;
   /** Opaque data that each reasoning part gets. */
@@ -30,7 +29,6 @@ interface Block {
   isChanged: boolean;
 }
 
-/** An answer as it grows. */
 export class Answer {
   finish: StreamPart | undefined;
   readonly #reading: Reading;

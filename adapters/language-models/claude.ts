@@ -2,7 +2,6 @@ import type { Model } from "gantry/plugin";
 
 type Efforts = NonNullable<Model["efforts"]>;
 
-/** How a Claude model thinks. */
 export interface ClaudeThinking {
   /** By itself, as much as an effort allows, or within a number of tokens. */
   readonly how: "adaptive" | "budget";

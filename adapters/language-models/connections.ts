@@ -3,7 +3,6 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { Pieces, type Bytes } from "./pieces.js";
 
-/** A question to a server. */
 export interface Question {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;

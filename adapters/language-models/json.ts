@@ -43,7 +43,6 @@ export function count(value: unknown): number | undefined {
   return typeof number === "number" && Number.isFinite(number) && number >= 0 ? number : undefined;
 }
 
-/** The first count that is there. */
 export function firstCount(...values: readonly unknown[]): number | undefined {
   for (const value of values) {
     const found = count(value);

@@ -178,7 +178,6 @@ export const connectionEntries = {
   }),
 };
 
-/** The options of an entry of `providers`. */
 export const providerOptions = option.section(
   {
     provider: option.text(

@@ -44,7 +44,6 @@ export class KeptPrices implements NewerPrices {
     this.#logger = logger;
   }
 
-  /** Whether it is of this source. */
   isOf({ file, url }: PriceSource): boolean {
     return file === this.#source.file && url === this.#source.url;
   }

@@ -9,7 +9,6 @@ import { readJson, syncFolder } from "./files.js";
 /** Version of the files that this code reads and writes. */
 export const LAYOUT = 5;
 
-/** A document in a chain's file. */
 export interface FiledDocument {
   version: number;
   /** Null: deleted since the file was written. Never null in a file. */

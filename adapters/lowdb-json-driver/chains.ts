@@ -13,7 +13,6 @@ export interface Line {
   filed?: readonly (readonly [chain: string, upTo: number])[];
 }
 
-/** A chain of sessions. */
 export interface Chain {
   /** lowdb's object for the chain's file. Its data are the documents in memory, a null value for a deleted one. */
   readonly low: Low<ChainFile>;
@@ -23,7 +22,6 @@ export interface Chain {
   isComplete: boolean;
 }
 
-/** A small document. */
 interface Card extends StoredDocument {
   chain: string;
 }

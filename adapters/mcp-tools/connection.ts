@@ -32,7 +32,6 @@ export interface ConnectionContext {
   changed(): void;
 }
 
-/** What is asked of a server. */
 export interface Asked {
   readonly signal: AbortSignal;
   readonly onProgress?: (progress: {

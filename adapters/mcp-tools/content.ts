@@ -12,7 +12,6 @@ export interface Content {
   parts: ImagePart[] | (ImagePart | FilePart)[];
 }
 
-/** What a tool brought. */
 export function resultContent(result: Readonly<Record<string, unknown>>): Content {
   const blocks = Array.isArray(result["content"]) ? (result["content"] as unknown[]) : [];
   const read = contentOf(blocks);

@@ -19,7 +19,6 @@ export type { ServerUse } from "./tools.js";
 /** Sources that are known again when they are asked for again, and servers whose failures are remembered. */
 const KNOWN = 256;
 
-/** What servers of tools are opened with. */
 export interface McpServersOptions {
   /** The environment of programs, beside what a server names itself. Default none. */
   env?: Readonly<Record<string, string>> | undefined;

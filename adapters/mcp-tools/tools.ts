@@ -5,7 +5,6 @@ import { fitsGlob, originOf, toolName } from "./names.js";
 import type { ListedTool, Listing } from "./listing.js";
 import type { SharedServer } from "./shared-server.js";
 
-/** How a server of tools is used. */
 export interface ServerUse {
   /** Which of its tools: their names, or globs for them; default all. */
   readonly tools?: readonly string[];

@@ -3,7 +3,6 @@ import path from "node:path";
 import { option } from "gantry/plugin";
 import type { LocalServer } from "./local-servers.js";
 
-/** Its options in an entry of `providers`. */
 export const offlineOptions = option.section({
   provider: option.text('`"offline"`.'),
   name: option.text("Of no use here."),

@@ -11,7 +11,6 @@ const QUIET_MS = 500;
 
 type Reply = { choice: string } | { text: string };
 
-/** What a panel is made with. */
 export interface AskPanelOptions {
   /** Whether the keys are for it, not for the prompt. */
   hasKeys: boolean;

@@ -15,7 +15,6 @@ const BEHIND_MS = 2_000;
 /** An Enter so soon behind the one that answered, in ms, was for that. */
 const TWICE_MS = 300;
 
-/** What a terminal is opened with. */
 export interface DeskOptions {
   client: GantryClient;
   /** Of a session that begins here. */
@@ -29,7 +28,6 @@ export interface DeskOptions {
   /** What can be typed in place of a prompt, and what does it. */
   commands: readonly (readonly [name: string, about: string])[];
   run: (desk: Desk, line: string) => void;
-  /** Leave. */
   leave: () => void;
   /** Let the shell have the terminal. */
   suspend: () => void;

@@ -5,7 +5,6 @@ import type { Input } from "./keys.js";
 /** Rows of a list that are seen at once. */
 const SEEN = 10;
 
-/** One of a list. */
 export interface Entry {
   readonly id: string;
   readonly label: string;

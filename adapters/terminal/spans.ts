@@ -43,7 +43,6 @@ export function span(text: string, look: Look = "plain"): Span {
   return { text, look };
 }
 
-/** A line as text for the terminal. */
 export function paint(line: Line, colours: boolean): string {
   const codes = colours ? CODES : COLOURLESS;
   return line

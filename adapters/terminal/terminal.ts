@@ -17,7 +17,6 @@ interface Server {
   fetch?: typeof globalThis.fetch | undefined;
 }
 
-/** What a terminal is opened with. */
 export interface TerminalOptions {
   input: NodeJS.ReadStream;
   output: NodeJS.WriteStream;

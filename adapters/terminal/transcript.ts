@@ -27,7 +27,6 @@ const TELLING = [
   "description",
 ];
 
-/** How it is shown. */
 export interface Layout {
   readonly columns: number;
   /** Thoughts, outputs and diffs whole. */

@@ -1,4 +1,3 @@
-/** A flag of a command. */
 export interface FlagSpec {
   readonly type: "boolean" | "string" | "number";
   /** May be given more than once; all values are kept. Only of strings. */

@@ -105,7 +105,6 @@ const OPTIONAL: { readonly [Kind in AdapterKind]?: readonly (keyof AdapterKinds[
   tool: ["preview", "models", "replaces", "close"],
   hooks: ["beforeToolCall", "afterToolCall", "beforeModelCall", "listeners", "close"],
 };
-/** Optional members of each kind's fixture. */
 const OPTIONAL_OF_FIXTURE: Partial<Readonly<Record<AdapterKind, readonly string[]>>> = {
   "session-driver": ["hold"],
   transport: ["unable"],

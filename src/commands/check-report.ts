@@ -3,7 +3,6 @@ import { lines } from "../base/printable.js";
 
 const STATUSES = ["passed", "failed", "not_checked", "not_run"] as const;
 
-/** The result of one check. */
 export interface CheckResult {
   /** The capability that the check belongs to. */
   readonly group: string;
@@ -14,7 +13,6 @@ export interface CheckResult {
   readonly message?: string;
 }
 
-/** The results of one adapter. */
 export interface AdapterReport {
   readonly exportName: string;
   readonly kind: AdapterKind;
@@ -24,7 +22,6 @@ export interface AdapterReport {
   readonly notDeclared: readonly string[];
 }
 
-/** A report for people. */
 export function reportText({ exportName, kind, name, checks, notDeclared }: AdapterReport): string {
   const groups = [...new Set(checks.map(({ group }) => group))];
   const width = Math.max(...groups.map((group) => group.length));

@@ -126,7 +126,6 @@ function adaptersOf(
   );
 }
 
-/** Runs the checks of one adapter. */
 async function reportOf(adapter: TriedAdapter, given: FixtureMembers, limits: Limits): Promise<AdapterReport> {
   const { descriptor, exportName } = adapter;
   const { kind, name } = descriptor;

@@ -28,7 +28,6 @@ export interface Input extends AsyncIterable<Uint8Array> {
   readonly isTerminal: boolean;
 }
 
-/** What a command is called with. */
 export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
   /** The command's name, `sessions list`. */
   readonly name: string;

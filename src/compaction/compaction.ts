@@ -24,7 +24,6 @@ const UNKNOWN_WINDOW = 128_000;
 const ANSWER_TOKENS = 4_096;
 type WindowRun = Pick<ModelCaller, "provider" | "model" | "logger">;
 
-/** What a window is held to. */
 export interface WindowRules {
   enabled: boolean;
   /** Tokens of prompt and answer. */

@@ -117,7 +117,6 @@ export class SessionFiles implements AsyncDisposable {
     }
   }
 
-  /** Which contents are there. */
   async #present({ contents }: Story): Promise<(hash: string) => boolean> {
     const packs = new Map((await this.#contents.packs()).map(({ pack, bytes }) => [pack, bytes]));
     return (hash) => {

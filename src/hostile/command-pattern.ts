@@ -5,7 +5,6 @@ import type { ShellCommand, ShellWord } from "./shell-line.js";
 /** Whether a command matches. `"maybe"`: the shell or the program decides what runs. */
 export type Fit = "yes" | "maybe" | "no";
 
-/** A pattern for one word. */
 interface WordPattern {
   readonly glob: PathPattern;
   /** Whether further words may follow that match it too. */

@@ -89,7 +89,6 @@ function isStricter(one: Judgement, other: Judgement): boolean {
   return STRICTEST.indexOf(one.action) < STRICTEST.indexOf(other.action);
 }
 
-/** The first rule for one command. */
 function first(rules: readonly ReadRule[], command: ShellCommand | undefined): Judgement {
   let least: Judgement | undefined;
   for (const [i, rule] of rules.entries()) {

@@ -38,7 +38,6 @@ export interface ChildOptions {
   graceMs?(): number;
 }
 
-/** How a child ended. */
 export interface ChildEnd {
   code: number | null;
   signal: NodeJS.Signals | null;

@@ -2,7 +2,6 @@ import type { PathGuard } from "../files/path-guard.js";
 import { runRipgrep, type RipgrepEnd } from "./ripgrep.js";
 import { foundPath, NulRecords, openSearchPlace, SEARCH_MS, type SearchPlace } from "./search-place.js";
 
-/** Options of a list of files. */
 export interface ListOptions {
   readonly signal: AbortSignal;
   readonly timeoutMs?: number;

@@ -6,7 +6,6 @@ import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-dr
 /** Messages that are read at once. */
 const PAGE = 1_000;
 
-/** What is wanted of a chain's head. */
 export type HeadWanted = NonNullable<LeaseOptions["head"]>;
 
 /**

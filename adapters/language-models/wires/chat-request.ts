@@ -99,7 +99,6 @@ function textOf(message: Message, echo: Echo): string {
     .join(",");
 }
 
-/** The messages of a request for chat completions. */
 export function chatMessages(prompt: Prompt, echo: Echo): Json[] {
   return prompt.flatMap((message) => messagesOf(message, echo));
 }

@@ -290,7 +290,6 @@ export function sideBySide(rows: readonly DiffRow[]): SideBySide[] {
   return lines;
 }
 
-/** How many lines were added and removed. */
 export function countsOf(rows: readonly DiffRow[]): { added: number; removed: number } {
   let [added, removed] = [0, 0];
   for (const { kind } of rows)

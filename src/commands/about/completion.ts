@@ -1,6 +1,5 @@
 import type { About } from "../about.js";
 
-/** The shells that are known. */
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 
 export const completion = {

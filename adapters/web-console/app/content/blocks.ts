@@ -33,7 +33,6 @@ export interface Block {
   readonly tokens: readonly Token[];
 }
 
-/** The blocks of a text. */
 export function blocksOf(text: string): Block[] {
   if (text.length > LONGEST) return [plain(text)];
   try {

@@ -10,7 +10,6 @@ interface IconButtonProps {
   class?: string;
 }
 
-/** A button that is a picture. */
 export function IconButton({ icon, label, onClick, pressed, disabled, class: more = "" }: IconButtonProps) {
   return (
     <button

@@ -36,7 +36,6 @@ const PATHS = {
   x: "M6 6l12 12M18 6L6 18",
 } as const;
 
-/** What there is a picture of. */
 export type IconName = keyof typeof PATHS;
 
 /** A small picture; what it means is said by what stands beside it. */

@@ -140,7 +140,6 @@ export class Console {
     this.#notices.value = this.#notices.peek().filter((notice) => notice.id !== id);
   }
 
-  /** Ask for the models. */
   async loadModels(): Promise<void> {
     try {
       this.#models.value = await this.client.models();

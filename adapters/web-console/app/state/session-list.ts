@@ -35,7 +35,6 @@ export class SessionList {
     return this.#loading;
   }
 
-  /** What titles are searched for. */
   get search(): ReadonlySignal<string> {
     return this.#search;
   }

@@ -17,7 +17,6 @@ export class Heights {
     return this.#keys.length;
   }
 
-  /** The height of all rows. */
   get total(): number {
     return this.top(this.#keys.length);
   }

@@ -7,7 +7,6 @@ import { splitContent } from "./split-content.js";
 import { OrphanResult, ToolCallView } from "./tool-call.js";
 import { Thought } from "./thought.js";
 
-/** One message. */
 export function RowView({ row, session }: { row: Row; session: OpenSession }) {
   const message = row.message.value;
   return (
