@@ -93,10 +93,10 @@ export function ComposerCommands({ commands, take }: { commands: Commands; take:
             take(`/${name} `);
           }}
         >
-          <bdi class="composer-command-name">
+          <bdi class="composer-command-name clipped">
             /{name} {hint}
           </bdi>
-          <bdi class="composer-command-about">{description}</bdi>
+          <bdi class="composer-command-about clipped">{description}</bdi>
         </li>
       ))}
     </ul>

@@ -26,7 +26,7 @@ export function ComposerFiles({ files, isReading, onRemoved }: ComposerFilesProp
           ) : (
             <Icon name="file" />
           )}
-          <bdi class="composer-name" title={file.filename}>
+          <bdi class="composer-name clipped" title={file.filename}>
             {file.filename}
           </bdi>
           <span class="composer-size">{bytes(file.size)}</span>

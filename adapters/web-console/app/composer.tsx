@@ -131,7 +131,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
       {session && <QueuedRuns session={session} sent={sent} />}
       {session?.pending.value.map(({ text: unread, runId, after }) => (
         <p key={`${runId} ${after} ${unread}`} class="composer-queued">
-          <span class="dot" /> <span class="composer-unread">Not read yet: {seen(unread)}</span>
+          <span class="dot" /> <span class="clipped">Not read yet: {seen(unread)}</span>
         </p>
       ))}
       {problem.value && (

@@ -74,7 +74,7 @@ export function DiffView({ diff, open = true, asked = false, pieces = false }: D
           onClick={() => (isOpen.value = !isOpen.value)}
         >
           <Icon name={isOpen.value ? "chevron-down" : "chevron-right"} />
-          <bdi class="diff-path" dir="ltr" title={diff.path}>
+          <bdi class="diff-path clipped" dir="ltr" title={diff.path}>
             {keptInOrder(diff.path)}
           </bdi>
         </button>

@@ -98,7 +98,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
         disabled={disabled}
         onClick={() => (isOpen.value ? close() : open())}
       >
-        <span class="model-name">{label}</span>
+        <span class="model-name clipped">{label}</span>
         <Icon name="chevron-down" />
       </button>
       {isOpen.value && (
@@ -136,8 +136,8 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
                 onPointerMove={() => (at.value = i)}
                 onClick={() => choose(option)}
               >
-                <span class="model-name">{option.name}</span>
-                <span class="model-provider">{option.provider}</span>
+                <span class="model-name clipped">{option.name}</span>
+                <span class="model-provider clipped">{option.provider}</span>
               </li>
             ))}
           </ul>

@@ -23,7 +23,7 @@ export function Plan({ session }: { session: OpenSession }) {
         <span class="plan-count">
           {done} of {entries.length} done
         </span>
-        {!isShown && current && <span class="plan-current">{current.content}</span>}
+        {!isShown && current && <span class="plan-current clipped">{current.content}</span>}
         <Icon name={isShown ? "chevron-down" : "chevron-right"} />
       </button>
       <progress class="plan-progress" max={entries.length} value={done} aria-label="Steps done" />

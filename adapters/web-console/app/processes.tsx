@@ -12,7 +12,7 @@ export function Processes({ session }: { session: OpenSession }) {
         <li key={id} class="process" title={command}>
           <Icon name="terminal" />
           <code class="process-id">{id}</code>
-          <code class="process-command">{command}</code>
+          <code class="clipped">{command}</code>
           {keep && (
             <span class="process-keep" title="It goes on when gantry ends">
               kept

@@ -77,7 +77,7 @@ function Title({ session }: { session: OpenSession }) {
       <h1>
         <button
           type="button"
-          class="head-name"
+          class="head-name clipped"
           title="Rename"
           disabled={!session.info.value}
           onClick={() => (editing.value = true)}

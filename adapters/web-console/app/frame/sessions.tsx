@@ -144,7 +144,7 @@ function Entry({ session, day }: { session: Session; day: string }) {
               aria-current={current ? "page" : undefined}
               onClick={() => (store.drawer.value = false)}
             >
-              <span class="side-title">{session.title || "No title"}</span>
+              <span class="side-title clipped">{session.title || "No title"}</span>
               <span class="side-when">
                 {session.run ? (
                   <span class={`dot ${session.run.state === "waiting" ? "waiting" : "busy"}`} title={session.run.state}>

@@ -7,8 +7,8 @@ export function Thought({ text, grows, open }: { text: string; grows: boolean; o
     <div class="thought">
       <button type="button" class="fold" aria-expanded={open.value === true} onClick={() => (open.value = !open.value)}>
         <Icon name="brain" />
-        <span class="call-title">{grows ? "Thinking …" : "Thought"}</span>
-        {grows && !open.value && <span class="call-title aside">{lastLine(text)}</span>}
+        <span class="call-title clipped">{grows ? "Thinking …" : "Thought"}</span>
+        {grows && !open.value && <span class="call-title aside clipped">{lastLine(text)}</span>}
         <span class="chevron">
           <Icon name="chevron-right" />
         </span>

@@ -41,7 +41,7 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
     <section class={`call call-${state}`}>
       <button type="button" class="fold" aria-expanded={open} onClick={() => (chosen.value = !open)}>
         <Icon name={icon} />
-        <span class="call-title">
+        <span class="call-title clipped">
           <b>{verb}</b> {about !== "" && <code>{about}</code>}
         </span>
         {counts && (
@@ -79,7 +79,7 @@ export function OrphanResult({ message, session }: { message: Message; session: 
     <section class="call">
       <button type="button" class="fold" aria-expanded={open.value === true} onClick={() => (open.value = !open.value)}>
         <Icon name={icon} />
-        <span class="call-title">
+        <span class="call-title clipped">
           <b>{verb}</b>
         </span>
         <StateView state={message.failed ? "failed" : "done"} />
