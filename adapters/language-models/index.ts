@@ -4,14 +4,11 @@ import { AiSdkProvider } from "./ai-sdk-provider.js";
 import { configured, providerOptions } from "./options.js";
 
 export { AiSdkProvider } from "./ai-sdk-provider.js";
-export { fromAiSdk } from "./from-ai-sdk.js";
-export type { AiSdkFactory, FromAiSdkOptions } from "./from-ai-sdk.js";
+export { fromAiSdk, type AiSdkFactory, type FromAiSdkOptions } from "./from-ai-sdk.js";
 export type { AiSdkModel } from "./language-model.js";
-export { describeAiSdkModule } from "./module.js";
-export type { AiSdkModuleOptions } from "./module.js";
+export { describeAiSdkModule, type AiSdkModuleOptions } from "./module.js";
 export type { AiSdkProviderOptions, ConfiguredModel } from "./options.js";
-export { findPreset, PRESETS, WIRES } from "./presets.js";
-export type { Preset, Quirks, WireName } from "./presets.js";
+export { findPreset, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
 
 /**
  * Language models over four wire protocols. The packages of the AI SDK build the requests, because they keep up with the

@@ -1,5 +1,4 @@
-import { contentChain, DocumentMap } from "gantry/plugin";
-import type { StoredDocument } from "gantry/plugin";
+import { contentChain, DocumentMap, type StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import type { ChainFile } from "./chain-file.js";
 

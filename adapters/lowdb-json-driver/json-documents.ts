@@ -1,14 +1,11 @@
 import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { SessionExistsError, StoreError } from "gantry";
+import { SessionExistsError, StoreError, type Logger } from "gantry";
 import { createFolder, withoutLease } from "gantry/plugin";
-import type { Logger } from "gantry";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
-import { ChainFileAdapter, damaged, LAYOUT, readChainFile } from "./chain-file.js";
-import type { ChainFile } from "./chain-file.js";
-import { Chains, isCard } from "./chains.js";
-import type { Chain, Entry, Line } from "./chains.js";
+import { ChainFileAdapter, damaged, LAYOUT, readChainFile, type ChainFile } from "./chain-file.js";
+import { Chains, isCard, type Chain, type Entry, type Line } from "./chains.js";
 import { fileName, readJson, syncFolder } from "./files.js";
 import { Log } from "./log.js";
 import { ProcessLock } from "./process-lock.js";

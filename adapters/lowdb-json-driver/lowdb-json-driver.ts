@@ -1,7 +1,6 @@
 import { realpathSync } from "node:fs";
-import { createFolder, DocumentDriver, LocalNotifiers } from "gantry/plugin";
+import { createFolder, DocumentDriver, LocalNotifiers, type DocumentChange, type DocumentStore } from "gantry/plugin";
 import type { Logger } from "gantry";
-import type { DocumentChange, DocumentStore } from "gantry/plugin";
 import { JsonDocuments } from "./json-documents.js";
 import type { LowdbJsonOptions } from "./options.js";
 

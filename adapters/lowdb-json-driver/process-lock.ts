@@ -2,8 +2,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, utime
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError } from "gantry";
-import { holderState, newId, thisHolder } from "gantry/plugin";
-import type { Holder } from "gantry/plugin";
+import { holderState, newId, thisHolder, type Holder } from "gantry/plugin";
 
 /** Name of the token of a lock that no process holds. */
 const FREE = "free";

@@ -1,5 +1,4 @@
-import { SessionExistsError } from "gantry";
-import type { Ask, RunRecord } from "gantry";
+import { SessionExistsError, type Ask, type RunRecord } from "gantry";
 import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
 import { limitOf } from "./reads.js";
 import type { Statements } from "./statements.js";

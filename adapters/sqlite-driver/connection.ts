@@ -2,9 +2,8 @@ import { chmodSync, closeSync, fchmodSync, fstatSync, fsyncSync, openSync, readS
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
-import { StoreError } from "gantry";
+import { StoreError, type Logger } from "gantry";
 import { createFolder } from "gantry/plugin";
-import type { Logger } from "gantry";
 import { keep, prepare, readPragma, setPragma } from "./kept.js";
 import { LOWER } from "./reads.js";
 import type { SqliteOptions } from "./options.js";

@@ -2,8 +2,7 @@ import { RunKeyTakenError } from "gantry";
 import type { ChainData } from "gantry/plugin";
 import { listAsks, putAsk } from "./asks.js";
 import { listRuns, viewOf, wholeMessage } from "./reads.js";
-import { rowOfSnapshot, sessionOf, snapshotOf } from "./rows.js";
-import type { MessageRow, SessionRow, SnapshotRow } from "./rows.js";
+import { rowOfSnapshot, sessionOf, snapshotOf, type MessageRow, type SessionRow, type SnapshotRow } from "./rows.js";
 import type { Statements } from "./statements.js";
 import { createSession, putRun } from "./writes.js";
 

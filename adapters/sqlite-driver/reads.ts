@@ -1,4 +1,4 @@
-import type { Message, RunRecord, RunState } from "gantry";
+import { SessionNotFoundError, type Message, type RunRecord, type RunState } from "gantry";
 import type {
   ChainHead,
   Holder,
@@ -10,7 +10,6 @@ import type {
   SessionQuery,
   StoredRun,
 } from "gantry/plugin";
-import { SessionNotFoundError } from "gantry";
 import { messageOf, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements, Value } from "./statements.js";

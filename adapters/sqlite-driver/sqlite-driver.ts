@@ -21,8 +21,7 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { forgetKeys, listAsks } from "./asks.js";
-import { connect } from "./connection.js";
-import type { Connection } from "./connection.js";
+import { connect, type Connection } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import { getSession, headOf, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";

@@ -1,3 +1,4 @@
+import { shellQuote } from "../base/shell-quote.js";
 import { ConfigError } from "../ports/errors.js";
 import { flagName, type About, type FlagSpec } from "./about.js";
 import { ALL } from "./about/all.js";
@@ -88,12 +89,12 @@ complete -o default -F _gantry gantry
 
 function zsh(): string {
   const described = (pairs: readonly (readonly [string, string])[]): string =>
-    pairs.map(([word, about]) => quoted(`${word.replaceAll(":", "\\:")}:${about}`)).join(" ");
+    pairs.map(([word, about]) => shellQuote(`${word.replaceAll(":", "\\:")}:${about}`)).join(" ");
   const commands = every().map((about) => {
     const inner = Object.entries(about.commands ?? {}).map(([word, { summary }]) => [word, summary] as const);
     const words = (about.words ?? []).map((word) => [word, ""] as const);
     const flags = flagsOf(about).map(([flag, { about: line }]) => [flag, line] as const);
-    return `    ${quoted(about.name)}) offered=(${described([...inner, ...words])}); flags=(${described(flags)}) ;;`;
+    return `    ${shellQuote(about.name)}) offered=(${described([...inner, ...words])}); flags=(${described(flags)}) ;;`;
   });
   const withInner = ALL.filter((about) => about.commands).map(({ name }) => name);
   return `#compdef gantry
@@ -130,25 +131,25 @@ compdef _gantry gantry
 function fish(): string {
   const lines = ["# fish completion of gantry", "complete -c gantry -f"];
   const line = (condition: string, rest: string): void =>
-    void lines.push(`complete -c gantry -n ${quoted(condition)} ${rest}`);
-  for (const { name, summary } of ALL) line("__fish_use_subcommand", `-a ${name} -d ${quoted(summary)}`);
+    void lines.push(`complete -c gantry -n ${shellQuote(condition)} ${rest}`);
+  for (const { name, summary } of ALL) line("__fish_use_subcommand", `-a ${name} -d ${shellQuote(summary)}`);
   for (const about of every()) {
     const [first = "", second] = about.name.split(" ");
     const inner = Object.entries(about.commands ?? {});
     const seen = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
     const here = second === undefined ? seen([first]) : `${seen([first])}; and ${seen([second])}`;
     const undecided = inner.length > 0 ? `${here}; and not ${seen(inner.map(([word]) => word))}` : here;
-    for (const [word, { summary }] of inner) line(undecided, `-a ${word} -d ${quoted(summary)}`);
+    for (const [word, { summary }] of inner) line(undecided, `-a ${word} -d ${shellQuote(summary)}`);
     for (const word of about.words ?? []) line(undecided, `-a ${word}`);
     for (const [flag, spec] of flagsOf(about))
-      line(undecided, `-l ${flag.slice(2)} ${fishValue(spec)}-d ${quoted(spec.about)}`);
+      line(undecided, `-l ${flag.slice(2)} ${fishValue(spec)}-d ${shellQuote(spec.about)}`);
   }
   return `${lines.join("\n")}\n`;
 }
 
 function fishValue({ type, choices, completes }: FlagSpec): string {
   if (type === "boolean") return "";
-  if (choices) return `-x -a ${quoted(choices.join(" "))} `;
+  if (choices) return `-x -a ${shellQuote(choices.join(" "))} `;
   if (completes === "folder") return "-x -a '(__fish_complete_directories)' ";
   return completes === "file" ? "-r -F " : "-x ";
 }
@@ -168,8 +169,4 @@ function otherFlags(): string[] {
   const all = every().flatMap((about) => flagsOf(about));
   const rest = all.filter(([, { type, choices, completes }]) => type !== "boolean" && !choices && !completes);
   return [...new Set(rest.map(([flag]) => flag))];
-}
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,5 +1,6 @@
 import { ticks } from "../base/clock.js";
 import type { Output } from "./command.js";
+import { grouped } from "./table.js";
 
 /** Drawn anew so often, in ms. */
 const DRAW_MS = 100;
@@ -89,10 +90,6 @@ export function progressLine(
   if (part === undefined || width < 10) return text;
   const full = Math.round(width * Math.min(1, part));
   return `[${"=".repeat(full)}${" ".repeat(width - full)}]  ${text}`;
-}
-
-function grouped(count: number): string {
-  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** `12.3 MB` */

@@ -1,7 +1,5 @@
-import { constants } from "node:fs";
-import type { BigIntStats } from "node:fs";
-import { lstat, open, realpath, stat } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
+import { constants, type BigIntStats } from "node:fs";
+import { lstat, open, realpath, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";

@@ -1,7 +1,5 @@
-import { closeSync, constants, fstatSync, open as openFile, openSync, readlinkSync } from "node:fs";
-import type { BigIntStats } from "node:fs";
-import { open } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
+import { closeSync, constants, fstat, open as openFile, openSync, readlinkSync, type BigIntStats } from "node:fs";
+import { open, type FileHandle } from "node:fs/promises";
 
 // Windows knows none of these.
 export const O_NONBLOCK = constants.O_NONBLOCK ?? 0;

@@ -1,5 +1,4 @@
-import { constants } from "node:fs";
-import type { Dirent, Stats } from "node:fs";
+import { constants, type Dirent, type Stats } from "node:fs";
 import {
   access,
   lstat,

@@ -1,15 +1,11 @@
 import { ToolError } from "../ports/errors.js";
 import { prefersCrlf } from "../files/line-ends.js";
-import { indentRule, indentsOf } from "./indentation.js";
-import type { Reindent } from "./indentation.js";
+import { indentRule, indentsOf, type Reindent } from "./indentation.js";
 import { mergeLines } from "./merge-lines.js";
-import { NamedPlaces } from "./named-place.js";
-import type { NamedPlace } from "./named-place.js";
+import { NamedPlaces, type NamedPlace } from "./named-place.js";
 import { notFound } from "./near-miss.js";
-import { FileLines, TextView } from "./text-views.js";
-import type { ViewPlace } from "./text-views.js";
-import { REINDENTED, WAYS } from "./ways.js";
-import type { Way } from "./ways.js";
+import { FileLines, TextView, type ViewPlace } from "./text-views.js";
+import { REINDENTED, WAYS, type Way } from "./ways.js";
 
 /** A line of a patch: one that stays, goes or comes. */
 export interface PatchLine {

@@ -1,6 +1,6 @@
 import { createRequire } from "node:module";
 import { isMainThread, workerData } from "node:worker_threads";
-import type { Parser, Tree } from "@vscode/tree-sitter-wasm";
+import type { Node, Parser, Tree } from "@vscode/tree-sitter-wasm";
 import type { WorkerData } from "./worker-data.js";
 
 /** Node's types lack it. */
@@ -65,4 +65,8 @@ function requireHere(): NodeJS.Require {
     });
   }
   return require;
+}
+
+export function childrenOf(node: Node): Node[] {
+  return node.children.filter((child) => child !== null);
 }

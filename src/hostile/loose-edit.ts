@@ -1,12 +1,8 @@
 import { toLf } from "../files/line-ends.js";
-import { indentRule, indentsOf } from "./indentation.js";
-import type { Reindent } from "./indentation.js";
-import { mergeLines } from "./merge-lines.js";
-import type { FoundLine } from "./merge-lines.js";
-import { readingsOf } from "./readings.js";
-import type { Reading } from "./readings.js";
-import { FileLines, indentOf, mapped, TextView } from "./text-views.js";
-import type { Tolerance, ViewPlace } from "./text-views.js";
+import { indentRule, indentsOf, type Reindent } from "./indentation.js";
+import { mergeLines, type FoundLine } from "./merge-lines.js";
+import { readingsOf, type Reading } from "./readings.js";
+import { FileLines, indentOf, mapped, TextView, type Tolerance, type ViewPlace } from "./text-views.js";
 import { REINDENTED, WAYS } from "./ways.js";
 
 /** A replacement in a file, one character a byte. */

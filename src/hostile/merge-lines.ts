@@ -1,7 +1,6 @@
 import { common } from "./common-lines.js";
 import type { Reindent } from "./indentation.js";
-import { comparable, indentOf, mapped, PRINT } from "./text-views.js";
-import type { Tolerance } from "./text-views.js";
+import { comparable, indentOf, mapped, PRINT, type Tolerance } from "./text-views.js";
 
 /** A line of the file that a text was found in, or the part of it. */
 export interface FoundLine {

@@ -1,6 +1,5 @@
 import { ToolError } from "../ports/errors.js";
-import { namedBlock } from "./named-block.js";
-import type { NamedBlock } from "./named-block.js";
+import { namedBlock, type NamedBlock } from "./named-block.js";
 import { comparable } from "./text-views.js";
 
 const LOOSEST = { typography: true, blanks: true, indentation: true };

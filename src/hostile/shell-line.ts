@@ -1,5 +1,5 @@
 import type { Node } from "@vscode/tree-sitter-wasm";
-import { parseText } from "./grammar.js";
+import { childrenOf, parseText } from "./grammar.js";
 
 /**
  * Reads the simple commands of a shell line. The tree comes from tree-sitter-bash. A line is understood only if it
@@ -178,10 +178,6 @@ function readWord(node: Node, text: string): ShellWord | undefined {
   }
   if (end !== node.endIndex) return undefined;
   return { text: isLiteral ? value : text.slice(node.startIndex, node.endIndex), isLiteral, isSplit, expansion };
-}
-
-function childrenOf(node: Node): Node[] {
-  return node.children.filter((child) => child !== null);
 }
 
 function piecesOf(node: Node): readonly Node[] {

@@ -1,5 +1,5 @@
 import type { Node } from "@vscode/tree-sitter-wasm";
-import { parseText, type Grammar } from "./grammar.js";
+import { childrenOf, parseText, type Grammar } from "./grammar.js";
 
 /** A place that a grammar cannot read. */
 export interface SyntaxFault {
@@ -82,10 +82,6 @@ function withoutRareTypes(text: string): string {
 function firstChangedRow(before: string, after: string): number {
   const [old, lines] = [before.split("\n"), after.split("\n")];
   return lines.findIndex((line, i) => line !== old[i]);
-}
-
-function childrenOf(node: Node): Node[] {
-  return node.children.filter((child) => child !== null);
 }
 
 function shown(text: string): string {

@@ -45,7 +45,7 @@ export type {
   ModelRequest,
   ModelUsage,
 } from "../ports/model-provider.js";
-export type { ModelMessage, Opaque, ReasoningPart } from "../ports/message.js";
+export type { ModelMessage, Opaque, ReasoningPart, Role, Shown, TextPart, ToolCallPart } from "../ports/message.js";
 export { EFFORTS, nearestEffort } from "../models/efforts.js";
 export { estimatePrompt } from "../models/estimate.js";
 export { roundCost } from "../models/usage.js";
@@ -76,8 +76,7 @@ export type {
   StoredRun,
 } from "../ports/session-driver.js";
 export type { ChainLink, Leave, Snapshot, SpawnedBy } from "../ports/session.js";
-export type { Role, Shown, TextPart, ToolCallPart } from "../ports/message.js";
-export type { Instruction } from "../ports/run.js";
+export type { Instruction, RunAnswer } from "../ports/run.js";
 export type { AskChoice, AskKind, AskState } from "../ports/ask.js";
 export type { Notifier } from "../ports/notifier.js";
 export type { Holder } from "../ports/holder.js";
@@ -149,7 +148,6 @@ export type { ListedCommand } from "../run/commands.js";
 export type { SessionBudget } from "../run/limits.js";
 export type { PromptUse } from "../run/prompt-use.js";
 export type { Unattended } from "../run/unattended.js";
-export type { RunAnswer } from "../ports/run.js";
 export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
 export type { Skill } from "../ports/skill.js";
 export type { CatalogueCache, ChosenModel } from "../models/models.js";

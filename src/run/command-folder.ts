@@ -4,8 +4,7 @@ import { textIn } from "../files/known-file.js";
 import { InputError, PathError } from "../ports/errors.js";
 import type { SlashCommand } from "../ports/slash-command.js";
 import { isVouched, type OwnedPlace } from "../files/owners.js";
-import { PathGuard } from "../files/path-guard.js";
-import type { OpenedFolder } from "../files/path-guard.js";
+import { PathGuard, type OpenedFolder } from "../files/path-guard.js";
 import { commandText, filled, oneLine } from "./command-text.js";
 
 /** Commands of a folder that are listed, entries that are looked at for them, and folders in folders. */

@@ -1,5 +1,4 @@
-import type { StateChanges } from "../conversation/stored-state.js";
-import { SURROUNDINGS } from "../conversation/stored-state.js";
+import { SURROUNDINGS, type StateChanges } from "../conversation/stored-state.js";
 import type { Tool, ToolKind } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { Project } from "../project/project.js";

@@ -1,6 +1,5 @@
 export type { Check } from "./check.js";
-export { compactionStrategyChecks } from "./compaction-strategy-checks.js";
-export type { CompactionStrategyFixture } from "./compaction-strategy-checks.js";
+export { compactionStrategyChecks, type CompactionStrategyFixture } from "./compaction-strategy-checks.js";
 export { hooksChecks, type HooksFixture } from "./hooks-checks.js";
 export { modelProviderChecks } from "./model-provider-checks.js";
 export type { ModelProviderFixture } from "./model-provider/fixture.js";
@@ -14,7 +13,6 @@ export type {
 } from "./scripted-provider.js";
 export { sessionDriverChecks } from "./session-driver-checks.js";
 export type { SessionDriverFixture, StoreHold } from "./session-driver/fixture.js";
-export { toolChecks } from "./tool-checks.js";
-export type { ToolFixture, ToolGround } from "./tool-checks.js";
+export { toolChecks, type ToolFixture, type ToolGround } from "./tool-checks.js";
 export { transportChecks } from "./transport-checks.js";
 export type { TransportClient, TransportFixture } from "./transport/fixture.js";

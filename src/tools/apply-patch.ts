@@ -1,8 +1,7 @@
 import type { Diff, Location, Tool } from "../ports/tool.js";
 import { defineArguments, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { location, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { location, shown, type FileToolOptions } from "./files.js";
 import { patchFiles, previewPatch } from "./patch-files.js";
 import { parsePatch, type PatchSection } from "./patch-text.js";
 

@@ -1,11 +1,9 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { PathError, ToolError } from "../ports/errors.js";
-import { asPathError } from "../files/path-guard.js";
-import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
+import { asPathError, type OpenedFolder, type PathGuard } from "../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
 import { size, sniff } from "./content.js";
-import { exclusively, guardForChange, pathFault, SeenFiles, shown } from "./files.js";
-import type { FileToolOptions, Reach } from "./files.js";
+import { exclusively, guardForChange, pathFault, SeenFiles, shown, type FileToolOptions, type Reach } from "./files.js";
 import { keepBefore, keepTree } from "./keep-file.js";
 import { readWhole } from "./read-file.js";
 

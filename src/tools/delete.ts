@@ -2,8 +2,7 @@ import type { Tool } from "../ports/tool.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { deletePath, previewDeletion } from "./delete-path.js";
-import { location, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { location, shown, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
   path: text("File or folder, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),

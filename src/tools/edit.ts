@@ -3,8 +3,7 @@ import type { TextEdit } from "../hostile/apply-edit.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
 import { editFile, previewEdits } from "./edit-file.js";
-import { location, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { location, shown, type FileToolOptions } from "./files.js";
 
 /** The arguments of one replacement. */
 export const EDIT_FIELDS = {

@@ -3,8 +3,7 @@ import { defineArguments, list, object, PATH_ALIASES, text } from "./arguments.j
 import { defineTool } from "./define-tool.js";
 import { EDIT_FIELDS, plannedDiff } from "./edit.js";
 import { editFile, previewEdits } from "./edit-file.js";
-import { location, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { location, shown, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),

@@ -1,8 +1,7 @@
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, integer, optional, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { location, shown, withFile } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { location, shown, withFile, type FileToolOptions } from "./files.js";
 import { readFile } from "./read-file.js";
 
 const LINES = 2_000;

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { PathError } from "../ports/errors.js";
-import { asPathError } from "../files/path-guard.js";
-import type { PathGuard } from "../files/path-guard.js";
+import { asPathError, type PathGuard } from "../files/path-guard.js";
 import { keepBefore, missingAbove, type Keeper } from "./keep-file.js";
 
 /** What a new file has; the owner as far as this process may give it away. */

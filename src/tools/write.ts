@@ -1,8 +1,7 @@
 import type { Tool } from "../ports/tool.js";
 import { defineArguments, PATH_ALIASES, text } from "./arguments.js";
 import { defineTool } from "./define-tool.js";
-import { location, shown } from "./files.js";
-import type { FileToolOptions } from "./files.js";
+import { location, shown, type FileToolOptions } from "./files.js";
 import { previewWrite, writeFile } from "./write-file.js";
 
 const schema = defineArguments({

@@ -4,8 +4,7 @@ import type { RunRecord } from "../../ports/run.js";
 import type { AnswerResult, AskQuery, RunQuery, SessionChange, StoredRun } from "../../ports/session-driver.js";
 import { newestFirst } from "../newest-first.js";
 import { isOpen } from "../stored-run.js";
-import { Chain } from "./chain.js";
-import type { Head } from "./chain.js";
+import { Chain, type Head } from "./chain.js";
 import { keys } from "./keys.js";
 import type { Transaction } from "./transaction.js";
 

@@ -13,8 +13,7 @@ import type {
 } from "../../ports/session-driver.js";
 import { addUsage } from "../../conversation/usage.js";
 import { newestFirst } from "../newest-first.js";
-import { Chain } from "./chain.js";
-import type { Link } from "./chain.js";
+import { Chain, type Link } from "./chain.js";
 import { isShared, keys } from "./keys.js";
 import { addMessages, checkGrowing, checkSeqs, cutChain, finishMessages } from "./messages.js";
 import { grow, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";

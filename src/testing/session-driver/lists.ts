@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js";
-import { aMessage, aSession, at, change, listed } from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { aMessage, aSession, at, change, listed, type StoreRules } from "./rule.js";
 
 export const listRules: StoreRules = {
   "list: newest updatedAt first, ties by id, greatest first": async ({ driver }) => {

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
-import { allSeqs, aMessage, aResult, aSession, at, change, seqs, someMessages } from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { allSeqs, aMessage, aResult, aSession, at, change, seqs, someMessages, type StoreRules } from "./rule.js";
 
 export const messageRules: StoreRules = {
   "messages: in seq order, whatever the clock said and in whichever order they came": async ({ driver }) => {

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { pause } from "../check.js";
 import type { ChainData } from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
-import { race } from "./race.js";
-import type { Act, Ground } from "./race.js";
+import { race, type Act, type Ground } from "./race.js";
 import {
   aHolder,
   aMessage,

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { aMessage, aSession, change, growing, leaseOf, listed, release, textOf } from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { aMessage, aSession, change, growing, leaseOf, listed, release, textOf, type StoreRules } from "./rule.js";
 
 const HARD = [
   "NUL \0 in the middle",
