@@ -83,11 +83,6 @@ export class HeadTail {
     this.#kept = this.#half + 4 * (cleaning?.reach ?? 0);
   }
 
-  /** Bytes that came so far. */
-  get total(): number {
-    return this.#total;
-  }
-
   push(chunk: Buffer): void {
     this.#total += chunk.length;
     let rest = chunk;

@@ -50,7 +50,6 @@ it("keeps head and tail of a stream in bounded memory", () => {
         const kept = new HeadTail(bytes);
         for (const chunk of chunks) kept.push(Buffer.from(chunk));
         const whole = Buffer.concat(chunks);
-        assert.equal(kept.total, whole.length);
         if (whole.length <= bytes - 1) assert.equal(kept.text(), whole.toString());
       },
     ),

@@ -31,10 +31,6 @@ export class SessionList {
     return this.#total;
   }
 
-  get loading(): ReadonlySignal<boolean> {
-    return this.#loading;
-  }
-
   get search(): ReadonlySignal<string> {
     return this.#search;
   }
