@@ -110,12 +110,10 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   {
-    ...{
-      id: "run",
-      path: "/api/run",
-      method: "post",
-      about: "A run: one answer at its end, a stream, or in the background",
-    },
+    id: "run",
+    path: "/api/run",
+    method: "post",
+    about: "A run: one answer at its end, a stream, or in the background",
     parameters: [
       header(
         "Idempotency-Key",
@@ -179,12 +177,10 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   {
-    ...{
-      id: "changeSession",
-      path: "/api/sessions/{id}",
-      method: "patch",
-      about: "Another title, model, effort or mode",
-    },
+    id: "changeSession",
+    path: "/api/sessions/{id}",
+    method: "patch",
+    about: "Another title, model, effort or mode",
     body: "SessionChange",
     answers: {
       200: { ...told("As it is then", "Session"), headers: [SESSION_HEADER] },
@@ -195,12 +191,10 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   {
-    ...{
-      id: "deleteSession",
-      path: "/api/sessions/{id}",
-      method: "delete",
-      about: "Delete a session; a run in it ends",
-    },
+    id: "deleteSession",
+    path: "/api/sessions/{id}",
+    method: "delete",
+    about: "Delete a session; a run in it ends",
     answers: {
       200: told("It is gone", "Deleted"),
       ...missing("session"),
@@ -218,12 +212,10 @@ export const OPERATIONS: readonly Operation[] = [
     answers: { 200: told("By ascending seq", "MessageList"), ...wrongQuery, ...missing("session"), ...stored },
   },
   {
-    ...{
-      id: "watch",
-      path: "/api/sessions/{id}/events",
-      method: "get",
-      about: "What is said in a session, as a stream",
-    },
+    id: "watch",
+    path: "/api/sessions/{id}/events",
+    method: "get",
+    about: "What is said in a session, as a stream",
     parameters: [
       query("after", text, "Cursor, the id of the last event that the reader has; refused where it is none"),
       query(
@@ -254,12 +246,10 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   {
-    ...{
-      id: "cancelSession",
-      path: "/api/sessions/{id}/cancel",
-      method: "post",
-      about: "End the run under way in a session",
-    },
+    id: "cancelSession",
+    path: "/api/sessions/{id}/cancel",
+    method: "post",
+    about: "End the run under way in a session",
     answers: { 200: told("The run; null without one", "SessionRun"), ...missing("session"), ...ofPages, ...stored },
   },
   {
