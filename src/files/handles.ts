@@ -1,4 +1,4 @@
-import { closeSync, constants, fstat, open as openFile, openSync, readlinkSync, type BigIntStats } from "node:fs";
+import { closeSync, constants, fstatSync, open as openFile, openSync, readlinkSync, type BigIntStats } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 
 // Windows knows none of these.
