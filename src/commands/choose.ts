@@ -10,11 +10,16 @@ export type Chosen =
 /** What is done without a command; where nobody sits at a terminal it says what to use instead. */
 const DEFAULT = "chat";
 
-/** The flags of all commands. A flag has the same type wherever it is one. */
-export const ALL_FLAGS: FlagSpecs = Object.assign(
-  {},
-  ...ALL.flatMap(({ flags, commands = {} }) => [flags, ...Object.values(commands).map((command) => command.flags)]),
-) as FlagSpecs;
+/**
+ * The flags of the command that a line begins with, else those of all commands: reading a line takes longer with each of
+ * them. A flag has the same type wherever it is one.
+ */
+export function flagsFor([first = DEFAULT]: readonly string[]): FlagSpecs {
+  const named = ALL.filter(({ name }) => name === first);
+  const abouts = named.length > 0 ? named : ALL;
+  const flags = abouts.flatMap((about) => [about, ...Object.values(about.commands ?? {})].map((about) => about.flags));
+  return Object.assign({}, ...flags) as FlagSpecs;
+}
 
 /** Finds the command in a command line, wherever its name stands. */
 export function choose(line: CommandLine, argv: readonly string[], atTerminal: boolean): Chosen {

@@ -32,7 +32,7 @@ export interface Terminal extends Output, Pick<CommandContext, "input" | "interr
 export async function main(argv: readonly string[], terminal: Terminal): Promise<void> {
   // Starting an agent waits for nothing that it does not need: the descriptions of all commands take time to load.
   const all = argv[0] === "serve" ? undefined : await import("./choose.js");
-  const line = parse(argv, all ? all.ALL_FLAGS : serve.flags);
+  const line = parse(argv, all ? all.flagsFor(argv) : serve.flags);
   if (line.flags["version"] === true || line.input[0] === "version") return print(`${VERSION}\n`, terminal);
   // Making the stream of standard input takes 3 ms, and `serve` reads nothing from it.
   const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isShown;

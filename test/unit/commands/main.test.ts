@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { flagName, type About } from "../../../src/commands/about.js";
 import { ALL } from "../../../src/commands/about/all.js";
+import { run } from "../../../src/commands/about/run.js";
 import { failureLine, lineOf } from "../../../src/commands/failed.js";
-import { ALL_FLAGS } from "../../../src/commands/choose.js";
+import { flagsFor } from "../../../src/commands/choose.js";
 import { flagsOf, parse } from "../../../src/commands/command-line.js";
 
+/** A line that begins with a flag may have those of all commands. */
+const ALL_FLAGS = flagsFor(["--"]);
 const EVERY: readonly About[] = ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
 
 /** The words and flags of a line that has words without spaces, or what is wrong with it. */
@@ -34,6 +37,13 @@ describe("a command line", () => {
     ["--host a -- --host", ["--host"], { host: "a" }],
   ] as const)
     it(`is read: ${line}`, () => assert.deepEqual(readLine(line), [input, flags]));
+
+  it("is read with the flags of the command that it begins with, else with those of all", () => {
+    assert.deepEqual(Object.keys(flagsFor(["run"])).sort(), Object.keys(run.flags).sort());
+    assert.deepEqual(flagsFor([]), flagsFor(["chat"]));
+    for (const { flags } of EVERY)
+      for (const name of Object.keys(flags)) assert.ok(Object.hasOwn(ALL_FLAGS, name), name);
+  });
 
   for (const [line, fault] of [
     ["--host", "--host needs a value"],
