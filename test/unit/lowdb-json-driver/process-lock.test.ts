@@ -51,10 +51,13 @@ it("a lock of a process that lives is refused with the process and the remedy, a
 
 it("a lock of another host is refused while its holder shows that it lives, and free when it does not", async (t) => {
   const { folder, token } = await heldBy(t, { host: "elsewhere x" });
-  let beats = 0;
-  const beat = setInterval(() => void utimes(token, ++beats, beats), 1);
+  let isAlive = true;
+  const life = (async () => {
+    for (let time = 1; isAlive; time++) await utimes(token, time, time);
+  })();
   await assert.rejects(ProcessLock.take(folder, "/store", 60_000), /on elsewhere has it open/);
-  clearInterval(beat);
+  isAlive = false;
+  await life;
   const lock = await ProcessLock.take(folder, "/store", 50);
   lock.release();
 });
