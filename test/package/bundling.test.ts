@@ -112,7 +112,9 @@ describe("a program that bundles gantry", () => {
 
   /** A folder with a bundle and nothing else than these packages. */
   async function bundled(name: string, format: Format, packages: readonly string[], isMinified = false) {
-    const outdir = folder.at(`${name}-${format}-${packages.length}${isMinified ? "-minified" : ""}`);
+    const outdir = folder.at(
+      [name, format, ...(isMinified ? ["minified"] : []), ...packages.map((name) => path.basename(name))].join("-"),
+    );
     if (existsSync(outdir)) return path.join(outdir, nameOf(format));
     mkdirSync(outdir);
     await BUNDLERS[name]!({ entry: folder.at("source/program.mjs"), outdir, format, isMinified });

@@ -170,7 +170,7 @@ it("replaces connections that the server ended, idle or in use", real, async (t)
   const test = await PoolTest.open(t);
   await test.fill(4);
   const before = await test.backends();
-  // An error of an idle connection that nobody handles ends the process.
+  // An error of an idle connection without a handler ends the process.
   await test.terminate(before);
   await until(async () => (await test.backends()).length === 0);
   await test.fill(4);
