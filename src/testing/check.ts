@@ -14,6 +14,8 @@ export interface Check {
 /** Rules of a contract by their names: what shows that each is kept. */
 export type Rules<Args extends unknown[]> = Readonly<Record<string, (...args: Args) => Promise<void>>>;
 
+// Each `assert.ok` of a kit has a message: without one, Node parses the source of the kit to make it, for up to a minute.
+
 /** Assert that `promise` rejects with a gantry error of this code, and give the error back. */
 export async function rejectsWith(promise: Promise<unknown>, code: GantryError["code"], why: string): Promise<void> {
   let outcome: { error: unknown } | undefined;

@@ -72,7 +72,7 @@ const callsOf = (messages: readonly ModelMessage[]): string[] =>
 
 const RULES: Rules<[strategy: CompactionStrategy, patienceMs: number]> = {
   "name: is told in the event, so it is not empty": async ({ name }) =>
-    assert.ok(typeof name === "string" && name.trim() !== ""),
+    assert.ok(typeof name === "string" && name.trim() !== "", "a name that is not empty"),
   "compact: gives a conversation that is smaller and not empty": async (strategy) => {
     const messages = conversation(30);
     const result = await strategy.compact(inputOf(messages), NEVER);

@@ -45,7 +45,7 @@ export const answerRules: ProviderRules = {
   "stream: asks the same question twice, and is answered twice": async (desk) => {
     const first = await desk.ask(await desk.fixture.text());
     const second = await desk.ask(await desk.fixture.text());
-    assert.ok(textOf(first.chunks) !== "" && textOf(second.chunks) !== "");
+    assert.ok(textOf(first.chunks) !== "" && textOf(second.chunks) !== "", "both answers have text");
   },
 };
 

@@ -48,7 +48,7 @@ export const listingRules: ProviderRules = {
 /** How many connections are opened during the work. */
 async function connectionsOf(work: () => Promise<void>): Promise<number> {
   const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
-  assert.ok(connect);
+  assert.ok(connect, "the fixture has connect");
   let connections = 0;
   Object.defineProperty(Socket.prototype, "connect", {
     ...connect,

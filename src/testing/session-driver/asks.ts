@@ -183,7 +183,7 @@ export const askRules: StoreRules = {
     await driver.delete(["a"]);
     assert.equal(await askOf(driver, "q"), undefined);
     await assert.rejects(withdraw(driver, "a", "i"), { code: "session_not_found" });
-    assert.ok(dump);
+    assert.ok(dump, "the dump of the session");
     await driver.load(dump);
     assert.deepEqual(await driver.instructions("a"), []);
     assert.deepEqual(await askOf(driver, "q"), anAsk("q", "a"));

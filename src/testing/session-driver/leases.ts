@@ -31,9 +31,12 @@ export const leaseRules: StoreRules = {
     const holder: Holder = { id: "h1", host: "n1", boot: "b1", pid: 42, started: "99" };
     const before = Date.now();
     const lease = await store.driver.lease("a", holder, 60_000);
-    assert.ok("fence" in lease);
+    assert.ok("fence" in lease, "the lease is had");
     assert.deepEqual([lease.rootId, lease.holder], ["a", holder]);
-    assert.ok(Date.parse(lease.expiresAt) >= before + 60_000 && Date.parse(lease.expiresAt) <= Date.now() + 60_000);
+    assert.ok(
+      Date.parse(lease.expiresAt) >= before + 60_000 && Date.parse(lease.expiresAt) <= Date.now() + 60_000,
+      "it ends 60 s from now",
+    );
     assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
     const other = await store.second();
     assert.deepEqual(await other.lease("a", aHolder("h3"), 60_000), { heldBy: lease });
@@ -45,14 +48,14 @@ export const leaseRules: StoreRules = {
     const driver = await store.reopen();
     const again = await leaseOf(driver, "a", "h1", 90_000);
     assert.equal(again.fence, first.fence);
-    assert.ok(again.expiresAt > first.expiresAt);
+    assert.ok(again.expiresAt > first.expiresAt, "a renewed lease ends later");
     await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
   },
   "lease: of a chain, by any id of it": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     const lease = await leaseOf(driver, "a", "h1");
-    assert.ok("heldBy" in (await driver.lease("a1", aHolder("h2"), 60_000)));
+    assert.ok("heldBy" in (await driver.lease("a1", aHolder("h2"), 60_000)), "it is held under the other id too");
     await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 1)] }));
     await driver.write("a1", change({ fence: lease.fence, add: [aMessage("a1", 2)] }));
   },
@@ -64,12 +67,12 @@ export const leaseRules: StoreRules = {
     await driver.write("a", change({ fence: old.fence, set: { title: "nobody came" } }));
     const other = await store.second();
     const lease = await leaseOf(other, "a", "h2");
-    assert.ok(lease.fence > old.fence);
+    assert.ok(lease.fence > old.fence, "a higher fence");
     const late = change({ fence: old.fence, append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
     await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder writes");
     await rejectsWith(other.write("a", late), "lease_lost", "the same elsewhere");
     assert.deepEqual(await driver.messages("a"), [growing("a", 1)]);
-    assert.ok("heldBy" in (await driver.lease("a", aHolder("h1"), 60_000)));
+    assert.ok("heldBy" in (await driver.lease("a", aHolder("h1"), 60_000)), "it is held");
     await other.write("a", change({ fence: lease.fence, add: [aMessage("a", 2)] }));
   },
   "lease: `replacing` replaces the lease of that fence at once, and nobody else's": async (store) => {
@@ -80,12 +83,15 @@ export const leaseRules: StoreRules = {
     assert.deepEqual(told, { heldBy: first });
     const other = await store.second();
     const second = await other.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
-    assert.ok("fence" in second && second.fence > first.fence);
+    assert.ok(
+      "fence" in second && second.fence > first.fence,
+      "the lease of that fence is replaced, under a higher fence",
+    );
     assert.equal(second.holder.id, "h2");
     await rejectsWith(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "gone");
     // Whoever comes too late replaces nobody, also not the same holder under its next lease.
     const late = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
-    assert.ok("heldBy" in late);
+    assert.ok("heldBy" in late, "it is held by its new holder");
     assert.deepEqual([late.heldBy.holder, late.heldBy.fence], [aHolder("h2"), second.fence]);
     await release(driver, second);
     const free = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
@@ -114,7 +120,7 @@ export const leaseRules: StoreRules = {
     assert.ok("heldBy" in (await other.lease("a", aHolder("h2"), 60_000)), "it is still held");
     await release(driver, first);
     const second = await leaseOf(other, "a", "h2");
-    assert.ok(second.fence > fence);
+    assert.ok(second.fence > fence, "a higher fence");
     await rejectsWith(driver.create({ session: aSession("a"), fence }), "lease_lost", "it was given back");
     await other.create({ session: aSession("a"), fence: second.fence });
   },
@@ -128,7 +134,7 @@ export const leaseRules: StoreRules = {
     await other.write("a", change({ fence: first.fence, cut, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }));
     await release(other, first);
     const taken = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
-    assert.ok("fence" in taken && taken.head);
+    assert.ok("fence" in taken && taken.head, "a lease with the head");
     const { snapshots, ...head } = (await driver.head("a"))!;
     assert.deepEqual(taken.head, head);
     assert.deepEqual(snapshots, [cut]);
@@ -150,13 +156,13 @@ export const leaseRules: StoreRules = {
     // Whoever held another lease than the last does not have what was said under that.
     const unknown = { head: { messages: true, known: first.fence + 1 } };
     const told = await driver.lease("a", aHolder("h2"), 60_000, unknown);
-    assert.ok("fence" in told);
+    assert.ok("fence" in told, "the lease is had");
     assert.deepEqual(told.head?.messages, [aMessage("a", 1)]);
     await release(driver, told);
     const known = { head: { messages: true, known: told.fence } };
     const again = await driver.lease("a", aHolder("h3"), 60_000, known);
-    assert.ok("fence" in again && again.head);
-    assert.ok(again.head.messages.length === 0 || again.previous === told.fence);
+    assert.ok("fence" in again && again.head, "a lease with the head");
+    assert.ok(again.head.messages.length === 0 || again.previous === told.fence, "no messages, or the fence before it");
     assert.deepEqual(again.head.newest, await driver.get("a"));
   },
   "write: with `release` it gives the lease back, and tells what instructions are left": async (store) => {
@@ -181,8 +187,8 @@ export const leaseRules: StoreRules = {
       "given back",
     );
     const second = await leaseOf(other, "a", "h2");
-    assert.ok(second.fence > first.fence);
-    assert.ok(second.previous === undefined || second.previous === first.fence);
+    assert.ok(second.fence > first.fence, "a higher fence");
+    assert.ok(second.previous === undefined || second.previous === first.fence, "no fence before it, or the first one");
     await rejectsWith(driver.write("a", { ...last, add: [] }), "lease_lost", "it was given back before");
     assert.ok("heldBy" in (await driver.lease("a", aHolder("h3"), 60_000)), "the next keeps it");
   },

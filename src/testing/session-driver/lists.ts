@@ -157,7 +157,7 @@ export const listRules: StoreRules = {
     const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };
     await driver.create({ session: aSession("b", { spawnedBy }), messages: [aMessage("b", 1)] });
     const data = await driver.dump("b");
-    assert.ok(data);
+    assert.ok(data, "the dump of the session");
     await driver.delete(["b"]);
     await driver.load(data);
     assert.deepEqual((await driver.get("b"))?.spawnedBy, spawnedBy);

@@ -19,7 +19,10 @@ export const messageRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: [first, second] });
     const { shown: _, ...bare } = third;
     await driver.write("a", change({ add: [{ ...bare, finished: false }, fourth] }));
-    assert.ok(!("shown" in ((await driver.messages("a", { after: 2 }))[0] ?? {})));
+    assert.ok(
+      !("shown" in ((await driver.messages("a", { after: 2 }))[0] ?? {})),
+      "no `shown` on a message without it",
+    );
     await driver.write("a", change({ finish: [third] }));
     assert.deepEqual(await driver.messages("a", { scope: "chain" }), given);
     assert.deepEqual(await (await store.reopen()).messages("a"), given);

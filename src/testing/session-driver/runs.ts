@@ -201,7 +201,7 @@ export const runRules: StoreRules = {
     const first = await leaseOf(driver, "a", "h1");
     await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
     const second = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
-    assert.ok("fence" in second);
+    assert.ok("fence" in second, "the lease is had");
     assert.equal(await holderOf(driver, "r1"), null);
     await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
     assert.equal(await holderOf(driver, "r1"), "h2", "by whom it was last written");
@@ -294,7 +294,7 @@ export const runRules: StoreRules = {
     writes.catch(() => undefined);
     while (writing) {
       const head = await reader.head("a");
-      assert.ok(head);
+      assert.ok(head, "the head of the chain");
       const { lastSeq } = head.newest;
       assert.equal(head.messages.length, lastSeq);
       if (lastSeq > 0) assert.equal(head.original.title, `${lastSeq}`);

@@ -169,7 +169,7 @@ export const sessionRules: StoreRules = {
     view.parts.length = 0;
     const got = await driver.get("a");
     const [read] = await driver.messages("a");
-    assert.ok(got && read);
+    assert.ok(got && read, "the session and its message");
     got.title = "changed";
     got.chain.index = 7;
     read.parts.length = 0;
@@ -181,7 +181,7 @@ export const sessionRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     const whole = await driver.head("a");
     const bare = await driver.head("a", { messages: false });
-    assert.ok(whole && bare);
+    assert.ok(whole && bare, "the head, with messages and without");
     assert.deepEqual({ ...bare, messages: whole.messages }, whole);
     assert.deepEqual(await driver.head("a", { messages: true }), whole);
     assert.equal(await driver.head("nobody", { messages: false }), undefined);

@@ -113,7 +113,7 @@ export const sharingRules: StoreRules = {
       const found = await seqs(reader, "a");
       assert.equal(found.length % 2, 0, "both messages of a change or neither");
       if (session && session.lastSeq > 0) assert.equal(session.title, `${session.lastSeq}`);
-      assert.ok(found.length >= (session?.lastSeq ?? 0));
+      assert.ok(found.length >= (session?.lastSeq ?? 0), "no message is missing");
       await new Promise((resolve) => setImmediate(resolve));
     }
     await writes;
@@ -153,7 +153,7 @@ export const sharingRules: StoreRules = {
       found,
       Array.from({ length: found.length }, (_, n) => n + 1),
     );
-    assert.ok(found.length >= 13);
+    assert.ok(found.length >= 13, "no message is missing");
   },
   "a driver goes on when another on the same store closes": async (store) => {
     const other = await store.second();

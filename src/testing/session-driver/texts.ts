@@ -45,8 +45,8 @@ export const textRules: StoreRules = {
     await store.driver.write("a", change({ set: { title: lone, model: lone } }));
     const driver = await store.reopen();
     const expected = [lone, "a\ufffdb"];
-    assert.ok(expected.includes((await driver.get("a"))?.title ?? ""));
-    assert.ok(expected.includes(textOf((await driver.messages("a"))[0])));
+    assert.ok(expected.includes((await driver.get("a"))?.title ?? ""), "the title as it was, or well-formed");
+    assert.ok(expected.includes(textOf((await driver.messages("a"))[0])), "the text as it was, or well-formed");
     assert.equal((await driver.get(lone))?.id, "a", "found by what it was stored under");
     assert.equal((await driver.list({ limit: 9, search: lone })).sessions.length, 1);
   },

@@ -24,7 +24,7 @@ export const startRules: TransportRules = {
 export const unableRules: TransportRules = {
   "start: rejects when nobody could connect, and leaves nothing open": async (stage) => {
     const unable = await stage.fixture.unable?.();
-    assert.ok(unable);
+    assert.ok(unable, "the fixture has unable");
     let outcome: unknown;
     const starting = unable.start(stage.agent).then(
       async (listening) => {
