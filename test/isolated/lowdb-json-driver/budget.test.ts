@@ -7,6 +7,7 @@ import { Agent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { say, ScriptedProvider } from "gantry/testing";
 import { aMessage, aSession, change, leaseOf, release } from "../../../src/testing/session-driver/rule.js";
+import { fakeTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp.js";
 
 // What a turn asks of the disk, whatever the clock says. Who needs one more says why, here.
@@ -71,6 +72,8 @@ describe("what a turn asks of the disk of LowdbJsonDriver", () => {
   });
 
   it("a fresh run and a turn: a line for the lease, one on the disk for the prompt and one for the answer with the end", async (t) => {
+    // Timers write files of chains, which a turn of a busy machine would meet.
+    fakeTime(t);
     const folder = await tempDir(t);
     const never = new Promise<string>(() => undefined);
     const provider = new ScriptedProvider(
