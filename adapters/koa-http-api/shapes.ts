@@ -311,22 +311,22 @@ export const SESSION_EVENTS = {
 /** Tokens and what they cost. */
 export type Usage = v.InferOutput<typeof Usage>;
 export type Tokens = v.InferOutput<typeof Tokens>;
-/** How free a session's tools are. */
+/** The permission mode of a session. */
 export type Mode = v.InferOutput<typeof Mode>;
-/** How long a model thinks. */
+/** The reasoning effort of a model. */
 export type Effort = v.InferOutput<typeof Effort>;
-/** How a run stands. */
+/** The state of a run. */
 export type RunState = v.InferOutput<typeof RunState>;
 export type Failure = v.InferOutput<typeof Failure>;
-/** That the process lives. */
+/** The answer of `GET /api/health`: the process is alive. */
 export type Health = v.InferOutput<typeof Health>;
-/** That runs should be sent there. */
+/** The answer of `GET /api/ready` while the server takes runs. */
 export type Ready = v.InferOutput<typeof Ready>;
-/** That they should not, and why. */
+/** The answer of `GET /api/ready` while the server takes no runs, with the reason. */
 export type NotReady = v.InferOutput<typeof NotReady>;
-/** A model, and whose it is. */
+/** A model with its provider. */
 export type Model = v.InferOutput<typeof Model>;
-/** What can be said by its name behind a slash. */
+/** A slash command. */
 export type Command = v.InferOutput<typeof Command>;
 /** A session, as lists show it. */
 export type Session = v.InferOutput<typeof Session>;
@@ -340,7 +340,7 @@ export type ToolCall = v.InferOutput<typeof ToolCall>;
 export type Diff = v.InferOutput<typeof Diff>;
 /** A message of a conversation. */
 export type Message = v.InferOutput<typeof Message>;
-/** What a run answered, when it has ended. */
+/** The result of a finished run. */
 export type RunResult = v.InferOutput<typeof RunResult>;
 /** A run that goes on by itself. */
 export type RunBegun = v.InferOutput<typeof RunBegun>;
@@ -351,19 +351,19 @@ export type Ask = v.InferOutput<typeof Ask>;
 export type Attachment = v.InferOutput<typeof Attachment>;
 /** The prompt of a run, and how it is to go. */
 export type RunRequest = v.InferInput<typeof RunRequest>;
-/** What can be changed of a session. */
+/** The fields of a session that a client can change. */
 export type SessionChange = v.InferInput<typeof SessionChange>;
-/** What it is answered with: the id of a choice, or a text. */
+/** The answer to a question: the id of a choice, or a text. */
 export type AnswerRequest = v.InferInput<typeof AnswerRequest>;
-/** What a stream tells of a run. */
+/** An event of a run's stream. */
 export type AgentEvent = v.InferOutput<typeof AgentEvent>;
-/** How a stream ended well. */
+/** The last event of a run's stream that succeeded. */
 export type DoneEvent = v.InferOutput<typeof DoneEvent>;
 /** An entry of a run's todo list. */
 export type PlanEntry = v.InferOutput<typeof PlanEntry>;
 /** A command in the background of a session. */
 export type ProcessState = v.InferOutput<typeof ProcessState>;
-/** What a session says: `type` is the name of the event. */
+/** An event of a session's stream; `type` is its name. */
 export type SessionEvent = {
   [Name in keyof typeof SESSION_EVENTS]: { type: Name } & v.InferOutput<(typeof SESSION_EVENTS)[Name]>;
 }[keyof typeof SESSION_EVENTS];

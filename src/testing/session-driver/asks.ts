@@ -248,7 +248,7 @@ export const askRules: StoreRules = {
     for (const id of [...ids, "last"]) await driver.create({ session: aSession(id) });
     const ends = ids.map(listen);
     listen("last");
-    // What was before is told first, if at all: with the last one's hint it has been.
+    // Hints of earlier changes come before the hint of the last chain.
     await told("last", acts[0]!);
     for (const [n, act] of acts.entries()) await told(`a${n}`, act);
     for (const end of ends) end();

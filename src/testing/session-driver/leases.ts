@@ -89,7 +89,7 @@ export const leaseRules: StoreRules = {
     );
     assert.equal(second.holder.id, "h2");
     await rejectsWith(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "gone");
-    // Whoever comes too late replaces nobody, also not the same holder under its next lease.
+    // A late call replaces no lease, not even a later one of the same holder.
     const late = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
     assert.ok("heldBy" in late, "it is held by its new holder");
     assert.deepEqual([late.heldBy.holder, late.heldBy.fence], [aHolder("h2"), second.fence]);
@@ -153,7 +153,7 @@ export const leaseRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     const first = await leaseOf(driver, "a", "h1");
     await release(driver, first);
-    // Whoever held another lease than the last does not have what was said under that.
+    // A holder of an earlier lease does not have the messages of the last one.
     const unknown = { head: { messages: true, known: first.fence + 1 } };
     const told = await driver.lease("a", aHolder("h2"), 60_000, unknown);
     assert.ok("fence" in told, "the lease is had");
