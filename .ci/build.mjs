@@ -13,12 +13,12 @@ import { ROOT, at, completeAll, filesBelow, install, isBuilt, replaceFolder, run
 
 /** Folder of the ES modules and declarations in dist. All other files are CommonJS. */
 const ES = "es";
-/** The program. Editors have its path in their settings, so it stays. */
-const COMMAND = "src/cli.ts";
+/** The program. It becomes dist/src/cli.js, a path that editors have in their settings. */
+const COMMAND = "src/cli/main.ts";
 /** `gantry/client`, for browsers and Node: an ES module that shares no file with the rest. */
 const CLIENT = "adapters/koa-http-api/client/index";
 /** The code of a thread: what it loads at once, and what few jobs need. They become texts. */
-const WORKER = ["hostile-worker", "schema-check", "flat-parser"];
+const WORKER = { worker: "", "schema-check": "", "flat-parser": "html/" };
 
 const OPTIONS = {
   absWorkingDir: ROOT,
@@ -45,8 +45,8 @@ const OPTIONS = {
 /** The files of a thread as texts, because other bundlers do not find files. `metafiles` receives esbuild's. */
 async function workerFiles(build, metafiles) {
   const supported = { ...OPTIONS.supported, "dynamic-import": false };
-  const external = WORKER.map((name) => `./${name}.js`);
-  const entryPoints = WORKER.map((name) => `src/hostile/${name}.ts`);
+  const external = Object.keys(WORKER).map((name) => `./${name}.js`);
+  const entryPoints = Object.entries(WORKER).map(([name, folder]) => `src/untrusted/${folder}${name}.ts`);
   const given = { format: "cjs", minify: true, sourcemap: false, write: false, define: { "import.meta.url": "0" } };
   const options = { ...OPTIONS, ...given, supported, external, entryPoints, outdir: "." };
   const { outputFiles, metafile } = await build(options);
@@ -57,7 +57,7 @@ async function workerFiles(build, metafiles) {
 const threads = (metafiles) => ({
   name: "threads",
   setup({ esbuild, onLoad }) {
-    onLoad({ filter: /[\\/]hostile[\\/]worker-code\.ts$/ }, async ({ path: file }) => {
+    onLoad({ filter: /[\\/]untrusted[\\/]worker-code\.ts$/ }, async ({ path: file }) => {
       const [text, files] = [await readFile(file, "utf8"), await workerFiles(esbuild.build, metafiles)];
       return { contents: text.replace(/(?<=workerFiles\b.* = )\{\}/, () => files), loader: "ts" };
     });
@@ -156,7 +156,7 @@ export async function build({ types = true, checked = true } = {}) {
   const digest = sourceDigest();
   await replaceFolder(at("dist"), async (outdir) => {
     const metafiles = await bundle(outdir, { types, checked });
-    await writeFile(path.join(outdir, path.dirname(COMMAND), "package.json"), '{ "type": "commonjs" }\n');
+    await writeFile(path.join(outdir, "src/package.json"), '{ "type": "commonjs" }\n');
     await chmod(path.join(outdir, "src/cli.js"), 0o755);
     await writeFile(path.join(outdir, "THIRD-PARTY-LICENSES.txt"), await licences(metafiles));
     await writeFile(path.join(outdir, ".stamp.json"), JSON.stringify({ digest, types }));

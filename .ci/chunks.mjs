@@ -1,12 +1,14 @@
 // The files of dist/chunks that a start or a first run loads, and the modules in each. CONTRIBUTING.md ("The build")
 // explains the fields; pack.mjs reads them. A module that no list names goes where it is imported.
 
-/** Each of `lines` is a folder and modules in it. */
+/** Each of `lines` is a folder and modules in it; a semicolon begins the next folder. */
 function chunk(name, needs, lines, fields) {
-  const modules = lines.flatMap((line) => {
-    const [folder, ...files] = line.split(" ");
-    return files.map((file) => `${folder}/${file.endsWith(".js") ? file : `${file}.ts`}`);
-  });
+  const modules = lines
+    .flatMap((line) => line.split("; "))
+    .flatMap((line) => {
+      const [folder, ...files] = line.split(" ");
+      return files.map((file) => `${folder}/${file.endsWith(".js") ? file : `${file}.ts`}`);
+    });
   return { name, needs: needs.split(" "), modules, ...fields };
 }
 const deferred = (name, needs, lines) => chunk(name, needs, lines, { isDeferred: true });
@@ -15,34 +17,32 @@ const separate = (name, lines) => chunk(name, "", lines, { isSeparate: true });
 /** The order is the order of loading: a chunk takes shared modules from earlier chunks. */
 export const CHUNKS = [
   // Programs that import `gantry` do not need the command line, so nothing is shared with it.
-  separate("main", ["src/commands main"]),
-  separate("choose", ["src/commands choose"]),
+  separate("main", ["src/cli dispatch"]),
+  separate("choose", ["src/cli choose"]),
   // The first frame of a terminal. It waits for nothing of the chunks below.
-  separate("chat", ["src/commands chat", "adapters/terminal index"]),
+  separate("chat", ["src/cli chat", "adapters/terminal index"]),
   chunk("serve", "", [
-    "src/commands serve",
+    "src/cli serve",
     "adapters/sqlite-driver index",
     "adapters/language-models index presets",
     "node_modules/better-sqlite3/lib index.js",
     // Small modules that several of the chunks below share.
     "src/models estimate usage",
-    "src/plugin serving",
+    "src/plugin listening-base",
   ]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferred("prompt", "serve stdio", [
-    "adapters/acp-shared permission plan printed prompt prompt-input session-list shown spent updates",
+    "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
+    "adapters/acp-shared updates",
   ]),
   // The first run. Modules of the provider that `serve` has already loaded are not repeated here.
   deferred("run", "serve", [
-    "src/run active-run execution runs-here start",
+    "src/run active-run execution local-runs start",
     "src/conversation messages stored-state",
-    "src/project git-head instructions skills",
-    "src/live live tail",
-    "src/sessions holder lease",
-    "src/tools all",
-    "adapters/language-models answer catalogue-entry claude efforts guard limits listing local-catalogue price-list",
-    "adapters/language-models price-updates prices specification unreadable writing",
+    "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools all",
+    "adapters/language-models answer catalogue-entry claude efforts limits listing local-catalogue price-list",
+    "adapters/language-models price-updates prices require-event-stream specification unreadable writing",
     // Most servers speak this protocol. A chunk of its own would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),
@@ -52,33 +52,31 @@ export const CHUNKS = [
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // The first tool call.
   deferred("tools", "serve run", [
-    "src/run describe-call nested-instructions tool-calls",
-    "src/tools delete-path edit-file files found-files grep-search keep-file matched-lines patch-files patch-plan",
-    "src/tools patch-text read-file replace-file search-folder shell-output web-page write-file",
+    "src/run/calls describe execute; src/run/prompt nested-instructions",
+    "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
+    "src/tools/files record-file replace-file search-folder search-results write-file",
+    "src/tools/shell shell-output; src/tools/web web-page",
     "src/files attachments by-handle by-name names opened-folder path-guard reach walk",
-    "src/hostile threads",
+    "src/untrusted workers",
     "src/base cut-text",
     "src/processes clean-stream file-list output-file outputs ripgrep search-place",
   ]),
   // Runs with clients that watch, questions, subagents, budgets.
   deferred("live", "serve run", [
-    "src/run asks asks-of-helpers budget-check queue rule-check rules runs spawn spending structured",
-    "src/live plan watch",
+    "src/run runs; src/run/budget meter; src/run/calls spawn; src/run/context structured-output",
+    "src/run/input budget-check; src/run/permissions requests rule-schema rules subagent-requests",
+    "src/run/queue queue; src/watch plan watch",
     "adapters/sqlite-driver asks",
   ]),
   // Everything that few processes do.
   deferred("seldom", "serve run", [
-    "src/compaction fit follow-up summary",
-    "src/sessions fork helpers revert undo",
-    "src/history plan restore",
-    "adapters/language-models errors fault files from-ai-sdk module package-source",
+    "src/compaction fit follow-up summary; src/sessions fork revert subagents undo; src/history plan restore",
+    "adapters/language-models errors files from-ai-sdk module package-source provider-fault",
     "adapters/sqlite-driver dump",
-    "src/tools bash-jobs",
-    "src/processes job keeper kept-job",
-    "src/serve strangers tool-servers",
-    "src/run server-check",
+    "src/tools/shell bash-jobs; src/processes detached-job job supervisor",
+    "src/serve mcp-servers third-party; src/run/input server-check",
   ]),
-  chunk("sandbox", "serve", ["src/tools sandbox", "src/processes child"]),
+  chunk("sandbox", "serve", ["src/tools/shell/sandbox sandbox", "src/processes child"]),
   chunk("api", "serve http", ["adapters/koa-http-api app"]),
   // It needs much more of the schema package than all other chunks, so nothing is shared with it.
   separate("openapi", ["adapters/koa-http-api openapi"]),

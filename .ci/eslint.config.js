@@ -80,7 +80,7 @@ export default tseslint.config(
     },
   },
   // Examples print what they do.
-  { files: ["src/cli.ts", "examples/**/*.ts"], rules: { "no-console": "off" } },
+  { files: ["src/cli/main.ts", "examples/**/*.ts"], rules: { "no-console": "off" } },
   {
     // What others wrote is shown in the pages: as text, or as the nodes that one place lets in, which cleans it.
     files: ["adapters/web-console/app/**/*.ts", "adapters/web-console/app/**/*.tsx"],

@@ -117,8 +117,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     return Promise.all(files.map(async (file) => ({ file, text: await readFile(path.join(parts, file), "utf8") })));
   };
   const writeCommand = () => {
-    const { name, dir } = path.parse(command);
-    return write([{ in: entry(command), out: name }], COMMAND, { ...COMMAND, outdir: path.join(outdir, dir) });
+    return write([{ in: entry(command), out: "cli" }], COMMAND, { ...COMMAND, outdir: path.join(outdir, "src") });
   };
   /** esbuild splits ES modules only: these are made first, and then each becomes CommonJS. */
   const writeRest = async (rest) => {

@@ -21,21 +21,21 @@ const STEPS = [
   // Several servers on one store.
   ["integration/reliability/processes", { PROMPTS: 50, STORES }],
   ["integration/reliability/left-runs", { KEYS: 100, STORES }],
-  ["postgres/live/processes", { SCHEDULES: 200, STEPS: 10 }],
+  ["postgres/watch/processes", { SCHEDULES: 200, STEPS: 10 }],
   ["postgres/reliability/replicas", { STORES, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 }],
   ["postgres/reliability/replicas-outage", { CLIENTS: 32, TURNS: 12, DOWN: 20, CUTS: 200 }],
   ["postgres/reliability/replicas-hosts", { STORES, LEASES: 1 }],
   ["postgres/reliability/replicas-acp", { STORES }],
   ["postgres/postgres-driver/pooler", { STORES }],
   // Clients, browsers and transports.
-  ["unit/live/watch", { SCHEDULES: 100 }],
+  ["unit/watch/watch", { SCHEDULES: 100 }],
   ["integration/language-models/many-turns", { TURNS: 100 }],
-  ["browser/live/page", { BROWSERS: "all" }],
-  ["integration/live/doors", { DOORS: "all" }],
+  ["browser/watch/page", { BROWSERS: "all" }],
+  ["integration/watch/doors", { DOORS: "all" }],
   // Hostile input.
-  ...["edit", "chunks"].map((name) => [`unit/hostile/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
+  ...["edit", "chunks"].map((name) => [`unit/untrusted/edits/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
   ["integration/reliability/mutations", { FRAMES: 5_000 }],
-  ["integration/hostile/shell-fuzz", { LINES: 200_000 }],
+  ["integration/untrusted/shell-fuzz", { LINES: 200_000 }],
   ["integration/tools/trapped-clone", { RUNS: 50 }],
   ["integration/files/race", { CALLS: 10_000 }],
 ].map(([name, variables]) => [[`test/${name}.test.ts`], variables]);

@@ -3,8 +3,8 @@
 // the checks of adapters and a scripted model, `gantry/adapters/<name>` one adapter of ours; nothing else is promised.
 
 // The agent, what it is made of, and what it reports.
-export { Agent } from "./agent.js";
-export type { AgentOptions } from "./agent-options.js";
+export { Agent } from "./agent/agent.js";
+export type { AgentOptions } from "./agent/options.js";
 export type { Readiness } from "./ports/readiness.js";
 export type { BusEvents } from "./ports/bus-events.js";
 
@@ -18,7 +18,7 @@ export type { Sessions } from "./sessions/sessions.js";
 export type { NewSession } from "./sessions/new-session.js";
 export type { Undone } from "./sessions/undo.js";
 export type { Runs } from "./run/runs.js";
-export type { Asks } from "./run/asks.js";
+export type { Asks } from "./run/permissions/requests.js";
 export type { ModelEntry, ModelPair, Models } from "./models/models.js";
 
 // Messages, sessions, questions, and the events of a watched session.
@@ -39,7 +39,7 @@ export type { Permission, PermissionPolicy, PermissionRequest, PermissionRule } 
 export type { Hooks, ModelCall } from "./ports/hooks.js";
 
 // Parts of an agent that are built in: the store in memory, compaction without a model, copies for `undo`, the log.
-export { MemoryDriver } from "./sessions/memory-driver.js";
+export { MemoryDriver } from "./memory-driver/memory-driver.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { folderHistory } from "./history/folder-history.js";
 export { createLogger, silentLogger } from "./base/log.js";

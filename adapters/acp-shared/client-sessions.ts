@@ -1,6 +1,6 @@
 import type { Session } from "gantry";
 import { newId } from "gantry/plugin";
-import { readBrought, type ReadBrought } from "./brought.js";
+import { readBrought, type ReadBrought } from "./client-resources.js";
 import { configOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
 import { invalidParams } from "./errors.js";

@@ -1,6 +1,6 @@
 import type { Run, Session } from "gantry";
-import { NOTHING, type Brought } from "./brought.js";
-import type { Shown } from "./shown.js";
+import { NOTHING, type Brought } from "./client-resources.js";
+import type { Shown } from "./reported-calls.js";
 import type { AvailableCommand, SelectOption } from "./wire.js";
 
 /** A run that the client prompted itself: its prompt tells it. */

@@ -6,10 +6,10 @@ import { OpenSession } from "./open-session.js";
 import type { AcpOptions } from "./options.js";
 import type { Initialize } from "./params.js";
 import type { Manner } from "./profile.js";
-import { SessionNews } from "./session-news.js";
+import { SessionNews } from "./session-updates.js";
 import type { Turns } from "./turns.js";
-import { visible } from "./visible.js";
-import type { Watching } from "./watching.js";
+import { visible } from "./printable-line.js";
+import type { Watching } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
 /** A session that is new is watched so much later, in ms: its client's first prompt goes before. Nothing is lost by it. */
@@ -143,7 +143,7 @@ export class OpenSessions {
     // No start and no first prompt needs it.
     const { agent, logger } = this.#parts;
     // How a stored call is shown the tools say.
-    const [{ Watching }] = await Promise.all([import("./watching.js"), agent.prepare()]);
+    const [{ Watching }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
     const { manner } = this.#facts;
     return new Watching({
       agent,

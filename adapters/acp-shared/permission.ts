@@ -2,7 +2,7 @@ import type { Ask, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
 import { RpcError } from "./errors.js";
 import { diffContent, textBlock } from "./updates.js";
-import { visible } from "./visible.js";
+import { visible } from "./printable-line.js";
 import { CODES, type PermissionOption, type ToolCallContent, type ToolCallFields } from "./wire.js";
 
 /** What a person is asked, whichever run asks it. */

@@ -1,5 +1,5 @@
 import { isRecord, type PlanEntry as Planned } from "gantry/plugin";
-import { visible } from "./visible.js";
+import { visible } from "./printable-line.js";
 import type { PlanEntry, SessionUpdate } from "./wire.js";
 
 /** The tool that keeps the list of things to do. */

@@ -5,13 +5,13 @@ import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, askingOf } from "./permission.js";
 import { planOf } from "./plan.js";
-import { Printed } from "./printed.js";
+import { Printed } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
-import { Shown } from "./shown.js";
-import { Spent } from "./spent.js";
+import { Shown } from "./reported-calls.js";
+import { Spent } from "./run-usage.js";
 import type { Turn } from "./turns.js";
 import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from "./updates.js";
-import { visible } from "./visible.js";
+import { visible } from "./printable-line.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 export interface PromptParts {

@@ -3,7 +3,7 @@ import type { Agent, Session } from "gantry";
 import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 import { optionalString, readParams } from "./params.js";
-import { visible } from "./visible.js";
+import { visible } from "./printable-line.js";
 import type { Profile } from "./wire.js";
 
 /** Sessions on one page. */

@@ -1,6 +1,6 @@
 import type { AgentEvent, RunResult, ToolKind } from "gantry";
 import { newId, roundCost, type Diff } from "gantry/plugin";
-import { visible } from "./visible.js";
+import { visible } from "./printable-line.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
 /** Said to be a model's window where nobody knows it. */

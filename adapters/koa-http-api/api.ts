@@ -4,7 +4,7 @@ import type { Context } from "koa";
 import type * as v from "valibot";
 import type { KoaHttpOptions } from "./options.js";
 import { JSON_TYPE } from "./headers.js";
-import type { Told } from "./told.js";
+import type { Told } from "./response-body.js";
 
 export interface ApiParts {
   agent: Agent;

@@ -4,7 +4,7 @@ import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
-import { idIn } from "./id-in.js";
+import { idIn } from "./path-id.js";
 import { requirePerson } from "./person.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { AnswerRequest, type Ask, type AskClosed, type AskList } from "./shapes.js";

@@ -4,7 +4,7 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { PollingClients } from "./asks.js";
 import { BodyReader } from "./body.js";
-import { idIn } from "./id-in.js";
+import { idIn } from "./path-id.js";
 import { Runs } from "./runs.js";
 import type { Health } from "./shapes.js";
 import { Streams } from "./streams.js";

@@ -1,7 +1,7 @@
 import type { RunInput } from "gantry";
 import { isRecord } from "gantry/plugin";
 import * as v from "valibot";
-import { attachedFiles } from "./attached.js";
+import { attachedFiles } from "./attachments.js";
 import { invalidField, type Fields } from "./fields.js";
 import { Budget, type RunRequest } from "./shapes.js";
 

@@ -4,10 +4,10 @@ import { send } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
-import { idIn } from "./id-in.js";
+import { idIn } from "./path-id.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type Steered } from "./shapes.js";
-import { runOf } from "./under-way.js";
+import { runOf } from "./active-run.js";
 import { wireRun } from "./wire-live.js";
 
 /** `GET /api/runs`. */

@@ -4,14 +4,14 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
-import type { Named } from "./repeats.js";
+import type { Named } from "./idempotency.js";
 import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
 import { SseStream } from "./sse.js";
 import type { RunBegun, RunResult } from "./shapes.js";
 import type { Streams } from "./streams.js";
-import type { Waiting } from "./waiting.js";
+import type { Waiting } from "./queue-events.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
 import { wireDone, wireEvent, wireResult } from "./wire.js";
 
@@ -40,9 +40,9 @@ export class Runs {
     // Also on the answer of a run that fails: a misspelt name may be why.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");
-    const repeats = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./repeats.js");
+    const repeats = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./idempotency.js");
     const key = repeats?.keyOf(ctx);
-    const waiting = request.queue ? await import("./waiting.js") : undefined;
+    const waiting = request.queue ? await import("./queue-events.js") : undefined;
     const line = waiting && new waiting.Waiting((run) => this.#open(ctx, run), request.stream);
     const find = () =>
       repeats === undefined || key === undefined
@@ -59,7 +59,7 @@ export class Runs {
         // Whoever waits for the answer of a run that breaks off waits for the one that is begun in its place.
         else if (!("result" in run)) {
           const stream = request.stream ? this.#open(ctx) : undefined;
-          const { join } = await import("./repeats.js");
+          const { join } = await import("./idempotency.js");
           isOver = await join(ctx, this.#parts, run, stream, gone.signal, (error) => this.#told(error));
         } else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
         else await this.#answer(ctx, run);

@@ -9,7 +9,7 @@ import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { goneSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
-import { runOf, UNDER_WAY } from "./under-way.js";
+import { runOf, UNDER_WAY } from "./active-run.js";
 import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { RUN_EVENTS } from "./shapes.js";
-import type { Told } from "./told.js";
+import type { Told } from "./response-body.js";
 
 /** Data of each event of a run's stream, by its name. */
 type RunEvents = { [Name in keyof typeof RUN_EVENTS]: Told<(typeof RUN_EVENTS)[Name]> };

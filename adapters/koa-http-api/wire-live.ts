@@ -1,7 +1,7 @@
 import type { Ask, RunRecord, WatchEvent } from "gantry";
 import type { ProcessState, RunAnswer } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { Told } from "./told.js";
+import type { Told } from "./response-body.js";
 import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
 import { endedEarly, filled, structuredOf, wireUsage } from "./wire.js";
 

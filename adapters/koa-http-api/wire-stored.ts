@@ -1,7 +1,7 @@
 import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
 import type { Diff, SpawnedBy } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { Told } from "./told.js";
+import type { Told } from "./response-body.js";
 import { wireUsage } from "./wire.js";
 
 /** `run`: one that is under way in it. */

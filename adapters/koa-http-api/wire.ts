@@ -1,7 +1,7 @@
 import type { AgentEvent, RunRecord, RunResult, Usage } from "gantry";
 import { roundCost } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { Told } from "./told.js";
+import type { Told } from "./response-body.js";
 
 /** Token counts, as streams carry them. */
 export function wireTokens(usage: Usage): Told<typeof shapes.Tokens> {

@@ -18,7 +18,7 @@ import { PromptMemory, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
 import { listedCost, listedPrices } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
-import { Refusals } from "./refusals.js";
+import { Refusals } from "./rejected-parameters.js";
 import { streamAnswer, type Attempt } from "./stream.js";
 import type { ReportedUsage } from "./usage.js";
 import type { Asking, Optional, Wire } from "./wires/wire.js";

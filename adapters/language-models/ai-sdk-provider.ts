@@ -6,7 +6,7 @@ import { Refused, toProviderError, type FaultContext } from "./errors.js";
 import { readError } from "./bodies.js";
 import { Network } from "./network.js";
 import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
-import { ownBetas } from "./own-betas.js";
+import { ownBetas } from "./beta-headers.js";
 import type { WireName } from "./presets.js";
 import { keptPrices, type KeptPrices, type PriceSource } from "./price-updates.js";
 import { AnswerBody } from "./reading/answer-body.js";

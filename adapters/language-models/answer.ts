@@ -3,7 +3,7 @@ import { ProviderError } from "gantry";
 import type { FinishReason, ModelChunk, ModelRequest, ModelUsage } from "gantry/plugin";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { Metadata, StreamPart } from "./language-model.js";
-import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./slips.js";
+import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./invalid-answers.js";
 import { ThinkTags, type Told } from "./think-tags.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 import type { Wire } from "./wires/wire.js";

@@ -1,6 +1,6 @@
 import { ProviderError } from "gantry";
 import type { Answered } from "./connections.js";
-import type { Bytes } from "./pieces.js";
+import type { Bytes } from "./response-bytes.js";
 
 /** The most that is read of each kind of body, in bytes after decompression. */
 export const BODY_LIMITS = {

@@ -3,7 +3,7 @@ import { readEntry } from "./catalogue-entry.js";
 import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
 import { familiar } from "./families.js";
-import { FAVOURITES } from "./favourites.js";
+import { FAVOURITES } from "./preferred-models.js";
 import type { Read } from "./network.js";
 import { present, type Bag } from "./json.js";
 import { entriesOf } from "./listing.js";

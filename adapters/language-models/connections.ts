@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { Pieces, type Bytes } from "./pieces.js";
+import { Pieces, type Bytes } from "./response-bytes.js";
 
 export interface Question {
   readonly method: string;

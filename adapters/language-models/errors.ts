@@ -1,11 +1,11 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
 import type { Whole } from "./bodies.js";
-import { faultOf, retryAfterMs, type Fault } from "./fault.js";
+import { faultOf, retryAfterMs, type Fault } from "./provider-fault.js";
 import { bag, parsed, tellsError } from "./json.js";
-import { UNREADABLE_CALL, type FaultContext } from "./slips.js";
+import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
 import { looksLikeHtml, whyUnreadable } from "./unreadable.js";
 
-export type { FaultContext } from "./slips.js";
+export type { FaultContext } from "./invalid-answers.js";
 
 const CONTEXT_LENGTH = new RegExp(
   [

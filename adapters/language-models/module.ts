@@ -10,7 +10,7 @@ import {
 } from "gantry/plugin";
 import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
-import { guard } from "./guard.js";
+import { guard } from "./require-event-stream.js";
 import { present } from "./json.js";
 import { configured, connectionEntries, twiceIn } from "./options.js";
 import { redactor } from "./redact.js";

@@ -1,4 +1,4 @@
-import { wellFormed } from "./guard.js";
+import { wellFormed } from "./require-event-stream.js";
 import type { AiSdkModel } from "./language-model.js";
 import type { Fetch } from "./network.js";
 import type { Write, Written } from "./wires/wire.js";

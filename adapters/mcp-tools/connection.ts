@@ -1,12 +1,12 @@
 import { basename } from "node:path";
-import { ownPath } from "./own-path.js";
+import { ownPath } from "./local-path.js";
 import { pathToFileURL } from "node:url";
 import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
 import { isRecord, startProcess, type StandardSchema, type ToolServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
 import { listedPrompts, listedTools, MOST, type Listing } from "./listing.js";
-import { line } from "./plain.js";
+import { line } from "./printable-text.js";
 import { StdioTransport } from "./stdio-transport.js";
 
 /** For one page of a list, and for a sign of life, in ms. */

@@ -1,6 +1,6 @@
 import type { ToolContext } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { line, plain } from "./plain.js";
+import { line, plain } from "./printable-text.js";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 
 /** Fields that a person is asked for at most, and characters of a question. */

@@ -1,5 +1,5 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
-import { plain as withoutUnseen } from "./plain.js";
+import { plain as withoutUnseen } from "./printable-text.js";
 
 /** Bytes of one schema, as JSON, and values in it: a model reads all of it with every question. */
 const MOST = { bytes: 32 * 1024, depth: 24 };

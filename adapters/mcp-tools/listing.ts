@@ -1,6 +1,6 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
 import { argumentsSchema, SchemaFault } from "./input-schema.js";
-import { line, plain } from "./plain.js";
+import { line, plain } from "./printable-text.js";
 
 /** Of one server: entries of a list that are looked at, tools, prompts, characters of a description, and bytes that all its tools take of each question together. */
 export const MOST = { looked: 10_240, tools: 256, prompts: 256, description: 2_048, bytes: 256 * 1024, pages: 64 };

@@ -10,7 +10,7 @@ import {
 } from "gantry/plugin";
 import { serverKey } from "./names.js";
 import type { Listing } from "./listing.js";
-import type { Pauses } from "./pauses.js";
+import type { Pauses } from "./restart-backoff.js";
 import type { SharedServer } from "./shared-server.js";
 import type { ServerUse } from "./tools.js";
 
@@ -35,7 +35,7 @@ function code() {
     import("./shared-server.js"),
     import("./tools.js"),
     import("./prompts.js"),
-    import("./pauses.js"),
+    import("./restart-backoff.js"),
   ]);
 }
 

@@ -4,9 +4,9 @@ import type { ElicitResult } from "@modelcontextprotocol/client";
 import { Connection, Fault, type ConnectionContext } from "./connection.js";
 import { elicited } from "./elicitation.js";
 import { FORGOTTEN } from "./http-transport.js";
-import { line } from "./plain.js";
-import { Patience } from "./patience.js";
-import type { Pauses } from "./pauses.js";
+import { line } from "./printable-text.js";
+import { Patience } from "./call-timeout.js";
+import type { Pauses } from "./restart-backoff.js";
 import { inALine, type Listing } from "./listing.js";
 
 /** Between two looks at what it offers, in ms. */

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger, StoreError } from "gantry";
 import { readAddress, type Address } from "./address.js";
 import { isConflict, isLost, reason, unavailable, withoutWords } from "./errors.js";
-import { LinkPool, type Loss, type PoolOptions } from "./link-pool.js";
-import { TooLong, type Value } from "./link.js";
+import { LinkPool, type Loss, type PoolOptions } from "./connection-pool.js";
+import { TooLong, type Value } from "./connection.js";
 
-export type { Value } from "./link.js";
+export type { Value } from "./connection.js";
 
 /** What `Connections` reads of the driver's options. */
 export interface ConnectionOptions {

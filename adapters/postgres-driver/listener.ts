@@ -6,8 +6,8 @@ import type { Notifier } from "gantry/plugin";
 import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
 import { reason } from "./errors.js";
-import { Link } from "./link.js";
-import { LOOK_MS as ROOM_MS, roomAt, type Room } from "./room.js";
+import { Link } from "./connection.js";
+import { LOOK_MS as ROOM_MS, roomAt, type Room } from "./server-capacity.js";
 
 /** Between two statements that tell others, in ms: what comes meanwhile goes with the next. */
 const BATCH_MS = 50;

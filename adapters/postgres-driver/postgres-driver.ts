@@ -25,7 +25,7 @@ import { explain } from "./errors.js";
 import { whole } from "./options.js";
 import type { PostgresOptions } from "./options.js";
 import { PostgresNotifier } from "./listener.js";
-import { Order } from "./order.js";
+import { Order } from "./key-queue.js";
 import {
   dumpChain,
   getSession,
@@ -37,7 +37,7 @@ import {
   listSessions,
   statesOf,
 } from "./reads.js";
-import { refusalOf } from "./refusals.js";
+import { refusalOf } from "./sql-errors.js";
 import { prepareSchema } from "./schema.js";
 import { Store } from "./store.js";
 import { changeSession, createSession, deleteChains, forgetKeys, loadChain, takeLease } from "./writes.js";

@@ -14,12 +14,12 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry/plugin";
-import { LONG } from "./calls.js";
+import { LONG } from "./call-batcher.js";
 import type { Value } from "./connections.js";
 import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
 import type { AskRow, Part, RunRow } from "./rows.js";
 import type { Store } from "./store.js";
-import { stored, told } from "./texts.js";
+import { stored, told } from "./text-encoding.js";
 
 /** No seq is greater. */
 const END = Number.MAX_SAFE_INTEGER;

@@ -1,6 +1,6 @@
 import type { Ask, Message, ReasoningEffort, RunRecord, Session, SessionMode, Usage } from "gantry";
 import type { Instruction, Leave, PartDelta, SessionChange, SessionFields, Snapshot, StoredRun } from "gantry/plugin";
-import { stored, told } from "./texts.js";
+import { stored, told } from "./text-encoding.js";
 
 /** A row of what a read tells; what its columns hold depends on the kind (`sql/read.sql`). */
 export interface Part {

@@ -1,5 +1,5 @@
-import { Calls } from "./calls.js";
-import type { Call } from "./calls.js";
+import { Calls } from "./call-batcher.js";
+import type { Call } from "./call-batcher.js";
 import type { Connections, Value } from "./connections.js";
 import type { Part } from "./rows.js";
 import { sqlOf } from "./schema.js";

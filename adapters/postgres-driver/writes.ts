@@ -12,7 +12,7 @@ import type {
   SessionChange,
   SessionStart,
 } from "gantry/plugin";
-import { LONG } from "./calls.js";
+import { LONG } from "./call-batcher.js";
 import { leaseHeadOf } from "./reads.js";
 import {
   askOf,
@@ -28,7 +28,7 @@ import {
 } from "./rows.js";
 import type { Part } from "./rows.js";
 import type { Store } from "./store.js";
-import { stored, told } from "./texts.js";
+import { stored, told } from "./text-encoding.js";
 
 /** A change, ready to be sent: what it was made of may become another meanwhile. */
 export type Work<T> = (store: Store) => Promise<T>;

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { StoreError, type Logger } from "gantry";
 import { createFolder } from "gantry/plugin";
-import { keep, prepare, readPragma, setPragma } from "./kept.js";
+import { keep, prepare, readPragma, setPragma } from "./retained-objects.js";
 import { LOWER } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";

@@ -1,6 +1,6 @@
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
-import { readPragma, setPragma } from "./kept.js";
+import { readPragma, setPragma } from "./retained-objects.js";
 
 /** "gant": tells our files from those of other programs. */
 export const APPLICATION_ID = 0x67616e74;

@@ -26,7 +26,7 @@ import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import { getSession, headOf, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
 import { sessionOf } from "./rows.js";
-import { readPragma, setPragma } from "./kept.js";
+import { readPragma, setPragma } from "./retained-objects.js";
 import { LogSync } from "./log-sync.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";

@@ -1,5 +1,5 @@
 import type { Database, Statement, Transaction } from "better-sqlite3";
-import { prepare } from "./kept.js";
+import { prepare } from "./retained-objects.js";
 import { wellFormed } from "./rows.js";
 
 export type Value = string | number | null;

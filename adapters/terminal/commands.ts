@@ -1,5 +1,5 @@
 import type { Session } from "gantry/client";
-import type { Desk } from "./desk.js";
+import type { Desk } from "./store.js";
 import { Confirm, Picker, Sheet, type Entry } from "./overlays.js";
 import { writtenLine, short } from "./text.js";
 

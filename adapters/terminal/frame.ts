@@ -1,4 +1,4 @@
-import type { Desk } from "./desk.js";
+import type { Desk } from "./store.js";
 import type { CursorPosition } from "./painter.js";
 import { cut, graphemes, short, widthOf, widthOfOne, written, writtenLine } from "./text.js";
 import { span, textOf, wrap, type Line } from "./spans.js";

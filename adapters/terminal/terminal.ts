@@ -1,8 +1,8 @@
 import { GantryClient } from "gantry/client";
 import { COMMANDS, runCommand } from "./commands.js";
-import { followAsksElsewhere } from "./asks-elsewhere.js";
+import { followAsksElsewhere } from "./other-session-asks.js";
 import type { Wishes } from "./conversation.js";
-import { Desk } from "./desk.js";
+import { Desk } from "./store.js";
 import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";

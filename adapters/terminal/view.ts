@@ -1,4 +1,4 @@
-import type { Desk } from "./desk.js";
+import type { Desk } from "./store.js";
 import { frameOf } from "./frame.js";
 import type { Painter } from "./painter.js";
 import { paintRow, type Line } from "./spans.js";

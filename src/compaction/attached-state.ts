@@ -1,8 +1,8 @@
 import { cutMiddle } from "../base/cut-text.js";
 import { printable } from "../base/printable.js";
 import type { ModelMessage, Part } from "../ports/message.js";
-import { changedFiles } from "../tools/changed-files.js";
-import { planIn } from "../tools/todo.js";
+import { changedFiles } from "../tools/files/changed-files.js";
+import { planIn } from "../tools/agent/todo.js";
 import { isSummary } from "./units.js";
 
 /** Begins the part of a message that repeats the state of its session. */

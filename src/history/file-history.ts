@@ -15,8 +15,8 @@ import type {
   UndoneFile,
 } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
-import { guardForChange, type FileToolOptions } from "../tools/files.js";
-import { bringBack, discardTemporary, eachOf, temporaryPath, type Bringing, type Progress } from "./bring-back.js";
+import { guardForChange, type FileToolOptions } from "../tools/files/files.js";
+import { bringBack, discardTemporary, eachOf, temporaryPath, type Bringing, type Progress } from "./restore-files.js";
 import type { ChangeLine, Step, Story } from "./journal.js";
 import { planOf, type Wanted } from "./plan.js";
 import { blockedOf, currentOf, judge, LOST, reasonOf, type Going, type Judged } from "./restore.js";

@@ -2,7 +2,7 @@ import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isRecord, parseJson } from "../base/json.js";
 import type { UndoMark } from "../ports/file-history.js";
-import type { Place } from "./kept-contents.js";
+import type { Place } from "./content-store.js";
 
 /** What was at a path, with the hash of a file's content; `""` for one that was too large. */
 export type Known =

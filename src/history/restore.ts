@@ -3,7 +3,7 @@ import { basename, dirname } from "node:path";
 import { PathError } from "../ports/errors.js";
 import type { FileState, UndoneFile } from "../ports/file-history.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
-import { stateOf } from "../tools/keep-file.js";
+import { stateOf } from "../tools/files/record-file.js";
 import type { Known } from "./journal.js";
 import type { Wanted } from "./plan.js";
 import { isSame, knownOf } from "./session-files.js";

@@ -2,7 +2,7 @@ import { newId, now } from "../base/ids.js";
 import type { ChangePlace, FileChange, FileKeeper, FileState, Keeping, UndoMark } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import { Journal, type ChangeLine, type Known, type Step, type Story } from "./journal.js";
-import { hashOf, KeptContents, type Place } from "./kept-contents.js";
+import { hashOf, KeptContents, type Place } from "./content-store.js";
 
 /** An undo as it is noted before it is made. */
 export interface Planned {

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import type { Logger } from "../ports/logger.js";
-import { OtherEnds, trustedUsers } from "./other-ends.js";
+import { OtherEnds, trustedUsers } from "./peer-lookup.js";
 import type { Origin } from "./socket-process.js";
 import { isLoopback } from "./web-safety.js";
 

@@ -3,7 +3,7 @@ import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { newId } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
-import { believed, isModel } from "./believed.js";
+import { believed, isModel } from "./sanitize-model.js";
 import type { CatalogueCache } from "./models.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model } from "../ports/model-provider.js";

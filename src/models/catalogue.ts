@@ -4,7 +4,7 @@ import { ticks } from "../base/clock.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider } from "../ports/model-provider.js";
-import { believed, isModel } from "./believed.js";
+import { believed, isModel } from "./sanitize-model.js";
 
 /** A model on offer, and whose it is. */
 export interface ModelEntry {

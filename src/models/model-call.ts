@@ -2,7 +2,7 @@ import { abortable, delay, onAbort, takeEach } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
 import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
-import { LoopShare } from "../base/loop-share.js";
+import { LoopShare } from "../base/cooperative-scheduler.js";
 import { redact } from "../base/redact.js";
 import type { BusEvents, ModelPurpose } from "../ports/bus-events.js";
 import { GantryError, hasCode, ProviderError } from "../ports/errors.js";

@@ -1,5 +1,5 @@
-import type { Agent } from "../agent.js";
-import { BUS_EVENTS, HOOKS } from "../agent-options.js";
+import type { Agent } from "../agent/agent.js";
+import { BUS_EVENTS, HOOKS } from "../agent/options.js";
 import { isRecord } from "../base/json.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";

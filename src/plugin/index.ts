@@ -21,14 +21,14 @@ export {
 /** How options are described and read: `option.section({ port: option.whole("...", { default: 0 }) })`. */
 export * as option from "./options.js";
 /** The options of one server of tools, as `mcp_servers` in a config has them by name. */
-export { toolServerOptions } from "./tool-server-options.js";
+export { toolServerOptions } from "./mcp-server-options.js";
 export { sharedOptions } from "./shared-options.js";
 
 // Transports: the port, its life, and what a transport reads of an agent.
 export type { Listening, Transport } from "./transport.js";
-export { Serving } from "./serving.js";
+export { Serving } from "./listening-base.js";
 export type { NotReady } from "../ports/readiness.js";
-export type { DescribedCall } from "../run/describe-call.js";
+export type { DescribedCall } from "../run/calls/describe.js";
 export type { BackgroundWork, ProcessState } from "../ports/background.js";
 export type { PlanEntry, WatchOptions } from "../ports/watch.js";
 export { brokeOff } from "../sessions/stored-run.js";
@@ -82,8 +82,8 @@ export type { Notifier } from "../ports/notifier.js";
 export type { Holder } from "../ports/holder.js";
 
 // Session drivers: what drivers share.
-export { DriverLife, type DriverLifeOptions, type StoreFailure } from "../sessions/driver-life.js";
-export { Hints, LocalNotifiers, LookingNotifier } from "../sessions/hints.js";
+export { DriverLife, type DriverLifeOptions, type StoreFailure } from "../sessions/driver-lifecycle.js";
+export { Hints, LocalNotifiers, LookingNotifier } from "../sessions/polling-notifier.js";
 export { holderState, thisHolder } from "../sessions/holder.js";
 export { createFolder } from "../base/create-folder.js";
 
@@ -112,7 +112,7 @@ export type { FromJsonSchema } from "../tools/json-schema.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "../tools/standard-schema.js";
 export type { Helper, HelperResult, SpawnInput } from "../ports/spawn.js";
 export type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
-export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "../ports/tool-server.js";
+export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "../ports/mcp-server.js";
 export type { SlashPrompt } from "../ports/slash-command.js";
 export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "../processes/start-process.js";
 
@@ -143,18 +143,18 @@ export { newId } from "../base/ids.js";
 // Types of single fields and arguments of what `gantry` exports. TypeScript infers them in most programs.
 export type { MessagesQuery, RevertOptions } from "../sessions/sessions.js";
 export type { UndoOptions } from "../sessions/undo.js";
-export type { CommandQuery } from "../run/agent-commands.js";
-export type { ListedCommand } from "../run/commands.js";
-export type { SessionBudget } from "../run/limits.js";
-export type { PromptUse } from "../run/prompt-use.js";
-export type { Unattended } from "../run/unattended.js";
+export type { CommandQuery } from "../run/prompt/agent-commands.js";
+export type { ListedCommand } from "../run/prompt/slash-commands.js";
+export type { SessionBudget } from "../run/budget/limits.js";
+export type { PromptUse } from "../ports/prompt-use.js";
+export type { Unattended } from "../ports/unattended.js";
 export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
 export type { Skill } from "../ports/skill.js";
 export type { CatalogueCache, ChosenModel } from "../models/models.js";
 export type { CompactionOptions } from "../compaction/compaction.js";
 export type { FolderHistoryOptions } from "../history/file-history.js";
-export type { EditCheck } from "../tools/command-check.js";
-export type { FileToolOptions } from "../tools/files.js";
+export type { EditCheck } from "../tools/files/checks/command-check.js";
+export type { FileToolOptions } from "../tools/files/files.js";
 export type { LogFields } from "../ports/logger.js";
 export type { LogLevel } from "../base/log.js";
 export type { ErrorByCode } from "../ports/errors.js";

@@ -1,4 +1,4 @@
-import type { Agent } from "../agent.js";
+import type { Agent } from "../agent/agent.js";
 
 /** How clients reach an agent: HTTP, stdio, a socket, a test double. */
 export interface Transport {

@@ -1,4 +1,4 @@
-import type { Diff, Location, ToolKind } from "./shown.js";
+import type { Diff, Location, ToolKind } from "./tool-display.js";
 
 /** Whether a tool may run, or something that a tool wants to know. */
 export type AskKind = "permission" | "question";

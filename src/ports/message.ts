@@ -1,6 +1,6 @@
-import type { Shown } from "./shown.js";
+import type { Shown } from "./tool-display.js";
 
-export type { Shown } from "./shown.js";
+export type { Shown } from "./tool-display.js";
 
 /**
  * Data that a provider needs back verbatim (reasoning signatures, encrypted reasoning, item ids).

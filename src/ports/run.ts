@@ -6,7 +6,7 @@ import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { SessionMode } from "./session.js";
 import type { AskAnswer, AskRequest, JsonSchema, Tool } from "./tool.js";
-import type { ToolServer } from "./tool-server.js";
+import type { ToolServer } from "./mcp-server.js";
 import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
 

@@ -2,11 +2,11 @@ import type { Ask } from "./ask.js";
 import type { FileKeeper } from "./file-history.js";
 import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
-import type { Diff, Location, ToolKind } from "./shown.js";
+import type { Diff, Location, ToolKind } from "./tool-display.js";
 import type { Helper, SpawnInput } from "./spawn.js";
 import type { Skill } from "./skill.js";
 
-export type { Diff, Location, ToolKind } from "./shown.js";
+export type { Diff, Location, ToolKind } from "./tool-display.js";
 
 /** JSON Schema of an object. */
 export interface JsonSchema {

@@ -6,7 +6,7 @@ import { ToolError } from "../ports/errors.js";
 import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { Child } from "./child.js";
 import type { BackgroundJob, JobOptions } from "./job.js";
-import type { KeptProgram } from "./keeper.js";
+import type { KeptProgram } from "./supervisor.js";
 import { folderOf, removeOutputs } from "./outputs.js";
 
 /** Commands that may run beside each other for one session, and for all of a process; of those that ended so many are listed. */
@@ -97,8 +97,8 @@ export class Background implements BackgroundWork {
     if (kept === undefined || process.platform !== "linux")
       throw new ToolError("no command can outlive gantry here. Start it with background alone.");
     const [{ startKept }, { sweepKept }, program] = await Promise.all([
-      import("./keeper.js"),
-      import("./kept-job.js"),
+      import("./supervisor.js"),
+      import("./detached-job.js"),
       start.program(),
     ]);
     const { id, command } = options;
@@ -118,7 +118,7 @@ export class Background implements BackgroundWork {
     const jobs = this.#jobs.get(sessionId) ?? new Map<string, BackgroundJob>();
     const folder = this.#paths.kept === undefined ? undefined : folderOf(this.#paths.kept, sessionId);
     if (folder === undefined || !existsSync(folder)) return jobs;
-    const [{ keptIn }, { KeptJob }] = await Promise.all([import("./keeper.js"), import("./kept-job.js")]);
+    const [{ keptIn }, { KeptJob }] = await Promise.all([import("./supervisor.js"), import("./detached-job.js")]);
     for (const record of keptIn(folder))
       if (!jobs.has(record.id))
         jobs.set(record.id, new KeptJob(record, join(folder, record.id), this.#redactor, this.#clean));

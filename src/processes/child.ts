@@ -6,7 +6,7 @@ import { abortable, deadline, settlesWithin } from "../base/abort.js";
 import { ticks } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
-import { guard, guardGroup, unguard } from "./guardian.js";
+import { guard, guardGroup, unguard } from "./reaper.js";
 import { commandPids, MARK } from "../base/linux-processes.js";
 import { ProcessGroup } from "./process-group.js";
 

@@ -4,7 +4,7 @@ import type { Skill } from "../ports/skill.js";
 import { gitHead } from "./git-head.js";
 import { Instructions, type Instruction } from "./instructions.js";
 import { Skills } from "./skills.js";
-import { today, type Surroundings } from "./surroundings.js";
+import { today, type Surroundings } from "./environment.js";
 
 /** A first prompt waits so long at most for the top of the tree, in ms; it goes without where that takes longer. */
 const TREE_MS = 1_000;

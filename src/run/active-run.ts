@@ -1,7 +1,7 @@
 import type { AgentEvent } from "../ports/events.js";
 import type { Model } from "../ports/model-provider.js";
 import type { Run, RunResult } from "../ports/run.js";
-import type { RunContext } from "./run-context.js";
+import type { RunContext } from "./context/run-context.js";
 
 /** A run that is going, as its caller sees it. */
 export class ActiveRun implements Run {

@@ -1,5 +1,5 @@
 import type { SessionDriver } from "../ports/session-driver.js";
-import { notifierOf } from "../sessions/hints.js";
+import { notifierOf } from "../sessions/polling-notifier.js";
 
 /** A session is looked for at most so often, in ms: what is kept going writes nothing, but others write to the store. */
 const GAP_MS = 1_000;

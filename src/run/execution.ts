@@ -1,12 +1,12 @@
-import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
+import { hasCode } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
-import { lastWrite } from "./last-write.js";
+import { lastWrite } from "./finalize-run.js";
 import { openWindow } from "../compaction/context-window.js";
 import { runLoop, type LoopResult } from "./loop.js";
-import type { RunContext } from "./run-context.js";
-import { failed, finished, isCancel } from "./run-record.js";
+import type { RunContext } from "./context/run-context.js";
+import { ending, failed, finished, isCancel } from "../sessions/run-record.js";
 import { nameSession } from "./title.js";
-import { notifierOf } from "../sessions/hints.js";
+import { notifierOf } from "../sessions/polling-notifier.js";
 
 /** The whole of a run, from its first model call until its lease is given back. Rejects as `Run.result` says. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
@@ -75,12 +75,4 @@ async function work(run: RunContext): Promise<LoopResult> {
     if (!hasCode(error, "budget")) throw error;
     return { ...ended, used: 0, finishReason: "length", endedBy: "budget" };
   }
-}
-
-/** Why a run ended, in the words of this package: a caller's own abort reason becomes `RunCancelledError`. */
-export function ending(error: unknown, signal: AbortSignal): Error {
-  const reason: unknown = signal.aborted ? signal.reason : error;
-  if (reason instanceof GantryError) return reason;
-  if (signal.aborted) return new RunCancelledError({ cause: reason });
-  return reason instanceof Error ? reason : new Error(String(reason));
 }

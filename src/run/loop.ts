@@ -6,18 +6,18 @@ import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
 import { toldOf as toldPartsOf, uniqueCalls } from "../models/answer.js";
 import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
-import { toldWaits } from "../models/told-waits.js";
+import { toldWaits } from "../models/record-retries.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
-import { RepeatedCalls } from "./repeated-calls.js";
-import { ASKED_AGAIN, slipIn, slipOf, SLIPS, withWord, wordAbout, wordFor } from "./slips.js";
-import { lastWrite, type WithEnd } from "./last-write.js";
-import { limitReached } from "./limits.js";
-import type { RunContext } from "./run-context.js";
-import { finished } from "./run-record.js";
-import type { Read } from "./structured.js";
+import { RepeatedCalls } from "./calls/repeated-calls.js";
+import { ASKED_AGAIN, slipIn, slipOf, SLIPS, withWord, wordAbout, wordFor } from "./invalid-answer.js";
+import { lastWrite, type WithEnd } from "./finalize-run.js";
+import { limitReached } from "./budget/limits.js";
+import type { RunContext } from "./context/run-context.js";
+import { finished } from "../sessions/run-record.js";
+import type { Read } from "./context/structured-output.js";
 import { nameSession } from "./title.js";
-import { runToolCalls } from "./tool-calls.js";
+import { runToolCalls } from "./calls/execute.js";
 
 export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
   used: number;

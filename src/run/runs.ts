@@ -11,12 +11,12 @@ import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
-import { notifierOf } from "../sessions/hints.js";
-import { Looks } from "../sessions/looks.js";
-import { found } from "../sessions/found.js";
+import { notifierOf } from "../sessions/polling-notifier.js";
+import { Looks } from "../sessions/poll-schedule.js";
+import { found } from "../sessions/require-session.js";
 import { asItIs, brokeOff, isOpen } from "../sessions/stored-run.js";
-import { withdraw, type Inbox } from "./inbox.js";
-import { oneOf } from "./input.js";
+import { withdraw, type Inbox } from "./queue/inbox.js";
+import { oneOf } from "./input/run-input.js";
 
 /** Every state of a run. */
 const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];

@@ -3,7 +3,7 @@ import type { TaskSet } from "../base/task-set.js";
 import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import type { AgentTools } from "./agent-tools.js";
+import type { AgentTools } from "./tools/agent-tools.js";
 import type { DeletedElsewhere } from "./deleted-elsewhere.js";
 
 /** What an agent's tools keep going for its sessions beside their calls: told to who watches, ended with the session. */

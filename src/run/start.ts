@@ -14,29 +14,28 @@ import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Session } from "../ports/session.js";
-import { found } from "../sessions/found.js";
+import { found } from "../sessions/require-session.js";
 import { HeldLease } from "../sessions/lease.js";
 import { checkFolder, newSession } from "../sessions/new-session.js";
 import { isBefore, waitsInLine } from "../sessions/stored-run.js";
-import { pricesOf, RunBudget } from "./spending.js";
+import { pricesOf, RunBudget } from "./budget/meter.js";
 import { goingOn, headWith, messagesOf } from "./chain-head.js";
-import { RunClock } from "./clock.js";
-import { EventBuffer } from "./event-buffer.js";
-import { ending } from "./execution.js";
-import { create, goOn, promptOf } from "./first-write.js";
-import { withFolders } from "./folders.js";
-import { Inbox } from "./inbox.js";
-import { toolList, withServers } from "./input.js";
-import { offeredTools } from "./offered-tools.js";
-import { attachedBytes, type RunPlace } from "./places.js";
-import { isOfMoney, isSpending, purseOf } from "./purse.js";
-import type { Turn } from "./waiter.js";
-import type { AgentParts, RunContext, Spawned } from "./run-context.js";
-import { begun } from "./run-record.js";
-import { countIn, helpersSession } from "./spawn.js";
-import { surroundingsFor, worksOnFiles } from "./surroundings.js";
-import { systemPrompt } from "./system-prompt.js";
-import { notifierOf } from "../sessions/hints.js";
+import { RunClock } from "./budget/time-limit.js";
+import { EventBuffer } from "./context/event-buffer.js";
+import { create, goOn, promptOf } from "./persist-prompt.js";
+import { withFolders } from "./input/folders.js";
+import { Inbox } from "./queue/inbox.js";
+import { toolList, withServers } from "./input/run-input.js";
+import { offeredTools } from "./tools/offered-tools.js";
+import { attachedBytes, type RunPlace } from "./budget/concurrency.js";
+import { isOfMoney, isSpending, purseOf } from "./budget/budget.js";
+import type { Turn } from "./queue/queued-run.js";
+import type { AgentParts, RunContext, Spawned } from "./context/run-context.js";
+import { begun, ending } from "../sessions/run-record.js";
+import { countIn, helpersSession } from "./calls/spawn.js";
+import { surroundingsFor, worksOnFiles } from "./prompt/environment.js";
+import { systemPrompt } from "./prompt/system-prompt.js";
+import { notifierOf } from "../sessions/polling-notifier.js";
 
 /**
  * A run that holds its session, with the user's message stored. Rejects, with nothing stored and nothing held, as
@@ -100,7 +99,7 @@ async function begin(
   const structure =
     outputSchema === undefined
       ? undefined
-      : await (await import("./structured.js")).Structure.open(outputSchema, signal);
+      : await (await import("./context/structured-output.js")).Structure.open(outputSchema, signal);
   const id = turn?.record.id ?? newId();
   const logger = loggerWith(agent.logger, { run: id });
   const original =
@@ -139,7 +138,7 @@ async function begin(
     releaseTools = release;
     const isCommand = input.commands === true && input.message.trimStart().startsWith("/");
     const asked = isCommand
-      ? await (await import("./agent-commands.js")).spoken(agent, whole, { projectDir, prompts }, place, signal)
+      ? await (await import("./prompt/agent-commands.js")).spoken(agent, whole, { projectDir, prompts }, place, signal)
       : whole;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();

@@ -3,7 +3,7 @@ import { deadline } from "../base/abort.js";
 import { typedText } from "../conversation/messages.js";
 import { callModel, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
-import type { RunContext } from "./run-context.js";
+import type { RunContext } from "./context/run-context.js";
 
 const MAX_CHARACTERS = 50;
 /** Whoever says more gives no title. */

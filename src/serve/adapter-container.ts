@@ -13,7 +13,7 @@ import {
 } from "../plugin/adapter.js";
 import type { HookSet } from "../ports/hooks.js";
 import { AdapterError, hasCode } from "../ports/errors.js";
-import { partFault } from "./part-check.js";
+import { partFault } from "./port-check.js";
 import { loadAdapter } from "./plugins.js";
 import { optionsOf, reasonOf, type Selected } from "./selected-adapters.js";
 import { CONFIG, PROJECT_DIR, SELECTION } from "./tokens.js";

@@ -1,7 +1,7 @@
 import { chmodSync, statSync } from "node:fs";
 import { deadline } from "../base/abort.js";
 import { createFolder } from "../base/create-folder.js";
-import type { Agent } from "../agent.js";
+import type { Agent } from "../agent/agent.js";
 import { HTTP_HOST } from "../plugin/adapter.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
 import { isAway, quietInOutage } from "../sessions/outage.js";
@@ -11,7 +11,7 @@ import type { Logger } from "../ports/logger.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Listening, Transport } from "../plugin/transport.js";
 import { createContainer, type Parts } from "./container.js";
-import { listeningFault } from "./part-check.js";
+import { listeningFault } from "./port-check.js";
 import { isBuiltIn } from "./plugins.js";
 import { reasonOf, type Selected } from "./selected-adapters.js";
 import { Closing, stopInReverse, within, type Started } from "./shutdown.js";

@@ -4,11 +4,11 @@ import { isRecord } from "../base/json.js";
 import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
-import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../run/defaults.js";
-import { isCommandGlob, isPathGlob, isToolGlob } from "../run/rule-check.js";
-import { PROMPT_USES } from "../run/prompt-use.js";
-import { EXPECTED, RULE_ACTIONS } from "../run/rule-words.js";
-import { UNATTENDED } from "../run/unattended.js";
+import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../ports/defaults.js";
+import { isCommandGlob, isPathGlob, isToolGlob } from "../run/permissions/rule-schema.js";
+import { PROMPT_USES } from "../ports/prompt-use.js";
+import { EXPECTED, RULE_ACTIONS } from "../run/permissions/rule-words.js";
+import { UNATTENDED } from "../ports/unattended.js";
 import { mcpServers } from "./mcp-options.js";
 import { SESSION_MODES } from "../sessions/session-modes.js";
 

@@ -1,7 +1,7 @@
 import "reflect-metadata/lite";
 import { join } from "node:path";
 import { container, instanceCachingFactory, type DependencyContainer, type InjectionToken } from "tsyringe";
-import { Agent } from "../agent.js";
+import { Agent } from "../agent/agent.js";
 import { namedLogger } from "../base/log.js";
 import { folderHistory } from "../history/folder-history.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
@@ -11,7 +11,7 @@ import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { isAway } from "../sessions/outage.js";
-import type { FileToolOptions } from "../tools/files.js";
+import type { FileToolOptions } from "../tools/files/files.js";
 import { TOOL_NAMES } from "../tools/names.js";
 import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
@@ -19,7 +19,7 @@ import { isBuiltIn } from "./plugins.js";
 import { selectTools, warnAboutRules } from "./select-tools.js";
 import { reasonOf, Selection } from "./selected-adapters.js";
 import * as token from "./tokens.js";
-import { configuredServers, programFiles } from "./tool-servers.js";
+import { configuredServers, programFiles } from "./mcp-servers.js";
 
 /** Input of a composition. */
 export interface Parts {

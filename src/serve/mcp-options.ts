@@ -1,5 +1,5 @@
 import * as option from "../plugin/options.js";
-import { toolServerOptions } from "../plugin/tool-server-options.js";
+import { toolServerOptions } from "../plugin/mcp-server-options.js";
 
 const { entries, rule } = toolServerOptions;
 const mcpServer = option.section(entries, { rule });

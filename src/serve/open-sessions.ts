@@ -1,4 +1,4 @@
-import { Agent } from "../agent.js";
+import { Agent } from "../agent/agent.js";
 import { makeHome, type ComposeOptions } from "./compose.js";
 import { createContainer } from "./container.js";
 import { FILE_HISTORY, SESSION_DRIVER } from "./tokens.js";

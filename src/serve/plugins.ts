@@ -2,7 +2,7 @@ import { isRecord } from "../base/json.js";
 import { defineAdapter, type AdapterDefinition, type AdapterDescriptor, type AdapterKind } from "../plugin/adapter.js";
 import { STRATEGIES } from "../compaction/names.js";
 import { AdapterError } from "../ports/errors.js";
-import { descriptorFault, importModule } from "./strangers.js";
+import { descriptorFault, importModule } from "./third-party.js";
 
 type Load = () => Promise<{ default: unknown }>;
 

@@ -8,14 +8,14 @@ import type { Logger } from "../ports/logger.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
-import { emptyRules } from "../run/rule-check.js";
+import { emptyRules } from "../run/permissions/rule-schema.js";
 import { TOOL_NAMES } from "../tools/names.js";
-import type { SandboxOptions } from "../tools/sandbox.js";
+import type { SandboxOptions } from "../tools/shell/sandbox/sandbox.js";
 import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
 import { childEnvironment } from "./environment.js";
 import { CONFIG, FILE_RULES, MCP_SERVERS, SELECTION, type SelectedTools } from "./tokens.js";
-import { ConfigToolServers, noPrograms } from "./tool-servers.js";
+import { ConfigToolServers, noPrograms } from "./mcp-servers.js";
 
 /** The tools that the config selects. Third-party modules are loaded now, so that a start reports what is wrong with them. */
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
@@ -107,7 +107,7 @@ export function warnAboutRules(
 
 async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
   try {
-    const { Sandbox } = await import("../tools/sandbox.js");
+    const { Sandbox } = await import("../tools/shell/sandbox/sandbox.js");
     const { text, weak } = await new Sandbox(options).describe(process.cwd());
     if (weak && options.sandbox !== "off") logger.warn(text);
     else logger.info(text);

@@ -1,5 +1,5 @@
 import type { InjectionToken } from "tsyringe";
-import type { Agent } from "../agent.js";
+import type { Agent } from "../agent/agent.js";
 import type { Transport } from "../plugin/transport.js";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { FileHistory } from "../ports/file-history.js";
@@ -8,12 +8,12 @@ import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
-import type { ToolServers } from "../ports/tool-server.js";
+import type { ToolServers } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
-import type { FileToolOptions } from "../tools/files.js";
+import type { FileToolOptions } from "../tools/files/files.js";
 import type { LoadedConfig } from "./config.js";
 import type { Selected, Selection } from "./selected-adapters.js";
-import type { ConfiguredServer } from "./tool-servers.js";
+import type { ConfiguredServer } from "./mcp-servers.js";
 
 /** A transport, and the entry of the config that selects it. */
 export interface SelectedTransport {

@@ -1,12 +1,12 @@
 import type { DependencyContainer } from "tsyringe";
-import { Agent } from "../agent.js";
+import { Agent } from "../agent/agent.js";
 import { silentLogger } from "../base/log.js";
 import { HTTP_HOST, type AdapterDescriptor, type AdapterKind, type AdapterKinds } from "../plugin/adapter.js";
 import type { Transport } from "../plugin/transport.js";
 import { AdapterError } from "../ports/errors.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import { MemoryDriver } from "../sessions/memory-driver.js";
+import { MemoryDriver } from "../memory-driver/memory-driver.js";
 import { buildAdapter } from "./adapter-container.js";
 import { startNamed } from "./compose.js";
 import { loadConfig } from "./config.js";

@@ -4,7 +4,7 @@ import { abortable } from "../base/abort.js";
 import { ticks } from "../base/clock.js";
 import type { TaskSet } from "../base/task-set.js";
 import { hasCode, LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
-import { notifierOf } from "./hints.js";
+import { notifierOf } from "./polling-notifier.js";
 import { holderState, thisHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
 import type { Holder } from "../ports/holder.js";

@@ -1,6 +1,6 @@
 import { PointNotFoundError } from "../ports/errors.js";
 import { newId, now } from "../base/ids.js";
-import { headOf } from "./found.js";
+import { headOf } from "./require-session.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Snapshot } from "../ports/session.js";

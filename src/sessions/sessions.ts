@@ -1,6 +1,6 @@
 import { fork } from "./fork.js";
-import { found, headOf } from "./found.js";
-import { helpersOf } from "./helpers.js";
+import { found, headOf } from "./require-session.js";
+import { helpersOf } from "./subagents.js";
 import { restore, revert } from "./revert.js";
 import { goesOn, HeldLease, type Background } from "./lease.js";
 import { checkFolder, newSession, type NewSession } from "./new-session.js";

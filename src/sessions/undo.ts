@@ -4,7 +4,7 @@ import type { ExpectedChange, FileHistory, RestoreRequest, UndoMark, UndoneFile 
 import type { Message } from "../ports/message.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import { headOf } from "./found.js";
+import { headOf } from "./require-session.js";
 import { restore, revert } from "./revert.js";
 
 /** How far an undo goes, and what it does. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { Agent } from "../agent.js";
-import { BUS_EVENTS } from "../agent-options.js";
+import { Agent } from "../agent/agent.js";
+import { BUS_EVENTS } from "../agent/options.js";
 import { combineHooks, hookSetFault, listen } from "../plugin/hook-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";

@@ -2,7 +2,7 @@ import type { ModelProviderFixture } from "./model-provider/fixture.js";
 import type { Check } from "./check.js";
 import { answerRules, callRules } from "./model-provider/answers.js";
 import { abortRules, faultRules, stallRules } from "./model-provider/ends.js";
-import { Desk, type ProviderRules } from "./model-provider/desk.js";
+import { Desk, type ProviderRules } from "./model-provider/harness.js";
 import { listingRules } from "./model-provider/listing.js";
 
 /** Every rule of the `ModelProvider` contract, one check each. All are required. */

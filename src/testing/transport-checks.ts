@@ -1,7 +1,7 @@
 import type { TransportFixture } from "./transport/fixture.js";
 import type { Check } from "./check.js";
 import { promptRules } from "./transport/prompts.js";
-import { Stage, type TransportRules } from "./transport/stage.js";
+import { Stage, type TransportRules } from "./transport/harness.js";
 import { startRules, unableRules } from "./transport/start.js";
 import { stopRules } from "./transport/stop.js";
 

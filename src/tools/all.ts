@@ -1,30 +1,30 @@
 import type { Tool } from "../ports/tool.js";
 import { processSecrets } from "../base/process-secrets.js";
 import { Redactor } from "../base/redact.js";
-import { applyPatchTool } from "./apply-patch.js";
-import { askUserTool } from "./ask-user.js";
+import { applyPatchTool } from "./files/apply-patch.js";
+import { askUserTool } from "./agent/ask-user.js";
 import { Background } from "../processes/background.js";
-import { bashTool } from "./bash.js";
-import { bashInputTool, bashOutputTool, bashStopTool } from "./bash-background.js";
-import { EditChecks } from "./check-edits.js";
-import type { EditCheck } from "./command-check.js";
-import { deleteTool } from "./delete.js";
-import { editTool } from "./edit.js";
-import { globTool } from "./glob.js";
-import { grepTool } from "./grep.js";
-import { withoutSecrets } from "./hidden.js";
-import { listTool } from "./list.js";
-import { multieditTool } from "./multiedit.js";
-import { readTool } from "./read.js";
-import { tidy } from "./shell-output.js";
-import { taskTool } from "./task.js";
-import { skillTool } from "./skill.js";
-import { todoreadTool, todowriteTool } from "./todo.js";
-import { webfetchTool } from "./webfetch.js";
-import { writeTool } from "./write.js";
+import { bashTool } from "./shell/bash.js";
+import { bashInputTool, bashOutputTool, bashStopTool } from "./shell/bash-background.js";
+import { EditChecks } from "./files/checks/check-edits.js";
+import type { EditCheck } from "./files/checks/command-check.js";
+import { deleteTool } from "./files/delete.js";
+import { editTool } from "./files/edit.js";
+import { globTool } from "./files/glob.js";
+import { grepTool } from "./files/grep.js";
+import { withoutSecrets } from "./without-secrets.js";
+import { listTool } from "./files/list.js";
+import { multieditTool } from "./files/multiedit.js";
+import { readTool } from "./files/read.js";
+import { tidy } from "./shell/shell-output.js";
+import { taskTool } from "./agent/task.js";
+import { skillTool } from "./agent/skill.js";
+import { todoreadTool, todowriteTool } from "./agent/todo.js";
+import { webfetchTool } from "./web/webfetch.js";
+import { writeTool } from "./files/write.js";
 
 // With the tools themselves: by imports of their own they would be files more to load at every start.
-export { sourceWithoutSecrets, withoutSecrets } from "./hidden.js";
+export { sourceWithoutSecrets, withoutSecrets } from "./without-secrets.js";
 
 /** What the built-in tools may do. Everything has a default. */
 export interface BuiltinToolsOptions {

@@ -1,5 +1,5 @@
 // How many of the slips in `test/helpers/edit-slips.ts` land, by their kinds, and that none lands elsewhere.
-import { editText } from "../../src/hostile/apply-edit.js";
+import { editText } from "../../src/untrusted/edits/apply-edit.js";
 import { EDIT_SLIPS } from "../helpers/edit-slips.js";
 
 const counted = {

@@ -1,8 +1,8 @@
 // Prints what stands before every message, in bytes: the system prompt and the tools, for each family of models.
 import { silentLogger } from "../../src/base/log.js";
-import { offeredTools } from "../../src/run/offered-tools.js";
+import { offeredTools } from "../../src/run/tools/offered-tools.js";
 import { builtinTools } from "../../src/tools/all.js";
-import { workWords, type PromptFamily } from "../../src/run/prompt-words.js";
+import { workWords, type PromptFamily } from "../../src/run/prompt/sections.js";
 
 /** A model of each. */
 const FAMILIES: readonly (readonly [PromptFamily, string])[] = [

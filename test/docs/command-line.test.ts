@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { flagName, type About } from "../../src/commands/about.js";
-import { ALL } from "../../src/commands/about/all.js";
-import { run as runAbout } from "../../src/commands/about/run.js";
+import { flagName, type About } from "../../src/cli/about.js";
+import { ALL } from "../../src/cli/about/all.js";
+import { run as runAbout } from "../../src/cli/about/run.js";
 import { gantryCommand } from "../helpers/node.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";
 

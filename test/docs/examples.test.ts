@@ -35,7 +35,7 @@ describe("the examples", () => {
     );
     for (const name of names) {
       const lines = readFileSync(path.join(EXAMPLES, name), "utf8").trimEnd().split("\n").length;
-      // The page that takes part has its buttons too; `test/browser/live/page.test.ts` has it in browsers.
+      // The page that takes part has its buttons too; `test/browser/watch/page.test.ts` has it in browsers.
       const most = name === "08-take-part.html" ? 70 : name === "10-document-store.ts" ? 110 : 45;
       assert.ok(lines <= most, `${name} has ${lines} lines`);
     }

@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "n
 import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { TEMPLATES } from "../../src/commands/about/new.js";
-import type { AdapterReport } from "../../src/commands/check-report.js";
-import { projectFiles } from "../../src/commands/new.js";
+import { TEMPLATES } from "../../src/cli/about/new.js";
+import type { AdapterReport } from "../../src/cli/check-report.js";
+import { projectFiles } from "../../src/cli/new.js";
 import { ROOT, SOURCE_FLAGS } from "../helpers/node.js";
 import { runGantry, startServer } from "../helpers/server.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";

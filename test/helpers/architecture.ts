@@ -24,42 +24,43 @@ interface Module {
 const SPEAKS_HTTP = /^src\/http\//;
 
 /**
- * The rooms of src from the top floor down; an arrow looks down this list, or stays in its room. A file that lives in
- * none of them has no place in the house.
+ * The modules of src, from the highest layer down. An import leads down this list, or stays in its module. The folders
+ * of `src/run` are modules of their own: they never import the files of `src/run` itself.
  */
-const ROOMS: readonly (readonly [name: string, has: RegExp])[] = [
-  ["cli.ts", /^src\/cli\.ts$/],
-  ...["commands", "serve", "testing"].map(room),
+const MODULES: readonly (readonly [name: string, has: RegExp])[] = [
+  ...["cli", "serve", "testing"].map(folder),
   ["index.ts", /^src\/index\.ts$/],
-  room("plugin"),
-  ["agent.ts", /^src\/agent(-options|-parts|-readiness)?\.ts$/],
-  ...["run", "live", "compaction", "sessions", "models", "conversation", "history", "tools"].map(room),
-  ...["project", "hostile", "processes", "http"].map(room),
-  ...["files", "base", "ports"].map(room),
+  ...["plugin", "agent"].map(folder),
+  ["run", /^src\/run\/[^/]+$/],
+  ...["calls", "context", "prompt", "permissions", "queue", "tools", "budget", "input"].map((name) =>
+    folder(`run/${name}`),
+  ),
+  ...["watch", "compaction", "memory-driver", "sessions", "models", "conversation", "history"].map(folder),
+  ...["tools", "project", "untrusted", "processes", "http", "files", "base", "ports"].map(folder),
 ];
 
-function room(name: string): readonly [string, RegExp] {
+function folder(name: string): readonly [string, RegExp] {
   return [name, new RegExp(`^src/${name}/`)];
 }
 
-/** -1: in none of the rooms. */
-function floorOf(file: string): number {
-  return ROOMS.findIndex(([, has]) => has.test(file));
+/** -1 if the file is in no module. */
+function layerOf(file: string): number {
+  return MODULES.findIndex(([, has]) => has.test(file));
 }
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = /^src\/(plugin|serve)\//;
 /** Composition loads adapters, and only when they are wanted. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
 /** A person's door is no part of an agent: its command loads it, by its public name. */
-const CHAT = "src/commands/chat.ts";
+const CHAT = "src/cli/chat.ts";
 const TERMINAL = "gantry/adapters/terminal";
 /** Doors for people are built on the client alone. */
 const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
 /** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
 const WORKS_ON_PROJECTS =
-  /^src\/(tools\/|project\/|hostile\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
+  /^src\/(tools\/|project\/|untrusted\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Of those, what looks at the system and not at the project: the sandbox, processes. */
-const LOOKS_AT_SYSTEM = /^src\/tools\/(bubblewrap|quick-command|sandbox(-[a-z]+)?|shell-command)\.ts$/;
+const LOOKS_AT_SYSTEM = /^src\/tools\/(shell\/sandbox\/|shell\/shell-command|files\/checks\/quick-command)/;
 const WIRE_WORDS = new Set(
   (
     "session_id parent_id created_at updated_at tool_call_id tool_args tool_output tool_name agent_id agent_name finish_reason " +
@@ -75,7 +76,7 @@ const ASKS_PROVIDERS = "adapters/language-models/connections.ts";
 /** The reader for all others, the redactor of secrets, and the HTTP client, which looks for a proxy. */
 const READS_ENVIRONMENT = new Set([
   // It finds the folder of compiled code before it loads a module.
-  "src/cli.ts",
+  "src/cli/main.ts",
   "src/serve/environment.ts",
   "src/base/process-secrets.ts",
   // Programs of others use the client, without gantry's config.
@@ -84,7 +85,7 @@ const READS_ENVIRONMENT = new Set([
 ]);
 const READS_PROVIDERS = "adapters/language-models/bodies.ts";
 /** The tool that reads pages, under limits of its own, and the terminal's way to the server of whoever sits there. */
-const READS_PAGES = /^src\/(tools\/web|commands\/own-server\.ts$)/;
+const READS_PAGES = /^src\/(tools\/web\/|cli\/own-server\.ts$)/;
 const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
 /** Never loaded before the server listens: each costs more than the kernel. */
 const HEAVY =
@@ -98,10 +99,10 @@ const CLIENT = /^adapters\/koa-http-api\/client\//;
 const SHAPES = "adapters/koa-http-api/shapes.ts";
 
 /** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
-const HOSTILE = /^src\/hostile\//;
-const HOSTILE_DOOR = "src/hostile/threads.ts";
+const UNTRUSTED = /^src\/untrusted\//;
+const WORKERS = "src/untrusted/workers.ts";
 /** The code of a thread as text: nothing of it runs where it is imported. */
-const THREAD_CODE = "src/hostile/worker-code.ts";
+const THREAD_CODE = "src/untrusted/worker-code.ts";
 /** What parses what strangers wrote. */
 const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
 /** Make expressions of the user's own config: protected paths, secrets. */
@@ -115,8 +116,7 @@ export function architectureFaults(sources: Sources): string[] {
   for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
   const faults: string[] = [];
   for (const module of modules.values()) {
-    if (module.file.startsWith("src/") && floorOf(module.file) === -1)
-      faults.push(`${module.file}: is in no room of the house`);
+    if (module.file.startsWith("src/") && layerOf(module.file) === -1) faults.push(`${module.file}: is in no module`);
     faults.push(...edges(module), ...words(module), ...opening(module));
   }
   faults.push(...circles(modules), ...startPath(modules));
@@ -177,14 +177,14 @@ function edges({ file, imports }: Module): string[] {
       fault(`imports ${specifier}; only src/plugin and src/serve may`);
     }
     if (!typeOnly && /^(src|adapters)\//.test(file)) {
-      if (PARSES_FOREIGN.test(specifier) && !HOSTILE.test(file))
-        fault(`imports ${specifier}; foreign input is parsed in src/hostile, in a thread with limits`);
-      if (THREADS.test(specifier) && file.startsWith("src/") && !HOSTILE.test(file))
-        fault(`imports ${specifier}; threads are started in ${HOSTILE_DOOR}, with limits`);
-      const inside = (HOSTILE.test(file) && file !== HOSTILE_DOOR) || target === THREAD_CODE;
-      if (target !== undefined && HOSTILE.test(target) && target !== HOSTILE_DOOR && !inside)
-        fault(`imports ${target}, which runs in a thread alone; ask it through ${HOSTILE_DOOR}`);
-      if (target !== undefined && /-worker\.ts$/.test(target)) fault(`imports ${target}, the start of a thread`);
+      if (PARSES_FOREIGN.test(specifier) && !UNTRUSTED.test(file))
+        fault(`imports ${specifier}; foreign input is parsed in src/untrusted, in a thread with limits`);
+      if (THREADS.test(specifier) && file.startsWith("src/") && !UNTRUSTED.test(file))
+        fault(`imports ${specifier}; threads are started in ${WORKERS}, with limits`);
+      const inside = (UNTRUSTED.test(file) && file !== WORKERS) || target === THREAD_CODE;
+      if (target !== undefined && UNTRUSTED.test(target) && target !== WORKERS && !inside)
+        fault(`imports ${target}, which runs in a thread alone; ask it through ${WORKERS}`);
+      if (target !== undefined && /(^|[-/])worker\.ts$/.test(target)) fault(`imports ${target}, the start of a thread`);
     }
     if (file.startsWith("src/")) {
       if (target?.startsWith("adapters/")) {
@@ -194,9 +194,9 @@ function edges({ file, imports }: Module): string[] {
           `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
         );
       } else if (target?.startsWith("src/")) {
-        const [from, to] = [floorOf(file), floorOf(target)];
+        const [from, to] = [layerOf(file), layerOf(target)];
         if (to < from && to !== -1)
-          fault(`${ROOMS[from]?.[0]} imports ${target} of a higher floor (${ROOMS[to]?.[0]})`);
+          fault(`${MODULES[from]?.[0]} imports ${target} of a higher layer (${MODULES[to]?.[0]})`);
       } else if (target !== undefined && !/^package\.json$/.test(target)) fault(`imports ${target}, outside src`);
       if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
     } else if (file.startsWith("adapters/")) {
@@ -256,16 +256,24 @@ function words({ file, ast }: Module): string[] {
   const visit = (node: ts.Node): void => {
     if (!READS_ENVIRONMENT.has(file) && readsEnvironment(node))
       fault(node, "reads process.env; only src/serve/environment.ts may");
-    if (file !== "src/cli.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
-      fault(node, "uses console; only src/cli.ts may");
+    if (file !== "src/cli/main.ts" && ts.isIdentifier(node) && node.text === "console" && isReference(node)) {
+      fault(node, "uses console; only src/cli/main.ts may");
     }
     if (kernel && (ts.isStringLiteralLike(node) || ts.isIdentifier(node)) && WIRE_WORDS.has(node.text)) {
       fault(node, `wire word ${node.text}; it belongs to an adapter`);
     }
     const foreign = readsForeign(file, node);
     if (foreign !== undefined) fault(node, foreign);
-    if (file.startsWith("src/") && !HOSTILE.test(file) && !TRUSTED_EXPRESSIONS.has(file) && compilesExpression(node)) {
-      fault(node, "makes a regular expression of a value; those of others run in src/hostile, in a thread with limits");
+    if (
+      file.startsWith("src/") &&
+      !UNTRUSTED.test(file) &&
+      !TRUSTED_EXPRESSIONS.has(file) &&
+      compilesExpression(node)
+    ) {
+      fault(
+        node,
+        "makes a regular expression of a value; those of others run in src/untrusted, in a thread with limits",
+      );
     }
     if (file !== "src/http/http-host.ts" && opensHttpPort(node))
       fault(node, "opens an HTTP port; only src/http/http-host.ts may");
@@ -421,9 +429,9 @@ function circles(modules: ReadonlyMap<string, Module>): string[] {
 function startPath(modules: ReadonlyMap<string, Module>): string[] {
   const faults: string[] = [];
   const roots: [string, RegExp][] = [
-    ["src/cli.ts", HEAVY],
-    ["src/commands/main.ts", HEAVY],
-    ["src/commands/serve.ts", HEAVY],
+    ["src/cli/main.ts", HEAVY],
+    ["src/cli/dispatch.ts", HEAVY],
+    ["src/cli/serve.ts", HEAVY],
   ];
   for (const file of modules.keys()) {
     if (/^adapters\/[^/]+\/index\.ts$/.test(file)) roots.push([file, HEAVY_FOR_ADAPTERS]);

@@ -1,4 +1,4 @@
-import { run } from "../../src/commands/check.js";
+import { run } from "../../src/cli/check.js";
 
 /** Result of `gantry check`. */
 export interface Checked {

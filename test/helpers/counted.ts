@@ -2,7 +2,7 @@ import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import Sqlite from "better-sqlite3";
-import { keep, prepare } from "../../adapters/sqlite-driver/kept.js";
+import { keep, prepare } from "../../adapters/sqlite-driver/retained-objects.js";
 
 /** What is done to SQLite and to files from now on, in words that a difference of two lists is read by. */
 export class Counted {

@@ -17,5 +17,5 @@ export function source(file: string): string {
 /** Arguments of Node that run `gantry`. Default: the build if the test runner has made it, otherwise the sources. */
 export function gantryCommand(from?: "source" | "dist"): string[] {
   const isBuilt = process.env.GANTRY_TEST_DIST === "1" && existsSync(DIST_CLI);
-  return (from ?? (isBuilt ? "dist" : "source")) === "dist" ? [DIST_CLI] : [...SOURCE_FLAGS, source("src/cli.ts")];
+  return (from ?? (isBuilt ? "dist" : "source")) === "dist" ? [DIST_CLI] : [...SOURCE_FLAGS, source("src/cli/main.ts")];
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { hasCode } from "gantry";
 import type { option } from "gantry/plugin";
-import { loadFor, type ConfigFlags } from "../../src/commands/command.js";
+import { loadFor, type ConfigFlags } from "../../src/cli/command.js";
 import { loadAdapter } from "../../src/serve/plugins.js";
 import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";
 

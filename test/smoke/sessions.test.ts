@@ -1,7 +1,7 @@
 // Each store once, and the end of a process: on a signal, and by kill -9.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { findBubblewrap } from "../../src/tools/bubblewrap.js";
+import { findBubblewrap } from "../../src/tools/shell/sandbox/bubblewrap.js";
 import { call, say } from "../helpers/fake-model-server.js";
 import { ask, lab, labConfig, processes, stored, stream, uniqueSeconds, until } from "../helpers/lab.js";
 import { startServer } from "../helpers/server.js";

@@ -20,8 +20,8 @@ function repository(): Map<string, string> {
   return sources;
 }
 
-describe("the house", () => {
-  it("keeps its floors, its words and its start path", () => {
+describe("the architecture", () => {
+  it("has no import against the layers, no forbidden word and no heavy start path", () => {
     assert.deepEqual(architectureFaults(repository()), []);
   });
 
@@ -37,12 +37,15 @@ describe("the house", () => {
     assert.deepEqual(strange, []);
   });
 
-  it("has each room in the table of CONTRIBUTING, and no other", () => {
+  it("has each module in the table of CONTRIBUTING, and no other", () => {
     const text = readFileSync(path.join(ROOT, "CONTRIBUTING.md"), "utf8");
-    const rooms = readdirSync(path.join(ROOT, "src"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
-    const section = /^## Where things are\n([^]*?)^## /m.exec(text)?.[1] ?? "";
-    const table = [...section.matchAll(/^\|[^|]*\|/gm)].flatMap(([cell]) => [...cell.matchAll(/`src\/([\w-]+)`/g)]);
-    assert.deepEqual(table.map(([, room]) => room).sort(), rooms.map(({ name }) => name).sort());
+    const folders = (parent: string) =>
+      readdirSync(path.join(ROOT, parent), { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map(({ name }) => `${parent}/${name}`);
+    const section = /^## Modules\n([^]*?)^## /m.exec(text)?.[1] ?? "";
+    const table = [...section.matchAll(/^\| `(src\/[\w/-]+)` +\|/gm)].map(([, name]) => name);
+    assert.deepEqual(table.sort(), [...folders("src"), ...folders("src/run")].sort());
   });
 
   it("names its files in kebab-case", () => {
@@ -76,12 +79,12 @@ describe("each rule bites", () => {
     [
       "a port that imports the kernel",
       { "src/ports/a.ts": 'import { x } from "../run/loop.js";', "src/run/loop.ts": "" },
-      /ports imports src\/run\/loop\.ts of a higher floor \(run\)/,
+      /ports imports src\/run\/loop\.ts of a higher layer \(run\)/,
     ],
     [
       "an error that imports the composition for a type",
       { "src/ports/errors.ts": 'import type { X } from "../serve/compose.js";', "src/serve/compose.ts": "" },
-      /higher floor \(serve\)/,
+      /higher layer \(serve\)/,
     ],
     [
       "a kernel file that imports adapter.ts",
@@ -95,10 +98,15 @@ describe("each rule bites", () => {
     ],
     [
       "composition that imports the command line",
-      { "src/serve/compose.ts": 'import { c } from "../cli.js";', "src/cli.ts": "" },
-      /serve imports src\/cli\.ts/,
+      { "src/serve/compose.ts": 'import { c } from "../cli/main.js";', "src/cli/main.ts": "" },
+      /serve imports src\/cli\/main\.ts/,
     ],
-    ["a file without a room", { "src/loose.ts": "" }, /src\/loose\.ts: is in no room of the house/],
+    ["a file without a room", { "src/loose.ts": "" }, /src\/loose\.ts: is in no module/],
+    [
+      "a submodule of the run that imports the run",
+      { "src/run/queue/a.ts": 'import type { R } from "../loop.js";', "src/run/loop.ts": "" },
+      /run\/queue imports src\/run\/loop\.ts of a higher layer \(run\)/,
+    ],
     [
       "a circle of types",
       { "src/run/a.ts": 'import type { B } from "./b.js";', "src/run/b.ts": 'import type { A } from "./a.js";' },
@@ -106,7 +114,7 @@ describe("each rule bites", () => {
     ],
     [
       "a kernel file that imports an adapter",
-      { "src/agent.ts": 'await import("../adapters/a/index.js");', "adapters/a/index.ts": "" },
+      { "src/agent/agent.ts": 'await import("../../adapters/a/index.js");', "adapters/a/index.ts": "" },
       /imports the adapter adapters\/a\/index\.ts/,
     ],
     [
@@ -116,13 +124,13 @@ describe("each rule bites", () => {
     ],
     [
       "a kernel file that imports itself by name",
-      { "src/agent.ts": 'import { a } from "gantry";', "src/index.ts": "" },
+      { "src/agent/agent.ts": 'import { a } from "gantry";', "src/index.ts": "" },
       /its own package by name/,
     ],
-    ["src that reaches outside", { "src/agent.ts": 'import { a } from "../test/a.js";' }, /outside src/],
+    ["src that reaches outside", { "src/agent/agent.ts": 'import { a } from "../../test/a.js";' }, /outside src/],
     [
       "an adapter that imports a path into src",
-      { "adapters/a/index.ts": 'import { a } from "../../src/agent.js";' },
+      { "adapters/a/index.ts": 'import { a } from "../../src/agent/agent.js";' },
       /outside its own folder/,
     ],
     [
@@ -165,7 +173,7 @@ describe("each rule bites", () => {
     ],
     [
       "a terminal that is loaded by anybody else",
-      { "src/commands/serve.ts": 'await import("gantry/adapters/terminal");', "adapters/terminal/index.ts": "" },
+      { "src/cli/serve.ts": 'await import("gantry/adapters/terminal");', "adapters/terminal/index.ts": "" },
       /imports the adapter adapters\/terminal/,
     ],
     [
@@ -176,17 +184,17 @@ describe("each rule bites", () => {
     ["a container in an adapter", { "adapters/a/index.ts": 'import "reflect-metadata";' }, /imports reflect-metadata/],
     [
       "a tool that opens a path by itself",
-      { "src/tools/read.ts": 'import { open } from "node:fs/promises";' },
-      /src\/tools\/read\.ts: takes open from node:fs\/promises; src\/files\/path-guard\.ts opens paths/,
+      { "src/tools/files/read.ts": 'import { open } from "node:fs/promises";' },
+      /src\/tools\/files\/read\.ts: takes open from node:fs\/promises; src\/files\/path-guard\.ts opens paths/,
     ],
     [
       "a prompt that reads a file by itself, later",
-      { "src/run/system-prompt.ts": 'const fs = () => import("node:fs");' },
+      { "src/run/prompt/system-prompt.ts": 'const fs = () => import("node:fs");' },
       /takes all of it from node:fs/,
     ],
     [
       "a tool that opens paths",
-      { "src/tools/list.ts": 'import { stat, readFile } from "fs/promises";' },
+      { "src/tools/files/list.ts": 'import { stat, readFile } from "fs/promises";' },
       /takes stat, readFile from fs\/promises/,
     ],
     ["process.env", { "src/base/log.ts": "const a = process.env.DEBUG;" }, /src\/base\/log\.ts: reads process\.env/],
@@ -195,7 +203,7 @@ describe("each rule bites", () => {
     ["process.env imported", { "src/base/log.ts": 'import { env as e } from "node:process";' }, /reads process\.env/],
     ["console", { "src/base/log.ts": 'console.log("x");' }, /uses console/],
     ["console by globalThis", { "adapters/a/b.ts": 'globalThis.console.log("x");' }, /uses console/],
-    ["a wire word as a key", { "src/agent.ts": "const a = { session_id: 1 };" }, /wire word session_id/],
+    ["a wire word as a key", { "src/agent/agent.ts": "const a = { session_id: 1 };" }, /wire word session_id/],
     ["a wire word as a text", { "src/run/a.ts": 'const a = "text/event-stream";' }, /wire word text\/event-stream/],
     ["a status code that is set", { "src/run/a.ts": "response.statusCode = 404;" }, /wire word statusCode/],
     [
@@ -258,12 +266,12 @@ describe("each rule bites", () => {
     ],
     [
       "a heavy package at the start",
-      { "src/cli.ts": 'import { a } from "./a.js";', "src/a.ts": 'import { z } from "zod";' },
-      /zod is loaded at the start of src\/cli\.ts/,
+      { "src/cli/main.ts": 'import { a } from "./a.js";', "src/cli/a.ts": 'import { z } from "zod";' },
+      /zod is loaded at the start of src\/cli\/main\.ts/,
     ],
     [
       "a heavy package by a self-import",
-      { "src/cli.ts": 'import { a } from "./a.js";', "src/a.ts": 'export * from "better-sqlite3";' },
+      { "src/cli/main.ts": 'import { a } from "./a.js";', "src/cli/a.ts": 'export * from "better-sqlite3";' },
       /better-sqlite3 is loaded at the start/,
     ],
     [
@@ -277,7 +285,7 @@ describe("each rule bites", () => {
     [
       "a parser of foreign text on the main thread",
       { "src/tools/a.ts": 'const parse = async () => (await import("htmlparser2")).Parser;' },
-      /imports htmlparser2; foreign input is parsed in src\/hostile/,
+      /imports htmlparser2; foreign input is parsed in src\/untrusted/,
     ],
     [
       "a thread without limits",
@@ -286,18 +294,18 @@ describe("each rule bites", () => {
     ],
     [
       "a matcher of foreign patterns on the main thread",
-      { "src/tools/a.ts": 'import { compileGlob } from "../hostile/globs.js";', "src/hostile/globs.ts": "" },
-      /imports src\/hostile\/globs\.ts, which runs in a thread alone/,
+      { "src/tools/a.ts": 'import { compileGlob } from "../untrusted/globs.js";', "src/untrusted/search/globs.ts": "" },
+      /imports src\/untrusted\/globs\.ts, which runs in a thread alone/,
     ],
     [
       "the same behind the door",
-      { "src/hostile/threads.ts": 'import { pageText } from "./page.js";', "src/hostile/page.ts": "" },
-      /threads\.ts: imports src\/hostile\/page\.ts, which runs in a thread alone/,
+      { "src/untrusted/workers.ts": 'import { pageText } from "./html/page.js";', "src/untrusted/html/page.ts": "" },
+      /workers\.ts: imports src\/untrusted\/html\/page\.ts, which runs in a thread alone/,
     ],
     [
       "the start of a thread as a part of something else",
-      { "src/hostile/a.ts": 'import "./x-worker.js";', "src/hostile/x-worker.ts": "" },
-      /imports src\/hostile\/x-worker\.ts, the start of a thread/,
+      { "src/untrusted/a.ts": 'import "./x-worker.js";', "src/untrusted/x-worker.ts": "" },
+      /imports src\/untrusted\/x-worker\.ts, the start of a thread/,
     ],
     [
       "a regular expression of somebody else",
@@ -318,14 +326,14 @@ describe("each rule bites", () => {
   it("and lets pass what is right", () => {
     assert.deepEqual(
       faults({
-        "src/plugin/transport.ts": 'import type { Agent } from "../agent.js";',
-        "src/agent.ts":
+        "src/plugin/transport.ts": 'import type { Agent } from "../agent/agent.js";',
+        "src/agent/agent.ts":
           'import type { T } from "./ports/tool.js"; import { E } from "./ports/errors.js"; const a = { console: 1 };',
         "src/ports/errors.ts": "",
         "src/ports/tool.ts": "",
-        "src/tools/sandbox.ts": 'import { realpath } from "node:fs/promises";',
-        "src/tools/read.ts": 'import type { Stats } from "node:fs";',
-        "src/plugin/adapter.ts": 'import type { Agent } from "../agent.js";',
+        "src/tools/shell/sandbox/sandbox.ts": 'import { realpath } from "node:fs/promises";',
+        "src/tools/files/read.ts": 'import type { Stats } from "node:fs";',
+        "src/plugin/adapter.ts": 'import type { Agent } from "../agent/agent.js";',
         "src/plugin/decorators.ts": 'import "reflect-metadata";',
         "src/serve/container.ts": 'import { container } from "tsyringe";',
         "src/serve/plugins.ts": 'const a = () => import("../../adapters/a/index.js");',
@@ -335,15 +343,17 @@ describe("each rule bites", () => {
         "adapters/language-models/bodies.ts": "const a = async (r: Response) => await r.text();",
         "adapters/language-models/b.ts":
           "type F = typeof globalThis.fetch; const a = (fetch: F) => async () => await fetch(1);",
-        "src/tools/bash.ts": "const t = output.text();",
-        "src/tools/webfetch.ts": 'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',
-        "src/cli.ts": 'import { c } from "./serve/compose.js"; console.log(1); const a = () => import("zod");',
+        "src/tools/shell/bash.ts": "const t = output.text();",
+        "src/tools/web/webfetch.ts":
+          'const { fetch } = (await import("undici")).default; await (await fetch(1)).text();',
+        "src/cli/main.ts": 'import { c } from "./serve/compose.js"; console.log(1); const a = () => import("zod");',
         "src/http/http-host.ts": "response.statusCode = 403;",
         "src/http/index.ts": "",
-        "src/hostile/threads.ts": 'import type { W } from "./page.js"; const w = () => import("node:worker_threads");',
-        "src/hostile/page.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
-        "src/tools/list.ts":
-          'import { withThread } from "../hostile/threads.js"; import type { W } from "../hostile/page.js"; const r = RegExp("a");',
+        "src/untrusted/workers.ts":
+          'import type { W } from "./html/page.js"; const w = () => import("node:worker_threads");',
+        "src/untrusted/html/page.ts": 'import { Parser } from "htmlparser2"; const r = new RegExp(x);',
+        "src/tools/files/list.ts":
+          'import { withThread } from "../untrusted/workers.js"; import type { W } from "../untrusted/html/page.js"; const r = RegExp("a");',
         "src/index.ts": 'export { A } from "./agent.js";',
         "adapters/a/index.ts":
           'import { a } from "gantry"; import { h } from "gantry/http"; import { b } from "./b.js"; import Koa from "koa"; export default a;',

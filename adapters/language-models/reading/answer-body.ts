@@ -3,7 +3,7 @@ import { BODY_LIMITS, checkSize, tooLarge } from "../bodies.js";
 import { noAnswer, type FaultContext } from "../errors.js";
 import { parsed } from "../json.js";
 import type { StreamPart } from "../language-model.js";
-import type { Bytes } from "../pieces.js";
+import type { Bytes } from "../response-bytes.js";
 import type { AnswerReader } from "./answer-reader.js";
 import { EventLines } from "./event-lines.js";
 

@@ -1,7 +1,7 @@
 import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking } from "../claude.js";
 import { gradeOf, ownName, thinksWhenAsked } from "../efforts.js";
-import { wellFormed } from "../guard.js";
+import { wellFormed } from "../require-event-stream.js";
 import type { CallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";

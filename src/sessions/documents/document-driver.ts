@@ -2,7 +2,7 @@ import { copied } from "../../base/copy.js";
 import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
 import type { Notifier } from "../../ports/notifier.js";
 import type { MessagePage, SessionDriver } from "../../ports/session-driver.js";
-import { DriverLife } from "../driver-life.js";
+import { DriverLife } from "../driver-lifecycle.js";
 import { Chain } from "./chain.js";
 import type { DocumentStore } from "./document-store.js";
 import { takeLease } from "./leases.js";

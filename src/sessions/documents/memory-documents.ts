@@ -1,4 +1,4 @@
-import { LocalNotifiers } from "../hints.js";
+import { LocalNotifiers } from "../polling-notifier.js";
 import { DocumentMap } from "./document-map.js";
 import type { DocumentChange, DocumentStore, StoredDocument } from "./document-store.js";
 

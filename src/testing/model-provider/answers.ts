@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import type { ModelMessage, Part, ReasoningPart, TextPart } from "../../ports/message.js";
-import { textOf, type Desk, type ProviderRules } from "./desk.js";
+import { textOf, type Desk, type ProviderRules } from "./harness.js";
 
 type Call = Extract<ModelChunk, { type: "tool_call" }>;
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { hasCode } from "../../ports/errors.js";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import { nothingNew } from "../check.js";
-import type { Desk, ProviderRules } from "./desk.js";
+import type { Desk, ProviderRules } from "./harness.js";
 
 export const abortRules: ProviderRules = {
   "abort: a signal that has aborted already rejects with its reason, and nothing is said": async (desk) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Socket } from "node:net";
 import type { Model } from "../../ports/model-provider.js";
 import { pause } from "../check.js";
-import type { ProviderRules } from "./desk.js";
+import type { ProviderRules } from "./harness.js";
 
 export const listingRules: ProviderRules = {
   "name: not empty, no `/` and no white space": async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/),

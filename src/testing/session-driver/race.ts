@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
-import { MemoryDriver } from "../../sessions/memory-driver.js";
+import { MemoryDriver } from "../../memory-driver/memory-driver.js";
 import { pause } from "../check.js";
 import type { ChainHead, SessionDriver } from "../../ports/session-driver.js";
 import type { StoreHold } from "./fixture.js";

@@ -13,7 +13,7 @@ import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session, Snapshot } from "../../ports/session.js";
 import { soon, type Rules } from "../check.js";
 import type { SessionDriverFixture, StoreHold } from "./fixture.js";
-import { patient } from "./patient.js";
+import { patient } from "./with-timeouts.js";
 
 export type StoreRules = Rules<[store: Store]>;
 

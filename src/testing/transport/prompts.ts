@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ProviderError } from "../../ports/errors.js";
 import { gate, pause } from "../check.js";
-import { text, type TransportRules } from "./stage.js";
+import { text, type TransportRules } from "./harness.js";
 
 /** What a user may write. */
 const PROMPT = 'Grüße 👩‍💻, "quotes" \\ and {braces}\n\n  second line\ttab \u2028 <b>&amp;</b> data: x\r\nend';

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { nothingNew, soon } from "../check.js";
-import type { TransportRules } from "./stage.js";
+import type { TransportRules } from "./harness.js";
 
 export const startRules: TransportRules = {
   "name: a word that people can write into a config": async ({ transport }) => assert.match(transport.name, /^\S+$/),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { gate, nothingNew, pause } from "../check.js";
-import { text, type TransportRules } from "./stage.js";
+import { text, type TransportRules } from "./harness.js";
 
 export const stopRules: TransportRules = {
   "stop: lets running work finish until the signal aborts": async (stage) => {

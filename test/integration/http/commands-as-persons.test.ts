@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { GantryClient } from "gantry/client";
 import { originOf } from "../../../src/http/socket-process.js";
-import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { waitFor } from "../../helpers/wait.js";

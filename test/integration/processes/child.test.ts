@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
-import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../../src/processes/child.js";
 import { ProcessGroup } from "../../../src/processes/process-group.js";
 import { Counted } from "../../helpers/counted.js";

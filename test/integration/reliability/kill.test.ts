@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
-import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
+import { keep, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import type { SessionDriver } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { chown, mkdir, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { findBubblewrap } from "../../../src/tools/bubblewrap.js";
+import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { call, say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { runGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
-import { keep, readPragma } from "../../../adapters/sqlite-driver/kept.js";
+import { keep, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";

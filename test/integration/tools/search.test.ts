@@ -4,9 +4,9 @@ import { chmod, mkdir, symlink, truncate, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
-import { compileGlob as compile } from "../../../src/hostile/globs.js";
-import { Allowance } from "../../../src/hostile/path-rules.js";
-import { grepTool } from "../../../src/tools/grep.js";
+import { compileGlob as compile } from "../../../src/untrusted/search/globs.js";
+import { Allowance } from "../../../src/untrusted/search/path-rules.js";
+import { grepTool } from "../../../src/tools/files/grep.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 import { fc } from "../../helpers/properties.js";
 

@@ -5,7 +5,7 @@ import { ProviderError, silentLogger } from "gantry";
 import { callTools, say } from "gantry/testing";
 import { AcpServer, ACP_DEFAULTS } from "../../../adapters/acp-shared/index.js";
 import { VERSION } from "../../../src/base/version.js";
-import { todowriteTool } from "../../../src/tools/todo.js";
+import { todowriteTool } from "../../../src/tools/agent/todo.js";
 import { scriptedAgent, testTool } from "../../helpers/acp-agent.js";
 import { tempDir } from "../../helpers/temp.js";
 

@@ -5,7 +5,7 @@ import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { attachState, detachState } from "../../../src/compaction/attached-state.js";
 import { SUMMARY_HEAD } from "../../../src/compaction/units.js";
-import { recordChangedFiles } from "../../../src/tools/changed-files.js";
+import { recordChangedFiles } from "../../../src/tools/files/changed-files.js";
 import { tempDir } from "../../helpers/temp.js";
 
 function user(...texts: string[]): ModelMessage {

@@ -8,7 +8,7 @@ import type { FileHistory } from "gantry/plugin";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";
 import { Journal, type ChangeLine } from "../../../src/history/journal.js";
-import { KeptContents, hashOf } from "../../../src/history/kept-contents.js";
+import { KeptContents, hashOf } from "../../../src/history/content-store.js";
 
 interface Made {
   folder: TempDir;

@@ -129,7 +129,7 @@ it("keeps the connection for the next request", async (t) => {
   stream.destroy();
 });
 
-/** An answer after the second in which a reader may catch up (`GRACE_MS` of src/run/event-buffer.ts). */
+/** An answer after the second in which a reader may catch up (`GRACE_MS` of src/run/context/event-buffer.ts). */
 async function afterGrace() {
   // Time: the timer of that second was set before this one, so it fires first; its tokens are dropped one turn later.
   await pause(1_500);

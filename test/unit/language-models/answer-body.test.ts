@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { StreamPart } from "../../../adapters/language-models/language-model.js";
-import type { Bytes } from "../../../adapters/language-models/pieces.js";
+import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
 import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
 import { ChatReader } from "../../../adapters/language-models/reading/openai.js";
 

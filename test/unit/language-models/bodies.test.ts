@@ -9,7 +9,7 @@ import type { ModelChunk } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { BODY_LIMITS, bounded, readWhole } from "../../../adapters/language-models/bodies.js";
 import type { Answered } from "../../../adapters/language-models/connections.js";
-import type { Bytes } from "../../../adapters/language-models/pieces.js";
+import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
 

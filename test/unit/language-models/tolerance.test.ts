@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { AiSdkProvider, type WireName } from "gantry/adapters/language-models";
-import type { Bytes } from "../../../adapters/language-models/pieces.js";
+import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
 import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
 import { streamAnswer } from "../../../adapters/language-models/stream.js";
 import type { OwnWire } from "../../../adapters/language-models/wires/wire.js";

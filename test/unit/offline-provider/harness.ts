@@ -1,10 +1,10 @@
 import type { Tool } from "gantry";
 import type { ModelChunk, ModelMessage, ModelRequest } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
-import { globTool } from "../../../src/tools/glob.js";
-import { grepTool } from "../../../src/tools/grep.js";
-import { listTool } from "../../../src/tools/list.js";
-import { readTool } from "../../../src/tools/read.js";
+import { globTool } from "../../../src/tools/files/glob.js";
+import { grepTool } from "../../../src/tools/files/grep.js";
+import { listTool } from "../../../src/tools/files/list.js";
+import { readTool } from "../../../src/tools/files/read.js";
 
 export function message(role: "user" | "assistant", text: string): ModelMessage {
   return { role, parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false };

@@ -5,7 +5,7 @@ import { MemoryDocuments } from "gantry/plugin";
 import type { Message } from "gantry";
 import type { SessionChange, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
-import { notifierOf } from "../../../src/sessions/hints.js";
+import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";

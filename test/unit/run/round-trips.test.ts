@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { Agent, type RunInput } from "gantry";
 import type { Notifier, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
-import { notifierOf } from "../../../src/sessions/hints.js";
+import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
 import { cancelled } from "../../helpers/cancelled.js";
 import { turns } from "../../helpers/fake-time.js";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { BUS_EVENTS } from "../../../src/agent-options.js";
+import { BUS_EVENTS } from "../../../src/agent/options.js";
 import { silentLogger } from "../../../src/base/log.js";
-import { failureLine, lineOf } from "../../../src/commands/failed.js";
+import { failureLine, lineOf } from "../../../src/cli/failure.js";
 import { compose } from "../../../src/serve/compose.js";
-import type { AdapterReport } from "../../../src/commands/check-report.js";
+import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
 import { checked } from "../../helpers/checked.js";
 import { tempDir } from "../../helpers/temp.js";

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type WatchEvent } from "gantry";
 import { MemoryDocuments, type SessionDriver } from "gantry/plugin";
 import { ScriptedProvider, sessionDriverChecks } from "gantry/testing";
-import { notifierOf } from "../../../src/sessions/hints.js";
+import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 

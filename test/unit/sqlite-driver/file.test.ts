@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
-import { keep, prepare, readPragma, setPragma } from "../../../adapters/sqlite-driver/kept.js";
+import { keep, prepare, readPragma, setPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../../adapters/sqlite-driver/schema.js";
@@ -245,7 +245,7 @@ describe("the file of SqliteDriver", () => {
     const adapter = new URL("../../../adapters/sqlite-driver/", import.meta.url);
     for (const name of await readdir(adapter)) {
       const text = await readFile(new URL(name, adapter), "utf8");
-      if (name !== "kept.ts") assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around kept.ts`);
+      if (name !== "retained-objects.ts") assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around retained-objects.ts`);
     }
   });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { GantryClient, type Ask } from "gantry/client";
-import { Desk } from "../../../adapters/terminal/desk.js";
+import { Desk } from "../../../adapters/terminal/store.js";
 import { frameOf } from "../../../adapters/terminal/frame.js";
 import { Keyboard } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";

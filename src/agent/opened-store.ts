@@ -1,0 +1,62 @@
+import type { Bus } from "../base/bus.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import type { FileHistory } from "../ports/file-history.js";
+import type { Logger } from "../ports/logger.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import { Housekeeping } from "../sessions/housekeeping.js";
+
+export interface OpenedStoreOptions {
+  /** Undefined: sessions live in memory. */
+  driver: SessionDriver | undefined;
+  /** Told of what housekeeping deletes. */
+  bus: Bus<BusEvents>;
+  logger: Logger;
+  fileHistory: FileHistory | undefined;
+  /** Aborted when the agent closes: a store that is opened then is kept by nobody. */
+  closing: AbortSignal;
+}
+
+/** The store of one agent: opened with its first use, kept in the background, closed with the agent. */
+export class OpenedStore {
+  readonly #options: OpenedStoreOptions;
+  #driver: SessionDriver | undefined;
+  #opened: Promise<SessionDriver> | undefined;
+  #housekeeping: Housekeeping | undefined;
+
+  constructor(options: OpenedStoreOptions) {
+    this.#options = options;
+    this.#driver = options.driver;
+  }
+
+  /** Rejects with `StoreError`; who asks then opens it anew. */
+  get(): Promise<SessionDriver> {
+    return (this.#opened ??= this.#open().catch((error: unknown) => {
+      this.#opened = undefined;
+      throw error;
+    }));
+  }
+
+  /** Nothing is done to it in the background any more. */
+  async rest(): Promise<void> {
+    await this.#housekeeping?.close();
+  }
+
+  /** One that never opened has nothing to close. */
+  async close(): Promise<void> {
+    const driver = await this.#opened?.catch(() => undefined);
+    await driver?.close();
+  }
+
+  async #open(): Promise<SessionDriver> {
+    const driver = (this.#driver ??= new (await import("../memory-driver/memory-driver.js")).MemoryDriver());
+    await driver.open();
+    if (!this.#options.closing.aborted) this.#housekeeping = this.#housekeep(driver);
+    return driver;
+  }
+
+  #housekeep(driver: SessionDriver): Housekeeping {
+    const { bus, logger, fileHistory } = this.#options;
+    const onDeleted = (id: string) => bus.emit("session.deleted", { ids: [id] });
+    return new Housekeeping({ driver, logger, onDeleted, fileHistory });
+  }
+}

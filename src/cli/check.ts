@@ -1,0 +1,204 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { attempt } from "../base/attempt.js";
+import { abortable, settlesWithin } from "../base/abort.js";
+import { isRecord, parseJson } from "../base/json.js";
+import { defineAdapter } from "../plugin/adapter.js";
+import { shown } from "../plugin/read-options.js";
+import { isPath } from "../serve/module-name.js";
+import { isDescriptor, KINDS } from "../serve/plugins.js";
+import { reasonOf } from "../serve/selected-adapters.js";
+import { descriptorFault, importLent } from "../serve/third-party.js";
+import { tryStart, type TriedAdapter } from "../serve/trial.js";
+import { soon, type Check } from "../testing/check.js";
+import type { check } from "./about/check.js";
+import { Bench, checksOf, NeedsFixture, notDeclared, type FixtureMembers } from "./check-kits.js";
+import { reportText, type AdapterReport, type CheckResult } from "./check-report.js";
+import type { Command, CommandContext } from "./command.js";
+import { ENDED_BY } from "./exit-reason.js";
+import { failureLine } from "./failure.js";
+import { UsageError } from "./usage-error.js";
+
+const TIMEOUT_SECONDS = 10;
+/** After so many checks that hang, the others are not run. */
+const MAX_HUNG = 3;
+
+/** State that all checks of one call share. */
+interface Limits {
+  /** Limit of a call of the adapter, in ms. A check has twice as long. */
+  readonly patienceMs: number;
+  readonly interrupted: AbortSignal;
+}
+
+/** `gantry check MODULE`: run the conformance checks of each adapter that the module exports. */
+export const run: Command<typeof check.flags> = async (context) => {
+  const interrupted = context.interrupted();
+  try {
+    return await checkModule(context, interrupted);
+  } catch (error) {
+    if (interrupted.aborted) return ENDED_BY[String(interrupted.reason)] ?? 1;
+    if (!(error instanceof UsageError)) throw error;
+    context.output.tell(failureLine(error.message));
+    return 2;
+  }
+};
+
+async function checkModule(
+  { args, flags, output }: CommandContext<typeof check.flags>,
+  interrupted: AbortSignal,
+): Promise<number> {
+  const [module, ...others] = args;
+  if (module === undefined || others.length > 0)
+    throw new UsageError(`expected one MODULE, got ${args.length} (see gantry check --help)`);
+  if (flags.json) output.keepStdoutClean();
+  const limits = { patienceMs: (flags.timeout ?? TIMEOUT_SECONDS) * 1000, interrupted };
+  const options = flags.options === undefined ? {} : await optionsIn(flags.options);
+  const adapters = adaptersOf(module, await load(module, limits), options);
+  const given = flags.fixture === undefined ? {} : await fixtureIn(flags.fixture, limits);
+  const reports: AdapterReport[] = [];
+  for (const adapter of adapters) {
+    const report = await reportOf(adapter, given, limits);
+    reports.push(report);
+    if (!flags.json) await output.write(`${reports.length > 1 ? "\n" : ""}${reportText(report)}`);
+  }
+  if (flags.json) await output.write(`${JSON.stringify({ module, adapters: reports }, null, 2)}\n`);
+  const isGood = ({ status }: CheckResult) => status === "passed" || status === "not_checked";
+  return reports.every(({ checks }) => checks.every(isGood)) ? 0 : 1;
+}
+
+/** The options, as JSON or in a file. Rejects with `UsageError`. */
+async function optionsIn(given: string): Promise<Record<string, unknown>> {
+  let options: unknown;
+  try {
+    options = parseJson(given.trimStart().startsWith("{") ? given : await readFile(resolve(given), "utf8"));
+  } catch (error) {
+    throw new UsageError(`--options: expected JSON, or a file of it: ${reasonOf(error)}`);
+  }
+  if (!isRecord(options)) throw new UsageError(`--options: expected an object, got ${shown(options)}`);
+  return options;
+}
+
+/** A module by its file, or by the name of a package. Rejects with `UsageError` if there is none, else with why it cannot be loaded. */
+async function load(name: string, { patienceMs, interrupted }: Limits): Promise<Readonly<Record<string, unknown>>> {
+  const url = await urlOf(name);
+  if (url === undefined) throw new UsageError(`${name}: expected a module: there is no such file or package here`);
+  try {
+    return await abortable(soon(importLent(url), "import", patienceMs), interrupted);
+  } catch (error) {
+    throw new Error(`${name} could not be loaded: ${reasonOf(error)}`, { cause: error });
+  }
+}
+
+async function urlOf(name: string): Promise<string | undefined> {
+  if (existsSync(resolve(name))) return pathToFileURL(resolve(name)).href;
+  if (isPath(name)) return undefined;
+  const { resolve: find } = await import("import-meta-resolve");
+  return attempt(() => find(name, pathToFileURL(resolve("package.json")).href), undefined);
+}
+
+async function fixtureIn(file: string, limits: Limits): Promise<FixtureMembers> {
+  const { fixture } = await load(file, limits);
+  if (!isRecord(fixture))
+    throw new UsageError(`--fixture ${file}: expected the export fixture, an object, got ${shown(fixture)}`);
+  return fixture;
+}
+
+/** The adapters that a module exports, each once. Throws `UsageError` if there is none. */
+function adaptersOf(
+  module: string,
+  exports: Readonly<Record<string, unknown>>,
+  options: Readonly<Record<string, unknown>>,
+): TriedAdapter[] {
+  const descriptors = new Map<unknown, TriedAdapter>();
+  for (const [name, value] of Object.entries(exports)) {
+    if (!isDescriptor(value) || descriptors.has(value)) continue;
+    const fault = descriptorFault(value, KINDS);
+    const exportName = name === "default" ? "default export" : `export ${name}`;
+    if (fault !== undefined) throw new Error(`${module}: ${exportName} is no gantry adapter: ${fault}`);
+    descriptors.set(value, { descriptor: defineAdapter(value), module, exportName, options });
+  }
+  if (descriptors.size > 0) return [...descriptors.values()];
+  const found = Object.entries(exports).map(([name, value]) => `${name} (${shown(value)})`);
+  throw new UsageError(
+    `${module} exports no adapter: expected a default or named export made by defineAdapter, got ${found.join(", ") || "no export"}`,
+  );
+}
+
+async function reportOf(adapter: TriedAdapter, given: FixtureMembers, limits: Limits): Promise<AdapterReport> {
+  const { descriptor, exportName } = adapter;
+  const { kind, name } = descriptor;
+  const bench = new Bench(adapter);
+  const clean = async () =>
+    void (await settlesWithin(
+      bench.clean().catch(() => undefined),
+      limits.patienceMs,
+    ));
+  let missing: string[] = [];
+  const start: Check = {
+    name: "adapter: it can be made, opened and closed",
+    run: async () => {
+      const part = await bench.make();
+      missing = notDeclared(kind, part, given);
+      await tryStart(adapter, part, limits.patienceMs);
+      await bench.clean();
+    },
+  };
+  try {
+    let checks = await runChecks([start], clean, limits);
+    const kit = checksOf(kind, bench, { patienceMs: limits.patienceMs, ...given }) ?? [];
+    if (checks.every(({ status }) => status === "passed"))
+      checks = [...checks, ...(await runChecks(kit, clean, limits))];
+    return { exportName, kind, name, checks, notDeclared: missing };
+  } finally {
+    await clean();
+  }
+}
+
+async function runChecks(checks: readonly Check[], clean: () => Promise<void>, limits: Limits): Promise<CheckResult[]> {
+  const results: CheckResult[] = [];
+  let hung = 0;
+  for (const { name, group = name.split(":")[0]!, run } of checks) {
+    if (hung === MAX_HUNG) {
+      results.push({ group, name, status: "not_run", message: `${MAX_HUNG} checks before it hung` });
+      continue;
+    }
+    const startedAt = performance.now();
+    const error = await faultOf(run, limits);
+    if (error === undefined) {
+      results.push({ group, name, status: "passed" });
+      continue;
+    }
+    if (performance.now() - startedAt >= limits.patienceMs) hung++;
+    results.push({
+      group,
+      name,
+      status: error instanceof NeedsFixture ? "not_checked" : "failed",
+      message: error.message,
+    });
+    // A check that hangs has not cleaned up.
+    await clean();
+  }
+  return results;
+}
+
+/** The error of a failed check, also from an unhandled promise. Rejects if the command is interrupted. */
+async function faultOf(run: Check["run"], { patienceMs, interrupted }: Limits): Promise<Error | undefined> {
+  let fail: (error: unknown) => void = () => undefined;
+  const stray = new Promise<never>((_resolve, reject) => (fail = reject));
+  const events = ["unhandledRejection", "uncaughtException"] as const;
+  for (const event of events) process.on(event, fail);
+  // Before the check, which looks for timers that were not there when it began.
+  const timer = setTimeout(() => fail(new Error(`the check did not end within ${2 * patienceMs} ms`)), 2 * patienceMs);
+  try {
+    await abortable(Promise.race([run(), stray]), interrupted);
+    return undefined;
+  } catch (error) {
+    interrupted.throwIfAborted();
+    return error instanceof Error ? error : new Error(`${String(error)} was thrown`);
+  } finally {
+    clearTimeout(timer);
+    for (const event of events) process.off(event, fail);
+  }
+}

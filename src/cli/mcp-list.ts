@@ -1,0 +1,99 @@
+import { resolve } from "node:path";
+import { createLogger } from "../base/log.js";
+import { childEnvironment } from "../serve/environment.js";
+import { ConfigToolServers, configuredServers } from "../serve/mcp-servers.js";
+import type { ToolSource } from "../ports/tool-source.js";
+import type { mcpList } from "./about/mcp.js";
+import { loadFor, type Command } from "./command.js";
+import { refuseArguments } from "./refuse-arguments.js";
+import { ENDED_BY } from "./exit-reason.js";
+import { cell, table } from "./table.js";
+import { Waiting } from "./wait-for-turn.js";
+
+/** What is said of a server. */
+interface Listed {
+  readonly name: string;
+  /** `off`: the config switches it off. */
+  readonly state: "ready" | "failed" | "off";
+  /** Why it failed. */
+  readonly error?: string;
+  readonly tools: readonly { readonly name: string; readonly rule: string; readonly description: string }[];
+  readonly prompts: readonly { readonly name: string; readonly hint: string; readonly description: string }[];
+}
+
+/** Longer than a run waits: what has to be downloaded first may be so here. */
+const OPEN_MS = 120_000;
+
+/** `gantry mcp list`: every server of the config, started as a session in this folder would have it. */
+export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {
+  refuseArguments(args);
+  const { loaded, home } = await loadFor(flags);
+  const { config, secrets } = loaded;
+  const waiting = new Waiting(output);
+  const logger = createLogger({
+    level: config.log.level,
+    write: (line) => waiting.tell(line),
+    secrets: () => secrets,
+  });
+  const signal = interrupted();
+  const env = childEnvironment(config.tools.env);
+  const { sources } = new ConfigToolServers(configuredServers(loaded, home), {
+    loaded,
+    logger,
+    env,
+    refusesPrograms: undefined,
+  });
+  waiting.show(`starting ${sources.length} of ${Object.keys(config.mcpServers).length}`);
+  const states = await Promise.all(sources.map((source) => stateOf(source, resolve("."), signal)));
+  waiting.clear();
+  if (signal.aborted) return ENDED_BY[String(signal.reason)] ?? 1;
+  const off = Object.entries(config.mcpServers).filter(([, { enabled }]) => !enabled);
+  const all = [...states, ...off.map(([name]): Listed => ({ name, state: "off", tools: [], prompts: [] }))];
+  all.sort((a, b) => (a.name < b.name ? -1 : 1));
+  if (flags.json) await output.write(`${JSON.stringify(all, null, 2)}\n`);
+  else if (all.length > 0) await output.write(tableOf(all, output.isShown ? output.columns : undefined));
+  else output.tell(`${loaded.file}: there are no mcp_servers`);
+  for (const { name, error } of all) if (error !== undefined && !flags.json) output.tell(cell(`${name}: ${error}`));
+  return all.some(({ state }) => state === "failed") ? 1 : 0;
+};
+
+/** Never rejects. */
+async function stateOf(source: ToolSource, projectDir: string, interrupted: AbortSignal): Promise<Listed> {
+  const name = source.name.replace(/^mcp:/, "");
+  const late = AbortSignal.timeout(OPEN_MS);
+  try {
+    const signal = AbortSignal.any([late, interrupted]);
+    const { tools, prompts = [], close } = await source.open({ sessionId: "", projectDir }, signal);
+    const listed: Listed = {
+      name,
+      state: "ready",
+      tools: tools.map(({ name: tool, origin = "", description }) => ({
+        name: tool,
+        rule: ruleOf(origin),
+        description,
+      })),
+      prompts: prompts.map(({ name: prompt, hint, description }) => ({ name: prompt, hint, description })),
+    };
+    await close();
+    return listed;
+  } catch (error) {
+    const why = late.aborted ? `it was not ready within ${OPEN_MS / 1000} s` : String((error as Error).message);
+    return { name, state: "failed", error: why, tools: [], prompts: [] };
+  }
+}
+
+/** The rule for a tool of this origin: what no rule may hold, or nobody sees, is any one character. */
+function ruleOf(origin: string): string {
+  return origin.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (hidden) => "?".repeat(hidden.length));
+}
+
+function tableOf(all: readonly Listed[], columns: number | undefined): string {
+  const rows = all.map(({ name, state, tools, prompts }) => [
+    name,
+    state,
+    state === "ready" ? String(tools.length) : "",
+    state === "ready" ? String(prompts.length) : "",
+    tools.map((tool) => tool.name).join(" "),
+  ]);
+  return table(["SERVER", "STATE", "TOOLS", "PROMPTS", "NAMES"], rows, { columns, right: [2, 3] });
+}

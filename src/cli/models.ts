@@ -1,0 +1,66 @@
+import { resolve } from "node:path";
+import { createLogger } from "../base/log.js";
+import { ConfigError } from "../ports/errors.js";
+import type { ModelEntry } from "../models/models.js";
+import { compose } from "../serve/compose.js";
+import type { models } from "./about/models.js";
+import { loadFor, type Command } from "./command.js";
+import { ENDED_BY } from "./exit-reason.js";
+import { grouped, table } from "./table.js";
+import { Waiting } from "./wait-for-turn.js";
+
+/** `gantry models [TEXT]`: the models of every provider that the config selects. */
+export const run: Command<typeof models.flags> = async ({ args, flags, output, interrupted }) => {
+  const [text = "", another] = args;
+  if (another !== undefined) throw new ConfigError(`unexpected argument ${another}; see gantry models --help`);
+  const { loaded, home } = await loadFor(flags);
+  const { config, secrets } = loaded;
+  const waiting = new Waiting(output);
+  const logger = createLogger({
+    // Which provider could not be asked is a warning.
+    level: config.log.level,
+    write: (line) => waiting.tell(line),
+    secrets: () => secrets,
+  });
+  const signal = interrupted();
+  const { agent, providers, stop } = await compose({ loaded, home, projectDir: resolve("."), logger, alone: true });
+  try {
+    waiting.show(`asking ${providers.join(", ")}`);
+    const all = await agent.models.list(signal);
+    waiting.clear();
+    const found = all.filter((entry) => nameOf(entry).toLowerCase().includes(text.toLowerCase()));
+    if (flags.json) await output.write(`${JSON.stringify(found, null, 2)}\n`);
+    else if (found.length > 0) await output.write(tableOf(found, output.isShown ? output.columns : undefined));
+    if (found.length > 0) return 0;
+    output.tell(
+      all.length > 0 ? `none of ${grouped(all.length)} models has ${JSON.stringify(text)} in its name` : "no models",
+    );
+    return 1;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return ENDED_BY[String(signal.reason)] ?? 1;
+  } finally {
+    waiting.clear();
+    await stop();
+  }
+};
+
+function nameOf({ provider, model }: ModelEntry): string {
+  return `${provider}/${model.id}`;
+}
+
+function tableOf(entries: readonly ModelEntry[], columns: number | undefined): string {
+  const rows = entries.map((entry) => {
+    const { contextWindow, maxOutput, prices, reasoning, assumed, input = [] } = entry.model;
+    const takes = input.filter((kind) => kind !== "text");
+    return [
+      nameOf(entry),
+      contextWindow === undefined ? "" : grouped(contextWindow),
+      maxOutput === undefined ? "" : grouped(maxOutput),
+      prices === undefined ? "" : String(prices.input),
+      prices === undefined ? "" : String(prices.output),
+      [...(reasoning ? ["reasons"] : []), ...takes, ...(assumed ? ["not listed yet"] : [])].join(", "),
+    ];
+  });
+  return table(["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN"], rows, { columns, right: [1, 2, 3, 4] });
+}

@@ -1,0 +1,90 @@
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { isBuiltin } from "node:module";
+import { join, resolve } from "node:path";
+import { TEMPLATES, type newAdapter } from "./about/new.js";
+import type { Command } from "./command.js";
+import { failureLine } from "./failure.js";
+import { UsageError } from "./usage-error.js";
+
+const MAX_NAME_CHARACTERS = 214;
+/** The documentation, also where the sources are bundled into dist/chunks. */
+const DOCS = new URL("../../docs/", import.meta.url);
+
+/** `gantry new KIND NAME`: write the files of a documentation page into a new folder. */
+export const run: Command<typeof newAdapter.flags> = async ({ args, flags, output }) => {
+  try {
+    const [kind, name, ...others] = args;
+    if (kind === undefined || !Object.hasOwn(TEMPLATES, kind))
+      throw new UsageError(`expected one of ${Object.keys(TEMPLATES).join(", ")}, got ${kind ?? "nothing"}`);
+    if (name === undefined || others.length > 0)
+      throw new UsageError(`expected one NAME after ${kind}, got ${args.length - 1}`);
+    checkName(name);
+    const folder = flags.dir ?? name.replace(/^@[^/]+\//, "");
+    const files = projectFiles(await readFile(new URL(TEMPLATES[kind as keyof typeof TEMPLATES], DOCS), "utf8"), name);
+    await writeFiles(resolve(folder), files);
+    const written = Object.keys(files).map((file) => `  ${join(folder, file)}\n`);
+    await output.write(`${written.join("")}\nREADME.md says what to do next.\n`);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    output.tell(failureLine(`${error.message} (see gantry new --help)`));
+    return 2;
+  }
+};
+
+function checkName(name: string): void {
+  const isName = /^(@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/.test(name);
+  const isTaken = isBuiltin(name) || ["gantry", "node_modules", "favicon.ico"].includes(name);
+  if (!isName || isTaken || name.length > MAX_NAME_CHARACTERS)
+    throw new UsageError(
+      `expected the name of an npm package, in small letters, digits and -._~ and of no other module, got ${JSON.stringify(name)}`,
+    );
+}
+
+/** The files that a page says to save, for a package of this name, and what a package has beside them. */
+export function projectFiles(page: string, name: string): Record<string, string> {
+  const [, example = ""] = /^mkdir (\S+) && cd/m.exec(page) ?? [];
+  const [check = ""] = /gantry check [^`\n]+/.exec(page) ?? [];
+  const saved = [...page.matchAll(/[Ss]ave as `([^`]+)`:\n\n```\w+\n(.*?)^```$/gms)];
+  const code = saved.map(([, file = "", text = ""]) => [file, text.replaceAll(`"${example}"`, JSON.stringify(name))]);
+  const manifest = {
+    name,
+    version: "0.1.0",
+    type: "module",
+    exports: "./index.js",
+    files: ["index.js"],
+    scripts: { test: "node --test", check, start: "gantry serve --config config.json" },
+    peerDependencies: { gantry: "*" },
+    peerDependenciesMeta: { gantry: { optional: true } },
+  };
+  const [, title = ""] = /^# (.+)$/m.exec(page) ?? [];
+  const readme = `# ${name}
+
+An adapter for gantry. The page "${title}" of gantry's documentation explains the code.
+
+Once: \`npm link gantry\`, for a gantry that is installed globally, or \`npm install PATH\`, for one that you built.
+
+\`\`\`sh
+npm test        # the checks of gantry/testing
+npm run check   # the same, as a report
+npm start       # gantry serve with this adapter
+\`\`\`
+`;
+  return {
+    "package.json": `${JSON.stringify(manifest, null, 2)}\n`,
+    ...(Object.fromEntries(code) as Record<string, string>),
+    "README.md": readme,
+  };
+}
+
+/** Writes files into a folder that is empty or missing. */
+async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
+  const existing = await readdir(folder).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw new UsageError(`${folder}: expected an empty folder (${(error as NodeJS.ErrnoException).code ?? "unknown"})`);
+  });
+  if (existing.length > 0)
+    throw new UsageError(`${folder}: expected an empty folder, got one with ${existing[0]}; --dir names another`);
+  await mkdir(folder, { recursive: true });
+  for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text, { flag: "wx" });
+}

@@ -1,0 +1,93 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { EventEmitter, once } from "node:events";
+import type { ServerResponse } from "node:http";
+import { answer } from "../http/answers.js";
+import { isOwnClient } from "../http/find-server-owner.js";
+import type { Refusal } from "../ports/http-host.js";
+import { environment } from "../serve/environment.js";
+
+/** An opener that runs for so long, in ms, shows its page. */
+const OPENED_MS = 3_000;
+/** How long a browser may take to come for an address, in ms. */
+const COMES_MS = 20_000;
+
+const REFUSED: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
+const LED = { status: 302, message: "go on there", code: "found" };
+
+/** Give an address to what the platform opens addresses with. False where there is nothing. */
+export async function openAddress(address: string): Promise<boolean> {
+  const [command, ...args] = opener();
+  return command !== undefined && runs(command, [...args, address]);
+}
+
+/**
+ * The same for an address with a secret in it. What a process was started with can be read by every user of the machine:
+ * it is handed to the browser in another way, and false where there is none.
+ */
+export async function openSecretly(address: string): Promise<boolean> {
+  if (process.platform === "linux") return handOver(address);
+  if (process.platform === "darwin") return runs("osascript", [], `open location ${JSON.stringify(address)}\n`);
+  // Windows shows no user what another one's processes were started with.
+  return openAddress(address);
+}
+
+/** The browser is led to the address by a port of ours, which tells it once, to a process of this user. */
+async function handOver(address: string): Promise<boolean> {
+  const { openHttpHost } = await import("../http/http-host.js");
+  const path = `/${randomBytes(16).toString("base64url")}`;
+  const patience = AbortSignal.timeout(COMES_MS);
+  const told = new EventEmitter();
+  const comes = once(told, "told", { signal: patience }).then(
+    () => true,
+    () => false,
+  );
+  let isTold = false;
+  const refuse = (response: ServerResponse) => answer(response, REFUSED);
+  const host = openHttpHost({ port: 0 });
+  const origin = await host.mount({
+    prefix: "/",
+    fallback: false,
+    authenticated: false,
+    handler: (request, response) => {
+      if (request.url !== path || request.method !== "GET") return refuse(response);
+      // Where it cannot be told who comes, the host lets everybody in.
+      void isOwnClient(request.socket).then((isOwn) => {
+        if (!isOwn || isTold) return refuse(response);
+        isTold = true;
+        response.on("close", () => told.emit("told"));
+        answer(response, { ...LED, headers: { Location: address, "Cache-Control": "no-store" } });
+      });
+    },
+    refuse: (_request, response) => refuse(response),
+  });
+  try {
+    return (await openAddress(origin + path)) && (await comes);
+  } finally {
+    await host.close(AbortSignal.abort());
+  }
+}
+
+/** Whether a command ends well, or goes on: it is the browser itself then. */
+async function runs(command: string, args: readonly string[], input?: string): Promise<boolean> {
+  const stdio = [input === undefined ? "ignore" : "pipe", "ignore", "ignore"] as const;
+  const child = spawn(command, args, { stdio: [...stdio], detached: true, windowsHide: true });
+  child.stdin?.on("error", () => undefined).end(input);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(true), OPENED_MS)));
+  const ended = once(child, "exit").then(
+    ([code]) => code === 0,
+    () => false,
+  );
+  const opened = await Promise.race([ended, late]);
+  clearTimeout(timer);
+  child.unref();
+  return opened;
+}
+
+function opener(): readonly string[] {
+  if (process.platform === "darwin") return ["open"];
+  if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
+  // Without a screen it would look for a browser in the terminal, or wait for one.
+  return environment("DISPLAY") || environment("WAYLAND_DISPLAY") || environment("BROWSER") ? ["xdg-open"] : [];
+}

@@ -1,0 +1,19 @@
+import type { Command } from "./command.js";
+
+/** `gantry sessions ...`: each of its commands is loaded when it is called for. */
+export const run: Command = async (context) => {
+  const { exporting, importing, list, show, undo } = await import("./about/sessions.js");
+  switch (context.name) {
+    case exporting.name:
+    case importing.name:
+      return (await import("./transfer/transfer.js")).run(context);
+    case list.name:
+      return (await import("./sessions-list.js")).run(context);
+    case show.name:
+      return (await import("./sessions-show.js")).run(context);
+    case undo.name:
+      return (await import("./sessions-undo.js")).run(context);
+    default:
+      return (await import("./sessions-delete.js")).run(context);
+  }
+};

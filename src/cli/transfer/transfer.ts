@@ -1,0 +1,250 @@
+import { realpath } from "node:fs/promises";
+import { parse, resolve } from "node:path";
+import { openStore } from "../../serve/compose.js";
+import { ConfigError, GantryError, hasCode, InputError } from "../../ports/errors.js";
+import { createLogger } from "../../base/log.js";
+import type { Message } from "../../ports/message.js";
+import type { SessionMode } from "../../ports/session.js";
+import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
+import { allRoots } from "../../sessions/all-roots.js";
+import { helpersOf } from "../../sessions/subagents.js";
+import { chainLines, ChainReader, headerLine } from "../../sessions/export-format.js";
+import type { exporting } from "../about/sessions.js";
+import { loadFor, type Command, type CommandContext } from "../command.js";
+import { ENDED_BY } from "../exit-reason.js";
+import { adoptOrphans } from "./adopt-orphans.js";
+import { ExportFile } from "./export-file.js";
+import { linesOf } from "../lines.js";
+import { notFound } from "../with-sessions.js";
+import { Progress } from "../progress.js";
+
+/** Characters that are written together. */
+const CHUNK = 64 * 1024;
+
+type Called = CommandContext<typeof exporting.flags>;
+
+/** What an export or an import works with. */
+interface Work {
+  readonly store: SessionDriver;
+  readonly mode: SessionMode;
+  readonly progress: Progress;
+  /** Its reason is the signal's name. */
+  readonly interrupted: AbortSignal;
+}
+
+/** `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout or a file; `gantry sessions import` reads them from stdin. */
+export const run: Command<typeof exporting.flags> = async (context) => {
+  const { args: ids, flags, output } = context;
+  const isExport = context.name === "sessions export";
+  if (!isExport && ids.length > 0)
+    throw new ConfigError(`sessions import: reads standard input, got ${ids[0]}: gantry sessions import < FILE`);
+  if (flags.resume && flags.output === undefined) throw new ConfigError("--resume needs --output FILE");
+  // Lines of sessions on the same terminal would run through it.
+  const isDrawn = !isExport || flags.output !== undefined || !output.isShown;
+  const progress = new Progress(output, isDrawn);
+  const interrupted = context.interrupted();
+  const { store, mode } = await open(context, progress);
+  try {
+    const work = { store, mode, progress, interrupted };
+    await (isExport ? exportSessions(ids, work, context) : importSessions(work, context.input));
+    return 0;
+  } catch (error) {
+    if (!interrupted.aborted || error !== interrupted.reason) throw error;
+    return ENDED_BY[String(interrupted.reason)] ?? 1;
+  } finally {
+    progress.clear();
+    await store.close();
+  }
+};
+
+async function open({ flags }: Called, progress: Progress): Promise<{ store: SessionDriver; mode: SessionMode }> {
+  const { loaded, home } = await loadFor(flags);
+  const { config, secrets } = loaded;
+  const logger = createLogger({
+    level: config.log.level,
+    write: (line) => progress.tell(line),
+    secrets: () => secrets,
+  });
+  const store = await openStore({ loaded, home, projectDir: resolve("."), logger });
+  return { store, mode: config.permissions.mode };
+}
+
+async function exportSessions(ids: readonly string[], work: Work, { flags, output }: Called): Promise<void> {
+  const { store, progress, interrupted } = work;
+  if (flags.output === undefined) {
+    const roots = await rootsOf(store, ids, interrupted);
+    await output.write(headerLine());
+    await writeChains(roots, new Set(), (text) => output.write(text), work);
+    return;
+  }
+  const path = resolve(flags.output);
+  const file = await ExportFile.open(path, flags.resume === true);
+  let count = file.roots.size;
+  try {
+    const roots = await rootsOf(store, ids, interrupted);
+    for (const root of file.roots) roots.delete(root);
+    await writeChains(
+      roots,
+      file.roots,
+      (text) => file.write(text),
+      work,
+      () => (count += 1),
+    );
+    await file.finish();
+    progress.tell(`${sessions(count)} in ${path}`);
+  } catch (error) {
+    await file.leave();
+    progress.tell(`${sessions(count)} in ${path}.part; --resume goes on with it`);
+    throw error;
+  }
+}
+
+/** Each as it is when its turn comes, behind its helpers. `written`: those that had it before. */
+async function writeChains(
+  roots: ReadonlySet<string>,
+  written: ReadonlySet<string>,
+  write: (text: string) => Promise<void>,
+  { store, progress, interrupted }: Work,
+  onWritten: () => void = () => undefined,
+): Promise<void> {
+  let total = written.size + roots.size;
+  let [count, bytes] = [written.size, 0];
+  const put = async (text: string): Promise<void> => {
+    await write(text);
+    bytes += Buffer.byteLength(text);
+    progress.show({ count, bytes, part: count / total, total });
+  };
+  const one = async (id: string): Promise<void> => {
+    interrupted.throwIfAborted();
+    // Gone meanwhile: no fault of this one.
+    const chain = await store.dump(id);
+    count += 1;
+    if (!chain) return;
+    let text = "";
+    for (const line of chainLines(chain)) {
+      text += line;
+      if (text.length < CHUNK) continue;
+      await put(text);
+      text = "";
+    }
+    await put(text);
+    onWritten();
+  };
+  for (const id of roots) {
+    // Before it: where the writing breaks off between them, it is not yet there, and is looked at again.
+    for (const helper of await helpersOf(store, id)) {
+      if (roots.has(helper) || written.has(helper)) continue;
+      total += 1;
+      await one(helper);
+    }
+    await one(id);
+  }
+}
+
+/** Originals by id: the oldest first, as a rule. */
+async function rootsOf(store: SessionDriver, ids: readonly string[], interrupted: AbortSignal): Promise<Set<string>> {
+  if (ids.length === 0) return new Set([...(await allRoots(store, interrupted))].reverse());
+  const roots = new Set<string>();
+  for (const id of ids) {
+    const session = await store.get(id);
+    if (!session) throw notFound(id);
+    roots.add(session.chain.root);
+  }
+  return roots;
+}
+
+async function importSessions(work: Work, input: CommandContext["input"]): Promise<void> {
+  const { store, mode, progress, interrupted } = work;
+  const reader = new ChainReader();
+  const { bytes: total } = input;
+  const helpers: string[] = [];
+  let adopted = 0;
+  let [taken, there, refused, bytes] = [0, 0, 0, 0];
+  const counted = (chunk: Uint8Array): void => {
+    bytes += chunk.length;
+    progress.show({ count: taken + there + refused, bytes, part: total === undefined ? undefined : bytes / total });
+  };
+  try {
+    for await (const line of linesOf(input, counted, interrupted)) {
+      interrupted.throwIfAborted();
+      const begun = reader.root;
+      const chain = reader.take(line);
+      const { root } = reader;
+      // Known from its first line on, so that an import that was broken off is soon where it was.
+      if (root !== undefined && root !== begun && (await store.get(root))) {
+        reader.leaveOut();
+        there += 1;
+      }
+      if (!chain) continue;
+      try {
+        await store.load(await withoutRights(chain, mode));
+        taken += 1;
+        const [original] = chain.sessions;
+        if (original?.session.spawnedBy) helpers.push(original.session.id);
+      } catch (error) {
+        if (hasCode(error, "session_exists")) there += 1;
+        else {
+          const at = `line ${reader.line}: session ${chain.sessions[0]?.session.id ?? ""}`;
+          if (!hasCode(error, "run_key_taken")) throw within(at, error);
+          // Of this session alone: the others are taken in.
+          refused += 1;
+          progress.tell(`${at}: ${error.message}`);
+        }
+      }
+    }
+    reader.close();
+    // Not before the end: whoever asked comes behind its helpers.
+    adopted = await adoptOrphans(store, helpers);
+  } finally {
+    const left = there > 0 ? `, ${sessions(there)} left out that exist already` : "";
+    const not = refused > 0 ? `, ${sessions(refused)} refused` : "";
+    const more = interrupted.aborted ? "; the rest was not read: the same again goes on" : "";
+    progress.tell(`${sessions(taken)} imported${left}${not}${more}`);
+    if (adopted > 0)
+      progress.tell(`${sessions(adopted)} of helpers came without who asked, and stand for themselves now`);
+  }
+  if (refused > 0) throw new ConfigError(`${sessions(refused)} could not be imported`);
+}
+
+function sessions(count: number): string {
+  return `${count} session${count === 1 ? "" : "s"}`;
+}
+
+/** The same error, with where it came up. */
+function within(where: string, error: unknown): unknown {
+  if (error instanceof GantryError) error.message = `${where}: ${error.message}`;
+  return error;
+}
+
+/** From the most free to the strictest. */
+const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
+
+/**
+ * An imported chain without the rights that its file claims: no permission grants, no mode freer than that of new sessions,
+ * and no instructions of the system. Throws `InputError` if its project folder is the root of a disk.
+ */
+async function withoutRights(chain: ChainData, mode: SessionMode): Promise<ChainData> {
+  const least = MODES.indexOf(mode);
+  const sessions = chain.sessions.map((data) => {
+    const own = MODES[Math.max(least, MODES.indexOf(data.session.mode))] ?? mode;
+    return {
+      ...data,
+      session: { ...data.session, leave: [], mode: own },
+      view: data.view.map(asUser),
+      messages: data.messages.map(({ message, cut }) => ({ message: asUser(message), cut })),
+    };
+  });
+  for (const folder of new Set(sessions.map(({ session }) => session.projectDir)))
+    if (await isRoot(folder)) throw new InputError("session.projectDir", "a folder below the root of a disk");
+  return { ...chain, sessions };
+}
+
+function asUser(message: Message): Message {
+  return message.role === "system" ? { ...message, role: "user" } : message;
+}
+
+/** Follows links: /proc/self/root leads to the root as well. */
+async function isRoot(folder: string): Promise<boolean> {
+  const real = await realpath(folder).catch(() => folder);
+  return parse(real).root === real;
+}

@@ -1,0 +1,31 @@
+import { resolve } from "node:path";
+import type { Agent } from "../agent/agent.js";
+import { createLogger } from "../base/log.js";
+import { ConfigError } from "../ports/errors.js";
+import { openSessions } from "../serve/open-sessions.js";
+import { loadFor, type CommandContext, type ConfigFlags } from "./command.js";
+
+/** Do something with the stored sessions, and close the store. */
+export async function withSessions(
+  { flags, output }: Pick<CommandContext, "output"> & { flags: ConfigFlags },
+  work: (agent: Agent) => Promise<number>,
+): Promise<number> {
+  const { loaded, home } = await loadFor(flags);
+  const { config, secrets } = loaded;
+  const logger = createLogger({
+    level: config.log.level,
+    write: (line) => output.tell(line),
+    secrets: () => secrets,
+  });
+  const agent = await openSessions({ loaded, home, projectDir: resolve("."), logger });
+  try {
+    return await work(agent);
+  } finally {
+    await agent.close();
+  }
+}
+
+/** Of several ids it says which; the words are those of every door. */
+export function notFound(id: string): ConfigError {
+  return new ConfigError(`session not found: ${id}`);
+}

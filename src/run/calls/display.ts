@@ -1,0 +1,41 @@
+import { isRecord } from "../../base/json.js";
+import type { Diff, Location, Shown } from "../../ports/tool-display.js";
+import type { ToolOutput } from "../../ports/tool.js";
+
+/**
+ * What is stored of what a call shows people; undefined where that is nothing. Of each list all or nothing: beyond `bytes`
+ * it is left out, and so is what a tool written in JavaScript calls a diff or a place and is none.
+ */
+export function shownOf(output: ToolOutput, bytes: number): Shown | undefined {
+  const { diff, locations }: { diff?: unknown; locations?: unknown } = output;
+  const shown = { diff: within(bytes, listOf(diff, diffOf)), locations: within(bytes, listOf(locations, locationOf)) };
+  return shown.diff.length + shown.locations.length > 0 ? shown : undefined;
+}
+
+/** What of a value is a list of diffs; what a tool written in JavaScript calls one and is none is left out. */
+export function diffsOf(value: unknown): Diff[] {
+  return listOf(value, diffOf);
+}
+
+function listOf<T>(value: unknown, of: (one: Record<string, unknown>) => T | undefined): T[] {
+  if (!Array.isArray(value)) return [];
+  return value.flatMap((one: unknown) => (isRecord(one) ? (of(one) ?? []) : []));
+}
+
+function diffOf({ path, oldText, newText }: Record<string, unknown>): Diff | undefined {
+  const isDiff =
+    typeof path === "string" && (oldText === null || typeof oldText === "string") && typeof newText === "string";
+  return isDiff ? { path, oldText, newText } : undefined;
+}
+
+function locationOf({ path, line }: Record<string, unknown>): Location | undefined {
+  if (typeof path !== "string") return undefined;
+  return Number.isSafeInteger(line) && (line as number) >= 0 ? { path, line: line as number } : { path };
+}
+
+function within<T extends object>(bytes: number, list: T[]): T[] {
+  let size = 0;
+  for (const one of list)
+    for (const value of Object.values(one)) size += typeof value === "string" ? Buffer.byteLength(value) : 8;
+  return size <= bytes ? list : [];
+}

@@ -1,0 +1,40 @@
+import { abortable } from "../../base/abort.js";
+import { INTERRUPTED } from "../../conversation/messages.js";
+import type { ToolCall, ToolOutput } from "../../ports/tool.js";
+import { NOT_RUN } from "../permissions/evaluate.js";
+import type { RunContext } from "../context/run-context.js";
+
+/** Why the embedder refuses a call, as its model is told; undefined when it may run. Never rejects. */
+export async function refusedByHook(
+  call: ToolCall,
+  { hooks, signal, logger }: RunContext,
+): Promise<string | undefined> {
+  if (!hooks.beforeToolCall) return undefined;
+  try {
+    await abortable((async () => hooks.beforeToolCall?.(call, signal))(), signal);
+    return undefined;
+  } catch (error) {
+    if (signal.aborted) return NOT_RUN;
+    logger.info("a hook refused a tool call", { tool: call.tool.name, error });
+    return `This call was refused: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+/** What is kept of an output. Never rejects. */
+export async function keptByHook(call: ToolCall, output: ToolOutput, run: RunContext): Promise<ToolOutput> {
+  const { hooks, signal, logger } = run;
+  if (!hooks.afterToolCall) return output;
+  try {
+    const kept: ToolOutput | undefined | void = await abortable(
+      (async () => hooks.afterToolCall?.(call, output, signal))(),
+      signal,
+    );
+    if (kept !== undefined && typeof kept?.text !== "string") throw new Error("afterToolCall returned no { text }");
+    return kept ?? output;
+  } catch (error) {
+    // What the hook has not seen is nobody's to see.
+    if (signal.aborted) return { text: INTERRUPTED, failed: true };
+    logger.error("a hook failed after a tool call; its output is withheld", { tool: call.tool.name, error });
+    return { text: `${call.tool.name} did its work, but its output is withheld. Go on without it.`, failed: true };
+  }
+}

@@ -1,0 +1,34 @@
+import { isRecord } from "../../base/json.js";
+import { InputError } from "../../ports/errors.js";
+import type { Budget } from "../../ports/run.js";
+import { BUDGET_LIMITS } from "../../ports/defaults.js";
+
+/** Throws `InputError`, which names the field. */
+export function checkBudget(
+  field: string,
+  value: unknown,
+  keys: readonly (keyof Budget)[] = ["usd", "tokens", "seconds"],
+): void {
+  if (value === undefined) return;
+  if (!isRecord(value)) throw new InputError(field, `an object with any of ${keys.join(", ")}`);
+  for (const [key, most] of Object.entries(value)) {
+    if (!(keys as readonly string[]).includes(key))
+      throw new InputError(`${field}.${key}`, `one of ${keys.join(", ")}`);
+    if (most === undefined) continue;
+    const limit = BUDGET_LIMITS[key as keyof Budget];
+    const whole = key === "tokens";
+    if (typeof most !== "number" || !(most > 0) || most > limit || (whole && !Number.isInteger(most)))
+      throw new InputError(`${field}.${key}`, `a ${whole ? "whole " : ""}number above 0, at most ${limit}`);
+  }
+}
+
+/** Throws `InputError`. */
+export function checkPrice(field: string, value: unknown): void {
+  if (value === undefined) return;
+  if (!isRecord(value)) throw new InputError(field, "an object with input and output");
+  for (const key of ["input", "output"]) {
+    const price = value[key];
+    if (typeof price !== "number" || !(price >= 0 && price < Infinity))
+      throw new InputError(`${field}.${key}`, "USD per million tokens, at least 0");
+  }
+}

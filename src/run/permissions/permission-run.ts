@@ -1,0 +1,52 @@
+import type { Bus } from "../../base/bus.js";
+import type { Conversation } from "../../conversation/conversation.js";
+import type { Recorder } from "../../conversation/recorder.js";
+import type { BusEvents } from "../../ports/bus-events.js";
+import type { Hooks } from "../../ports/hooks.js";
+import type { Logger } from "../../ports/logger.js";
+import type { PermissionPolicy, PermissionRule } from "../../ports/permission-policy.js";
+import type { RunInput } from "../../ports/run.js";
+import type { SessionMode } from "../../ports/session.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import type { Unattended } from "../../ports/unattended.js";
+import type { Tail } from "../../watch/tail.js";
+import type { RunClock } from "../budget/time-limit.js";
+import type { Inbox } from "../queue/inbox.js";
+
+/** The fields of a run that decide whether a tool call may run, and who is asked. `RunContext` explains each. */
+export interface PermissionRun {
+  readonly agent: {
+    readonly permissions: readonly PermissionPolicy[];
+    readonly rules: readonly PermissionRule[];
+    readonly asking: { readonly unattended: Unattended; readonly timeoutMs: number };
+  };
+  readonly id: string;
+  readonly sessionId: string;
+  /** Undefined if no other run started this run. */
+  readonly spawned: ParentCall | undefined;
+  readonly projectDir: string;
+  readonly conversation: Conversation;
+  readonly store: SessionDriver;
+  readonly recorder: Recorder;
+  readonly bus: Bus<BusEvents>;
+  readonly inbox: Inbox;
+  readonly tail: Tail;
+  readonly hooks: Hooks;
+  readonly clock: RunClock | undefined;
+  readonly logger: Logger;
+  readonly ask: RunInput["ask"];
+  readonly asksInAuto: boolean;
+  readonly askedAt: string;
+  readonly asking: Set<string>;
+  readonly signal: AbortSignal;
+}
+
+/** The tool call that started a subagent's run. */
+export interface ParentCall {
+  readonly asker: PermissionRun;
+  readonly callId: string;
+  /** Name of the subagent, for people. */
+  readonly title: string;
+  /** Mode of the parent's session when the call began. */
+  readonly mode: SessionMode;
+}

@@ -1,0 +1,10 @@
+import type { PermissionRule } from "../../ports/permission-policy.js";
+
+/** What a rule may say of calls. */
+export const RULE_ACTIONS: readonly PermissionRule["action"][] = ["allow", "ask", "deny"];
+/** Of a rule's fields, after `expected`. */
+export const EXPECTED = {
+  tool: "the name of a tool, mcp:server/tool, or a glob for one of them",
+  match: "words of one command, each a glob, without quotes and operators",
+  path: "a glob from the project folder, or one that begins with / or ~/",
+} as const;

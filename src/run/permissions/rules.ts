@@ -1,0 +1,136 @@
+import { homedir } from "node:os";
+import { resolve } from "node:path";
+import { attempt } from "../../base/attempt.js";
+import { isRecord } from "../../base/json.js";
+import { shellQuote } from "../../base/shell-quote.js";
+import { PathGuard } from "../../files/path-guard.js";
+import type { CallPlace, Judgement } from "../../untrusted/shell-rules/evaluate-call.js";
+import { withThread } from "../../untrusted/workers.js";
+import type { PermissionRule } from "../../ports/permission-policy.js";
+import type { ToolCall } from "../../ports/tool.js";
+import { isExactlyFor, isFor, isForCall, ON_FILES, readingIn } from "./rule-schema.js";
+
+/** For a call to be held against the rules, in ms. */
+const JUDGE_MS = 5_000;
+/** Where tools have what they run. */
+const COMMANDS = ["command", "cmd", "script"];
+const PASS = { action: "pass", reason: "", rule: undefined, mayBeDenied: false } as const;
+
+/** What the rules say of a call, and which of them. */
+export interface RuleVerdict {
+  readonly action: Judgement["action"];
+  readonly reason: string;
+  /** Place of the one that decided, from 0; undefined for none. */
+  readonly rule: number | undefined;
+  /** Of an `ask`: a rule may forbid it, which could not be found out. Only a person may let it run. */
+  readonly mayBeDenied: boolean;
+}
+
+/**
+ * What the rules say of a call; `args` are its arguments as the tool itself reads them. Rejects where that could not be
+ * found out.
+ */
+export async function judgedByRules(
+  rules: readonly PermissionRule[],
+  call: ToolCall,
+  args: unknown,
+  signal: AbortSignal,
+): Promise<RuleVerdict> {
+  const own = await judgedAlone(rules, call, args, signal);
+  const reading = readingIn(call);
+  if (!reading || own.action === "deny") return own;
+  const read = await judgedAlone(rules, reading, {}, signal);
+  const decided = rules[read.rule ?? -1];
+  // A rule that is for the call as well has had its say, in its turn.
+  if (!decided || isForCall(decided, call) || read.action === "pass" || read.action === "allow") return own;
+  return own.action === "ask" && read.action === "ask" ? own : read;
+}
+
+async function judgedAlone(
+  rules: readonly PermissionRule[],
+  call: ToolCall,
+  args: unknown,
+  signal: AbortSignal,
+): Promise<RuleVerdict> {
+  const { tool, projectDir } = call;
+  const command = commandOf(args);
+  const executes = tool.kind === "execute";
+  const files = ON_FILES.includes(tool.kind);
+  const canFit = (rule: PermissionRule): boolean => {
+    if (!isForCall(rule, call)) return false;
+    if (rule.match !== undefined && command === undefined && !executes) return false;
+    // What is typed into a command that runs is never plainly one that may run; it may well be one that may not.
+    if (rule.match !== undefined && rule.action === "allow" && !isFor(rule, tool)) return false;
+    return rule.path === undefined || call.locations.length > 0 || files || isExactlyFor(rule, tool);
+  };
+  const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));
+  const own = places.map((i) => rules[i]!);
+  const [only] = own;
+  if (!only) return PASS;
+  // Most have nothing to be matched.
+  if (only.match === undefined && only.path === undefined) return told(only, places[0], only.action, false);
+  const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
+  const job = {
+    rules: own.map((rule) => ({
+      action: rule.action,
+      ...(rule.match === undefined ? {} : { match: rule.match }),
+      ...(rule.path === undefined ? {} : { path: rule.path }),
+      exact: isExactlyFor(rule, tool),
+    })),
+    command,
+    executes,
+    places: await Promise.all(call.locations.map(({ path }) => placeOf(guard, resolve(projectDir, path), call))),
+    files,
+    projectDir,
+    realProjectDir: (await guard.resolve(projectDir)).path,
+    homeDir: homeOf(),
+  };
+  const { action, rule, unread } = await withThread(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
+  const decided = own[rule];
+  if (!decided || action === "pass") return PASS;
+  const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && own.some(isDenying);
+  return { ...told(decided, places[rule], action, unread), mayBeDenied };
+}
+
+/** Undefined for a user that no list of users has, and no variable. */
+function homeOf(): string | undefined {
+  return attempt(() => homedir(), undefined);
+}
+
+/** `action`: what came of the rule, which may be a question where it would have been more. */
+function told(
+  { reason }: PermissionRule,
+  rule: number | undefined,
+  action: PermissionRule["action"],
+  unread: boolean,
+): RuleVerdict {
+  const mayBeDenied = false;
+  if (unread) return { action, reason: "the command cannot be read by the rules", rule, mayBeDenied };
+  const standard = { allow: "", ask: "a rule wants to know", deny: "a rule forbids it. Go on without it." };
+  return { action, reason: reason ?? standard[action], rule, mayBeDenied };
+}
+
+function isDenying({ action }: PermissionRule): boolean {
+  return action === "deny";
+}
+
+/** The command of a call. If the call has a `workdir`, a `cd` to it comes first. */
+function commandOf(args: unknown): string | string[] | undefined {
+  if (!isRecord(args)) return undefined;
+  const { workdir } = args;
+  const given = COMMANDS.map((name) => args[name]).find((value) => value !== undefined);
+  const isWords = Array.isArray(given) && given.every((word) => typeof word === "string");
+  if (typeof given !== "string" && !isWords) return undefined;
+  if (typeof workdir !== "string") return given;
+  return `cd ${shellQuote(workdir)}\n${isWords ? given.map(shellQuote).join(" ") : given}`;
+}
+
+async function placeOf(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
+  const { ways, path: real, isFolder } = await guard.resolve(path);
+  // Who reads a folder reads what lies below it.
+  return {
+    ways,
+    real,
+    whole: tool.kind === "search" || (isFolder && (tool.kind === "delete" || tool.kind === "read")),
+  };
+}

@@ -1,0 +1,28 @@
+import type { Logger } from "../../ports/logger.js";
+import type { Tool } from "../../ports/tool.js";
+
+/** The tools that a run's model is told of: those for it and for what is there, without those in whose place others stand. */
+export function offeredTools(
+  tools: readonly Tool[],
+  model: { readonly provider: string; readonly id: string },
+  there: { readonly person: boolean; readonly skills: boolean },
+  logger: Logger,
+): Tool[] {
+  const offered = tools.filter(
+    (tool) =>
+      (there.person || tool.needsPerson !== true) &&
+      (there.skills || tool.needsSkills !== true) &&
+      isFor(tool, model, logger),
+  );
+  const replaced = new Set(offered.flatMap(({ replaces }) => replaces ?? []));
+  return offered.filter(({ name }) => !replaced.has(name));
+}
+
+function isFor(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {
+  try {
+    return tool.models === undefined || tool.models(model) === true;
+  } catch (error) {
+    logger.warn("a tool could not say which models it is for; it is not offered", { tool: tool.name, error });
+    return false;
+  }
+}

@@ -1,0 +1,45 @@
+import { printable } from "../../base/printable.js";
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, flag, list, optional, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+
+const MAX_CHOICES = 12;
+
+const schema = defineArguments({
+  question: text("The question, in one or two sentences.", { minLength: 1 }),
+  choices: optional(
+    list(
+      "Answers to choose from, a few words each; left out: the user writes one.",
+      text("An answer.", { minLength: 1 }),
+      {
+        max: MAX_CHOICES,
+      },
+    ),
+  ),
+  free_text: optional(flag("Whether the user may write something else than one of the choices; default false.")),
+});
+
+const oneLine = (question: string) => printable(question.trim().replace(/\s+/g, " "));
+
+/** Asks the user something, where somebody is there to answer. */
+export function askUserTool(): Tool {
+  return defineTool({
+    name: "ask_user",
+    description:
+      "Ask the user something that you need to know and cannot find out: which of several ways they want, a name, " +
+      "a decision that is theirs. Do not ask for leave to use a tool: that is asked for by itself.",
+    schema,
+    kind: "think",
+    needsPerson: true,
+    describe: ({ question }) => oneLine(question),
+    run: async ({ question, choices = [], free_text }, context) => {
+      const answer = await context.question({
+        title: oneLine(question),
+        choices: [...new Set(choices)],
+        freeText: choices.length === 0 || free_text === true,
+      });
+      if (answer === undefined) return "Nobody answered. Decide by yourself, and say what you took for granted.";
+      return `The user answered: ${answer}`;
+    },
+  });
+}

@@ -1,0 +1,142 @@
+import { join, relative, resolve, sep } from "node:path";
+import { hasCode, ToolError } from "../../ports/errors.js";
+import { isVouched, type Owners } from "../../files/owners.js";
+import { repositoryOf } from "../../files/repository.js";
+import { isInside, PathGuard } from "../../files/path-guard.js";
+import { lines, printable } from "../../base/printable.js";
+import { frontMatter } from "../../project/front-matter.js";
+import { SKILL_FILE } from "../../project/skill-file.js";
+import type { Skill } from "../../ports/skill.js";
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, optional, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import type { FileToolOptions } from "../files/files.js";
+import { sniff } from "../files/content.js";
+import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
+
+/** Read of one file. */
+const MOST_BYTES = 256 * 1024;
+/** Files of a skill that are named, and how deep they are looked for. */
+const FILES = 50;
+const DEPTH = 3;
+/** Looked at for them: so many entries of its folders, and so long, in ms. */
+const LOOKED = 1_000;
+const LOOK_MS = 2_000;
+/** Folders of a skill that are not looked into. */
+const OTHERS = new Set([".git", "node_modules"]);
+
+const schema = defineArguments({
+  name: text("Name of the skill.", { minLength: 1, aliases: ["skill"] }),
+  file: optional(
+    text("One of its other files, as a path within its folder; default the skill itself.", { aliases: ["path"] }),
+    SKILL_FILE,
+  ),
+});
+
+/** Reads what a skill says, of which the model knows the name. */
+export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">): Tool {
+  return defineTool({
+    name: "skill",
+    description:
+      "Read a skill: written instructions for tasks of one kind, with the names of its other files. " +
+      "Read it before you begin a task that it fits.",
+    schema,
+    kind: "read",
+    parallel: true,
+    needsSkills: true,
+    describe: ({ name, file }) =>
+      `Read the skill ${printable(name)}${file === SKILL_FILE ? "" : `: ${printable(file)}`}`,
+    run: async ({ name, file }, { skills = [], signal, projectDir }) => {
+      const skill = skills.find((one) => one.name === name);
+      if (!skill) {
+        const names = skills.map((one) => one.name).join(", ");
+        throw new ToolError(
+          `There is no skill ${JSON.stringify(name.slice(0, 100))}. Use one of: ${names || "(none)"}.`,
+        );
+      }
+      // What is the user's own lies in gantry's home, which no other tool reads.
+      const guard = await PathGuard.create({
+        roots: [skill.root],
+        denied: skill.origin === "user" ? [] : deniedPaths,
+      });
+      const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
+      const said = await read(guard, skill, file, owners);
+      if (file !== SKILL_FILE) return said;
+      const whose =
+        skill.origin === "user" ? "The user's own skill" : "A skill of the repository, for which nobody vouches";
+      const { files, isCut } = await filesOf(guard, skill.folder, signal);
+      const others = files.filter((one) => one !== SKILL_FILE);
+      const none = isCut ? "None of its other files was found." : "It has no other files.";
+      return [
+        `${whose}, in ${printable(skill.folder)}`,
+        others.length === 0 ? none : `Its other files (read them with file): ${others.join(", ")}`,
+        ...(isCut ? ["There is more in its folder than was looked at."] : []),
+        "",
+        lines(frontMatter(said).body || said),
+      ].join("\n");
+    },
+  });
+}
+
+async function read(
+  guard: PathGuard,
+  { name, folder, root }: Skill,
+  file: string,
+  owners: Owners | undefined,
+): Promise<string> {
+  const path = resolve(folder, file);
+  const called = printable(file);
+  if (!isInside(path, folder)) throw new ToolError(`${called}: not in the folder of the skill ${name}.`);
+  try {
+    const { handle, stats } = await guard.openFile(path);
+    try {
+      if (!(await isVouched({ path, root, owners }, stats)))
+        throw new ToolError(`${called}: another user's, or everybody may write to it.`);
+      const buffer = Buffer.alloc(Math.min(MOST_BYTES, Number(stats.size)));
+      const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
+      const bytes = buffer.subarray(0, bytesRead);
+      const content = sniff(bytes);
+      if (content.kind !== "text") throw new ToolError(`${called}: it is no text.`);
+      return cutMiddle(new TextDecoder(content.encoding).decode(bytes), MODEL_BYTES);
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (!hasCode(error, "path")) throw error;
+    throw new ToolError(`${called}: ${error.message}.`, { cause: error });
+  }
+}
+
+/**
+ * Paths within a skill's folder, sorted; links are named and not followed. Cut where there are too many, or where it takes
+ * too long to find them. Rejects with the signal's reason.
+ */
+async function filesOf(guard: PathGuard, start: string, signal: AbortSignal) {
+  const files: string[] = [];
+  const end = Date.now() + LOOK_MS;
+  let left = LOOKED;
+  let isCut = false;
+  /** False where there is no room for another entry. */
+  const look = async (path: string, depth: number): Promise<boolean> => {
+    const folder = await guard.openFolder(path).catch(() => undefined);
+    if (!folder) return true;
+    const folders: string[] = [];
+    try {
+      for await (const entry of folder.entries()) {
+        signal.throwIfAborted();
+        if (left-- <= 0 || files.length >= FILES || Date.now() > end) return false;
+        const own = join(path, entry.name);
+        if (!entry.isDirectory()) files.push(printable(relative(start, own).split(sep).join("/")));
+        else if (OTHERS.has(entry.name)) continue;
+        else if (depth < DEPTH) folders.push(own);
+        else isCut = true;
+      }
+    } finally {
+      await folder.close();
+    }
+    for (const own of folders) if (!(await look(own, depth + 1))) return false;
+    return true;
+  };
+  const isWhole = await look(start, 1);
+  return { files: files.sort(), isCut: isCut || !isWhole };
+}

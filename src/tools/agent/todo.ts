@@ -1,0 +1,87 @@
+import { isRecord } from "../../base/json.js";
+import type { Tool, ToolContext } from "../../ports/tool.js";
+import type { PlanEntry } from "../../ports/watch.js";
+import { defineArguments, list, object, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+
+/** Keeps the list. */
+export const PLAN_TOOL = "todowrite";
+
+const STATE = "todos";
+const MARKS: Readonly<Record<string, string>> = {
+  pending: "[ ]",
+  in_progress: "[>]",
+  completed: "[x]",
+  cancelled: "[-]",
+};
+
+interface Todo {
+  content: string;
+  status: string;
+}
+
+const schema = defineArguments({
+  todos: list(
+    "The whole list; it takes the place of the one before.",
+    object({
+      content: text("What to do.", { minLength: 1 }),
+      status: text("How far it is.", { oneOf: Object.keys(MARKS) }),
+    }),
+    { max: 100 },
+  ),
+});
+
+/** Keeps the session's list of things to do. */
+export function todowriteTool(): Tool {
+  return defineTool({
+    name: PLAN_TOOL,
+    description:
+      "Keep a list of the steps of a task that has several: one in_progress at a time, each completed as soon as it is done " +
+      "and checked, not all at the end. Send the whole list each time something changes.",
+    schema,
+    kind: "think",
+    describe: ({ todos }) => {
+      const done = todos.filter((todo) => todo.status === "completed").length;
+      return `Update todos (${done}/${todos.length} done)`;
+    },
+    run: ({ todos }, context) => {
+      context.state.set(STATE, todos);
+      return show(todos);
+    },
+  });
+}
+
+/** What is to be done, as a session's tools remember it; what was given up is no part of it. Undefined where they never said. */
+export function planIn(state: ReadonlyMap<string, unknown>): PlanEntry[] | undefined {
+  const todos = state.get(STATE);
+  if (!Array.isArray(todos)) return undefined;
+  return (todos as unknown[]).flatMap((todo) => (isRecord(todo) ? (entryOf(todo) ?? []) : []));
+}
+
+function entryOf({ content, status }: Record<string, unknown>): PlanEntry | undefined {
+  const isEntry =
+    typeof content === "string" && (status === "pending" || status === "in_progress" || status === "completed");
+  return isEntry ? { content, status } : undefined;
+}
+
+/** Shows the session's list of things to do. */
+export function todoreadTool(): Tool {
+  return defineTool({
+    name: "todoread",
+    description: "Show the todo list.",
+    kind: "think",
+    parallel: true,
+    describe: () => "Read todos",
+    run: (_, context) => show(kept(context)),
+  });
+}
+
+function kept(context: ToolContext): readonly Todo[] {
+  const todos = context.state.get(STATE);
+  return Array.isArray(todos) ? (todos as Todo[]) : [];
+}
+
+function show(todos: readonly Todo[]): string {
+  if (todos.length === 0) return "The list is empty.";
+  return todos.map((todo) => `${MARKS[todo.status] ?? "[ ]"} ${todo.content}`).join("\n");
+}

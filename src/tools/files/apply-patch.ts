@@ -1,0 +1,118 @@
+import type { Diff, Location, Tool } from "../../ports/tool.js";
+import { defineArguments, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { location, shown, type FileToolOptions } from "./files.js";
+import { patchFiles, previewPatch } from "./patch-files.js";
+import { parsePatch, type PatchSection } from "./patch-text.js";
+
+const FORMAT = `The whole patch, in this form:
+
+*** Begin Patch
+*** Add File: path/new.txt
++every line of a new file begins with +
+*** Update File: path/old.py
+*** Move to: path/renamed.py
+@@ class Reader
+@@     def lines(self):
+ three lines of context above, each behind a space
+-a line that goes
++a line that comes
+ three lines of context below
+*** Delete File: path/obsolete.txt
+*** End Patch
+
+Move to is left out where a file keeps its name. @@ names the class or function where the context alone is not unique; *** End of File behind a piece says that the file ends with it. Pieces of a file go in its order.`;
+
+const schema = defineArguments(
+  {
+    input: text(FORMAT, {
+      minLength: 1,
+      aliases: ["patch", "patchText", "patch_text", "diff"],
+    }),
+  },
+  (values) => {
+    parsePatch(values.input);
+    return values;
+  },
+);
+
+/** GPT from 4.1 and 5 on, codex and the o series: they have learnt this format. */
+const TRAINED = /^(?:gpt-(?:4\.1|[5-9]|[12]\d)(?!\d)|codex|o[1-9](?![a-z\d]))|-codex(?![a-z])/;
+
+/** Whether a model was trained on the patches of this format, by its id, which gateways put a vendor before. */
+export function knowsPatches({ id }: { readonly id: string }): boolean {
+  const name = id
+    .toLowerCase()
+    .replace(/^.*\//, "")
+    .replace(/:.*$/, "")
+    .replace(/^openai[.-]/, "");
+  return TRAINED.test(name);
+}
+
+/** Changes several files at once by a patch, in the format of OpenAI's models, which are offered it in place of `edit`. */
+export function applyPatchTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "apply_patch",
+    description:
+      "Change files by a patch, all of it or nothing. Refused when the context is missing or not unique, or when a file " +
+      "changed since you read it.",
+    schema,
+    kind: "edit",
+    models: knowsPatches,
+    replaces: ["edit", "multiedit"],
+    describe: ({ input }, projectDir) => {
+      const sections = parsePatch(input);
+      const paths = sections.flatMap((one) =>
+        movedTo(one) === undefined ? [one.path] : [one.path, movedTo(one) ?? ""],
+      );
+      return {
+        title: titleOf(sections, projectDir),
+        locations: [...new Set(paths)].map((path) => location(path, projectDir)),
+        diff: sections.flatMap((section) => plannedDiff(section, projectDir)),
+        actsAs: actsAs(sections),
+        ...reads(sections, projectDir),
+      };
+    },
+    preview: ({ input }, context) => previewPatch(options, parsePatch(input), context),
+    run: ({ input }, context) => patchFiles(options, parsePatch(input), context),
+  });
+}
+
+function movedTo(section: PatchSection): string | undefined {
+  return section.action === "update" ? section.moveTo : undefined;
+}
+
+function titleOf(sections: readonly PatchSection[], projectDir: string): string {
+  const [only] = sections;
+  if (sections.length !== 1 || !only) return `Patch ${new Set(sections.map(({ path }) => path)).size} files`;
+  const name = shown(only.path, projectDir);
+  const to = movedTo(only);
+  if (to !== undefined) return `Move ${name} to ${shown(to, projectDir)}`;
+  return `${{ add: "Create", delete: "Delete", update: "Patch" }[only.action]} ${name}`;
+}
+
+/** The pieces of files that a patch speaks of; whether they are there is found out when it runs. */
+function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
+  const { path } = location(movedTo(section) ?? section.path, projectDir);
+  if (section.action === "delete") return [];
+  if (section.action === "add") return [{ path, oldText: null, newText: section.content }];
+  return section.chunks.map(({ lines }) => {
+    const without = (sign: string): string =>
+      lines.flatMap((line) => (line.sign === sign ? [] : [line.text])).join("\n");
+    return { path, oldText: without("+"), newText: without("-") };
+  });
+}
+
+/** Of these an error shows lines, and what is moved can be read where it goes. */
+function reads(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
+  const paths = new Set(sections.flatMap(({ action, path }) => (action === "update" ? [path] : [])));
+  return paths.size > 0 ? { reads: [...paths].map((path) => location(path, projectDir)) } : {};
+}
+
+/** The tools whose work it does: rules for theirs are for it as well. */
+function actsAs(sections: readonly PatchSection[]): string[] {
+  const edits = sections.some((section) => section.action === "update" && section.chunks.length > 0);
+  const writes = sections.some((section) => section.action === "add" || movedTo(section) !== undefined);
+  const deletes = sections.some((section) => section.action === "delete" || movedTo(section) !== undefined);
+  return [...(edits ? ["edit"] : []), ...(writes ? ["write"] : []), ...(deletes ? ["delete"] : [])];
+}

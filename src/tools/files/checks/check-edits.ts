@@ -1,0 +1,106 @@
+import type { Tool, ToolContext, ToolOutput } from "../../../ports/tool.js";
+import type { CommandCheck, EditCheck } from "./command-check.js";
+import { relativeTo } from "../files.js";
+import type { QuickCommands } from "./quick-command.js";
+import type { SandboxOptions } from "../../shell/sandbox/sandbox.js";
+
+/** What is looked at when a tool has changed files. */
+export interface EditChecksOptions {
+  /** Whether syntax errors are told that a change brought. */
+  syntax: boolean;
+  /** Commands that say what is wrong with the project. */
+  commands: readonly EditCheck[];
+  /** Settings of the sandbox for `commands`; undefined if no command may run. */
+  surroundings: (SandboxOptions & { shell?: string }) | undefined;
+  /** Of each look at syntax, in ms. */
+  timeoutMs: number;
+}
+
+/** Looks at what tools have changed, and tells the model what is wrong with it since. */
+export class EditChecks {
+  readonly #options: EditChecksOptions;
+  #commands: QuickCommands | undefined;
+  #checks: CommandCheck[] | undefined;
+
+  constructor(options: EditChecksOptions) {
+    this.#options = options;
+  }
+
+  /** The same tool, whose results end with what its change brought. */
+  on(tool: Tool): Tool {
+    const { syntax, commands, surroundings } = this.#options;
+    if (!syntax && (commands.length === 0 || !surroundings)) return tool;
+    return {
+      ...tool,
+      run: async (args: unknown, context) => {
+        const { projectDir } = context;
+        const { locations } = tool.describe(args, projectDir);
+        const paths = locations.map(({ path }) => relativeTo(path, projectDir));
+        const checks = await this.#begun(paths, context);
+        const output = await tool.run(args, context);
+        if (output.failed === true) return output;
+        const found = await this.#found(output, checks, context);
+        return found.length === 0 ? output : { ...output, text: [output.text, ...found].join("\n\n") };
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#commands?.close();
+  }
+
+  /** Never rejects: the change is made, and that is told. */
+  async #found(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
+    const { syntax, timeoutMs } = this.#options;
+    const found: string[] = [];
+    try {
+      const changed = syntax ? (output.diff ?? []) : [];
+      if (changed.length > 0) {
+        const { newSyntaxFaults } = await import("./syntax-check.js");
+        const lines = await newSyntaxFaults(changed, timeoutMs, context);
+        if (lines.length > 0) found.push(`Syntax errors that this change brought:\n${lines.join("\n")}`);
+      }
+      for (const check of checks) {
+        const said = await check.after(context);
+        if (said !== "") found.push(said);
+      }
+    } catch {
+      // Ended in the middle of it.
+    }
+    return found;
+  }
+
+  /** Those for one of these paths, which know what was wrong before. Never rejects: the change is what was asked for. */
+  async #begun(paths: readonly string[], context: ToolContext): Promise<CommandCheck[]> {
+    try {
+      const checks = await this.#checksFor(paths, context.signal);
+      for (const check of checks) await check.before(context);
+      return checks;
+    } catch {
+      return [];
+    }
+  }
+
+  /** Those for one of these paths. Rejects with the signal's reason, or `WorkLimitError`. */
+  async #checksFor(paths: readonly string[], signal: AbortSignal): Promise<CommandCheck[]> {
+    const { commands, timeoutMs } = this.#options;
+    const runner = commands.length > 0 ? await this.#runner() : undefined;
+    if (!runner || paths.length === 0) return [];
+    if (!this.#checks) {
+      const { CommandCheck } = await import("./command-check.js");
+      this.#checks ??= commands.map((check) => new CommandCheck(check, runner));
+    }
+    const checks = this.#checks;
+    const globs = checks.map(({ files }) => files);
+    const { withThread } = await import("../../../untrusted/workers.js");
+    const fit = await withThread(signal, (thread) => thread.ask("globs", { globs, paths }, { ms: timeoutMs }));
+    return checks.filter((_check, i) => fit[i] === true);
+  }
+
+  async #runner(): Promise<QuickCommands | undefined> {
+    const { surroundings } = this.#options;
+    if (!surroundings) return undefined;
+    const { QuickCommands } = await import("./quick-command.js");
+    return (this.#commands ??= new QuickCommands(surroundings));
+  }
+}

@@ -1,0 +1,90 @@
+import { printable } from "../../../base/printable.js";
+import type { Grammar } from "../../../untrusted/grammar.js";
+import { withThread } from "../../../untrusted/workers.js";
+import type { ToolContext } from "../../../ports/tool.js";
+import { relativeTo } from "../files.js";
+
+/** A file before and after a change; `oldText` is null for a new file. */
+export interface ChangedFile {
+  path: string;
+  oldText: string | null;
+  newText: string;
+}
+
+interface Fault {
+  line: number;
+  message: string;
+}
+
+const JSON_FILES = /\.(json|jsonc|code-workspace|code-snippets)$/i;
+const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
+  [/\.([cm]?js|jsx)$/i, "javascript"],
+  [/(?<!\.d)\.[cm]?ts$/i, "typescript"],
+  [/\.tsx$/i, "tsx"],
+  [/\.pyi?$/i, "python"],
+  [/\.(sh|bash)$/i, "bash"],
+  [/\.go$/i, "go"],
+  [/\.rb$/i, "ruby"],
+  [/(?<!\.blade)\.php$/i, "php"],
+  [/\.java$/i, "java"],
+  [/\.rs$/i, "rust"],
+];
+/** Templates that become a file of the language, dialects that the grammar does not know, and text that was no UTF-8. */
+const NOT_CHECKED = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|^#!.*\bpython2\b/;
+const MAX_FILES = 20;
+const MAX_CHARACTERS = 1_000_000;
+const MAX_LINE_CHARACTERS = 120;
+
+/** The syntax errors that a change of files brought, a line each. Rejects with the signal's reason, or `WorkLimitError`. */
+export async function newSyntaxFaults(
+  changed: readonly ChangedFile[],
+  timeoutMs: number,
+  { projectDir, signal }: ToolContext,
+): Promise<string[]> {
+  const files = changed.filter((file) => isChecked(file)).slice(0, MAX_FILES);
+  const texts = ({ oldText, newText }: ChangedFile) => ({
+    was: oldText === null || oldText.trim() === "" ? null : withoutMark(oldText),
+    is: withoutMark(newText),
+  });
+  const json = files.filter(({ path }) => JSON_FILES.test(path));
+  const parsed = files.flatMap((file) => {
+    const [, grammar] = GRAMMARS.find(([pattern]) => pattern.test(file.path)) ?? [];
+    if (grammar === undefined || (grammar === "bash" && !isCheckedScript(file))) return [];
+    return [{ file, grammar }];
+  });
+  const found = new Map<ChangedFile, readonly Fault[]>();
+  if (json.length + parsed.length > 0)
+    await withThread(signal, async (thread) => {
+      if (json.length > 0) {
+        const asked = json.map((file) => ({ name: relativeTo(file.path, projectDir), ...texts(file) }));
+        const faults = await thread.ask("json", { files: asked }, { ms: timeoutMs });
+        json.forEach((file, i) => found.set(file, faults[i] ? [faults[i]] : []));
+      }
+      if (parsed.length > 0) {
+        const asked = parsed.map(({ file, grammar }) => ({ grammar, ...texts(file) }));
+        const faults = await thread.ask("syntax", { files: asked }, { ms: timeoutMs });
+        parsed.forEach(({ file }, i) => found.set(file, faults[i] ?? []));
+      }
+    });
+  return files.flatMap((file) => (found.get(file) ?? []).map((fault) => lineOf(file, fault, projectDir)));
+}
+
+function isChecked({ oldText, newText }: ChangedFile): boolean {
+  const isShort = newText.length + (oldText ?? "").length <= MAX_CHARACTERS;
+  return newText !== "" && isShort && !NOT_CHECKED.test(newText);
+}
+
+/** The grammar of bash refuses some scripts that a shell runs, so a new one is taken as it is. */
+function isCheckedScript({ path, oldText, newText }: ChangedFile): boolean {
+  return (oldText ?? "").trim() !== "" && (/\.bash$/i.test(path) || /^#!.*\b(?:ba|da|a)?sh\b/.test(newText));
+}
+
+function lineOf({ path, newText }: ChangedFile, { line, message }: Fault, projectDir: string): string {
+  const text = (newText.split("\n")[line - 1] ?? "").trim();
+  const source = text.length > MAX_LINE_CHARACTERS ? `${text.slice(0, MAX_LINE_CHARACTERS)}…` : text;
+  return `${printable(relativeTo(path, projectDir))}${line > 0 ? `:${line}` : ""}: ${printable(message)}${source === "" ? "" : ` | ${printable(source)}`}`;
+}
+
+function withoutMark(text: string): string {
+  return text.replace(/^\uFEFF/, "");
+}

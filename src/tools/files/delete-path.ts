@@ -1,0 +1,148 @@
+import { basename, dirname, join, resolve } from "node:path";
+import { PathError, ToolError } from "../../ports/errors.js";
+import { asPathError, type OpenedFolder, type PathGuard } from "../../files/path-guard.js";
+import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
+import { size, sniff } from "./content.js";
+import { exclusively, guardForChange, pathFault, SeenFiles, shown, type FileToolOptions, type Reach } from "./files.js";
+import { keepBefore, keepTree } from "./record-file.js";
+import { readWhole } from "./read-file.js";
+
+/** Clients are shown what was in deleted text files up to this size. */
+const DIFF_BYTES = 256 * 1024;
+
+interface Deletion {
+  readonly path: string;
+  readonly recursive: boolean;
+}
+
+/** The file or folder that a person is asked about, by the arguments of the call. Undefined if the path does not exist. */
+const askedAbout = new WeakMap<Deletion, Identity | undefined>();
+
+type Identity = Readonly<Record<"dev" | "ino", number>>;
+
+/** Records which file or folder a permission is for. Rejects where the tool itself would be refused. */
+export async function previewDeletion(
+  options: FileToolOptions,
+  deletion: Deletion,
+  reach: Reach,
+): Promise<ToolCallPreview> {
+  const full = resolve(reach.projectDir, deletion.path);
+  const guard = await guardForChange(options, reach);
+  const folder = await guard.openFolder((await guard.resolve(dirname(full))).path);
+  try {
+    askedAbout.set(deletion, await folder.stat(basename(full)));
+  } finally {
+    await folder.close();
+  }
+  return {};
+}
+
+/** The work of the delete tool. Rejects with `ToolError`, or the signal's reason. */
+export async function deletePath(
+  options: FileToolOptions,
+  deletion: Deletion,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const { path, recursive } = deletion;
+  const full = resolve(context.projectDir, path);
+  try {
+    const guard = await guardForChange(options, context);
+    const name = shown(path, context.projectDir);
+    const check = (found: Identity): void => {
+      const asked = askedAbout.get(deletion);
+      if (askedAbout.has(deletion) && (asked?.dev !== found.dev || asked.ino !== found.ino))
+        throw new ToolError(
+          `${name}: was replaced while permission was asked for. Nothing was deleted; look at it again.`,
+        );
+    };
+    return await exclusively(full, () => remove(guard, full, recursive, name, context, check));
+  } catch (error) {
+    throw await pathFault(error, path, context.projectDir, options);
+  }
+}
+
+const GONE = { kind: "none" } as const;
+const NOT_KEPT = " No copy was kept: undo cannot bring it back.";
+
+/**
+ * Delete what is at a path, and not what a link there points to; `check` throws where that must stay. Rejects with `PathError`
+ * and `ToolError`.
+ */
+export async function remove(
+  guard: PathGuard,
+  full: string,
+  recursive: boolean,
+  name: string,
+  context: ToolContext,
+  check: (found: Identity) => void = () => undefined,
+): Promise<ToolOutput> {
+  // The parent is resolved and the last name is not: a link goes, not what it points to.
+  const parent = await guard.resolve(dirname(full)).catch((error: unknown) => {
+    // The parent of a root lies outside, and the answer should be about the root.
+    throw error instanceof PathError && error.reason === "outside" && guard.isRoot(full) ? isRoot(name) : error;
+  });
+  const target = join(parent.path, basename(full));
+  if (guard.isRoot(target)) throw isRoot(name);
+  if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
+  if (basename(target) === ".git")
+    throw new ToolError(`${name}: holds the history of the repository and is not deleted. Ask the user to do it.`);
+  guard.refuseProtected(parent.ways.map((way) => join(way, basename(full))));
+  const folder = await guard.openFolder(parent.path);
+  try {
+    const own = basename(target);
+    await guard.refuseProtectedIn(folder, own);
+    const stats = await folder.stat(own);
+    let isKept = true;
+    if (!stats) throw new PathError("not_found", "not found");
+    check(stats);
+    context.signal.throwIfAborted();
+    if (stats.isDirectory()) {
+      const keeping = await (recursive
+        ? keepTree(guard, folder, own, context, context.signal)
+        : keepBefore(guard, folder, own, GONE, context));
+      if (recursive) await folder.removeTree(own, context.signal);
+      else if (!(await folder.removeEmpty(own)))
+        throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
+      keeping.done();
+      isKept = keeping.kept;
+    } else {
+      const before = stats.isFile() ? await textOf(guard, folder, own) : undefined;
+      const keeping = await keepBefore(guard, folder, own, GONE, context);
+      await folder.unlink(own);
+      keeping.done();
+      new SeenFiles(context).forget(target);
+      await folder.sync();
+      return {
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.kept ? "" : NOT_KEPT}`,
+        ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
+        locations: [{ path: target }],
+      };
+    }
+    await folder.sync();
+    const what = `Deleted ${name}/${recursive ? " with all that was in it" : ""}.${isKept ? "" : NOT_KEPT}`;
+    return { text: what, locations: [{ path: target }] };
+  } catch (error) {
+    throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
+  } finally {
+    await folder.close();
+  }
+}
+
+function isRoot(name: string): ToolError {
+  return new ToolError(`${name}: is the folder that you work in, or holds it. Delete what is in it instead.`);
+}
+
+async function textOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {
+  try {
+    const file = await guard.openFile(join(folder.path, name));
+    try {
+      if (file.stats.size > DIFF_BYTES) return undefined;
+      const content = await readWhole(file, DIFF_BYTES);
+      return sniff(content.subarray(0, 8_192)).kind === "text" ? content.toString() : undefined;
+    } finally {
+      await file.handle.close();
+    }
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,26 @@
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, flag, optional, PATH_ALIASES, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { deletePath, previewDeletion } from "./delete-path.js";
+import { location, shown, type FileToolOptions } from "./files.js";
+
+const schema = defineArguments({
+  path: text("File or folder, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
+  recursive: optional(flag("Delete a folder with all that is in it."), false),
+});
+
+/** Deletes a file, a link (not what it points to), or a folder. */
+export function deleteTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "delete",
+    description: "Delete a file or an empty folder; with recursive a folder and all in it. You cannot take it back.",
+    schema,
+    kind: "delete",
+    describe: ({ path, recursive }, projectDir) => ({
+      title: `Delete ${shown(path, projectDir)}${recursive ? " and all in it" : ""}`,
+      locations: [location(path, projectDir)],
+    }),
+    preview: (args, context) => previewDeletion(options, args, context),
+    run: (args, context) => deletePath(options, args, context),
+  });
+}

@@ -1,0 +1,136 @@
+import { resolve } from "node:path";
+import { ToolError, WorkLimitError } from "../../ports/errors.js";
+import type { EditedFile, TextEdit } from "../../untrusted/edits/apply-edit.js";
+import { withThread } from "../../untrusted/workers.js";
+import type { PathGuard } from "../../files/path-guard.js";
+import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
+import { size, sniff } from "./content.js";
+import { diffOf, exclusively, guardForChange, location, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
+import type { FileToolOptions, Reach } from "./files.js";
+import { readWhole } from "./read-file.js";
+import { replaceFile } from "./replace-file.js";
+
+/** For all edits of a call, in ms. */
+const EDIT_MS = 10_000;
+/** A person who is asked is shown files up to this size whole, of larger ones what changes: the question is stored with it. */
+const PREVIEW_BYTES = 256 * 1024;
+/** Lines shown on each side of that. */
+const AROUND = 3;
+
+/** Apply edits to one file in order, all or none. */
+export async function editFile(
+  options: FileToolOptions,
+  path: string,
+  edits: readonly TextEdit[],
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const { projectDir } = context;
+  const name = shown(path, projectDir);
+  try {
+    const guard = await guardForChange(options, context);
+    const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
+    return await exclusively(target, async () => {
+      const seen = new SeenFiles(context);
+      const before = await textOf(guard, target, name);
+      if (seen.changed(target, before))
+        throw new ToolError(
+          `${name}: changed since you read it (by a command, another session or a person). Read it again, then edit.`,
+        );
+
+      const { content: edited, done, line } = await edit(before, edits, name, context.signal);
+      const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
+      context.signal.throwIfAborted();
+      // The last look before the change: someone outside this process may have saved meanwhile.
+      if (!(await textOf(guard, target, name)).equals(before))
+        throw new ToolError(`${name}: changed just now. Read it again, then edit.`);
+      const real = await replaceFile(guard, target, after, context);
+      seen.saw(real, after);
+      return {
+        text: `Edited ${name}: replaced ${done.join("; ")}.`,
+        diff: diffOf(real, before, after),
+        locations: [{ path: real, ...(line === undefined ? {} : { line }) }],
+      };
+    });
+  } catch (error) {
+    throw await pathFault(error, path, projectDir, options);
+  }
+}
+
+/**
+ * What edits would make of the file that is there, where a text is in it otherwise than the arguments say: nothing where they say it to
+ * the letter. Rejects where the tool itself would be refused.
+ */
+export async function previewEdits(
+  options: FileToolOptions,
+  path: string,
+  edits: readonly TextEdit[],
+  reach: Reach & Pick<ToolContext, "signal">,
+): Promise<ToolCallPreview> {
+  const { projectDir, signal } = reach;
+  const guard = await guardForChange(options, reach);
+  const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
+  const name = shown(path, projectDir);
+  const before = await textOf(guard, target, name);
+  const { content: edited, done } = await edit(before, edits, name, signal);
+  const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
+  const loose = done.filter((one) => one.includes("not to the letter"));
+  if (loose.length === 0) return {};
+  const isShown = Math.max(before.length, after.length) <= PREVIEW_BYTES;
+  const texts = isShown ? { oldText: before.toString(), newText: after.toString() } : changedPart(before, after);
+  return {
+    ...(texts && { diff: [{ path: location(path, projectDir).path, ...texts }] }),
+    note: `The text was found ${loose.join("; ")}.`,
+  };
+}
+
+/** The lines that differ, with a few around them; undefined where they are too many to be shown. */
+function changedPart(before: Buffer, after: Buffer): { oldText: string; newText: string } | undefined {
+  const [olds, news] = [before.toString().split("\n"), after.toString().split("\n")];
+  const shorter = Math.min(olds.length, news.length);
+  let start = 0;
+  while (start < shorter && olds[start] === news[start]) start++;
+  let end = 0;
+  while (end < shorter - start && olds[olds.length - 1 - end] === news[news.length - 1 - end]) end++;
+  const part = (lines: readonly string[]): string =>
+    lines.slice(Math.max(0, start - AROUND), lines.length - Math.max(0, end - AROUND)).join("\n");
+  const texts = { oldText: part(olds), newText: part(news) };
+  return texts.oldText.length + texts.newText.length <= 2 * PREVIEW_BYTES ? texts : undefined;
+}
+
+/** Rejects with `ToolError` for what is no text that can be changed. */
+async function textOf(guard: PathGuard, target: string, name: string): Promise<Buffer> {
+  const file = await guard.openFile(target);
+  try {
+    if (file.stats.size > MAX_FILE_BYTES)
+      throw new ToolError(
+        `${name}: has ${size(Number(file.stats.size))}, more than edit takes. Use bash with sed or a script.`,
+      );
+    const text = await readWhole(file, MAX_FILE_BYTES);
+    const content = sniff(text.subarray(0, 8_192));
+    if (content.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
+    if (content.encoding !== "utf-8")
+      throw new ToolError(`${name}: is ${content.encoding} text, which edit cannot change. Use bash.`);
+    return text;
+  } finally {
+    await file.handle.close();
+  }
+}
+
+async function edit(
+  before: Buffer,
+  edits: readonly TextEdit[],
+  name: string,
+  signal: AbortSignal,
+): Promise<EditedFile> {
+  // Memory of its own, because it goes over to the thread.
+  const content = new Uint8Array(before);
+  const job = { content, edits, name, maxBytes: MAX_FILE_BYTES };
+  try {
+    const edited = await withThread(signal, (thread) => thread.ask("edit", job, { ms: EDIT_MS, transfer: [content] }));
+    if ("refused" in edited) throw new ToolError(edited.refused);
+    return edited;
+  } catch (error) {
+    if (!(error instanceof WorkLimitError)) throw error;
+    throw new ToolError(`${name}: the edit was given up: ${error.message}. Use bash with a script.`, { cause: error });
+  }
+}

@@ -1,0 +1,48 @@
+import type { Diff, Tool } from "../../ports/tool.js";
+import type { TextEdit } from "../../untrusted/edits/apply-edit.js";
+import { defineArguments, flag, optional, PATH_ALIASES, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { editFile, previewEdits } from "./edit-file.js";
+import { location, shown, type FileToolOptions } from "./files.js";
+
+/** The arguments of one replacement. */
+export const EDIT_FIELDS = {
+  old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all.", {
+    minLength: 1,
+    aliases: ["old_text", "oldText", "oldString", "old"],
+  }),
+  new_string: text("What takes its place.", { aliases: ["new_text", "newText", "newString", "new"] }),
+  replace_all: optional(flag("Replace every occurrence."), false),
+};
+
+const schema = defineArguments({
+  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
+  ...EDIT_FIELDS,
+});
+
+/** The pieces of a file that edits speak of; whether they are there is found out when they run. */
+export function plannedDiff(path: string, edits: readonly TextEdit[], projectDir: string): Diff[] {
+  const place = location(path, projectDir);
+  return edits.map((edit) => ({ path: place.path, oldText: edit.old_string, newText: edit.new_string }));
+}
+
+/** Replaces exact text in a file. */
+export function editTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "edit",
+    description:
+      "Replace exact text in a file. Refused when the text is missing or not unique, or when the file changed since you read it. " +
+      "For several changes of one file use multiedit.",
+    schema,
+    kind: "edit",
+    describe: ({ path, ...edit }, projectDir) => ({
+      title: `Edit ${shown(path, projectDir)}`,
+      locations: [location(path, projectDir)],
+      diff: plannedDiff(path, [edit], projectDir),
+      // An error shows the lines that are there.
+      reads: [location(path, projectDir)],
+    }),
+    preview: ({ path, ...edit }, context) => previewEdits(options, path, [edit], context),
+    run: ({ path, ...edit }, context) => editFile(options, path, [edit], context),
+  });
+}

@@ -1,0 +1,294 @@
+import { availableParallelism } from "node:os";
+import { MODEL_BYTES } from "../../base/cut-text.js";
+import type { ToolContext } from "../../ports/tool.js";
+import { listFiles } from "../../processes/file-list.js";
+import { runRipgrep } from "../../processes/ripgrep.js";
+import { FirstPaths, NulRecords, pathKey, SEARCH_MS, type SearchPlace } from "../../processes/search-place.js";
+import { size } from "./content.js";
+import { eachOpenedFile, regularFiles } from "./search-results.js";
+import { folderName, type FileToolOptions } from "./files.js";
+import { CountRecords, FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
+import {
+  checkSearch,
+  filesByPath,
+  globArguments,
+  openToolPlace,
+  patternArguments,
+  type ToolPlace,
+} from "./search-folder.js";
+
+/** Larger files are skipped, and reported: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
+const MAX_FILE_BYTES = 512 * 1024 * 1024;
+/** UTF-16 is decoded whole to show a line of it. Matches in larger files are not shown. */
+const MAX_DECODED_BYTES = 64 * 1024 * 1024;
+/** A search that finds more lines is done again in the order of paths, and ends when enough is found. */
+const MAX_UNSORTED_LINES = 5_000;
+/** Files that were not searched: so many are remembered, and so many named. */
+const MAX_REMEMBERED = 100;
+const MAX_NAMED = 3;
+
+export interface GrepOptions extends FileToolOptions {
+  /** How long a search may take, in ms. Default 60,000. */
+  searchMs?: number;
+}
+
+/** What the model asked for; see the schema of `grep`. */
+export interface GrepArgs {
+  pattern: string;
+  path: string;
+  glob?: string | undefined;
+  ignore_case: boolean;
+  literal: boolean;
+  context: number;
+  output: string;
+  limit: number;
+  all: boolean;
+}
+
+/** One search, from the pattern to the text. */
+export class GrepSearch {
+  readonly #options: GrepOptions;
+  readonly #given: GrepArgs;
+  readonly #context: ToolContext;
+  readonly #start: string;
+  readonly #lines: string[] = [];
+  readonly #binary = new Set<string>();
+  readonly #tooLarge = new Set<string>();
+  #globs: readonly string[] = [];
+  #isWanted = (_name: string): boolean => true;
+  #bytes = 0;
+  #shown = 0;
+  #matches = 0;
+  #files = 0;
+  #unreadable = 0;
+  #isFull = false;
+  #isIncomplete = false;
+
+  constructor(options: GrepOptions, given: GrepArgs, context: ToolContext) {
+    this.#options = options;
+    this.#given = given;
+    this.#context = context;
+    this.#start = given.path || ".";
+  }
+
+  async run(): Promise<string> {
+    const where = await openToolPlace(this.#options, this.#start, this.#context, this.#given.all);
+    try {
+      await this.#readGlob(where);
+      if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.add(where.place.root);
+      else if (this.#given.output === "lines") await this.#searchLines(where);
+      else await this.#searchFiles(where);
+      return await this.#text(where);
+    } finally {
+      await where.place.close();
+    }
+  }
+
+  /** Decides how ripgrep gets the glob, and which of the files that it finds then are wanted. */
+  async #readGlob({ place, fileBytes }: ToolPlace): Promise<void> {
+    const { glob, all } = this.#given;
+    // A file that was named is searched whatever globs and ignore files say.
+    if (glob === undefined || fileBytes !== undefined) return;
+    const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
+    this.#globs = args;
+    if (!isForPaths || all) return;
+    const { names, isIncomplete } = await filesByPath(place, { args, isForPaths }, this.#context.signal);
+    if (isIncomplete) this.#isIncomplete = true;
+    this.#isWanted = (name) => names.has(name);
+  }
+
+  /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that `#isWanted` has not filtered yet. */
+  async #search({ place }: ToolPlace, flags: readonly string[], onOutput: (chunk: Buffer) => boolean): Promise<void> {
+    const limits = {
+      cwd: place.cwd,
+      signal: this.#context.signal,
+      timeoutMs: this.#options.searchMs ?? SEARCH_MS,
+    };
+    const pattern = patternArguments(this.#given);
+    const largest = `--max-filesize=${MAX_FILE_BYTES}`;
+    const onTooLarge = (name: string): void => {
+      if (this.#tooLarge.size < MAX_REMEMBERED && this.#isWanted(name)) this.#tooLarge.add(name);
+    };
+    // With globs ripgrep would report each file that they leave out. A list of all files takes less than that, and half of
+    // the processors, so that it does not slow the search down.
+    const threads = `--threads=${Math.ceil(availableParallelism() / 2)}`;
+    const list =
+      this.#globs.length > 0 &&
+      runRipgrep({ ...limits, args: ["--files", largest, threads, ...place.flags, "--", place.root], onTooLarge });
+    let hasOutput = false;
+    const [end] = await Promise.all([
+      runRipgrep({
+        ...limits,
+        args: [
+          ...["--null", "--with-filename", largest, "--no-mmap"],
+          ...[...flags, ...pattern, ...this.#globs, ...place.flags, "--", place.root],
+        ],
+        onOutput: (chunk) => {
+          hasOutput = true;
+          return onOutput(chunk);
+        },
+        ...(list === false && { onTooLarge }),
+      }),
+      list,
+    ]);
+    checkSearch(end, hasOutput);
+    this.#unreadable = end.unreadable;
+    if (end.why === "timeout") this.#isIncomplete = true;
+    await this.#keepMatching(place);
+  }
+
+  /** Forgets too large files that the glob does not match. */
+  async #keepMatching(place: SearchPlace): Promise<void> {
+    if (this.#tooLarge.size === 0 || this.#globs.length === 0) return;
+    const matching = new Set<string>();
+    const { signal } = this.#context;
+    await listFiles(place, { signal, args: this.#globs }, (name) => matching.add(name).size > 0);
+    for (const name of this.#tooLarge) if (!matching.has(name)) this.#tooLarge.delete(name);
+  }
+
+  async #searchLines(where: ToolPlace): Promise<void> {
+    const { limit } = this.#given;
+    // Ripgrep uses one thread when it sorts, so that few matches are found faster without, and many with it.
+    const found = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
+    const files: FoundFile[] = [];
+    let matches = 0;
+    for (const file of found) {
+      if (matches > limit) break;
+      files.push(file);
+      matches += file.lines.filter(({ isMatch }) => isMatch).length;
+    }
+    const texts = new Map<FoundFile, (string | undefined)[]>();
+    const byName = new Map(files.map((file) => [file.name, file] as const));
+    await eachOpenedFile(where, byName.keys(), async (opened, name) => {
+      const file = byName.get(name);
+      if (file) texts.set(file, await readLines(opened, file.lines, MAX_DECODED_BYTES));
+    });
+    for (const file of files) {
+      const lines = texts.get(file);
+      if (lines && !this.#isFull) this.#addLines(where.nameOf(file.name), file.lines, lines);
+    }
+  }
+
+  /** Files with the places of their matches, in the order of paths; undefined where an unsorted search finds too many. */
+  async #foundLines(where: ToolPlace, isSorted: boolean): Promise<FoundFile[] | undefined> {
+    const { limit, context } = this.#given;
+    const files: FoundFile[] = [];
+    let count = 0;
+    let matches = 0;
+    const hasRoom = (): boolean => (isSorted ? matches <= limit : count <= MAX_UNSORTED_LINES);
+    const add = (name: string, line: LinePlace): boolean => {
+      if (!this.#isWanted(name)) return true;
+      const last = files.at(-1);
+      if (last?.name === name) last.lines.push(line);
+      else files.push({ name, lines: [line] });
+      count++;
+      if (line.isMatch) matches++;
+      return hasRoom();
+    };
+    const found = new FoundLines(add, (name) => this.#binary.add(name));
+    const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
+    // The limit plus one shows whether there are more.
+    flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
+    await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => found.push(chunk));
+    found.end();
+    if (isSorted) return files;
+    if (!hasRoom()) return undefined;
+    const keyed = files.map((file) => ({ file, key: pathKey(file.name) }));
+    return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
+  }
+
+  #addLines(name: string, places: readonly LinePlace[], texts: readonly (string | undefined)[]): void {
+    const { limit, context } = this.#given;
+    const first = places.findIndex((_place, index) => texts[index] !== undefined);
+    if (first < 0) return;
+    if (this.#shown >= limit) return void (this.#isFull = true);
+    if (!this.#push(name)) return;
+    this.#files++;
+    let last = 0;
+    for (const [index, { line, isMatch }] of places.entries()) {
+      const text = texts[index];
+      if (text === undefined) continue;
+      if (this.#shown >= limit && (isMatch || line > last + context))
+        return void (this.#isFull = isMatch || this.#isFull);
+      if (last > 0 && line > last + 1 && context > 0) this.#push("--");
+      if (!this.#push(`${line}${isMatch ? ":" : "-"}${text}`)) return;
+      last = line;
+      if (!isMatch) continue;
+      this.#shown++;
+      this.#matches++;
+    }
+  }
+
+  async #searchFiles(where: ToolPlace): Promise<void> {
+    const { output, limit } = this.#given;
+    const isCount = output === "count";
+    const counts = new Map<string, number>();
+    const first = new FirstPaths(isCount ? limit : limit + 1);
+    const records = isCount ? new CountRecords() : new NulRecords();
+    await this.#search(where, isCount ? ["--count"] : ["--files-with-matches"], (chunk) =>
+      records.push(chunk, (name, count = 1) => {
+        if (!this.#isWanted(name)) return true;
+        if (isCount) counts.set(name, count);
+        return first.add(name);
+      }),
+    );
+    const names = first.names();
+    // A file may be a hard link to a denied one. Its matches must not be counted.
+    const hasLinks = !isCount || (await where.guard.hasLinkedNames());
+    const checked = isCount && hasLinks ? [...counts.keys()] : names;
+    const allowed = hasLinks ? new Set<string>() : await regularFiles(where.guard, where.place.base, names);
+    if (hasLinks) await eachOpenedFile(where, checked, (_file, name) => void allowed.add(name));
+    const isRefused = new Set(checked.filter((name) => !allowed.has(name)));
+    this.#files = first.count - isRefused.size;
+    this.#matches = isCount
+      ? [...counts].reduce((sum, [name, count]) => sum + (isRefused.has(name) ? 0 : count), 0)
+      : this.#files;
+    for (const name of names) {
+      if (isRefused.has(name)) continue;
+      const text = where.nameOf(name);
+      if (this.#shown >= limit || !this.#push(isCount ? `${text}: ${counts.get(name)}` : text)) this.#isFull = true;
+      else this.#shown++;
+    }
+  }
+
+  #push(line: string): boolean {
+    this.#bytes += Buffer.byteLength(line) + 1;
+    if (this.#bytes > MODEL_BYTES) {
+      this.#isFull = true;
+      return false;
+    }
+    this.#lines.push(line);
+    return true;
+  }
+
+  async #text(where: ToolPlace): Promise<string> {
+    const { output, pattern } = this.#given;
+    const lines = this.#lines;
+    const folder = folderName(this.#start, this.#context.projectDir);
+    if (this.#matches === 0) {
+      const filter = this.#given.glob === undefined ? "" : ` (${this.#given.glob})`;
+      lines.push(`No match for ${pattern} in ${folder}${filter}.`);
+    } else if (output === "count") lines.push(`[${this.#matches} matching lines in ${this.#files} files]`);
+    else if (this.#isFull)
+      lines.push(
+        `[${this.#shown} ${output === "lines" ? "matching lines" : "files"} shown, there are more; narrow path, glob or pattern, or raise limit]`,
+      );
+    if (this.#isIncomplete) lines.push("[too much to search whole; narrow it with path or glob]");
+    await this.#pushNamed("not searched, too large", this.#tooLarge, where);
+    await this.#pushNamed("not searched whole, binary", this.#binary, where);
+    if (this.#unreadable > 0) lines.push(`[${this.#unreadable} entries could not be read]`);
+    return lines.join("\n");
+  }
+
+  /** A note with the names of files, of which each is looked at by the path guard first. */
+  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolPlace): Promise<void> {
+    const names = [...files].sort();
+    const sizes = new Map<string, string>();
+    await eachOpenedFile(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
+      sizes.set(name, `${where.nameOf(name)} (${size(Number(stats.size))})`);
+    });
+    if (sizes.size === 0) return;
+    const named = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
+    this.#lines.push(`[${what}: ${named.join(", ")}${names.length > MAX_NAMED ? ", …" : ""}]`);
+  }
+}

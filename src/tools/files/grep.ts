@@ -1,0 +1,62 @@
+import { ToolInputError } from "../../ports/errors.js";
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, flag, integer, optional, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { location, shown } from "./files.js";
+import { checkGlob } from "./glob.js";
+import { GrepSearch, type GrepOptions } from "./grep-search.js";
+import { withIgnoreFiles } from "./search-folder.js";
+
+const LINES = 100;
+const MAX_LINES = 1_000;
+const MAX_PATTERN = 10_000;
+
+const schema = defineArguments(
+  {
+    pattern: text("Regular expression (ripgrep or PCRE2), matched line by line, or across lines where it holds \\n.", {
+      minLength: 1,
+      aliases: ["regex", "query"],
+    }),
+    path: optional(
+      text("File or folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
+      ".",
+    ),
+    glob: optional(text("Only files that match this glob, for instance *.ts or src/**.", { aliases: ["include"] })),
+    ignore_case: optional(flag("Ignore case."), false),
+    literal: optional(flag("Take the pattern as plain text."), false),
+    context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
+    output: optional(text("What to show.", { oneOf: ["lines", "files", "count"] }), "lines"),
+    limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LINES }), LINES),
+    all: optional(flag("Also search what .gitignore hides."), false),
+  },
+  (given) => {
+    if (given.pattern.length > MAX_PATTERN)
+      throw new ToolInputError(`pattern: expected at most ${MAX_PATTERN} characters`);
+    if (given.glob !== undefined) checkGlob(given.glob);
+    return given;
+  },
+);
+
+/** Searches the content of files. */
+export function grepTool(options: GrepOptions): Tool {
+  return defineTool({
+    name: "grep",
+    description:
+      "Search file contents. Shows each file's name, then `<number>:<line>` for matches and `<number>-<line>` around them. " +
+      "Skips binary files and what .gitignore hides.",
+    schema,
+    kind: "search",
+    parallel: true,
+    describe: ({ pattern, path, glob }, projectDir) => {
+      const where = path === "." || path === "" ? "" : ` in ${shown(path, projectDir)}`;
+      return {
+        title: `Search ${JSON.stringify(pattern)}${where}${glob === undefined ? "" : ` (${glob})`}`,
+        locations: [location(path || ".", projectDir)],
+      };
+    },
+    run: async (given, context) => ({
+      text: await withIgnoreFiles(given.all, (all) => new GrepSearch(options, { ...given, all }, context).run()),
+      locations: [],
+    }),
+  });
+}

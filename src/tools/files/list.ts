@@ -1,0 +1,113 @@
+import { resolve } from "node:path";
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, flag, integer, optional, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import type { OpenedFolder, PathGuard } from "../../files/path-guard.js";
+import { newReport, walk, type WalkReport } from "../../files/walk.js";
+import { printable } from "../../base/printable.js";
+import type { ToolContext } from "../../ports/tool.js";
+import { ignoredBelow } from "../../processes/file-list.js";
+import { folderName, guardFor, location, pathFault, shown } from "./files.js";
+import { withIgnoreFiles } from "./search-folder.js";
+import type { FileToolOptions } from "./files.js";
+import { MODEL_BYTES } from "../../base/cut-text.js";
+
+const MAX_SHOWN = 1_000;
+
+const schema = defineArguments({
+  path: optional(
+    text("Folder, relative to the project folder or absolute.", { aliases: ["dir", "directory", "folder"] }),
+    ".",
+  ),
+  depth: optional(integer("How many levels of folders to show.", { min: 1, max: 20 }), 1),
+  all: optional(flag("Show what .gitignore hides, too."), false),
+});
+
+/** What is in a folder. */
+export function listTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "list",
+    description: "List a folder, sorted. Folders end in /. What .gitignore hides is left out unless all is set.",
+    schema,
+    kind: "read",
+    parallel: true,
+    describe: ({ path }, projectDir) => ({
+      title: `List ${shown(path || ".", projectDir)}`,
+      locations: [location(path || ".", projectDir)],
+    }),
+    run: async ({ path, depth, all }, context) => {
+      const start = path || ".";
+      const text = await withIgnoreFiles(all, (isAll) => listText(options, { start, depth, all: isAll }, context));
+      return { text, locations: [{ path: resolve(context.projectDir, start) }] };
+    },
+  });
+}
+
+async function listText(
+  options: FileToolOptions,
+  { start, depth, all }: { start: string; depth: number; all: boolean },
+  context: ToolContext,
+): Promise<string> {
+  const guard = await guardFor(options, context);
+  const folder = await openListed(options, guard, start, context);
+  const report = newReport();
+  let page: Page;
+  try {
+    page = await pageOf(guard, folder, { depth, all }, context, report);
+  } finally {
+    await folder.close();
+  }
+  const { lines, isCut } = page;
+  const name = folderName(start, context.projectDir);
+  if (lines.length === 0) lines.push(`${name} is empty.`);
+  if (isCut || report.isIncomplete) lines.push(`[more than is shown; list a folder inside ${name}, or use glob]`);
+  if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; all shows them]`);
+  if (report.unreadable > 0) lines.push(`[${report.unreadable} folders could not be read]`);
+  return lines.join("\n");
+}
+
+interface Page {
+  lines: string[];
+  /** Whether there is more than a page holds. */
+  isCut: boolean;
+}
+
+async function openListed(
+  options: FileToolOptions,
+  guard: PathGuard,
+  path: string,
+  { projectDir }: ToolContext,
+): Promise<OpenedFolder> {
+  try {
+    return await guard.openFolder(resolve(projectDir, path));
+  } catch (error) {
+    throw await pathFault(error, path, projectDir, options);
+  }
+}
+
+async function pageOf(
+  guard: PathGuard,
+  folder: OpenedFolder,
+  { depth, all }: { depth: number; all: boolean },
+  { projectDir, signal }: ToolContext,
+  report: WalkReport,
+): Promise<Page> {
+  const project = (await guard.resolve(projectDir)).path;
+  const { paths: ignored, isIncomplete } = all
+    ? { paths: new Set<string>(), isIncomplete: false }
+    : await ignoredBelow(guard, folder.path, project, { depth, signal });
+  const lines: string[] = [];
+  let bytes = 0;
+  for await (const entry of walk(folder, { guard, depth, ignored, signal }, report)) {
+    const end = entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
+    const line = `${printable(entry.way)}${end}`;
+    bytes += Buffer.byteLength(line) + 1;
+    if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) return { lines, isCut: true };
+    lines.push(line);
+  }
+  return { lines, isCut: isIncomplete };
+}
+
+async function target(guard: PathGuard, path: string): Promise<string> {
+  return printable((await guard.readLink(path).catch(() => undefined)) ?? "?");
+}

@@ -1,0 +1,166 @@
+import { PathError } from "../../ports/errors.js";
+import type { OpenedFile } from "../../files/path-guard.js";
+import { sniff } from "./content.js";
+import { readWhole } from "./read-file.js";
+
+/** Characters shown of a line, and of them before a match. */
+const MAX_LINE_CHARACTERS = 300;
+const CHARACTERS_BEFORE = 100;
+/** A character has at most so many bytes. */
+const CHARACTER_BYTES = 4;
+/** A line is read from its start if the match begins within so many bytes. */
+const NEAR_BYTES = 8_192;
+
+/** Position of a line that ripgrep found. */
+export interface LinePlace {
+  /** From 1. */
+  readonly line: number;
+  readonly isMatch: boolean;
+  /** Start of the match in the line, in bytes, from 0. */
+  readonly column: number;
+  /** Start of the line in the file, in bytes. In UTF-16 files, in the file as UTF-8; a byte order mark is not counted. */
+  readonly offset: number;
+}
+
+/** The lines that ripgrep found in one file. */
+export interface FoundFile {
+  /** As ripgrep names it. */
+  readonly name: string;
+  readonly lines: LinePlace[];
+}
+
+/**
+ * Reads what `rg --null --line-number --column --byte-offset --max-columns=1` prints: a path, NUL, and where a line is. Its
+ * text is not among it, so that what is shown is read from the file that the path guard opens, and no line is too long.
+ */
+export class FoundLines {
+  readonly #onLine: (name: string, place: LinePlace) => boolean;
+  readonly #onBinary: (name: string) => void;
+  #open: Buffer = Buffer.alloc(0);
+
+  /** `onLine` returns false to end it. */
+  constructor(onLine: (name: string, place: LinePlace) => boolean, onBinary: (name: string) => void) {
+    this.#onLine = onLine;
+    this.#onBinary = onBinary;
+  }
+
+  push(chunk: Buffer): boolean {
+    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    let start = 0;
+    for (;;) {
+      const nul = bytes.indexOf(0, start);
+      const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
+      if (end < 0) break;
+      const name = this.#withoutNotes(bytes.toString("utf8", start, nul));
+      const place = placeOf(bytes.toString("latin1", nul + 1, Math.min(end, nul + 100)));
+      start = end + 1;
+      if (place && !this.#onLine(name, place)) return false;
+    }
+    this.#open = bytes.subarray(start);
+    return true;
+  }
+
+  end(): void {
+    this.#withoutNotes(this.#open.toString());
+  }
+
+  /** Ripgrep says between the lines where it stopped because a file is binary. */
+  #withoutNotes(text: string): string {
+    for (let rest = text; ;) {
+      const note = /^([^]*?): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n/.exec(rest);
+      if (note?.[1] === undefined) return rest;
+      this.#onBinary(note[1]);
+      rest = rest.slice(note[0].length);
+    }
+  }
+}
+
+function placeOf(text: string): LinePlace | undefined {
+  const match = /^(\d+):(\d+):(\d+):/.exec(text);
+  if (match) return { line: Number(match[1]), isMatch: true, column: Number(match[2]) - 1, offset: Number(match[3]) };
+  const context = /^(\d+)-(\d+)-/.exec(text);
+  return context ? { line: Number(context[1]), isMatch: false, column: 0, offset: Number(context[2]) } : undefined;
+}
+
+/** Read of a file at once; most files are not longer. */
+const START_BYTES = 16 * 1024;
+
+/**
+ * The texts of these lines, as they are in the file now; undefined where no line begins there any more. Rejects with
+ * `PathError` for what cannot be read.
+ */
+export async function readLines(
+  file: OpenedFile,
+  places: readonly LinePlace[],
+  maxBytes: number,
+): Promise<(string | undefined)[]> {
+  const start = Buffer.alloc(START_BYTES);
+  const { bytesRead } = await file.handle.read(start, 0, START_BYTES, 0);
+  const content = sniff(start.subarray(0, 3));
+  if (content.kind === "text" && content.encoding !== "utf-8") {
+    if (file.stats.size > BigInt(maxBytes)) throw new PathError("io", "too large");
+    const whole = Buffer.from(new TextDecoder(content.encoding).decode(await readWhole(file, maxBytes)));
+    return Promise.all(places.map((place) => readLine(async (at, length) => whole.subarray(at, at + length), place)));
+  }
+  const skipped = start.subarray(0, 3).equals(Buffer.from([0xef, 0xbb, 0xbf])) ? 3 : 0;
+  const texts: (string | undefined)[] = [];
+  for (const place of places)
+    texts.push(
+      await readLine(async (offset, length) => {
+        const at = offset + skipped;
+        if (bytesRead < START_BYTES || at + length <= bytesRead)
+          return start.subarray(at, Math.min(at + length, bytesRead));
+        const bytes = Buffer.alloc(length);
+        const read = await file.handle.read(bytes, 0, length, at);
+        return bytes.subarray(0, read.bytesRead);
+      }, place),
+    );
+  return texts;
+}
+
+async function readLine(
+  read: (at: number, length: number) => Promise<Buffer>,
+  { offset, column }: LinePlace,
+): Promise<string | undefined> {
+  const isFar = column > NEAR_BYTES / 2;
+  const from = isFar ? column - CHARACTERS_BEFORE * CHARACTER_BYTES : 0;
+  // With the line feed before it.
+  const at = offset + from;
+  const bytes = await read(Math.max(0, at - 1), NEAR_BYTES + 1);
+  if (bytes.length === 0 || (!isFar && at > 0 && bytes[0] !== 10)) return undefined;
+  let rest = bytes.subarray(at > 0 ? 1 : 0);
+  // The rest of a character that begins before.
+  while (isFar && rest.length > 0 && ((rest[0] ?? 0) & 0xc0) === 0x80) rest = rest.subarray(1);
+  const end = rest.indexOf(10);
+  const line = new TextDecoder().decode(end < 0 ? rest : rest.subarray(0, end)).replace(/\r$/, "");
+  const shift = from + (bytes.length - (at > 0 ? 1 : 0) - rest.length);
+  const matchAt = new TextDecoder().decode(rest.subarray(0, Math.max(0, column - shift))).length;
+  return cut(line, matchAt, { isBegun: isFar, isOpen: end < 0 && bytes.length === NEAR_BYTES + 1 });
+}
+
+/** The part of a long line around a match. */
+function cut(line: string, matchAt: number, { isBegun, isOpen }: { isBegun: boolean; isOpen: boolean }): string {
+  if (line.length <= MAX_LINE_CHARACTERS && !isBegun && !isOpen) return line;
+  const start = Math.max(0, Math.min(matchAt - CHARACTERS_BEFORE, line.length - MAX_LINE_CHARACTERS));
+  const end = start + MAX_LINE_CHARACTERS;
+  return (start > 0 || isBegun ? "…" : "") + line.slice(start, end) + (end < line.length || isOpen ? "…" : "");
+}
+
+/** Reads what `rg --count --null` prints: a path, NUL, a number and a line feed. */
+export class CountRecords {
+  #open: Buffer = Buffer.alloc(0);
+
+  push(chunk: Buffer, take: (name: string, count: number) => boolean): boolean {
+    const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+    let start = 0;
+    for (;;) {
+      const nul = bytes.indexOf(0, start);
+      const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
+      if (end < 0) break;
+      if (!take(bytes.toString("utf8", start, nul), Number(bytes.toString("latin1", nul + 1, end)))) return false;
+      start = end + 1;
+    }
+    this.#open = bytes.subarray(start);
+    return true;
+  }
+}

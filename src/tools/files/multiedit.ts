@@ -1,0 +1,32 @@
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, list, object, PATH_ALIASES, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { EDIT_FIELDS, plannedDiff } from "./edit.js";
+import { editFile, previewEdits } from "./edit-file.js";
+import { location, shown, type FileToolOptions } from "./files.js";
+
+const schema = defineArguments({
+  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
+  edits: list("Replacements, applied in order, each to the result of the one before.", object(EDIT_FIELDS), {
+    min: 1,
+    max: 200,
+  }),
+});
+
+/** Several replacements in one file, all or none. One call instead of many saves a model call for each. */
+export function multieditTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "multiedit",
+    description: "Make several replacements in one file, all or none. Each follows the rules of edit.",
+    schema,
+    kind: "edit",
+    describe: ({ path, edits }, projectDir) => ({
+      title: `Edit ${shown(path, projectDir)}${edits.length > 1 ? ` in ${edits.length} places` : ""}`,
+      locations: [location(path, projectDir)],
+      diff: plannedDiff(path, edits, projectDir),
+      reads: [location(path, projectDir)],
+    }),
+    preview: ({ path, edits }, context) => previewEdits(options, path, edits, context),
+    run: ({ path, edits }, context) => editFile(options, path, edits, context),
+  });
+}

@@ -1,0 +1,169 @@
+import { basename, dirname, join } from "node:path";
+import { ToolError } from "../../ports/errors.js";
+import type { PathGuard } from "../../files/path-guard.js";
+import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
+import { sniff } from "./content.js";
+import { remove } from "./delete-path.js";
+import {
+  diffOf,
+  exclusively,
+  guardForChange,
+  pathFault,
+  SeenFiles,
+  type FileToolOptions,
+  type Reach,
+} from "./files.js";
+import { contentOf, planPatch, type PlannedFile, type PlanRules } from "./patch-plan.js";
+import type { PatchSection } from "./patch-text.js";
+import { replaceFile } from "./replace-file.js";
+
+/** A person who is asked is shown files up to this size: the question is stored with them. */
+const PREVIEW_BYTES = 256 * 1024;
+
+/** Make all the changes of a patch, or none. Rejects with `ToolError`, or the signal's reason. */
+export async function patchFiles(
+  options: FileToolOptions,
+  sections: readonly PatchSection[],
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const guard = await guardForChange(options, context);
+  const seen = new SeenFiles(context);
+  const rules = rulesOf(options, guard, context, (file, action) => {
+    if (action === "add" && !seen.knows(file.path, file.before))
+      return "is there already, and you have not read it as it is now. Read it first, or use Update File.";
+    return seen.changed(file.path, file.before)
+      ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
+      : undefined;
+  });
+  // What is to be locked is known when it is planned, and planned anew when it is locked.
+  const paths = (await planPatch(sections, rules)).map(({ path }) => path);
+  return await together(paths.sort(), async () => {
+    const files = await planPatch(sections, rules);
+    if (files.some(({ path }) => !paths.includes(path)))
+      throw new ToolError("The files changed while they were looked at. Send the patch again.");
+    context.signal.throwIfAborted();
+    if (!files.some(isChanged))
+      throw new ToolError("The patch would leave every file as it is. Read them again: it may be done already.");
+    await commit(guard, files, rules, context);
+    for (const { path, after } of files)
+      if (after === null) seen.forget(path);
+      else seen.saw(path, after);
+    return told(files);
+  });
+}
+
+/** What a patch would make of the files that are there. Rejects where the tool itself would be refused. */
+export async function previewPatch(
+  options: FileToolOptions,
+  sections: readonly PatchSection[],
+  reach: Reach & Pick<ToolContext, "signal">,
+): Promise<ToolCallPreview> {
+  const guard = await guardForChange(options, reach);
+  const files = await planPatch(
+    sections,
+    rulesOf(options, guard, reach, () => undefined),
+  );
+  const isShown = ({ before, after }: PlannedFile): boolean =>
+    [before, after].every((content) => {
+      if (content === null) return true;
+      const found = sniff(content.subarray(0, 8_192));
+      return found.kind === "text" && found.encoding === "utf-8" && content.length <= PREVIEW_BYTES;
+    });
+  const hidden = files.filter((file) => !isShown(file)).map(({ name }) => name);
+  const loose = files.flatMap(({ name, how }) => (how.length > 0 ? [`${name} (${how.join("; ")})`] : []));
+  const notes = [
+    ...(hidden.length > 0 ? [`Not shown, being large or no text: ${hidden.join(", ")}.`] : []),
+    ...(loose.length > 0 ? [`Found not to the letter: ${loose.join(", ")}.`] : []),
+  ];
+  return { diff: diffsOf(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
+}
+
+function rulesOf(
+  options: FileToolOptions,
+  guard: PathGuard,
+  { projectDir, signal }: Pick<ToolContext, "projectDir" | "signal">,
+  refusal: PlanRules["refusal"],
+): PlanRules {
+  return { guard, projectDir, signal, refusal, fault: (error, path) => pathFault(error, path, projectDir, options) };
+}
+
+/** Do `work` while no other tool call of this process changes one of these files, which are in order. */
+async function together<T>([path, ...rest]: readonly string[], work: () => Promise<T>): Promise<T> {
+  return path === undefined ? work() : exclusively(path, () => together(rest, work));
+}
+
+/** Files are made and replaced before any goes; what was done is taken back when one fails. Rejects with `ToolError`. */
+async function commit(
+  guard: PathGuard,
+  files: readonly PlannedFile[],
+  { fault }: PlanRules,
+  context: ToolContext,
+): Promise<void> {
+  const changed = files.filter(isChanged);
+  for (const { name, isLink, after } of changed)
+    if (isLink && after === null)
+      throw new ToolError(`${name}: is a symbolic link, which a patch does not delete or move. Use delete, or bash.`);
+  // The last look before the change: someone outside this process may have saved meanwhile.
+  for (const { path, name, before } of files) {
+    const { content } = await contentOf(guard, path, name);
+    const isSame = content === null || before === null ? content === before : content.equals(before);
+    if (!isSame) throw new ToolError(`${name}: changed just now. Nothing was changed. Read it again, then patch.`);
+  }
+  const done: PlannedFile[] = [];
+  const ordered = [...changed.filter(({ after }) => after !== null), ...changed.filter(({ after }) => after === null)];
+  for (const file of ordered)
+    try {
+      await put(guard, file, file.after, context);
+      done.unshift(file);
+    } catch (error) {
+      const left = await takeBack(guard, done, context);
+      const rest = left.length > 0 ? `Changed all the same: ${left.join(", ")}.` : "Nothing was changed.";
+      const why = await fault(error, file.path);
+      throw new ToolError(`${why instanceof ToolError ? why.message : `${file.name}: could not be written.`} ${rest}`, {
+        cause: error,
+      });
+    }
+}
+
+async function put(guard: PathGuard, file: PlannedFile, content: Buffer | null, context: ToolContext): Promise<void> {
+  const as = file.mode === undefined ? undefined : { mode: file.mode };
+  if (content !== null) await replaceFile(guard, file.path, content, context, as);
+  else await remove(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
+}
+
+/** The names of those that could not be. */
+async function takeBack(guard: PathGuard, done: readonly PlannedFile[], context: ToolContext): Promise<string[]> {
+  const left: string[] = [];
+  // Whoever ends the run meanwhile does not leave half of a patch.
+  const whole = { ...context, signal: new AbortController().signal };
+  for (const file of done)
+    await put(guard, file, file.before, whole).catch(() => {
+      left.push(file.name);
+    });
+  return left;
+}
+
+function diffsOf(files: readonly PlannedFile[]): Diff[] {
+  return files.flatMap(({ path, before, after }) => {
+    return isChanged({ before, after }) ? diffOf(path, before, after ?? Buffer.alloc(0)) : [];
+  });
+}
+
+function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): boolean {
+  return before === null || after === null ? before !== after : !before.equals(after);
+}
+
+/** In the words that these models know: a letter and a path each. */
+function told(files: readonly PlannedFile[]): ToolOutput {
+  const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, how }) => {
+    if (after === null) return isMoved ? [] : [`D ${name}`];
+    const what = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
+    if (!isChanged({ before, after })) return [`${what} (as it was)`];
+    return [what + (how.length > 0 ? ` (not to the letter: ${how.join("; ")})` : "")];
+  });
+  return {
+    text: `Success. Updated the following files:\n${lines.join("\n")}`,
+    diff: diffsOf(files),
+    locations: files.map(({ path, line }) => ({ path, ...(line === undefined ? {} : { line }) })),
+  };
+}

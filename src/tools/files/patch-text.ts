@@ -1,0 +1,164 @@
+import { isRecord, parseJson } from "../../base/json.js";
+import { ToolInputError } from "../../ports/errors.js";
+import type { PatchChunk, PatchLine } from "../../untrusted/edits/apply-chunks.js";
+
+/** What a patch does with one file. */
+export type PatchSection =
+  | { readonly action: "add"; readonly path: string; readonly content: string }
+  | { readonly action: "delete"; readonly path: string }
+  | {
+      readonly action: "update";
+      readonly path: string;
+      /** Where the file goes. */
+      readonly moveTo?: string;
+      /** None for a file that is moved alone. */
+      readonly chunks: readonly PatchChunk[];
+    };
+
+const BEGIN = "*** Begin Patch";
+const END = "*** End Patch";
+const SECTION = /^\*\*\* (Add|Update|Delete) File: *(\S.*)$/;
+const MOVE = /^\*\*\* Move to: *(\S.*)$/;
+const END_OF_FILE = "*** End of File";
+/** As other tools write what comes after `@@`: numbers of lines, which nobody checks. */
+const NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
+/** As git says it of a last line. */
+const NO_END = /^\\ No newline at end of file\s*$/;
+const MAX_SECTIONS = 200;
+
+/** Read a patch, line by line. Throws `ToolInputError` that says which line is wrong. */
+export function parsePatch(patch: string): PatchSection[] {
+  return new PatchReader(linesOf(unwrapped(patch))).sections();
+}
+
+/** Some send the arguments of a call, or the words of a command, as JSON in place of the patch. */
+function unwrapped(patch: string): string {
+  if (!/^\s*[{[]/.test(patch)) return patch;
+  try {
+    const told = parseJson(patch);
+    const values: readonly unknown[] = isRecord(told) ? Object.values(told) : Array.isArray(told) ? told : [];
+    const found = values.flat().filter((value) => typeof value === "string" && value.includes(BEGIN));
+    return found.length === 1 ? String(found[0]) : patch;
+  } catch {
+    return patch;
+  }
+}
+
+/** Without what models put around a patch: a code fence, the command that they would run. */
+function linesOf(patch: string): string[] {
+  const lines = patch.replaceAll("\r\n", "\n").split("\n");
+  const first = lines.findIndex((line) => line.trim() === BEGIN);
+  const last = lines.findLastIndex((line) => line.trim() === END);
+  const around = [...lines.slice(0, Math.max(0, first)), ...lines.slice(last + 1)].map((line) => line.trim());
+  if (first < 0) throw new ToolInputError(`input: expected a line "${BEGIN}" to begin with`);
+  if (last < first) throw new ToolInputError(`input: expected a line "${END}" to end with`);
+  const words = around.map((line) => /^(?:apply_patch *)?<<-? *(['"]?)(\w+)\1$/.exec(line)?.[2]);
+  const odd = around.find(
+    (line, at) => !/^(?:|```\w*|EOF|PATCH)$/.test(line) && words[at] === undefined && !words.includes(line),
+  );
+  if (odd !== undefined)
+    throw new ToolInputError(`input: expected nothing outside of "${BEGIN}" and "${END}", got ${quoted(odd)}`);
+  return lines.slice(first + 1, last);
+}
+
+function quoted(line: string): string {
+  return JSON.stringify(line.length > 80 ? `${line.slice(0, 79)}…` : line);
+}
+
+class PatchReader {
+  readonly #lines: readonly string[];
+  #at = 0;
+
+  constructor(lines: readonly string[]) {
+    this.#lines = lines;
+  }
+
+  sections(): PatchSection[] {
+    const sections: PatchSection[] = [];
+    for (this.#skipBlank(); this.#at < this.#lines.length; this.#skipBlank()) {
+      const [, action, path = ""] = SECTION.exec(this.#line.trim()) ?? [];
+      if (action === undefined)
+        throw this.#wrong('"*** Add File: PATH", "*** Update File: PATH" or "*** Delete File: PATH"');
+      this.#at++;
+      if (action === "Add") sections.push({ action: "add", path, content: this.#content() });
+      else if (action === "Delete") sections.push({ action: "delete", path });
+      else sections.push(this.#update(path));
+      if (sections.length > MAX_SECTIONS) throw new ToolInputError(`input: expected at most ${MAX_SECTIONS} files`);
+    }
+    if (sections.length === 0) throw new ToolInputError("input: expected a file to add, update or delete");
+    return sections;
+  }
+
+  get #line(): string {
+    return this.#lines[this.#at] ?? "";
+  }
+
+  #wrong(expected: string): ToolInputError {
+    return new ToolInputError(
+      `input: line ${this.#at + 2} of the patch: expected ${expected}, got ${quoted(this.#line)}`,
+    );
+  }
+
+  #skipBlank(): void {
+    while (this.#at < this.#lines.length && this.#line.trim() === "") this.#at++;
+  }
+
+  #content(): string {
+    const added: string[] = [];
+    let blank = 0;
+    for (; this.#at < this.#lines.length && !SECTION.test(this.#line.trimEnd()); this.#at++) {
+      // Whoever leaves the sign out of an empty line means one, unless nothing comes behind it.
+      if (this.#line.startsWith("+")) added.push(...Array<string>(blank).fill(""), this.#line.slice(1));
+      else if (this.#line.trim() !== "") throw this.#wrong('a line that begins with "+"');
+      blank = this.#line.startsWith("+") ? 0 : blank + 1;
+    }
+    return added.map((line) => `${line}\n`).join("");
+  }
+
+  #update(path: string): PatchSection {
+    const [, moveTo] = MOVE.exec(this.#line.trim()) ?? [];
+    if (moveTo !== undefined) this.#at++;
+    this.#skipNames();
+    const chunks: PatchChunk[] = [];
+    for (this.#skipBlank(); this.#at < this.#lines.length && !SECTION.test(this.#line.trimEnd()); this.#skipBlank())
+      chunks.push(this.#chunk());
+    if (chunks.length === 0 && moveTo === undefined) throw this.#wrong(`changes of ${quoted(path)}`);
+    return { action: "update", path, ...(moveTo === undefined ? {} : { moveTo }), chunks };
+  }
+
+  /** The names of the file as git writes them: nothing but these stands between them and a place in numbers. */
+  #skipNames(): void {
+    const [old = "", fresh = "", place = ""] = this.#lines.slice(this.#at, this.#at + 3);
+    if (old.startsWith("--- ") && fresh.startsWith("+++ ") && NUMBERS.test(place)) this.#at += 2;
+  }
+
+  #chunk(): PatchChunk {
+    const headers: string[] = [];
+    for (; /^@@/.test(this.#line); this.#at++) {
+      const header = this.#line.trim().replace(NUMBERS, "@@ ").slice(2).trim();
+      if (header !== "") headers.push(header);
+    }
+    const lines: PatchLine[] = [];
+    let atEnd = false;
+    for (; this.#at < this.#lines.length && !/^@@/.test(this.#line); this.#at++) {
+      const line = this.#line;
+      const sign = line.charAt(0);
+      if (line.trimEnd() === END_OF_FILE) {
+        atEnd = true;
+        this.#at++;
+        break;
+      }
+      if (SECTION.test(line.trimEnd())) break;
+      // Whether the last line has an end, patches of this form do not say.
+      if (NO_END.test(line)) continue;
+      if (sign === " " || sign === "+" || sign === "-") lines.push({ sign, text: line.slice(1) });
+      else if (line === "") lines.push({ sign: " ", text: "", bare: true });
+      else throw this.#wrong('a line that begins with " ", "+" or "-", or "@@"');
+    }
+    if (!lines.some(({ sign }) => sign !== " ")) {
+      this.#at = Math.min(this.#at, this.#lines.length - 1);
+      throw this.#wrong('a line that begins with "+" or "-" before it');
+    }
+    return { headers, lines, atEnd };
+  }
+}

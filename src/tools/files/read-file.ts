@@ -1,0 +1,181 @@
+import { ToolError } from "../../ports/errors.js";
+import type { OpenedFile } from "../../files/path-guard.js";
+import type { ToolContext, ToolOutput } from "../../ports/tool.js";
+import { size, sniff } from "./content.js";
+import { MAX_FILE_BYTES, SeenFiles } from "./files.js";
+import { MODEL_BYTES } from "../../base/cut-text.js";
+
+const LINE_CHARS = 2_000;
+const SNIFF_BYTES = 8_192;
+/** So far into a large file lines are looked for; a sparse one can claim any size. */
+const SCAN_BYTES = 128 * 1024 * 1024;
+/** What providers take. */
+const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
+
+/** The work of the read tool: `limit` lines of a text from `offset` on, or an image. Rejects with `ToolError`. */
+export async function readFile(
+  file: OpenedFile,
+  name: string,
+  offset: number,
+  limit: number,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const locations = [{ path: file.path, line: offset }];
+  const bytes = Number(file.stats.size);
+  const start = Buffer.alloc(SNIFF_BYTES);
+  const { bytesRead } = await file.handle.read(start, 0, SNIFF_BYTES, 0);
+  const content = sniff(start.subarray(0, bytesRead));
+  if (content.kind === "binary")
+    throw new ToolError(
+      `${name}: cannot be shown, it is ${content.what} (${size(bytes)}). Use bash with a program that reads it.`,
+    );
+  if (content.kind === "image") {
+    if (bytes > MAX_IMAGE_BYTES)
+      throw new ToolError(
+        `${name}: the image has ${size(bytes)}; at most 5 MiB can be shown. Make it smaller with bash.`,
+      );
+    const data = (await readWhole(file, MAX_IMAGE_BYTES)).toString("base64");
+    return {
+      text: `${name}: ${content.mediaType}, ${size(bytes)}. The image is attached.`,
+      parts: [{ type: "image", mediaType: content.mediaType, data }],
+      locations,
+    };
+  }
+
+  const page = new Page(offset, limit);
+  let invalid = false;
+  if (bytes <= MAX_FILE_BYTES) {
+    // Less than was asked for: that was its end.
+    const whole = bytesRead < SNIFF_BYTES ? start.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
+    new SeenFiles(context).saw(file.path, whole);
+    const decoded = new TextDecoder(content.encoding).decode(whole);
+    invalid = content.encoding === "utf-8" && decoded.includes("\uFFFD") && !isUtf8(whole);
+    page.feed(decoded);
+  } else {
+    const decoder = new TextDecoder(content.encoding);
+    const chunk = Buffer.alloc(256 * 1024);
+    for (let at = 0; !page.full;) {
+      context.signal.throwIfAborted();
+      if (at >= SCAN_BYTES) {
+        if (!page.begun)
+          throw new ToolError(
+            `${name}: line ${offset} is not within the first ${size(SCAN_BYTES)} of the file (${size(bytes)}). Use bash with sed or tail.`,
+          );
+        page.full = true;
+        break;
+      }
+      const { bytesRead: got } = await file.handle.read(chunk, 0, chunk.length, at);
+      if (got === 0) break;
+      at += got;
+      page.feed(decoder.decode(chunk.subarray(0, got), { stream: true }));
+    }
+  }
+  page.end();
+  return { text: page.text(name, bytes, invalid), locations };
+}
+
+/** At most `limit` bytes from the start, however the file grows meanwhile. */
+export async function readWhole(file: OpenedFile, limit: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for (let at = 0; at < limit;) {
+    const want = Math.min(limit - at, Math.max(65_536, Number(file.stats.size) - at + 1));
+    const chunk = Buffer.allocUnsafe(want);
+    const { bytesRead } = await file.handle.read(chunk, 0, want, at);
+    if (bytesRead === 0) break;
+    chunks.push(chunk.subarray(0, bytesRead));
+    at += bytesRead;
+  }
+  return chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
+}
+
+function isUtf8(bytes: Buffer): boolean {
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Takes text in pieces and keeps the lines asked for. A line without end takes no memory beyond what is shown of it. */
+class Page {
+  readonly #first: number;
+  readonly #last: number;
+  readonly #lines: string[] = [];
+  #bytes = 0;
+  /** Number of the line that grows, what is kept of it, and its length. */
+  #number = 1;
+  #line = "";
+  #length = 0;
+  #open = false;
+  #cutByBytes = false;
+  /** Whether what was asked for is there, and it is known that there is more. */
+  full = false;
+
+  constructor(offset: number, limit: number) {
+    this.#first = offset;
+    this.#last = offset + limit - 1;
+  }
+
+  feed(piece: string): void {
+    let from = 0;
+    while (from < piece.length) {
+      const end = piece.indexOf("\n", from);
+      const stop = end < 0 ? piece.length : end;
+      if (this.#number > this.#last || this.#cutByBytes) this.full = true;
+      if (this.#wanted && this.#line.length <= LINE_CHARS)
+        this.#line += piece.slice(from, Math.min(stop, from + LINE_CHARS + 2 - this.#line.length));
+      this.#length += stop - from;
+      this.#open = true;
+      if (end < 0) return;
+      this.#finish();
+      from = end + 1;
+    }
+  }
+
+  end(): void {
+    if (this.#open) this.#finish();
+  }
+
+  /** Whether there is something to show. */
+  get begun(): boolean {
+    return this.#number >= this.#first;
+  }
+
+  get #wanted(): boolean {
+    return this.#number >= this.#first && this.#number <= this.#last && !this.#cutByBytes;
+  }
+
+  #finish(): void {
+    if (this.#wanted) {
+      let line = this.#line.endsWith("\r") ? this.#line.slice(0, -1) : this.#line;
+      if (line.length > LINE_CHARS) {
+        const cut = line.slice(0, LINE_CHARS).replace(/[\uD800-\uDBFF]$/, "");
+        line = `${cut}… [${(this.#length - cut.length).toLocaleString("en-US")} more characters in this line]`;
+      }
+      const shownLine = `${this.#number}\t${line}`;
+      this.#bytes += Buffer.byteLength(shownLine) + 1;
+      if (this.#bytes > MODEL_BYTES && this.#lines.length > 0) this.#cutByBytes = true;
+      else this.#lines.push(shownLine);
+    }
+    this.#number++;
+    this.#line = "";
+    this.#length = 0;
+    this.#open = false;
+  }
+
+  text(name: string, bytes: number, invalid: boolean): string {
+    const total = this.#number - 1;
+    if (total === 0) return `${name} is empty.`;
+    if (this.#lines.length === 0)
+      throw new ToolError(`${name}: has ${total} lines, so there is no line ${this.#first}. Use a smaller offset.`);
+    const last = this.#first + this.#lines.length - 1;
+    const notes: string[] = [];
+    if (this.#cutByBytes || last < total || this.full) {
+      const of = this.full && bytes > MAX_FILE_BYTES ? `a file of ${size(bytes)}` : `${total}`;
+      notes.push(`[lines ${this.#first}-${last} of ${of}; go on with offset ${last + 1}]`);
+    }
+    if (invalid) notes.push("[not valid UTF-8: each \uFFFD stands for bytes that cannot be shown]");
+    return [...this.#lines, ...notes].join("\n");
+  }
+}

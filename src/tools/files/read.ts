@@ -1,0 +1,34 @@
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, integer, optional, PATH_ALIASES, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { location, shown, withFile, type FileToolOptions } from "./files.js";
+import { readFile } from "./read-file.js";
+
+const LINES = 2_000;
+
+const schema = defineArguments({
+  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
+  offset: optional(integer("First line to show, from 1.", { min: 1 }), 1),
+  limit: optional(integer("How many lines to show.", { min: 1, max: LINES }), LINES),
+});
+
+/** Reads text by lines, and images. */
+export function readTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "read",
+    description:
+      "Read a file. Each line comes as `<number><tab><text>`; the number and the tab are not part of the file. " +
+      `At most ${LINES} lines or 30 kB a call: go on with offset. PNG, JPEG, GIF and WebP files are shown as images.`,
+    schema,
+    kind: "read",
+    parallel: true,
+    describe: ({ path, offset }, projectDir) => ({
+      title: `Read ${shown(path, projectDir)}${offset > 1 ? ` from line ${offset}` : ""}`,
+      locations: [location(path, projectDir, offset)],
+    }),
+    run: ({ path, offset, limit }, context) =>
+      withFile(options, path, context, (file) =>
+        readFile(file, shown(path, context.projectDir), offset, limit, context),
+      ),
+  });
+}

@@ -1,0 +1,157 @@
+import { dirname, resolve, sep } from "node:path";
+import { printable } from "../../base/printable.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
+import type { PathGuard } from "../../files/path-guard.js";
+import type { ToolContext } from "../../ports/tool.js";
+import { listFiles } from "../../processes/file-list.js";
+import type { RipgrepEnd } from "../../processes/ripgrep.js";
+import { escapeGlob, openSearchPlace, type SearchPlace } from "../../processes/search-place.js";
+import { guardForReading, pathFault, relativeTo, type FileToolOptions } from "./files.js";
+
+/** Files that one search looks at when a glob for paths narrows it. */
+const MAX_FILES = 200_000;
+
+/** The place that a tool searches. */
+export interface ToolPlace {
+  readonly guard: PathGuard;
+  readonly place: SearchPlace;
+  /** Size of the file if the path names one; undefined for a folder. */
+  readonly fileBytes: number | undefined;
+  /** A name in ripgrep's output as models see it: by the folder as they named it. */
+  nameOf(name: string): string;
+}
+
+/** Opens the folder or file that a model named. Rejects with a `ToolError` where that may not be searched. */
+export async function openToolPlace(
+  options: FileToolOptions,
+  path: string,
+  context: ToolContext,
+  all: boolean,
+): Promise<ToolPlace> {
+  const { projectDir } = context;
+  try {
+    const guard = await guardForReading(options, context, path);
+    const full = resolve(projectDir, path);
+    const { path: start, isFolder } = await guard.resolve(full);
+    let fileBytes: number | undefined;
+    if (!isFolder) {
+      const { handle, stats } = await guard.openFile(full);
+      await handle.close();
+      fileBytes = Number(stats.size);
+    }
+    const project = await guard.resolve(projectDir).then(
+      (target) => target.path,
+      () => dirname(start),
+    );
+    const place = await openSearchPlace(guard, { path: start, isFolder }, { project, all });
+    const skipped = place.root.length + (place.root.endsWith("/") ? 0 : 1);
+    const named = relativeTo(full, projectDir);
+    const above = named === "." ? "" : named.endsWith("/") ? named : `${named}/`;
+    const nameOf = (name: string): string => {
+      const rest = name.slice(skipped).split(sep).join("/");
+      return printable(rest === "" ? named : above + rest);
+    };
+    return { guard, fileBytes, nameOf, place };
+  } catch (error) {
+    throw await pathFault(error, path, projectDir, options);
+  }
+}
+
+/** The pattern as ripgrep takes it: its own engine, which takes linear time, or PCRE2 where that cannot read the pattern. */
+export function patternArguments({
+  pattern,
+  literal,
+  ignore_case: isCaseIgnored,
+}: {
+  pattern: string;
+  literal: boolean;
+  ignore_case: boolean;
+}): string[] {
+  if (pattern.includes("\0")) throw new ToolInputError("pattern: a NUL character cannot be searched for");
+  // Without --multiline no pattern matches a line feed, and ripgrep says so only of some.
+  const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
+  return [
+    ...(literal ? ["--fixed-strings"] : ["--engine=auto"]),
+    ...(isCaseIgnored ? ["--ignore-case"] : []),
+    ...(isMultiline ? ["--multiline"] : []),
+    "--crlf",
+    `--regexp=${pattern}`,
+  ];
+}
+
+/** Arguments by which ripgrep gets a glob. */
+export interface GlobArguments {
+  readonly args: readonly string[];
+  /** Whether it is for whole paths. Ripgrep then also takes files that ignore files hide. */
+  readonly isForPaths: boolean;
+}
+
+/** A glob for the files below the place's root. `fromBase`: it may also be given from the place's base. */
+export function globArguments(glob: string, { root }: SearchPlace, { fromBase = false } = {}): GlobArguments {
+  const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
+  const name = /^(?:\*\*\/)*([^/]+)$/.exec(tidy)?.[1];
+  if (name === "*" || name === "**") return { args: [], isForPaths: false };
+  // A type is a glob for names that leaves ignore files in force.
+  if (name !== undefined)
+    return {
+      args: [`--type-add=wanted:${name.replace(/^include:/, "[i]nclude:")}`, "--type=wanted"],
+      isForPaths: false,
+    };
+  const whole = (tidy.endsWith("/") ? `${tidy}**` : tidy).replace(/^\//, "").replace(/ $/, "\\ ");
+  const start = root === "./" ? "" : `${escapeGlob(root.slice(2))}/`;
+  const globs = new Set([`/${start}${whole}`, ...(fromBase ? [`/${whole}`] : [])]);
+  return { args: [...globs].map((one) => `--glob=${one}`), isForPaths: true };
+}
+
+/**
+ * The files that a glob for paths matches and no ignore file hides, by their names in ripgrep's output: each of two lists has
+ * what the other does not tell.
+ */
+export async function filesByPath(
+  place: SearchPlace,
+  globs: GlobArguments,
+  signal: AbortSignal,
+): Promise<{ names: ReadonlySet<string>; isIncomplete: boolean }> {
+  const matching = new Set<string>();
+  const first = await listFiles(place, { signal, args: globs.args }, (name) => matching.add(name).size < MAX_FILES);
+  checkSearch(first, matching.size > 0);
+  const names = new Set<string>();
+  if (matching.size === 0) return { names, isIncomplete: first.why === "timeout" };
+  const second = await listFiles(place, { signal }, (name) => !matching.has(name) || names.add(name).size < MAX_FILES);
+  return { names, isIncomplete: first.why !== "exit" || second.why === "timeout" };
+}
+
+/**
+ * Does a search by the ignore files, and without them when they are such that ripgrep cannot: too large, or a link to a device.
+ * `work` returns the text of the result. Rejects with a `ToolError` where it cannot be done either way.
+ */
+export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Promise<string>): Promise<string> {
+  try {
+    return await work(all);
+  } catch (error) {
+    if (!(error instanceof WorkLimitError)) throw error;
+    if (!all)
+      return `${await withIgnoreFiles(true, work)}\n[the ignore files cannot be used: ${error.message}; they are left aside]`;
+    const message = `the search was given up: ${error.message}. Use a smaller folder or a simpler pattern.`;
+    throw new ToolError(message, { cause: error });
+  }
+}
+
+/** Throws for a search that ripgrep could not do: what it found, if anything, is not the answer. */
+export function checkSearch({ why, code, errors }: RipgrepEnd, hasOutput: boolean): void {
+  if (why !== "exit" || code !== 2 || errors === "") return;
+  const glob = /error parsing glob '[^]*?': (.*)/.exec(errors);
+  if (glob) throw new ToolInputError(`the glob cannot be used: ${glob[1]}. Correct it.`);
+  const file = /^(?:rg: )?([^\n]*?): PCRE2: error matching/m.exec(errors);
+  if (file)
+    throw new ToolError(
+      "the pattern takes too long. Nested repetition such as (a+)+ beside a look-around or a back-reference does that: write it without.",
+    );
+  const fault =
+    /^error: (.*)/m.exec(errors)?.[1] ?? /(?:PCRE2: error compiling|the literal|compiled regex).*/.exec(errors)?.[0];
+  if (fault !== undefined)
+    throw new ToolInputError(
+      `pattern: Invalid regular expression: ${fault}. Correct it, or set literal to search plain text.`,
+    );
+  if (!hasOutput) throw new ToolError(`the search failed: ${errors.trim().slice(0, 500)}`);
+}

@@ -1,0 +1,123 @@
+import { resolve } from "node:path";
+import { PathError, ToolError } from "../../ports/errors.js";
+import type { PathGuard } from "../../files/path-guard.js";
+import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
+import { sniff } from "./content.js";
+import {
+  diffOf,
+  exclusively,
+  guardForChange,
+  location,
+  MAX_FILE_BYTES,
+  pathFault,
+  type Reach,
+  SeenFiles,
+  shown,
+} from "./files.js";
+import type { FileToolOptions } from "./files.js";
+import { prefersCrlf, toCrlf } from "../../files/line-ends.js";
+import { readWhole } from "./read-file.js";
+import { replaceFile } from "./replace-file.js";
+
+/** A person who is asked is shown what is replaced up to this size: the question is stored with it. */
+const PREVIEW_BYTES = 256 * 1024;
+
+type Written = Readonly<{ path: string; content: string }>;
+
+/** The work of the write tool. Rejects with `ToolError`, or the signal's reason. */
+export async function writeFile(
+  options: FileToolOptions,
+  { path, content }: Written,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  try {
+    const guard = await guardForChange(options, context);
+    const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
+    return await exclusively(target, () => put(guard, target, shown(path, context.projectDir), content, context));
+  } catch (error) {
+    throw await pathFault(error, path, context.projectDir, options);
+  }
+}
+
+/** What a write would make of the file that is there; of a new one nothing. Rejects where the tool itself would be refused. */
+export async function previewWrite(
+  options: FileToolOptions,
+  { path, content }: Written,
+  reach: Reach,
+): Promise<ToolCallPreview> {
+  const { projectDir } = reach;
+  const guard = await guardForChange(options, reach);
+  const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
+  const old = await existing(guard, target, PREVIEW_BYTES + 1);
+  if (!old) return {};
+  const found = sniff(old.subarray(0, 8_192));
+  const isShown = found.kind === "text" && found.encoding === "utf-8" && old.length <= PREVIEW_BYTES;
+  if (!isShown) return { note: "It replaces a file whose content is not shown: it is large, or no text." };
+  const { path: place } = location(path, projectDir);
+  return { diff: [{ path: place, oldText: old.toString(), newText: fitted(content, old).text }] };
+}
+
+async function put(
+  guard: PathGuard,
+  target: string,
+  name: string,
+  content: string,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const seen = new SeenFiles(context);
+  const old = await existing(guard, target);
+  if (old && seen.changed(target, old))
+    throw new ToolError(
+      `${name}: changed since you read it (by a command, another session or a person). Read it again, then write.`,
+    );
+  const { text, kept } = fitted(content, old);
+  const bytes = Buffer.from(text);
+  context.signal.throwIfAborted();
+  const real = await replaceFile(guard, target, bytes, context);
+  seen.saw(real, bytes);
+  const lines = count(content);
+  const what = old ? `Replaced ${name}: ${lines}, before ${count(old.toString())}` : `Created ${name}: ${lines}`;
+  return {
+    text: `${what}${kept.length > 0 ? ` (kept its ${kept.join(" and ")})` : ""}.`,
+    diff: diffOf(real, old ?? null, bytes),
+    locations: [{ path: real }],
+  };
+}
+
+/** The content as it goes into the file, with what it keeps of the one that it replaces. */
+function fitted(content: string, old: Buffer | undefined): { text: string; kept: string[] } {
+  let text = content;
+  const kept: string[] = [];
+  if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
+    if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
+      text = toCrlf(text);
+      kept.push("CRLF line ends");
+    }
+    if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
+      text = `\uFEFF${text}`;
+      kept.push("byte order mark");
+    }
+  }
+  return { text, kept };
+}
+
+/** What is there now; of a large file its beginning. */
+async function existing(guard: PathGuard, target: string, limit = MAX_FILE_BYTES): Promise<Buffer | undefined> {
+  try {
+    const file = await guard.openFile(target);
+    try {
+      return await readWhole(file, limit);
+    } finally {
+      await file.handle.close();
+    }
+  } catch (error) {
+    if (error instanceof PathError && error.reason === "not_found") return undefined;
+    throw error;
+  }
+}
+
+function count(text: string): string {
+  if (text === "") return "empty";
+  const lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+  return lines === 1 ? "1 line" : `${lines} lines`;
+}

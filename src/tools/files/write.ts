@@ -1,0 +1,35 @@
+import type { Tool } from "../../ports/tool.js";
+import { defineArguments, PATH_ALIASES, text } from "../arguments.js";
+import { defineTool } from "../define-tool.js";
+import { location, shown, type FileToolOptions } from "./files.js";
+import { previewWrite, writeFile } from "./write-file.js";
+
+const schema = defineArguments({
+  path: text("File, relative to the project folder or absolute. Missing folders are made.", {
+    minLength: 1,
+    aliases: PATH_ALIASES,
+  }),
+  content: text("The whole content of the file.", { aliases: ["text", "contents", "file_text"] }),
+});
+
+/** Creates or replaces a file, whole or not at all. */
+export function writeTool(options: FileToolOptions): Tool {
+  return defineTool({
+    name: "write",
+    description:
+      "Create a file, or replace all of it. To change a part of a file use edit. " +
+      "Refused when the file changed since you read it.",
+    schema,
+    kind: "edit",
+    describe: ({ path, content }, projectDir) => {
+      const place = location(path, projectDir);
+      return {
+        title: `Write ${shown(path, projectDir)}`,
+        locations: [place],
+        diff: [{ path: place.path, oldText: null, newText: content }],
+      };
+    },
+    preview: (args, context) => previewWrite(options, args, context),
+    run: (args, context) => writeFile(options, args, context),
+  });
+}

@@ -1,0 +1,159 @@
+import { deadline, delay } from "../../base/abort.js";
+import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
+import type { Redactor } from "../../base/redact.js";
+import { withThread } from "../../untrusted/workers.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
+import type { ToolContext, ToolOutput } from "../../ports/tool.js";
+import type { BackgroundJob } from "../../processes/job.js";
+import { newOutput } from "../../processes/outputs.js";
+import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
+import { wholeOutput } from "./shell-output.js";
+
+/** Default of `startMs`: most commands that cannot start say so at once. */
+const START_MS = 700;
+/** A pattern is looked for at most so often, in ms, and each look takes at most so long. */
+const PAUSE_MS = 100;
+const MATCH_MS = 2_000;
+/** For a command to take what it is told, in ms. */
+const SAY_MS = 2_000;
+
+/** Starts a command that goes on when the call has ended, and tells how to get at it. */
+export async function startInBackground(
+  { background, redactor, outputsPath, startMs = START_MS }: BashToolOptions & { redactor: Redactor },
+  command: string,
+  prepared: PreparedCommand,
+  keep: boolean,
+  { sessionId, signal }: ToolContext,
+): Promise<ToolOutput> {
+  const line = redactor.hide(command.trim().replace(/\s*\n\s*/g, " ⏎ "));
+  const { id, job } = await background.start(
+    sessionId,
+    {
+      command: line.length > 200 ? `${line.slice(0, 199)}…` : line,
+      path: () => outputsPath && newOutput(outputsPath, sessionId),
+      tidy: () => prepared.tidy(),
+    },
+    keep ? { program: () => prepared.program() } : { start: () => prepared.start() },
+  );
+  const time = deadline(startMs, signal);
+  try {
+    while (!time.signal.aborted && job.state.state === "running") await job.news(time.signal);
+  } finally {
+    time.clear();
+  }
+  if (signal.aborted) {
+    await job.stop();
+    throw signal.reason;
+  }
+  const ended = job.state.state === "ended";
+  const next = ended
+    ? ""
+    : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${keep ? "; it goes on when gantry ends" : ""}]`;
+  return { text: `${shownOf(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
+}
+
+/** What a look waits for. */
+export interface Wait {
+  /** Regular expression that a line of what it prints matches. */
+  readonly pattern?: string | undefined;
+  /** Its end. */
+  readonly end: boolean;
+  /** At most so long. */
+  readonly seconds: number;
+}
+
+/** What a command printed since the last look, when it printed what is waited for, or has ended, or the time is over. */
+export async function lookAt(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
+  const time = deadline(wait.seconds * 1000, signal);
+  let found: boolean | undefined;
+  try {
+    if (wait.pattern !== undefined) found = await printed(job, wait.pattern, time.signal, signal);
+    else while (wait.end && !time.signal.aborted && job.state.state === "running") await job.news(time.signal);
+  } finally {
+    time.clear();
+  }
+  if (signal.aborted) throw signal.reason;
+  // What its start showed already is shown again to who waited for it.
+  const waitedFor = found === true ? job.unseen : "";
+  const late = wait.end && job.state.state === "running" ? `\n[it did not end within ${wait.seconds} s]` : "";
+  const none = found === false ? `\n[${notFound(job, wait)}]` : "";
+  return { text: `${shownOf(id, job, { waitedFor })}${none}${late}`, failed: found === false };
+}
+
+/** Say something to a command's standard input. */
+export async function sayTo(
+  id: string,
+  job: BackgroundJob,
+  text: string,
+  close: boolean,
+  signal: AbortSignal,
+): Promise<string> {
+  const time = deadline(SAY_MS, signal);
+  const said = await job.say(text, close, time.signal).finally(() => time.clear());
+  if (signal.aborted) throw signal.reason;
+  if (said === "taken") return `${id} was told${close ? ", and that nothing follows" : ""}.`;
+  if (said === "waits")
+    return `${id} has not read all of it yet; the rest waits for it${close ? ", and the end" : ""}.`;
+  if (said === "full") throw new ToolError(`${id} has not read what it was told before; nothing was added to that.`);
+  throw new ToolError(
+    job.state.state === "ended"
+      ? `${id} has ended. bash_output shows how.`
+      : `${id} reads no input, or nothing more was to follow.`,
+  );
+}
+
+/** End a command, and show what it printed last. */
+export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
+  const wasRunning = job.state.state === "running";
+  await job.stop();
+  return `${shownOf(id, job)}${wasRunning ? `\n[${id} was stopped, with all that it started]` : ""}`;
+}
+
+function notFound({ state }: BackgroundJob, { seconds }: Wait): string {
+  return state.state === "ended"
+    ? "it ended without printing that"
+    : `it did not print that within ${seconds} s; what was shown before does not count`;
+}
+
+function shownOf(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
+  const { said, end, notes, file } = job.look(isFirst);
+  const nothing = !isFirst ? "(nothing new)" : end === undefined ? "(no output yet)" : "(no output)";
+  const text = cutMiddle(said === "" ? waitedFor : said, MODEL_BYTES).replace(/\n+$/, "") || nothing;
+  const lines = [text, ...notes];
+  if (end === undefined) lines.push(`[${id} is running]`);
+  else if (end.signal !== null) lines.push(`[ended by ${end.signal}]`);
+  else if (end.code !== null) lines.push(`[exit code ${end.code}]`);
+  if (file !== undefined) lines.push(wholeOutput(file));
+  return lines.join("\n");
+}
+
+/**
+ * Whether a line that nobody saw yet matches, by the time that `time` aborts. The pattern is a model's: it is matched in
+ * a thread, which nobody holds while he waits.
+ */
+async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, signal: AbortSignal): Promise<boolean> {
+  const compiled = await withThread(signal, (thread) =>
+    thread.ask("expression", { pattern, ignoreCase: false }, { ms: MATCH_MS }),
+  );
+  if ("refused" in compiled) throw new ToolInputError(`wait_for: ${compiled.refused}.`);
+  const search = { pattern, flags: compiled.flags, context: 0, keep: 0 };
+  for (;;) {
+    const isLast = job.state.state === "ended" || time.aborted;
+    const { version } = job;
+    const files = [new Uint8Array(Buffer.from(job.unseen))];
+    try {
+      const [found] = await withThread(signal, (thread) =>
+        thread.ask("search", { ...search, files }, { ms: MATCH_MS, transfer: files }),
+      );
+      if (found !== undefined && found.count > 0) return true;
+    } catch (error) {
+      if (!(error instanceof WorkLimitError)) throw error;
+      const why = `wait_for: ${error.message}. Nested repetition such as (a+)+ does that: write it without.`;
+      throw new ToolError(why, { cause: error });
+    }
+    if (isLast) return false;
+    // What comes fast is looked at together.
+    await job.news(time, version);
+    await delay(PAUSE_MS, time).catch(() => undefined);
+  }
+}

@@ -1,0 +1,192 @@
+import { isAbsolute } from "node:path";
+import { ShuttingDownError, ToolError } from "../../ports/errors.js";
+import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
+import { Redactor } from "../../base/redact.js";
+import { shellQuote } from "../../base/shell-quote.js";
+import { defineArguments, field, flag, hidden, integer, optional, text } from "../arguments.js";
+import type { ChildEnd } from "../../processes/child.js";
+import { defineTool } from "../define-tool.js";
+import type { Sandbox } from "./sandbox/sandbox.js";
+import { prepareCommand, type BashToolOptions } from "./shell-command.js";
+import { LiveOutput, tidy, wholeOutput } from "./shell-output.js";
+import { cutMiddle, HeadTail, MODEL_BYTES } from "../../base/cut-text.js";
+
+/** Longest time-out that a model can ask for, in seconds, unless the configured one is longer. */
+const MAX_TIMEOUT = 600;
+/** Kept of the output before it is tidied and cut to what a model is shown. */
+const KEPT_BYTES = 2 * MODEL_BYTES;
+
+/** Runs shell commands in the project folder. */
+export function bashTool(options: BashToolOptions): Tool {
+  let sandbox: Sandbox | undefined;
+  const redactor = new Redactor(() => options.secrets);
+  const longest = Math.max(MAX_TIMEOUT, options.timeout);
+  const schema = defineArguments({
+    command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
+    workdir: optional(
+      text("Folder to run it in, absolute or relative to the project folder; default the project folder.", {
+        minLength: 1,
+        aliases: ["cwd", "working_directory", "workingDirectory", "dir_path", "directory"],
+      }),
+    ),
+    timeout: optional(
+      // Not bounded: see `limitOf`.
+      field(
+        integer("", { min: 1 }),
+        integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }).told,
+      ),
+      options.timeout,
+    ),
+    timeout_ms: hidden(integer("", { min: 1 })),
+    background: optional(
+      flag("Let it go on behind the call, as a server does; bash_output shows what it prints. It has no time-out.", {
+        aliases: ["run_in_background", "is_background", "isBackground"],
+      }),
+      false,
+    ),
+    keep: optional(
+      flag("With background: it outlives gantry too, until it is stopped. Only where the user wants that."),
+      false,
+    ),
+  });
+  const tool = defineTool({
+    name: "bash",
+    description:
+      "Run a shell command. Each call is a new shell in the project folder, without input or terminal; " +
+      "everything it started ends with it, unless background is set. Shows output and exit code; of long output " +
+      "beginning and end, and the file that has all of it.",
+    schema,
+    kind: "execute",
+    describe: ({ command, workdir }) => {
+      const line = withFolder(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
+      return line.length > 200 ? `${line.slice(0, 199)}…` : line;
+    },
+    run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, keep }, context) => {
+      const command = workdir === undefined ? line : inFolder(line, workdir);
+      const limit = ms === undefined ? limitOf(timeout, longest) : { seconds: secondsOf(ms, longest) };
+      if (sandbox === undefined) {
+        const { Sandbox } = await import("./sandbox/sandbox.js");
+        sandbox ??= new Sandbox(options);
+      }
+      const how = { ...options, redactor };
+      if (!background && !keep) return execute(how, sandbox, command, limit, context);
+      const { startInBackground } = await import("./bash-jobs.js");
+      const prepared = await prepareCommand(how, sandbox, command, context, true);
+      return startInBackground(how, withFolder(line, workdir), prepared, keep, context);
+    },
+  });
+  return {
+    ...tool,
+    background: options.background,
+    close: async () => {
+      await options.background.close(new ShuttingDownError());
+      await sandbox?.close();
+    },
+  };
+}
+
+/** A command with its folder, as people see it. */
+function withFolder(command: string, workdir: string | undefined): string {
+  if (workdir === undefined) return command.trim();
+  return `cd ${/^[\w./@+-]+$/.test(workdir) ? workdir : shellQuote(workdir)} && ${command.trim()}`;
+}
+
+/** The script that runs a command in a folder, or fails if the folder cannot be entered. */
+function inFolder(command: string, workdir: string): string {
+  // Relative to the project folder alone: the shell looks for other names in CDPATH, and takes `-` for an option.
+  return `cd ${shellQuote(isAbsolute(workdir) ? workdir : `./${workdir}`)} || exit\n${command}`;
+}
+
+/** Longest time that a command may take. */
+interface Limit {
+  readonly seconds: number;
+  /** Tells the model how its number was read. */
+  readonly note?: string;
+}
+
+/** A time-out of more than `longest` seconds is one in milliseconds, which other agents let their models send. */
+function limitOf(timeout: number, longest: number): Limit {
+  if (timeout <= longest) return { seconds: timeout };
+  const note = `timeout is in seconds, at most ${longest}; ${timeout} was read as milliseconds`;
+  return { seconds: secondsOf(timeout, longest), note };
+}
+
+function secondsOf(milliseconds: number, longest: number): number {
+  return Math.min(longest, Math.ceil(milliseconds / 1000));
+}
+
+async function execute(
+  options: BashToolOptions & { redactor: Redactor },
+  sandbox: Sandbox,
+  command: string,
+  limit: Limit,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const { signal, sessionId } = context;
+  const { redactor, outputsPath } = options;
+  const prepared = await prepareCommand(options, sandbox, command, context);
+  const [{ OutputFile }, { newOutput }] = await Promise.all([
+    import("../../processes/output-file.js"),
+    import("../../processes/outputs.js"),
+  ]);
+  const path = (): string | undefined => outputsPath && newOutput(outputsPath, sessionId);
+  const whole = new OutputFile(path, redactor, MODEL_BYTES);
+  const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
+  const live = new LiveOutput(redactor, (said) => context.progress(said));
+  const onOutput = (chunk: Buffer): void => {
+    output.push(chunk);
+    whole.push(chunk);
+    live.push(chunk);
+  };
+  let end: ChildEnd;
+  try {
+    const child = await prepared.start();
+    end = await child.run({ timeoutMs: limit.seconds * 1000, signal, onOutput });
+  } finally {
+    live.end();
+    whole.end();
+  }
+  const removed = await prepared.tidy();
+  if (end.why === "abort") throw signal.reason;
+  if (end.sandboxFault !== undefined)
+    throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
+  const said = output.text();
+  const notes = [howItEnded(end, limit)];
+  if (end.leftBehind)
+    notes.push("[processes that it left in the background were ended; set background to let a command go on]");
+  if (prepared.isSandboxed && end.code !== 0) notes.push(...hints(said, sandbox));
+  if (removed.length > 0) notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
+  if (whole.file !== undefined) notes.push(wholeOutput(whole.file));
+  const hint = whole.file === undefined ? "redirect to a file and read parts of it to see more" : "";
+  const shown = cutMiddle(said, MODEL_BYTES, hint);
+  return {
+    text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
+    failed: end.why !== "exit" || end.code !== 0,
+  };
+}
+
+/** What a refusal of the sandbox looks like from inside, in words that help on. */
+function hints(said: string, sandbox: Sandbox): string[] {
+  const notes: string[] = [];
+  if (/Read-only file system|EROFS/.test(said))
+    notes.push("[commands may write only to the project folder, /tmp and tools.allow_paths]");
+  if (/\.git\/(config|hooks|worktrees)\b.*(busy|Read-only)|could not (lock|write) config file/i.test(said))
+    notes.push("[settings and hooks of git cannot be changed by commands; the user can]");
+  if (
+    !sandbox.network &&
+    /EAI_AGAIN|ENETUNREACH|Could not resolve|Temporary failure in name|unreachable|getaddrinfo/i.test(said)
+  )
+    notes.push("[commands have no network here; the user can allow it with tools.bash.network]");
+  if (
+    /gpg failed to sign|error connecting to (the )?agent|Could not open a connection to your authentication agent/i.test(
+      said,
+    )
+  )
+    notes.push("[keys and agents of the user are out of reach; commit without a signature, or let the user do it]");
+  return notes;
+}
+
+function howItEnded(end: ChildEnd, { seconds, note = "set timeout for more, or do less in one call" }: Limit): string {
+  if (end.why === "timeout") return `[stopped after ${seconds} s, with all that it started; ${note}]`;
+  return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
+}

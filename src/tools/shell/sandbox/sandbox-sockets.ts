@@ -1,0 +1,52 @@
+import { readFileSync } from "node:fs";
+import { lstat, realpath, stat } from "node:fs/promises";
+import { dirname } from "node:path";
+import { attempt } from "../../../base/attempt.js";
+
+/**
+ * Real paths of the Unix sockets that programs of this machine listen on. A read-only disk does not keep a command from
+ * talking to the agent, the container engine or the terminal that listens on one.
+ *
+ * @param hasCapabilities Whether the command keeps root's rights over files of other users. Without them, a socket in a
+ *   private folder of another user is left out: the command cannot reach it, and bubblewrap cannot mount anything on it.
+ */
+export async function listeningSockets(hasCapabilities: boolean): Promise<string[]> {
+  const paths = new Set<string>();
+  for (const line of socketTable().split("\n")) {
+    // The eighth column, which may contain blanks. Abstract sockets begin with "@" and have no file.
+    const path = /^(?:\S+\s+){6}\S+ (\/.*)$/.exec(line)?.[1];
+    if (path !== undefined) paths.add(path);
+  }
+  const folders = new Map<string, Promise<boolean>>();
+  const isReachable = async (folder: string): Promise<boolean> => {
+    let known = folders.get(folder);
+    if (!known) {
+      const parent = dirname(folder);
+      known = Promise.all([canEnter(folder), parent === folder || isReachable(parent)]).then((all) =>
+        all.every(Boolean),
+      );
+      folders.set(folder, known);
+    }
+    return known;
+  };
+  const needsCheck = process.geteuid?.() === 0 && !hasCapabilities;
+  const sockets = [...paths].map(async (path) => {
+    const real = await realpath(path).catch(() => undefined);
+    if (real === undefined || !(await lstat(real).catch(() => undefined))?.isSocket()) return undefined;
+    return needsCheck && !(await isReachable(dirname(real))) ? undefined : real;
+  });
+  return (await Promise.all(sockets)).filter((path) => path !== undefined);
+}
+
+/** Whether the mode bits let this process's user enter a folder without capabilities. */
+async function canEnter(folder: string): Promise<boolean> {
+  const { uid, gid, mode } = await stat(folder);
+  if (uid === process.geteuid?.()) return (mode & 0o100) !== 0;
+  const isInGroup = gid === process.getegid?.() || process.getgroups?.().includes(gid) === true;
+  return (mode & (isInGroup ? 0o010 : 0o001)) !== 0;
+}
+
+/** Synchronous, because the kernel writes this file as it is read. */
+function socketTable(): string {
+  return attempt(() => readFileSync("/proc/net/unix", "utf8"), "");
+}

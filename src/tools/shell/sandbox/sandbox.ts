@@ -1,0 +1,347 @@
+import { createHash } from "node:crypto";
+import { existsSync, lstatSync, mkdirSync, realpathSync, unlinkSync, utimesSync, type Stats } from "node:fs";
+import { lstat, readdir, realpath, rm } from "node:fs/promises";
+import { basename, dirname, join, sep } from "node:path";
+import { attempt } from "../../../base/attempt.js";
+import { shellQuote } from "../../../base/shell-quote.js";
+import { ToolError } from "../../../ports/errors.js";
+import { isInside } from "../../../files/path-guard.js";
+import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
+import type { Child } from "../../../processes/child.js";
+import type { KeptProgram } from "../../../processes/supervisor.js";
+import { MountPlan } from "./mount-plan.js";
+import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
+import { SandboxRoots, type Root } from "./sandbox-roots.js";
+import { listeningSockets } from "./sandbox-sockets.js";
+import { SandboxStarter } from "./sandbox-starter.js";
+
+export interface SandboxOptions {
+  /** Folders beside the project that commands may write to. */
+  allowPaths: readonly string[];
+  /** Not even visible. */
+  deniedPaths: readonly string[];
+  /** Can be read, and not written to, also in a folder that commands may write to. */
+  readOnlyPaths?: readonly string[];
+  env: Readonly<Record<string, string>>;
+  /** `auto`: where bubblewrap works; `required`: or not at all. */
+  sandbox: "auto" | "required" | "off";
+  /** Whether commands reach the network. Left out: not with `required`. */
+  network?: boolean | undefined;
+  /** Folder for the sandbox's own temporary folders, one a project. Left out: they are empty in each command. */
+  scratchPath?: string | undefined;
+}
+
+/** A command's surroundings, made for one call. */
+export interface PreparedSandbox {
+  /** Start `<shell> -c <command>`. Both its outputs go down the first, so that what was said keeps its order. */
+  start(shell: string, command: string, input?: boolean): Promise<Child>;
+  /** What it takes to start the same, with an input, in a sandbox that does not end with this process. */
+  program(shell: string, command: string): KeptProgram;
+  /** Once the command has ended. Returns paths of what was taken away again. */
+  tidy(): Promise<string[]>;
+}
+
+/** Downloads of package managers, below the home folder. What people run from there by name is not among them. */
+const DOWNLOADS = [
+  ".npm/_cacache",
+  ".npm/_logs",
+  ".cache/pip",
+  ".cache/uv",
+  ".cache/yarn",
+  ".cache/deno",
+  ".yarn/berry/cache",
+  ".bun/install/cache",
+  ".local/share/pnpm/store",
+  ".cargo/registry",
+  ".cargo/git",
+  ".m2/repository",
+  ".nuget/packages",
+  "go/pkg/mod",
+];
+
+/** Of a home folder that commands may write to, as when it is itself the project: what runs without being called. */
+const STARTS = [
+  ...[".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"],
+  ...[".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".npmrc", ".yarnrc", ".yarnrc.yml"],
+  ...[".config", ".ssh", ".gnupg", ".docker", ".local/bin", ".local/share/applications", ".local/share/systemd"],
+  ...[
+    "bin",
+    ".cargo/bin",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".bun/bin",
+    ".gradle",
+    ".m2",
+    ".nvm",
+    ".pyenv",
+    ".mozilla",
+  ],
+];
+
+/**
+ * What root owns in /proc it may change without any capability, and the program that the kernel runs after a crash is a
+ * file there. One mount that cannot be written to: each one more costs bubblewrap a look at all mounts.
+ */
+const PROC = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
+
+/** Below /run, but needed: what /etc/resolv.conf leads to is added. */
+const RUN_KEPT = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
+
+/** The sandbox's temporary folders, and how they are called among ours. */
+const TEMPORARY = [
+  { path: "/tmp", name: "tmp" },
+  { path: "/var/tmp", name: "var-tmp" },
+];
+
+/** Limit for the command that shows whether a sandbox starts, in ms. */
+const PROBE_MS = 10_000;
+
+/** Temporary folders of projects that no command ran in for so long, in ms, are removed. */
+const SCRATCH_MS = 3 * 24 * 60 * 60 * 1000;
+
+/** What the commands of one agent run in. */
+export class Sandbox {
+  readonly #options: SandboxOptions;
+  readonly #roots: SandboxRoots;
+  #swept: Promise<void> | undefined;
+  #starter: SandboxStarter | undefined;
+  /** Which bubblewrap works, as far as that was asked. */
+  readonly #tried = new Set<Promise<Bubblewrap | undefined>>();
+
+  constructor(options: SandboxOptions) {
+    this.#options = options;
+    this.#roots = new SandboxRoots(options.allowPaths);
+  }
+
+  get network(): boolean {
+    return this.#options.network ?? this.#options.sandbox !== "required";
+  }
+
+  /** Describes the sandbox in use for a person. Runs an empty command in `projectDir` to test it. */
+  async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
+    const { sandbox, env } = this.#options;
+    if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
+    const found = await this.#find({ env, network: this.network });
+    const fault = found && (await this.#faultIn(projectDir));
+    if (fault !== undefined) return { text: `commands do not run: the sandbox could not start: ${fault}`, weak: true };
+    if (found) {
+      const network = this.network ? "open to them" : "closed to them";
+      return { text: `commands run in bubblewrap, the network is ${network}`, weak: false };
+    }
+    if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };
+    return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
+  }
+
+  /** Why a sandbox for a folder does not start; undefined if it does, or if the folder is refused. */
+  async #faultIn(projectDir: string): Promise<string | undefined> {
+    const prepared = await this.prepare(projectDir).catch(() => undefined);
+    const child = await prepared?.start("/bin/sh", ":");
+    const end = await child?.run({
+      timeoutMs: PROBE_MS,
+      signal: new AbortController().signal,
+      onOutput: () => undefined,
+    });
+    await prepared?.tidy();
+    return end?.sandboxFault;
+  }
+
+  /**
+   * Undefined: run it as it is. Rejects with `ToolError` where it must not run.
+   *
+   * @param isLasting Whether it runs on behind its call.
+   */
+  async prepare(
+    projectDir: string,
+    folders: readonly string[] = [],
+    isLasting = false,
+  ): Promise<PreparedSandbox | undefined> {
+    const { sandbox, env } = this.#options;
+    if (sandbox === "off") return undefined;
+    const { network } = this;
+    if ((await this.#find({ env, network })) === undefined) {
+      if (sandbox === "auto") return undefined;
+      throw new ToolError(
+        "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
+      );
+    }
+    const project = await this.#roots.open(projectDir);
+    if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
+    const more = await this.#open(folders);
+    const foreignFiles = process.getuid?.() === 0 && [project, ...more].some(({ owner }) => owner !== 0);
+    const bubblewrap = await this.#find({ env, network, foreignFiles });
+    if (!bubblewrap)
+      throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
+    const { plan, roots, guards } = await this.#plan(project, more, isLasting, foreignFiles);
+    const switches = [
+      ...["--ro-bind", "/", "/"],
+      ...plan.args(),
+      // Last, so that no root covers them.
+      ...["--dev", "/dev", ...PROC],
+      ...bubblewrap.switches,
+      ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
+      ...["--chdir", project.path],
+    ];
+    const check = checkOf(roots.filter(({ path }) => !plan.isHidden(path)));
+    this.#starter ??= new SandboxStarter(bubblewrap.file, env);
+    const starter = this.#starter;
+    return {
+      start: (shell, command, input = false) => starter.start({ switches, check, shell, command, input }),
+      program: (shell, command) => starter.program({ switches, check, shell, command, input: true }),
+      tidy: async () => (await Promise.all(guards.map((guard) => guard.tidy()))).flat(),
+    };
+  }
+
+  /** End what was kept ready for the next command, and wait for what finds out which bubblewrap works. */
+  async close(): Promise<void> {
+    this.#starter?.close();
+    await Promise.all(this.#tried);
+  }
+
+  #find(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
+    const found = findBubblewrap(needs);
+    this.#tried.add(found);
+    return found;
+  }
+
+  async #plan(
+    project: Root,
+    more: readonly Root[],
+    isLasting: boolean,
+    hasCapabilities: boolean,
+  ): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
+    const { allowPaths, deniedPaths, env, sandbox } = this.#options;
+    const plan = new MountPlan();
+    // All at once, because each waits for a thread: what the user's folders are like, and which of them are repositories.
+    const [home, readOnly, denied, allowedRoots, repository] = await Promise.all([
+      env["HOME"] ? realOf(env["HOME"]) : undefined,
+      Promise.all((this.#options.readOnlyPaths ?? []).map(realOf)),
+      Promise.all(deniedPaths.map(realOf)),
+      this.#open(allowPaths),
+      repositoryOf(project.path),
+    ]);
+    for (const { path: folder } of sandbox === "required" ? [project, ...more] : [])
+      if ([home ?? "/", "/"].some((path) => path !== folder && isInside(path, folder)))
+        throw new ToolError(`${folder} holds more than a project: the sandbox does not open it for commands.`);
+
+    await this.#temporary(plan, project.path);
+    plan.replace("/run");
+    if (statsNow("/var/run")?.isDirectory()) plan.replace("/var/run");
+    for (const path of [...RUN_KEPT, "/etc/resolv.conf"]) {
+      const real = realNow(path);
+      if (real !== undefined && isInside(path, "/run")) plan.keep(path, real);
+      if (real !== undefined && isInside(real, "/run")) plan.keep(real);
+    }
+    if (home !== undefined && plan.isHidden(home)) plan.keep(home);
+
+    const allowed = [project, ...more, ...allowedRoots];
+    // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
+    const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
+    const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
+    for (const { path } of roots) plan.write(path);
+    if (home !== undefined) await keepStarts(plan, home);
+    for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+    const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);
+    const guards: GitGuard[] = [];
+    for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder, isLasting));
+
+    const kinds = await Promise.all(denied.map(async (real) => (real === undefined ? undefined : lstat(real))));
+    for (const [i, path] of deniedPaths.entries()) {
+      const real = denied[i];
+      if (real !== undefined) plan.hide(real, kinds[i]?.isDirectory() === true);
+      else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
+    }
+    if (plan.isHidden(project.path)) throw new ToolError("the project folder lies where commands may not look.");
+    for (const path of await listeningSockets(hasCapabilities)) if (!plan.isHidden(path)) plan.hide(path, false);
+    layFoundations(plan);
+    return { plan, roots, guards };
+  }
+
+  /** A database takes what lies beside it for its own; an empty file there says nothing to it. */
+  async #hideMissing(plan: MountPlan, path: string): Promise<void> {
+    const folder = await realOf(dirname(path));
+    if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
+  }
+
+  async #open(paths: readonly string[]): Promise<Root[]> {
+    const roots = await Promise.all(paths.map((path) => this.#roots.open(path)));
+    return roots.filter((root) => root !== undefined);
+  }
+
+  /** Temporary folders of its own: those of the machine hold other programs' sockets and files. */
+  async #temporary(plan: MountPlan, project: string): Promise<void> {
+    const { scratchPath } = this.#options;
+    const places = TEMPORARY.filter(({ path }) => existsSync(path));
+    if (scratchPath === undefined) {
+      for (const { path } of places) plan.replace(path);
+      return;
+    }
+    await (this.#swept ??= sweep(scratchPath));
+    const own = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
+    for (const { path, name } of places) {
+      mkdirSync(join(own, name), { recursive: true, mode: 0o700 });
+      plan.replace(path, realpathSync.native(join(own, name)));
+    }
+    const now = new Date();
+    utimesSync(own, now, now);
+  }
+}
+
+/** Undefined where there is nothing. */
+function realOf(path: string): Promise<string | undefined> {
+  return realpath(path).catch(() => undefined);
+}
+
+/** The same at once: of the system's folders and our own, where the way to a thread and back takes longer than the look. */
+function realNow(path: string): string | undefined {
+  return attempt(() => realpathSync.native(path), undefined);
+}
+
+function statsNow(path: string): Stats | undefined {
+  return attempt(() => lstatSync(path), undefined);
+}
+
+async function sweep(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    const path = join(folder, name);
+    const used = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - used > SCRATCH_MS) await rm(path, { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+async function keepStarts(plan: MountPlan, home: string): Promise<void> {
+  if (!plan.isWritable(home)) return;
+  for (const name of STARTS) {
+    const real = await realOf(join(home, name));
+    if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+  }
+}
+
+/**
+ * Bubblewrap makes the places that it mounts on, and follows links on the way. In a temporary folder that commands
+ * have written to before, such a link could lead it out.
+ */
+function layFoundations(plan: MountPlan): void {
+  for (const { source, way } of plan.foundations()) {
+    const names = way.split(sep);
+    let at = source;
+    for (const [i, name] of names.entries()) {
+      at = join(at, name);
+      const stats = statsNow(at);
+      if (stats && !stats.isDirectory() && (i < names.length - 1 || stats.isSymbolicLink())) unlinkSync(at);
+      if (i < names.length - 1 && !stats?.isDirectory()) mkdirSync(at, { mode: 0o700 });
+    }
+  }
+}
+
+/**
+ * Shell code that goes on only where each root is what it was when it was looked at: mounts cannot be changed any more
+ * then, but names could be while they were made.
+ */
+function checkOf(roots: readonly Root[]): string {
+  const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
+  if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
+  const seen = roots.map(({ identity }) => identity).join("\n");
+  const look = [stat, "-c", "%d:%i", "--", ...roots.map(({ path }) => path)].map(shellQuote).join(" ");
+  const refusal = "echo 'a folder was replaced while the sandbox was made; try again' >&2; exit 126";
+  return roots.length === 0 ? "" : `[ "$(${look})" = ${shellQuote(seen)} ] || { ${refusal}; }; `;
+}

@@ -1,0 +1,241 @@
+import { seen } from "../../base/printable.js";
+import type { Dispatcher, Response } from "undici";
+import { deadline } from "../../base/abort.js";
+import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
+import type { PageText } from "../../untrusted/html/page.js";
+import { withThread } from "../../untrusted/workers.js";
+import type { ToolOutput } from "../../ports/tool.js";
+import { size, sniff } from "../files/content.js";
+import { MODEL_BYTES } from "../../base/cut-text.js";
+
+export interface WebfetchOptions {
+  /** Whether addresses that are not on the public internet may be fetched from. */
+  allowPrivate: boolean;
+  /** For all redirects together, in ms. Default 30,000. */
+  timeoutMs?: number;
+}
+
+/** What the model asked for; see the schema of `webfetch`. */
+export interface WebfetchArgs {
+  url: string;
+  offset: number;
+  raw: boolean;
+}
+
+const MAX_BYTES = 5 * 1024 * 1024;
+const MAX_REDIRECTS = 5;
+/** For a page to become text, in ms. */
+const READ_MS = 5_000;
+const ACCEPT = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json;q=0.9,*/*;q=0.8";
+
+/** The page at an address as the model is shown it. Rejects with `ToolError`. */
+export async function fetchPage(
+  given: WebfetchArgs,
+  { allowPrivate, timeoutMs = 30_000 }: WebfetchOptions,
+  signal: AbortSignal,
+): Promise<ToolOutput> {
+  const dispatcher = await connections(allowPrivate);
+  const time = deadline(timeoutMs, signal);
+  try {
+    const loaded = await load(given.url, allowPrivate, dispatcher, time.signal);
+    // Reading it has a time of its own.
+    time.clear();
+    return await show(given, loaded, signal);
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    if (time.expired) throw new ToolError(`${given.url}: no answer in time. Try another address.`);
+    throw await fault(given.url, error);
+  } finally {
+    time.clear();
+    await dispatcher.destroy();
+  }
+}
+
+/** The address as it is asked for; throws `ToolInputError` where it is none of http. */
+export function parseUrl(given: string): URL {
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
+    throw new ToolInputError(`url: expected an http or https address, got ${JSON.stringify(given.slice(0, 200))}`);
+  if (url.username !== "" || url.password !== "")
+    throw new ToolInputError("url: names and passwords in addresses are not sent. Leave them out.");
+  url.hash = "";
+  return url;
+}
+
+/** Connections of one call; unless private addresses are allowed, each is checked when it is made. */
+async function connections(allowPrivate: boolean): Promise<Dispatcher> {
+  // By its default export: of a CommonJS package a bundle knows no names.
+  const { Agent, buildConnector } = (await import("undici")).default;
+  if (allowPrivate) return new Agent();
+  const { isPublicPeer, lookupPublic, NotPublicError } = await import("./public-address.js");
+  const connect = buildConnector({ lookup: lookupPublic });
+  return new Agent({
+    connect: (target, done) =>
+      connect(target, (error, socket) => {
+        if (error || !socket) return done(error ?? new Error("no socket"), null);
+        if (isPublicPeer(socket)) return done(null, socket);
+        socket.destroy();
+        done(new NotPublicError(target.hostname), null);
+      }),
+  });
+}
+
+interface Loaded {
+  url: string;
+  type: string;
+  charset: string | undefined;
+  body: Buffer;
+  /** Whether there was more. */
+  cut: boolean;
+}
+
+async function load(
+  start: string,
+  allowPrivate: boolean,
+  dispatcher: Dispatcher,
+  signal: AbortSignal,
+): Promise<Loaded> {
+  const { fetch } = (await import("undici")).default;
+  let url = start;
+  for (let redirects = 0; ; redirects++) {
+    if (!allowPrivate) await refusePrivateLiteral(url);
+    const response = await fetch(url, {
+      dispatcher,
+      signal,
+      redirect: "manual",
+      headers: { accept: ACCEPT, "user-agent": "gantry (coding agent)" },
+    });
+    const next = response.status >= 300 && response.status < 400 ? response.headers.get("location") : null;
+    if (next === null) return receive(response, url, signal);
+    await response.body?.cancel();
+    if (redirects === MAX_REDIRECTS)
+      throw new ToolError(`${start}: more than ${MAX_REDIRECTS} redirects. Try another address.`);
+    try {
+      url = parseUrl(new URL(next, url).href).href;
+    } catch {
+      throw new ToolError(`${start}: redirects to ${next.slice(0, 200)}, which is no http or https address.`);
+    }
+  }
+}
+
+/** A literal address is connected to without a lookup, so it is looked at before anything is sent. */
+async function refusePrivateLiteral(url: string): Promise<void> {
+  const { isIP } = await import("node:net");
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
+  if (isIP(host) === 0) return;
+  const { isPublicAddress, NotPublicError } = await import("./public-address.js");
+  if (!isPublicAddress(host)) throw new NotPublicError(host);
+}
+
+async function receive(response: Response, url: string, signal: AbortSignal): Promise<Loaded> {
+  const [type = "", ...parameters] = (response.headers.get("content-type") ?? "").split(";").map((part) => part.trim());
+  const charset = parameters
+    .find((one) => /^charset=/i.test(one))
+    ?.slice(8)
+    .replaceAll('"', "");
+  const limit = response.ok ? MAX_BYTES : 64 * 1024;
+  // One piece of memory, because a server that sends single bytes would make a million small ones.
+  let body = Buffer.allocUnsafe(16 * 1024);
+  let bytes = 0;
+  if (response.body) {
+    for await (const chunk of response.body) {
+      const part = (chunk as Uint8Array).subarray(0, limit - bytes);
+      if (bytes + part.length > body.length)
+        body = Buffer.concat([body], Math.min(limit, Math.max(2 * body.length, bytes + part.length)));
+      body.set(part, bytes);
+      bytes += part.length;
+      // Leaving the loop ends the transfer.
+      if (bytes >= limit) break;
+    }
+  }
+  const loaded = { url, type: type.toLowerCase(), charset, body: body.subarray(0, bytes), cut: bytes >= limit };
+  if (!response.ok) {
+    const why = await textOf(loaded, { raw: false, offset: 0, bytes: 2_000 }, signal).then(
+      (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, 300),
+      () => "",
+    );
+    const status = seen(`HTTP ${response.status} ${response.statusText}${why ? ` (${why})` : ""}`);
+    throw new ToolError(`${url}: ${status}. Check the address, or try another.`);
+  }
+  return loaded;
+}
+
+async function show(
+  { offset, raw, url: asked }: WebfetchArgs,
+  loaded: Loaded,
+  signal: AbortSignal,
+): Promise<ToolOutput> {
+  const content = sniff(loaded.body.subarray(0, 8_192));
+  if (content.kind === "image" && !loaded.cut)
+    return {
+      text: `${loaded.url}: ${content.mediaType}, ${size(loaded.body.length)}. The image is attached.`,
+      parts: [{ type: "image", mediaType: content.mediaType, data: loaded.body.toString("base64") }],
+    };
+  const page = await textOf(loaded, { raw, offset, bytes: MODEL_BYTES }, signal);
+  if (page === undefined) {
+    const what = content.kind === "binary" ? content.what : loaded.type || "binary data";
+    throw new ToolError(
+      `${loaded.url}: cannot be shown, it is ${what}. Use bash with curl to save it, if you need it.`,
+    );
+  }
+  if (page.blank) return { text: `${loaded.url} has no text. It may need a browser; raw shows its source.` };
+  if (offset >= page.length)
+    throw new ToolError(
+      `${asked}: has ${page.length} characters, so there is nothing at ${offset}. Use a smaller offset.`,
+    );
+  const notes: string[] = [];
+  if (loaded.url !== asked) notes.push(`[redirected to ${loaded.url}]`);
+  const end = offset + page.text.length;
+  if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; go on with offset ${end}]`);
+  if (loaded.cut) notes.push("[only the first 5 MiB were fetched]");
+  if (page.cut) notes.push("[the page is too long to be read whole; raw shows its source]");
+  return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
+}
+
+/** Undefined for what is no text. */
+async function textOf(
+  { url, type, charset, body }: Loaded,
+  { raw, offset, bytes }: { raw: boolean; offset: number; bytes: number },
+  signal: AbortSignal,
+): Promise<PageText | undefined> {
+  const content = sniff(body.subarray(0, 8_192));
+  if (content.kind !== "text") return undefined;
+  const html =
+    type === "text/html" ||
+    type === "application/xhtml+xml" ||
+    (type === "" && /^\s*<(!doctype html|html)/i.test(body.toString("latin1", 0, 500)));
+  const named =
+    charset ??
+    (html ? /<meta[^>]{0,200}charset=["']?([\w-]+)/i.exec(body.toString("latin1", 0, 2_048))?.[1] : undefined);
+  // Memory of its own, because it goes over to the thread.
+  const job = {
+    body: new Uint8Array(body),
+    html: html && !raw,
+    charset: named ?? content.encoding,
+    url,
+    offset,
+    bytes,
+  };
+  try {
+    return await withThread(signal, (thread) => thread.ask("page", job, { ms: READ_MS, transfer: [job.body] }));
+  } catch (error) {
+    if (!(error instanceof WorkLimitError)) throw error;
+    throw new ToolError(`${url}: cannot be read as text: ${error.message}. raw shows its source.`, { cause: error });
+  }
+}
+
+async function fault(url: string, error: unknown): Promise<ToolError> {
+  if (error instanceof ToolError) return error;
+  const { NotPublicError } = await import("./public-address.js");
+  const causes: unknown[] = [];
+  for (let at: unknown = error; at instanceof Error && causes.length < 5; at = at.cause) causes.push(at);
+  const refused = causes.find((cause) => cause instanceof NotPublicError);
+  if (refused instanceof NotPublicError)
+    return new ToolError(
+      `${url}: ${refused.message}, so it is not fetched. The user can allow it with tools.webfetch.allow_private.`,
+      { cause: error },
+    );
+  const root = (causes.at(-1) ?? error) as NodeJS.ErrnoException;
+  const why = root.code === "ENOTFOUND" ? "the host is not known" : root.message || (root.code ?? "failed");
+  return new ToolError(`${url}: ${why}. Check the address, or try another.`, { cause: error });
+}

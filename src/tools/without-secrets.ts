@@ -1,0 +1,81 @@
+import { ToolError } from "../ports/errors.js";
+import type { Tool, ToolOutput } from "../ports/tool.js";
+import type { ToolSource } from "../ports/tool-source.js";
+import { HiddenStream } from "../base/hidden-stream.js";
+import { Paced } from "../base/throttled-output.js";
+import type { Redactor } from "../base/redact.js";
+
+/** The same tool, in whose results no known secret stands, wherever it found one: what goes to the model is stored. */
+export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
+  return {
+    ...tool,
+    // Named, because those of a class are not copied with the rest.
+    name: tool.name,
+    description: tool.description,
+    inputSchema: tool.inputSchema,
+    kind: tool.kind,
+    parallel: tool.parallel,
+    needsPermission: tool.needsPermission,
+    ...(tool.origin === undefined ? {} : { origin: tool.origin }),
+    ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
+    ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
+    ...(tool.models && { models: (model) => tool.models!(model) }),
+    ...(tool.replaces && { replaces: tool.replaces }),
+    parse: (input): unknown => tool.parse(input),
+    describe: (args, projectDir) => tool.describe(args, projectDir),
+    run: async (args: unknown, context) => {
+      const stream = new HiddenStream(redactor, (text) => context.progress(text));
+      const paced = new Paced((text, isCut) => stream.push(text, isCut));
+      try {
+        return hideIn(await tool.run(args, { ...context, progress: (text) => paced.push(text) }), redactor);
+      } catch (error) {
+        if (!(error instanceof Error)) throw error;
+        const message = redactor.hide(error.message);
+        throw message === error.message ? error : new ToolError(message);
+      } finally {
+        paced.end();
+      }
+    },
+    close: async () => tool.close?.(),
+  };
+}
+
+/** The same source, whose tools are without secrets. */
+export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): ToolSource {
+  return {
+    name: source.name,
+    open: async (session, signal) => {
+      const opened = await source.open(session, signal);
+      return {
+        get tools() {
+          return opened.tools.map((tool) => withoutSecrets(tool, redactor));
+        },
+        get prompts() {
+          return (opened.prompts ?? []).map((one) => ({
+            ...one,
+            prompt: async (words: string, signal: AbortSignal) => {
+              const said = await one.prompt(words, signal);
+              return { ...said, text: redactor.hide(said.text) };
+            },
+          }));
+        },
+        close: () => opened.close(),
+      };
+    },
+  };
+}
+
+function hideIn(output: ToolOutput, redactor: Redactor): ToolOutput {
+  const { text, diff } = output;
+  return {
+    ...output,
+    text: redactor.hide(String(text)),
+    ...(diff && {
+      diff: diff.map(({ path, oldText, newText }) => ({
+        path,
+        oldText: oldText === null ? null : redactor.hide(oldText),
+        newText: redactor.hide(newText),
+      })),
+    }),
+  };
+}

@@ -1,0 +1,269 @@
+import { ToolError } from "../../ports/errors.js";
+import { prefersCrlf } from "../../files/line-ends.js";
+import { indentRule, indentsOf, type Reindent } from "./indentation.js";
+import { mergeLines } from "./merge-lines.js";
+import { NamedPlaces, type NamedPlace } from "./named-place.js";
+import { notFound } from "./near-miss.js";
+import { FileLines, TextView, type ViewPlace } from "./text-views.js";
+import { REINDENTED, WAYS, type Way } from "./match-modes.js";
+
+/** A line of a patch: one that stays, goes or comes. */
+export interface PatchLine {
+  readonly sign: " " | "-" | "+";
+  readonly text: string;
+  /** It is empty and had no sign: a line that stays, or what parts one piece from the next. */
+  readonly bare?: boolean;
+}
+
+/** A piece of a patch of one file. */
+export interface PatchChunk {
+  /** Lines that stand before it, each behind the one before: a class, a function. */
+  readonly headers: readonly string[];
+  readonly lines: readonly PatchLine[];
+  /** Whether the file ends with it. */
+  readonly atEnd: boolean;
+}
+
+/** The pieces of a patch that are for one file. */
+export interface PatchJob {
+  content: Uint8Array;
+  chunks: readonly PatchChunk[];
+  /** As the model knows the file. */
+  name: string;
+  /** Most bytes of the result. */
+  maxBytes: number;
+}
+
+export interface PatchedFile {
+  content: Uint8Array;
+  /** Where it changed first. */
+  line: number;
+  /** What was overlooked to find the places, in words. */
+  how: string[];
+}
+
+/** All pieces or none. */
+export function patchText({ content, chunks, name, maxBytes }: PatchJob): PatchedFile | { refused: string } {
+  const latin = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString("latin1");
+  try {
+    const file = new PatchedText(latin, name);
+    for (const [index, chunk] of chunks.entries())
+      file.apply(chunk, chunks.length > 1 ? ` (piece ${index + 1} of ${chunks.length}; nothing was changed)` : "");
+    const text = file.text();
+    if (text.length > maxBytes)
+      throw new ToolError(`${name}: the file would have more bytes than a patch may make (${maxBytes}). Use bash.`);
+    return { content: Buffer.from(text, "latin1"), line: file.firstLine, how: file.how };
+  } catch (error) {
+    if (error instanceof ToolError) return { refused: error.message };
+    throw error;
+  }
+}
+
+interface Change {
+  /** Lines of the file, from 0: from this one on, up to that one. */
+  readonly from: number;
+  readonly to: number;
+  readonly text: string;
+}
+
+class PatchedText {
+  readonly how: string[] = [];
+  readonly #name: string;
+  readonly #latin: string;
+  /** Without the byte order mark, which stays. */
+  readonly #mark: string;
+  readonly #file: FileLines;
+  readonly #lines: readonly string[];
+  readonly #isEnded: boolean;
+  readonly #lineEnd: string;
+  readonly #views = new Map<Way, TextView>();
+  readonly #changes: Change[] = [];
+  readonly #names: NamedPlaces;
+  /** No piece is looked for before this line. */
+  #next = 0;
+
+  constructor(latin: string, name: string) {
+    this.#name = name;
+    this.#latin = latin;
+    this.#mark = latin.startsWith("\xef\xbb\xbf") ? latin.slice(0, 3) : "";
+    const text = latin.slice(this.#mark.length);
+    this.#isEnded = text === "" || text.endsWith("\n");
+    this.#file = new FileLines(this.#isEnded ? text.slice(0, -1) : text, text === "" ? [] : undefined);
+    const { lines } = this.#file;
+    this.#lines = lines;
+    this.#names = new NamedPlaces(lines, name);
+    this.#lineEnd = prefersCrlf(latin) ? "\r" : "";
+  }
+
+  get firstLine(): number {
+    return (this.#changes[0]?.from ?? 0) + 1;
+  }
+
+  /** Throws `ToolError`. */
+  apply(chunk: PatchChunk, which: string): void {
+    const named = this.#names.named(chunk.headers, `${this.#name}${which}`);
+    const lines = chunk.lines.map((line) => ({ ...line, text: Buffer.from(line.text).toString("latin1") }));
+    const own = lines.findLastIndex(({ bare }) => !bare) + 1;
+    // Empty lines behind it may be its own, or part it from the next.
+    for (const some of own < lines.length ? [lines, lines.slice(0, own)] : [lines]) {
+      const found = this.#find(some, named, chunk, which);
+      if (found) return this.#change(some, found.place, found.way, which);
+    }
+    throw this.#missing(lines.slice(0, own), named, chunk, which);
+  }
+
+  text(): string {
+    const pieces = [this.#mark];
+    let done = 0;
+    const keep = (to: number): void => {
+      for (; done < to; done++) {
+        const isLast = done === this.#lines.length - 1 && !this.#isEnded;
+        pieces.push(this.#lines[done] ?? "", isLast ? "" : "\n");
+      }
+    };
+    for (const { from, to, text } of this.#changes) {
+      keep(from);
+      if (from > 0 && from === this.#lines.length && !this.#isEnded) pieces.push(this.#lineEnd, "\n");
+      pieces.push(text);
+      done = to;
+    }
+    keep(this.#lines.length);
+    return pieces.join("");
+  }
+
+  #find(
+    lines: readonly PatchLine[],
+    named: NamedPlace | undefined,
+    { headers, atEnd }: PatchChunk,
+    which: string,
+  ): { place: ViewPlace; way: Way } | undefined {
+    const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
+    if (wanted.length === 0) return { place: this.#insertion(headers, which), way: WAYS[0]! };
+    for (const way of WAYS) {
+      const places = this.#view(way)
+        .places(wanted, true, true)
+        .filter(({ first, last }) => first >= this.#next && (!atEnd || last === this.#lines.length - 1))
+        .filter((place) => !named || this.#names.isIn(place, named));
+      const exact = places.filter(({ first }) => wanted.every((line, i) => this.#raw(first + i) === line));
+      const candidates = exact.length > 0 ? exact : places;
+      const [place] = candidates;
+      if (!place) continue;
+      if (candidates.length === 1) return { place, way };
+      const numbers = candidates.slice(0, 10).map(({ first }) => first + 1);
+      throw new ToolError(
+        `${this.#name}${which}: its lines are ${candidates.length} times there (from lines ${numbers.join(", ")}` +
+          `${candidates.length > 10 ? ", …" : ""}). Give more lines around the change, or the function or class after @@.`,
+      );
+    }
+    return undefined;
+  }
+
+  /** Where lines come that stand beside none: at the end. */
+  #insertion(headers: readonly string[], which: string): ViewPlace {
+    if (headers.length > 0)
+      throw new ToolError(
+        `${this.#name}${which}: has lines to add, and none beside which they go. Give the lines around them.`,
+      );
+    const end = this.#lines.length;
+    return { first: end, from: 0, last: end - 1, to: 0, whole: true };
+  }
+
+  #change(lines: readonly PatchLine[], { first }: ViewPlace, way: Way, which: string): void {
+    const olds = lines.filter(({ sign }) => sign !== "+");
+    const reindent = this.#rule(olds, first, way);
+    let at = first;
+    for (let i = 0; i < lines.length;) {
+      if (lines[i]?.sign === " ") {
+        i++;
+        at++;
+        continue;
+      }
+      let end = i;
+      while (end < lines.length && lines[end]?.sign !== " ") end++;
+      const group = lines.slice(i, end);
+      const old = group.flatMap(({ sign, text }) => (sign === "-" ? [text] : []));
+      const fresh = group.flatMap(({ sign, text }) => (sign === "+" ? [text] : []));
+      const found = old.map((_, line) => ({ raw: this.#raw(at + line), end: this.#endOf(at + line) }));
+      const text = reindent && this.#merged(old, fresh, found, way, reindent);
+      if (text === undefined)
+        throw new ToolError(
+          `${this.#name}${which}: its lines are at line ${first + 1}, not to the letter (${way.how}), and how the new ones ` +
+            "are to be indented there is not clear. Copy the lines around the change exactly.",
+        );
+      this.#changes.push({ from: at, to: at + old.length, text });
+      at += old.length;
+      i = end;
+      this.#next = at;
+    }
+    const isExact = olds.every(({ text }, line) => this.#raw(first + line) === text);
+    if (!isExact) this.how.push(`line ${first + 1}: ${way.how}${way.indentation ? `; ${REINDENTED}` : ""}`);
+  }
+
+  #merged(
+    old: readonly string[],
+    fresh: readonly string[],
+    found: readonly { raw: string; end: string }[],
+    tolerance: Way,
+    reindent: Reindent,
+  ): string | undefined {
+    const last = { raw: "", end: undefined };
+    const ended = (lines: readonly string[]): string[] => [...lines, ""];
+    return mergeLines({
+      ...{ tolerance, reindent, found: [...found, last], old: ended(old), fresh: ended(fresh) },
+      lineEnd: this.#lineEnd,
+    });
+  }
+
+  #rule(olds: readonly PatchLine[], first: number, { indentation }: Way): Reindent | undefined {
+    if (!indentation) return (indent) => indent;
+    const texts = olds.map(({ text }) => text);
+    return indentRule(
+      indentsOf(
+        texts,
+        texts.map((_, line) => this.#raw(first + line)),
+      ),
+    );
+  }
+
+  #missing(
+    lines: readonly PatchLine[],
+    named: NamedPlace | undefined,
+    { atEnd }: PatchChunk,
+    which: string,
+  ): ToolError {
+    const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
+    const places = this.#view(WAYS[0]!).places(wanted, true, true);
+    const elsewhere = places.find(({ first }) => first >= this.#next);
+    if (named && elsewhere && !atEnd) {
+      const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
+      return new ToolError(
+        `${this.#name}${which}: its lines are at line ${elsewhere.first + 1}, which is not in ${JSON.stringify(named.header)} (lines ` +
+          `${lines.join(", ")}). Name what they are in after @@, or nothing where they are there once. Read the file again.`,
+      );
+    }
+    const [place] = places;
+    if (place && place.first < this.#next)
+      return new ToolError(
+        `${this.#name}${which}: its lines are at line ${place.first + 1}, before a piece that stands above it in the patch, ` +
+          "or in what that changes. Give the pieces in the order of the file.",
+      );
+    const text = Buffer.from(wanted.join("\n"), "latin1").toString();
+    return new ToolError(notFound(this.#latin, text, `${this.#name}${which}`, "the patch"));
+  }
+
+  #view(way: Way): TextView {
+    let view = this.#views.get(way);
+    if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
+    return view;
+  }
+
+  #raw(line: number): string {
+    const raw = this.#lines[line] ?? "";
+    return raw.endsWith("\r") ? raw.slice(0, -1) : raw;
+  }
+
+  #endOf(line: number): string {
+    if (line === this.#lines.length - 1 && !this.#isEnded) return this.#lineEnd;
+    return this.#lines[line]?.endsWith("\r") ? "\r" : "";
+  }
+}

@@ -1,0 +1,200 @@
+import type { Node } from "@vscode/tree-sitter-wasm";
+import { childrenOf, parseText } from "../grammar.js";
+
+/**
+ * Reads the simple commands of a shell line. The tree comes from tree-sitter-bash. A line is understood only if it
+ * consists of simple commands with literal or quoted words, lists, pipelines and redirections, and if each word and
+ * each gap between two words also passes the checks below. These checks do not depend on the grammar, so that an error
+ * of the parser cannot hide a command. Bash, dash and busybox read such a line in the same way.
+ */
+
+/** One word of a simple command. */
+export interface ShellWord {
+  /** The argument that the program receives; the source text if `isLiteral` is false. */
+  readonly text: string;
+  /** False if a variable, a file name pattern, a brace or a tilde can change the word. */
+  readonly isLiteral: boolean;
+  /** Whether the word can become none or several. */
+  readonly isSplit: boolean;
+  /** The kind of expansion in the word, other than file names. Undefined if there is none. */
+  readonly expansion: "variable" | "tilde" | undefined;
+}
+
+/** One simple command. */
+export interface ShellCommand {
+  /** Program and arguments; empty for a redirection without a program. */
+  readonly words: readonly ShellWord[];
+  /** Whether a redirection names a file other than /dev/null and the standard streams. */
+  readonly hasFiles: boolean;
+}
+
+export interface ShellLine {
+  /** All simple commands that the parser found, those in substitutions and functions included. */
+  readonly commands: readonly ShellCommand[];
+  /** False if a shell can start a program that is not among `commands`. */
+  readonly isUnderstood: boolean;
+}
+
+const MAX_CHARACTERS = 32_768;
+const MAX_COMMANDS = 512;
+/** For the parse. A line that is understood takes milliseconds; one with thousands of errors takes 12 s. */
+const PARSE_MS = 1_000;
+const RESERVED = new Set(
+  "if then elif else fi for while until do done case esac in select function coproc { } ! [[ ]]".split(" "),
+);
+const SAFE_FILES = new Set(["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"]);
+/** Nodes whose children are commands. */
+const GROUPS = new Set(["program", "list", "pipeline"]);
+const SEPARATORS = new Set([";", "&", "&&", "||", "|"]);
+const UNQUOTED = /^(?:[\w@%+=:,./^!~{}*?[\]#-]|\\[\x20-\x7e])+$/;
+const DOUBLE_QUOTED = /^"(?:[^"\\`$]|\\[^\n]|\$(?=[ |)/"])|\$[A-Za-z_]\w*)*"$/;
+const VARIABLE = /\$[A-Za-z_]/;
+/** Between two words of a command. A continued line must follow a blank, because the shell removes it within a word. */
+const BLANKS = /^(?:[ \t]|(?<=[ \t])\\\n)*$/;
+/** Between two commands of a list. */
+const LINES = /^[ \t]*(?:\n[ \t\n]*)?$/;
+
+/** Rejects if the grammar cannot be loaded. */
+export async function readShellLine(text: string): Promise<ShellLine> {
+  // eslint-disable-next-line no-control-regex -- control characters are what it refuses
+  if (text.length > MAX_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text)) return { commands: [], isUnderstood: false };
+  const tree = await parseText("bash", text, PARSE_MS);
+  if (!tree) return { commands: [], isUnderstood: false };
+  try {
+    const commands: ShellCommand[] = [];
+    const isUnderstood = !tree.rootNode.hasError && readGroup(tree.rootNode, text, commands);
+    if (isUnderstood && commands.length <= MAX_COMMANDS) return { commands, isUnderstood };
+    const nodes = tree.rootNode.descendantsOfType("command").slice(0, MAX_COMMANDS);
+    return { commands: nodes.map((node) => readLoosely(node!)), isUnderstood: false };
+  } finally {
+    tree.delete();
+  }
+}
+
+/** Adds the commands of a tree to `commands`. False if a part is not understood. */
+function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean {
+  /** Leaves of the structure in the order of the text: commands, separators and comments. */
+  const parts: Node[] = [];
+  const open = [root];
+  for (let node = open.pop(); node; node = open.pop()) {
+    if (GROUPS.has(node.type)) open.push(...childrenOf(node).toReversed());
+    else parts.push(node);
+  }
+  let end = 0;
+  /** Whether a command is complete and no separator has followed yet. */
+  let isComplete = false;
+  for (const part of parts) {
+    const gap = text.slice(end, part.startIndex);
+    if (isComplete && gap.includes("\n")) isComplete = false;
+    if (!(BLANKS.test(gap) || LINES.test(gap))) return false;
+    end = part.endIndex;
+    if (part.type === "comment") {
+      // The shell takes a `#` within a word for a character.
+      if (gap === "" && part.startIndex > 0 && !/[\s;&|]/.test(text[part.startIndex - 1]!)) return false;
+    } else if (SEPARATORS.has(part.type)) {
+      isComplete = false;
+    } else {
+      const command = isComplete ? undefined : readCommand(part, text);
+      if (!command) return false;
+      commands.push(command);
+      isComplete = true;
+    }
+  }
+  return LINES.test(text.slice(end)) || BLANKS.test(text.slice(end));
+}
+
+/** Undefined if it is anything but words and, after them, redirections. */
+function readCommand(node: Node, text: string): ShellCommand | undefined {
+  const parts = node.type === "redirected_statement" ? childrenOf(node) : [node];
+  const words: ShellWord[] = [];
+  let hasFiles = false;
+  let end = node.startIndex;
+  for (const part of parts) {
+    if (part.type === "command") {
+      for (const child of childrenOf(part)) {
+        const word = readWord(child, text);
+        if (!word || !BLANKS.test(text.slice(end, child.startIndex))) return undefined;
+        // The shell may take the first word for a keyword or an assignment.
+        if (
+          words.length === 0 &&
+          (child.type !== "command_name" || RESERVED.has(child.text) || child.text.includes("="))
+        )
+          return undefined;
+        if (words.length > 0 && end === child.startIndex) return undefined;
+        words.push(word);
+        end = child.endIndex;
+      }
+    } else if (part.type === "file_redirect") {
+      const redirection = readRedirection(part, text);
+      if (redirection === undefined || !BLANKS.test(text.slice(end, part.startIndex))) return undefined;
+      hasFiles ||= redirection;
+      end = part.endIndex;
+    } else return undefined;
+  }
+  return { words, hasFiles };
+}
+
+/** Whether it names a file that matters; undefined if it is not understood. */
+function readRedirection(node: Node, text: string): boolean | undefined {
+  const match = /^([0-9])?(>>|>\||>&|<&|<>|&>>|&>|<|>)(?:[ \t]*)/.exec(node.text);
+  const target = childrenOf(node).at(-1)!;
+  if (!match || node.startIndex + match[0].length !== target.startIndex) return undefined;
+  // A digit that touches the word before it belongs to that word.
+  if (match[1] !== undefined && /[^\s;&|]/.test(text[node.startIndex - 1] ?? " ")) return undefined;
+  const word = readWord(target, text);
+  if (!word?.isLiteral || word.text === "") return undefined;
+  if (/^[<>]&$/.test(match[2]!) && /^([0-9]|-)$/.test(word.text)) return false;
+  return !SAFE_FILES.has(word.text);
+}
+
+/** Undefined if it is not understood. */
+function readWord(node: Node, text: string): ShellWord | undefined {
+  const pieces = piecesOf(node);
+  let value = "";
+  let [isLiteral, isSplit] = [true, false];
+  let expansion: ShellWord["expansion"];
+  let end = node.startIndex;
+  for (const piece of pieces) {
+    if (piece.startIndex !== end) return undefined;
+    end = piece.endIndex;
+    const source = piece.text;
+    if (piece.type === "raw_string") {
+      if (!/^'[^']*'$/.test(source)) return undefined;
+      value += source.slice(1, -1);
+    } else if (piece.type === "string") {
+      if (!DOUBLE_QUOTED.test(source)) return undefined;
+      if (VARIABLE.test(source.replaceAll(/\\./gs, ""))) [isLiteral, expansion] = [false, "variable"];
+      value += source.slice(1, -1).replaceAll(/\\([$`"\\])/g, "$1");
+    } else if (piece.type === "simple_expansion") {
+      if (!/^\$[A-Za-z_]\w*$/.test(source)) return undefined;
+      [isLiteral, isSplit, expansion] = [false, true, "variable"];
+    } else if (piece.type === "word" || piece.type === "number") {
+      if (!UNQUOTED.test(source) || (value === "" && source.startsWith("#"))) return undefined;
+      const bare = source.replaceAll(/\\./g, "");
+      if (/[*?[{]/.test(bare)) [isLiteral, isSplit] = [false, true];
+      if (/(^|[=:])~/.test(source)) [isLiteral, expansion] = [false, "tilde"];
+      value += source.replaceAll(/\\(.)/g, "$1");
+    } else return undefined;
+  }
+  if (end !== node.endIndex) return undefined;
+  return { text: isLiteral ? value : text.slice(node.startIndex, node.endIndex), isLiteral, isSplit, expansion };
+}
+
+function piecesOf(node: Node): readonly Node[] {
+  if (node.type === "command_name") return childrenOf(node).flatMap(piecesOf);
+  return node.type === "concatenation" ? childrenOf(node).flatMap(piecesOf) : [node];
+}
+
+/** A command of a line that is not understood, for rules that forbid: assignments and redirections are left out. */
+function readLoosely(node: Node): ShellCommand {
+  const unknown = (child: Node): ShellWord => ({
+    text: child.text,
+    isLiteral: false,
+    isSplit: true,
+    expansion: "variable",
+  });
+  const words = childrenOf(node)
+    .filter(({ type }) => type !== "variable_assignment" && !type.endsWith("redirect"))
+    .map((child) => readWord(child, node.tree.rootNode.text) ?? unknown(child));
+  return { words, hasFiles: true };
+}

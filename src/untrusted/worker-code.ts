@@ -1,0 +1,29 @@
+/**
+ * The bundled files of the worker, by the names that its imports have. The build puts them in here, so that a program
+ * that bundles gantry needs no file of ours beside it.
+ */
+export const workerFiles: Readonly<Record<string, string>> = {};
+
+/** Loads the files of `workerData`. A package is never found from the working directory, which is a project's. */
+const FROM_FILES = `
+const { workerData: { files } } = require("node:worker_threads");
+const { compileFunction } = require("node:vm");
+const modules = {};
+const load = (name) => {
+  if (!Object.hasOwn(files, name)) return process.getBuiltinModule(name);
+  if (modules[name]) return modules[name].exports;
+  const module = (modules[name] = { exports: {} });
+  compileFunction(files[name], ["require", "module", "exports"], { filename: "gantry:" + name })(load, module, module.exports);
+  return module.exports;
+};
+load("./worker.js");`;
+
+/** The sources need tsx, which threads of older Nodes do not inherit. */
+function fromSource(): string {
+  const file = JSON.stringify(new URL("./worker.ts", import.meta.url).href);
+  const tsx = JSON.stringify(import.meta.resolve("tsx/esm/api"));
+  return `import(${tsx}).then(({ register }) => (register(), import(${file})))`;
+}
+
+/** The code of a thread, for `new Worker(code, { eval: true })`. */
+export const workerCode = Object.keys(workerFiles).length > 0 ? FROM_FILES : fromSource();

@@ -1,0 +1,41 @@
+// Runs in a worker thread; workers.ts gives its tasks and limits.
+import { parentPort } from "node:worker_threads";
+import { patchText } from "./edits/apply-chunks.js";
+import { editText } from "./edits/apply-edit.js";
+import { compileExpression } from "./search/expression.js";
+import type { Answers, Jobs, Reply } from "./jobs.js";
+import { fittingGlobs } from "./search/matching-globs.js";
+import { jsonFaults } from "./json-errors.js";
+import { judgeCall } from "./shell-rules/evaluate-call.js";
+import { searchLines } from "./search/line-search.js";
+import { pageText } from "./html/page.js";
+
+const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
+  ready: () => null,
+  page: pageText,
+  edit: editText,
+  patch: patchText,
+  expression: compileExpression,
+  search: searchLines,
+  // Its library is large, and few calls need it.
+  schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
+  judge: judgeCall,
+  syntax: async (job) => (await import("./syntax-errors.js")).syntaxFaults(job),
+  json: jsonFaults,
+  globs: fittingGlobs,
+};
+
+type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs];
+
+async function answer(question: Question): Promise<void> {
+  let reply: Reply;
+  try {
+    const { name, job } = question;
+    reply = { answer: await (work[name] as (given: typeof job) => Promise<Answers[typeof name]>)(job) };
+  } catch (error) {
+    reply = { fault: error instanceof Error ? error.message : String(error) };
+  }
+  parentPort?.postMessage(reply);
+}
+
+parentPort?.on("message", (question: Question) => void answer(question));

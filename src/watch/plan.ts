@@ -1,0 +1,43 @@
+import { stateOf } from "../conversation/stored-state.js";
+import type { Message } from "../ports/message.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { PlanEntry } from "../ports/watch.js";
+import { PLAN_TOOL, planIn } from "../tools/agent/todo.js";
+
+/** Results read at a time: of a call that failed there is no list. */
+const PAGE = 10;
+
+/** What a session's agent is about to do, as its todo list was left last. Of what was looked at once only the rest is read again. */
+export class Plan {
+  readonly #rootId: string;
+  readonly #store: SessionDriver;
+  #known: { cuts: number; seq: number; entries: readonly PlanEntry[] } = { cuts: 0, seq: 0, entries: [] };
+
+  constructor(rootId: string, store: SessionDriver) {
+    this.#rootId = rootId;
+    this.#store = store;
+  }
+
+  /** As of a `seq`, the chain's last one, and so many cuts. */
+  async at(cuts: number, seq: number): Promise<readonly PlanEntry[]> {
+    const known = this.#known.cuts === cuts ? this.#known : { cuts, seq: 0, entries: [] };
+    if (known.seq >= seq) return known.entries;
+    const entries = (await this.#newest(known.seq, seq + 1)) ?? known.entries;
+    this.#known = { cuts, seq, entries };
+    return entries;
+  }
+
+  async #newest(after: number, before: number): Promise<PlanEntry[] | undefined> {
+    const results = { scope: "chain", tool: PLAN_TOOL } as const;
+    if (after > 0) return listOf(await this.#store.messages(this.#rootId, { ...results, after, before }));
+    // From behind: the list is written anew each time.
+    for (let end = before; ;) {
+      const page = await this.#store.messages(this.#rootId, { ...results, before: end, limit: PAGE });
+      const list = listOf(page);
+      if (list || page.length < PAGE) return list;
+      end = page[0]?.seq ?? 0;
+    }
+  }
+}
+
+const listOf = (results: readonly Message[]): PlanEntry[] | undefined => planIn(stateOf(results));

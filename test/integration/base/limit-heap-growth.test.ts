@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { pathToFileURL } from "node:url";
+import { execFileSync } from "node:child_process";
+import { describe, it } from "node:test";
+import { SOURCE_FLAGS, source } from "../../helpers/node.js";
+
+/** Makes 400 MB, of which a little is alive at any time, and tells how large the young generation became. */
+const WORK = `
+  import { getHeapSpaceStatistics } from "node:v8";
+  let alive = [];
+  for (let n = 0; n < 400_000; n++) {
+    alive.push(Array.from({ length: 100 }, () => n));
+    if (alive.length > 2_000) alive = alive.slice(1_000);
+  }
+  const { space_size } = getHeapSpaceStatistics().find(({ space_name }) => space_name === "new_space");
+  process.stdout.write(String(space_size / 1024 / 1024));
+`;
+
+function megabytes(before: string): number {
+  const node = [...SOURCE_FLAGS, "--input-type=module", "--eval", before + WORK];
+  return Number(execFileSync(process.execPath, node, { encoding: "utf8" }));
+}
+
+describe("a heap that stays small", () => {
+  it("lets what is young grow no more, on the Node that runs", () => {
+    const file = JSON.stringify(pathToFileURL(source("src/base/limit-heap-growth.ts")).href);
+    const small = megabytes(`const { staySmall } = await import(${file}); staySmall();`);
+    assert.ok(small <= 8, `${small} MB`);
+    assert.ok(megabytes("") > small);
+  });
+});

@@ -1,0 +1,242 @@
+// Exports and imports that are broken off, watched on a terminal, or meet what is there.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { readFile, rename, rm, stat, truncate, writeFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Agent } from "gantry";
+import type { ChainData, SessionDriver } from "gantry/plugin";
+import { SqliteDriver } from "gantry/adapters/sqlite-driver";
+import { ScriptedProvider } from "gantry/testing";
+import { until } from "../../../helpers/lab.js";
+import { gantryCommand } from "../../../helpers/node.js";
+import { runGantry, spawnGantry } from "../../../helpers/server.js";
+import { makeTempDir, tempDir, type TempDir } from "../../../helpers/temp.js";
+
+const OUTAGES = fileURLToPath(new URL("../../../helpers/outages.mjs", import.meta.url));
+const SLOW = { session: { driver: OUTAGES } };
+const SESSIONS = 60;
+const sqlite = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
+
+async function fill(home: TempDir, count = SESSIONS): Promise<void> {
+  const provider = new ScriptedProvider([], { fallback: `answer ${"\u0000 \ud800 x".repeat(50)}` });
+  const agent = new Agent({ providers: [provider], driver: sqlite(home), projectDir: home.path });
+  for (let n = 0; n < count; n++) await (await agent.run({ message: `message ${n}`, key: `key ${n}` })).result;
+  await agent.close();
+}
+
+async function opened<T>(home: TempDir, work: (driver: SessionDriver) => Promise<T>): Promise<T> {
+  const driver = sqlite(home);
+  await driver.open();
+  return work(driver).finally(() => driver.close());
+}
+
+/** Every chain, by the id of its original. */
+function dumps(home: TempDir): Promise<Map<string, ChainData>> {
+  return opened(home, async (driver) => {
+    const { sessions } = await driver.list({ limit: 10_000 });
+    return new Map(await Promise.all(sessions.map(async ({ id }) => [id, (await driver.dump(id))!] as const)));
+  });
+}
+
+const lines = (text: string): string[] => text.split("\n").sort();
+
+/** What the first process of a test says of how many it took in. */
+function imported(stderr: string): number {
+  return Number(/^(\d+) sessions? imported/m.exec(stderr)?.[1]);
+}
+
+describe("exports and imports of many sessions", () => {
+  it("an export to a file that a signal breaks off says so, and --resume makes it whole", async (t) => {
+    const home = await tempDir(t);
+    await fill(home);
+    const whole = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
+    const path = home.at("out.jsonl");
+    await writeFile(home.at("away"), "slow");
+    const args = ["sessions", "export", "--output", path];
+    const first = await spawnGantry(t, { args, home: home.path, config: SLOW });
+    await until(async () => (await stat(`${path}.part`).catch(() => ({ size: 0 }))).size > 5_000);
+    assert.deepEqual(await first.stop("SIGINT"), { code: 130, signal: null }, first.stderr);
+    assert.match(first.stderr, /^\d+ sessions? in .*out\.jsonl\.part; --resume goes on with it\n$/);
+    await rm(home.at("away"));
+    // As a crash leaves it.
+    const { size } = await stat(`${path}.part`);
+    await truncate(`${path}.part`, size - 100);
+
+    const refused = await runGantry(t, args, { home: home.path });
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /^gantry: .*out\.jsonl\.part: is there, .*--resume goes on with it\n$/);
+    const second = await runGantry(t, [...args, "--resume"], { home: home.path });
+    assert.deepEqual([second.code, second.stderr], [0, `${SESSIONS} sessions in ${path}\n`]);
+    const written = await readFile(path, "utf8");
+    assert.deepEqual(lines(written), lines(whole));
+    const again = await runGantry(t, [...args, "--resume"], { home: home.path });
+    assert.equal(again.code, 1);
+    assert.match(again.stderr, /out\.jsonl: is there already/);
+    assert.equal(await readFile(path, "utf8"), written);
+  });
+
+  it("system messages of a file become user text, and a link to the root is no project folder", async (t) => {
+    const [home, there] = [await tempDir(t), await tempDir(t)];
+    await fill(home, 1);
+    const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
+    const crafted = stdout.replaceAll('"role":"user"', '"role":"system"');
+    assert.notEqual(crafted, stdout);
+    const done = await runGantry(t, ["sessions", "import"], { home: there.path, input: crafted });
+    assert.deepEqual([done.code, imported(done.stderr)], [0, 1], done.stderr);
+    const [chain] = (await dumps(there)).values();
+    const roles = chain!.sessions.flatMap(({ view, messages }) => [...view, ...messages.map(({ message }) => message)]);
+    assert.deepEqual(new Set(roles.map(({ role }) => role)), new Set(["user", "assistant"]));
+
+    if (process.platform !== "linux") return;
+    const other = await tempDir(t);
+    const led = stdout.replaceAll(JSON.stringify(home.path), '"/proc/self/root"');
+    assert.notEqual(led, stdout);
+    const refused = await runGantry(t, ["sessions", "import"], { home: other.path, input: led });
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /session\.projectDir: expected a folder below the root of a disk/);
+    assert.equal((await dumps(other)).size, 0);
+  });
+
+  for (const signal of ["SIGINT", "SIGKILL"] as const)
+    it(`an import that ${signal} breaks off leaves whole sessions, and the same again goes on`, async (t) => {
+      const [home, there] = [await tempDir(t), await tempDir(t)];
+      await fill(home);
+      const before = await dumps(home);
+      const text = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
+      await writeFile(there.at("away"), "slow");
+      const first = await spawnGantry(t, { args: ["sessions", "import"], home: there.path, config: SLOW });
+      // Whoever writes has more to say.
+      first.child.stdin.write(text.slice(0, -500));
+      const stored = () => opened(there, async (driver) => (await driver.list({ limit: 1 })).total);
+      await until(async () => (await stat(there.at("sessions.db")).catch(() => undefined)) !== undefined);
+      await until(async () => (await stored()) >= 5);
+      await first.stop(signal);
+      const some = await dumps(there);
+      if (signal === "SIGINT") {
+        assert.deepEqual(await first.exited, { code: 130, signal: null });
+        assert.match(first.stderr, /^\d+ sessions? imported; the rest was not read: the same again goes on\n$/);
+        assert.equal(imported(first.stderr), some.size);
+      }
+      for (const [id, chain] of some) assert.deepEqual(chain, before.get(id));
+      const second = await runGantry(t, ["sessions", "import"], { home: there.path, config: {}, input: text });
+      assert.equal(second.code, 0, second.stderr);
+      assert.equal(imported(second.stderr), SESSIONS - some.size);
+      assert.match(second.stderr, new RegExp(`, ${some.size} sessions? left out that exist already\n$`));
+      assert.deepEqual(await dumps(there), before);
+    });
+
+  it("a session whose run's key is taken is refused by line and name, and the others are taken in", async (t) => {
+    const [home, there] = [await tempDir(t), await tempDir(t)];
+    await fill(home, 4);
+    await fill(there, 1);
+    const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
+    const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: there.path, input: stdout });
+    assert.equal(code, 1);
+    const [first = ""] = [...(await dumps(home)).keys()].filter(
+      (id) => stdout.indexOf(id) === stdout.indexOf('"root":"') + 8,
+    );
+    assert.deepEqual(stderr.split("\n"), [
+      `line 7: session ${first}: another run has this key`,
+      "3 sessions imported, 1 session refused",
+      "gantry: 1 session could not be imported",
+      "",
+    ]);
+    assert.equal((await dumps(there)).size, 4);
+  });
+
+  it("what is there already is passed over, whatever is wrong with it but its JSON", async (t) => {
+    const home = await tempDir(t);
+    await fill(home, 2);
+    const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
+    const odd = stdout.replace('"role":"user"', '"role":"nobody"');
+    const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: home.path, input: odd });
+    assert.deepEqual([code, stderr], [0, "0 sessions imported, 2 sessions left out that exist already\n"]);
+    const cut = await runGantry(t, ["sessions", "import"], {
+      home: home.path,
+      input: stdout.split("\n").slice(0, -2).join("\n"),
+    });
+    assert.equal(cut.code, 1);
+    assert.match(cut.stderr, /line 13: expected more of session .*: the export was cut off/);
+  });
+
+  it("refuses flags that do not fit", async (t) => {
+    await using home = await makeTempDir();
+    for (const [args, message] of [
+      [["sessions", "export", "--resume"], "--resume needs --output FILE"],
+      [
+        ["sessions", "import", "--output", "x"],
+        "unknown flag --output of gantry sessions import: it is one of gantry sessions export (see gantry sessions import --help)",
+      ],
+    ] as const) {
+      const { code, stderr } = await runGantry(t, args, { home: home.path });
+      assert.deepEqual([code, stderr], [1, `gantry: ${message}\n`]);
+    }
+  });
+});
+
+/** The terminal of util-linux' `script`. */
+function hasTerminals(): boolean {
+  try {
+    return execFileSync("script", ["-qec", "stty cols 70; stty size", "/dev/null"], {
+      stdio: ["ignore", "pipe", "ignore"],
+    })
+      .toString()
+      .includes(" 70");
+  } catch {
+    return false;
+  }
+}
+
+it(
+  "on a terminal a line says how far it is, within its width, and is gone at the end",
+  { skip: !hasTerminals() && "needs script(1)" },
+  async (t) => {
+    const home = await tempDir(t);
+    await fill(home, 30);
+    await home.write({ "config.json": JSON.stringify(SLOW), away: "slow" });
+    const gantry = [process.execPath, ...gantryCommand()];
+    const onTerminal = async (command: string): Promise<{ screen: string; code: number | null }> => {
+      const child = spawn("script", ["-qec", `stty cols 70; ${command}`, "/dev/null"], {
+        env: {
+          ...process.env,
+          GANTRY_HOME: home.path,
+          TSX_TSCONFIG_PATH: fileURLToPath(new URL("../../../../tsconfig.json", import.meta.url)),
+        },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      let screen = "";
+      child.stdout.setEncoding("utf8").on("data", (text: string) => (screen += text));
+      const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+      return { screen, code };
+    };
+    const quoted = gantry.map((word) => `'${word}'`).join(" ");
+    const path = home.at("out.jsonl");
+    const out = await onTerminal(`${quoted} sessions export --output '${path}'`);
+    assert.equal(out.code, 0, out.screen);
+    const drawn = out.screen
+      .split("\u001b[K")
+      .slice(0, -1)
+      .map((text) => text.slice(text.lastIndexOf("\r") + 1));
+    assert.ok(drawn.length > 2, out.screen);
+    assert.ok(
+      drawn.every((line) => line.length < 70),
+      out.screen,
+    );
+    assert.match(drawn[0] ?? "", /\d+\/30 sessions/);
+    assert.equal(drawn.at(-1), "", "it is gone at the end");
+    assert.ok(out.screen.endsWith(`\u001b[K30 sessions in ${path}\r\n`), out.screen);
+
+    await rm(home.at("away"));
+    // Through a pipe on the same terminal: from a file it is known how much there is.
+    await rename(home.at("sessions.db"), home.at("old.db"));
+    const taken = await onTerminal(`${quoted} sessions import < '${path}'`);
+    assert.equal(taken.code, 0, taken.screen);
+    assert.match(taken.screen, /\r\[=* *\] {2}\d+ sessions/);
+    assert.ok(taken.screen.endsWith("\u001b[K30 sessions imported\r\n"), taken.screen);
+
+    // Sessions on the terminal itself are not written into.
+    const shown = await onTerminal(`${quoted} sessions export`);
+    assert.ok(!shown.screen.includes("\u001b[K"));
+  },
+);

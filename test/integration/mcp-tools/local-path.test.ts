@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { delimiter } from "node:path";
+import { it } from "node:test";
+import { McpServers } from "gantry/adapters/mcp-tools";
+import { ownPath } from "../../../adapters/mcp-tools/local-path.js";
+import { opened } from "../../helpers/mcp.js";
+import { tempDir } from "../../helpers/temp.js";
+
+it("a server that a config names is no program of the project, wherever the PATH looks", async (t) => {
+  const folder = await tempDir(t);
+  const project = folder.at("project");
+  await mkdir(`${project}/bin`, { recursive: true });
+  await symlink(`${project}/bin`, folder.at("link"));
+  await writeFile(`${project}/bin/cloned-server`, `#!/bin/sh\n: > "${folder.at("ran")}"\n`);
+  await chmod(`${project}/bin/cloned-server`, 0o755);
+  const server = { name: "cloned", command: "cloned-server", args: [], env: {} };
+  const plain = process.env["PATH"] ?? "/usr/bin:/bin";
+  for (const own of ["bin", "./bin", ".", "", `${project}/bin`, folder.at("link")]) {
+    const servers = new McpServers({ env: { PATH: [own, plain].join(delimiter) } });
+    const cwd = own === "." || own === "" ? { cwd: `${project}/bin` } : {};
+    await assert.rejects(opened(t, servers.source({ ...server, ...cwd }), project), {
+      message: /^there is no cloned-server, or no folder/,
+    });
+  }
+  await assert.rejects(folder.read("ran"));
+});
+
+it("a project that holds the home folder has what stands in the PATH", () => {
+  const bin = `${homedir()}/bin`;
+  assert.equal(ownPath(["bin", bin, "/usr/bin"].join(delimiter), homedir()), [bin, "/usr/bin"].join(delimiter));
+  assert.equal(ownPath(["", "/usr/bin"].join(delimiter), "/"), "/usr/bin");
+  assert.equal(ownPath(undefined, "/"), undefined);
+});

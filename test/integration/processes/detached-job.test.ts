@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { mkdir, readdir, readFile, rmdir, stat, utimes, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { builtinTools, type BuiltinToolsOptions } from "gantry";
+import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
+import { Child } from "../../helpers/child.js";
+import { endKept } from "../../helpers/end-kept.js";
+import { until } from "../../helpers/lab.js";
+import { makeTempDir, tempDir } from "../../helpers/temp.js";
+import { callTool, toolContext } from "../../helpers/tool-context.js";
+
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+const bubblewrap = findBubblewrap({ env, network: true });
+
+function isLiving(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return false;
+  }
+}
+
+/** Tools as one gantry after the other has them, on the same home. */
+async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
+  const home = await makeTempDir();
+  const keptPath = home.at("kept");
+  // Nothing is left of a test that fails: who they are is written where the tests' folders are.
+  t.after(async () => {
+    endKept(keptPath);
+    await home.remove();
+  });
+  const folder = await tempDir(t);
+  const start = (startMs = 10) => {
+    const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, startMs, ...options.bash } });
+    const named = (name: string) => tools.find((tool) => tool.name === name)!;
+    const call = (name: string, input: object, sessionId = "one") =>
+      callTool(named(name), input, toolContext(folder.path, { sessionId }));
+    const close = () => Promise.all(tools.map(async (tool) => tool.close?.()));
+    return {
+      call,
+      close,
+      list: (id = "one") => named("bash").background!.list(id),
+      end: (id: string) => named("bash").background!.end(id),
+    };
+  };
+  return { folder, keptPath, start };
+}
+
+/** Start a kept command whose first output is shown with its start; a slow machine needs a longer one. */
+async function begun(t: TestContext, input: object, shown: RegExp, options: BuiltinToolsOptions = {}) {
+  for (const startMs of [300, 3_000, 30_000]) {
+    const made = await gantries(t, options);
+    const first = made.start(startMs);
+    const { text } = await first.call("bash", { ...input, keep: true });
+    if (shown.test(text)) return { ...made, first, text, id: idIn(text) };
+    await first.close();
+  }
+  return assert.fail(`it does not print ${shown}`);
+}
+
+const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
+
+const SERVICE =
+  'trap "" TERM; echo $$ > pid; sleep 300 & echo $! > child; echo up; while read -r line; do echo "got $line"; done; exit 6';
+
+describe("a kept command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
+  it("goes on when gantry ends, and is found, looked at, told and stopped by the next one", async (t) => {
+    const { folder, start, first, text, id } = await begun(t, { command: SERVICE, background: true }, /^up\n/);
+    assert.match(text, /^up\n\[bg-\w+ is running\]\n\[it goes on as .*; it goes on when gantry ends\]$/);
+    const pids = [Number(await folder.read("pid")), Number(await folder.read("child"))];
+    await first.close();
+    assert.ok(pids.every(isLiving));
+
+    const second = start();
+    const [{ since, ...listed }] = (await second.list()) as [Awaited<ReturnType<typeof second.list>>[0]];
+    assert.ok(since <= new Date().toISOString());
+    assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, keep: true });
+    // Only to its own session.
+    assert.deepEqual(await second.list("two"), []);
+    await assert.rejects(second.call("bash_stop", { id }, "two"), /there is none/);
+    assert.match((await second.call("bash_output", { id })).text, /^\(nothing new\)/);
+    await second.call("bash_input", { id, text: "hello" });
+    assert.match((await second.call("bash_output", { id, wait_for: "got hello" })).text, /^got hello\n/);
+    await second.close();
+
+    const third = start();
+    assert.match((await third.call("bash_output", { id })).text, /^\(nothing new\)/);
+    const stopped = await third.call("bash_stop", { id });
+    assert.match(stopped.text, /was stopped/);
+    assert.ok(!pids.some(isLiving));
+    assert.equal((await third.list())[0]?.state, "ended");
+    await third.close();
+  });
+
+  it("tells the next gantry how it ended, and leaves nothing of its group behind", async (t) => {
+    const { folder, start } = await gantries(t);
+    const first = start();
+    const id = idIn((await first.call("bash", { command: SERVICE, keep: true })).text);
+    await first.close();
+    const second = start();
+    await second.call("bash_input", { id, text: "", close: true });
+    const { text } = await second.call("bash_output", { id, wait_end: true });
+    assert.match(text, /\[exit code 6\]$/);
+    assert.equal((await second.list())[0]?.exitCode, 6);
+    const child = Number(await folder.read("child"));
+    await until(() => !isLiving(child));
+    await assert.rejects(second.call("bash_input", { id, text: "late" }), /has ended/);
+    await second.close();
+  });
+
+  it("is known, and ended, when somebody ended its keeper alone", async (t) => {
+    const { folder, keptPath, start } = await gantries(t);
+    const first = start();
+    const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", keep: true })).text);
+    const pid = Number(await folder.written("pid"));
+    const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
+      pid: number;
+    };
+    // The command runs a moment before its keeper has noted which process it is.
+    const noted = path.join(keptPath, "one", `${id}.child`);
+    await until(async () => (await readFile(noted, "utf8").catch(() => "")).endsWith("}"));
+    process.kill(keeper, "SIGKILL");
+    await until(() => !isLiving(keeper));
+    await first.close();
+    const second = start();
+    assert.equal((await second.list())[0]?.state, "running");
+    assert.match((await second.call("bash_stop", { id })).text, /\[ended by SIGKILL\]\n\[bg-\w+ was stopped/);
+    assert.ok(!isLiving(pid));
+    await second.close();
+  });
+
+  it("goes on where its output cannot be written, and says so when it can", async (t) => {
+    const { folder, keptPath, start } = await gantries(t);
+    const gantry = start();
+    const command =
+      "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
+    const id = idIn((await gantry.call("bash", { command, keep: true })).text);
+    // Where the next part of it should be.
+    const next = path.join(keptPath, "one", `${id}.1`);
+    await mkdir(next);
+    await gantry.call("bash_input", { id, text: "" });
+    await until(() => existsSync(folder.at("printed")));
+    await gantry.call("bash_input", { id, text: "one" });
+    await rmdir(next);
+    await gantry.call("bash_input", { id, text: "two" });
+    const { text } = await gantry.call("bash_output", { id, wait_for: "got two" });
+    assert.match(text, /got two\n\[bg-\w+ is running\]$/);
+    // The keeper may read the last zeros from the pipe before or after the folder is removed.
+    const rest = await readFile(next, "latin1");
+    assert.match(rest, /^\n\[\.\.\. \d+ bytes could not be written \.\.\.\]\n\0*(got one\n)?got two\n$/);
+    await gantry.call("bash_stop", { id });
+    await gantry.close();
+  });
+
+  it("that does not read is not told without end", async (t) => {
+    const { start } = await gantries(t);
+    const gantry = start();
+    const id = idIn((await gantry.call("bash", { command: "exec sleep 300", keep: true })).text);
+    const text = "x".repeat(1024 * 1024);
+    await gantry.call("bash_input", { id, text });
+    await assert.rejects(gantry.call("bash_input", { id, text }), /has not read what it was told before; nothing was/);
+    await gantry.call("bash_stop", { id });
+    await gantry.close();
+  });
+
+  it("outlives a kill -9 of gantry, and the deletion of its session", async (t) => {
+    const { folder, keptPath, start } = await gantries(t);
+    const holder = new Child("process-holder.ts", ["kept", SERVICE, folder.path, keptPath]);
+    await folder.written("child");
+    await holder.kill();
+    const pid = Number(await folder.read("pid"));
+    const next = start();
+    const [listed] = await next.list();
+    await next.end("one");
+    assert.ok(isLiving(pid));
+    await next.call("bash_stop", { id: listed!.id });
+    assert.ok(!isLiving(pid));
+    await next.close();
+  });
+
+  it("is none when its number is another's, or the machine was started anew", async (t) => {
+    const { keptPath, start } = await gantries(t);
+    await mkdir(path.join(keptPath, "one"), { recursive: true });
+    const boot = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
+    const own = readFileSync("/proc/self/stat", "latin1");
+    const started = Number(own.slice(own.lastIndexOf(")") + 2).split(" ")[19]);
+    const record = { command: "x", since: "2026-01-01T00:00:00.000Z", mark: "m", pid: process.pid };
+    const write = (id: string, more: object) =>
+      writeFile(path.join(keptPath, "one", `${id}.json`), JSON.stringify({ ...record, id, ...more }));
+    await write("bg-000001", { started: started + 1, boot });
+    await write("bg-000002", { started, boot: "another" });
+    await write("bg-000003", { pid: 1, started, boot });
+    await write("bg-000004", { pid: "x", started, boot });
+    await writeFile(path.join(keptPath, "one", "bg-000005.json"), "{");
+    const next = start();
+    assert.deepEqual(
+      (await next.list()).map(({ id, state }) => `${id} ${state}`),
+      ["bg-000001 ended", "bg-000002 ended"],
+    );
+    // Nobody else is ended in its place.
+    assert.match((await next.call("bash_stop", { id: "bg-000001" })).text, /nobody saw how it ended/);
+    await next.close();
+  });
+
+  it("works in the sandbox too", async (t) => {
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    const command = "touch /outside || echo held; while read -r line; do echo got $line > said; echo told; done";
+    const shown = /Read-only file system\nheld\n/;
+    const { start, folder, first, id } = await begun(t, { command }, shown, { bash: { sandbox: "required" } });
+    await first.close();
+    const second = start();
+    await second.call("bash_input", { id, text: "you" });
+    assert.match((await second.call("bash_output", { id, wait_for: "told" })).text, /^told/);
+    assert.equal(await folder.read("said"), "got you\n");
+    assert.match((await second.call("bash_stop", { id })).text, /was stopped/);
+    await second.close();
+  });
+
+  it("says no secret, and its files are its user's alone, and gone a week later", async (t) => {
+    const secret = "Hq7vTz31LmWx90RsKd";
+    const { start, keptPath } = await gantries(t, { secrets: [secret] });
+    const first = start();
+    const id = idIn((await first.call("bash", { command: `read -r line; echo ${secret}`, keep: true })).text);
+    await first.call("bash_input", { id, text: "" });
+    const { text } = await first.call("bash_output", { id, wait_end: true });
+    assert.equal(text, "[redacted]\n[exit code 0]");
+    assert.match((await first.list())[0]!.command, /echo \[redacted\]/);
+    const folder = path.join(keptPath, "one");
+    const names = await readdir(folder);
+    for (const name of names) assert.equal((await stat(path.join(folder, name))).mode & 0o077, 0, name);
+    await first.close();
+    const { pid } = JSON.parse(await readFile(path.join(folder, `${id}.json`), "utf8")) as { pid: number };
+    await until(() => !isLiving(pid));
+    await utimes(path.join(folder, `${id}.end`), new Date(0), new Date(0));
+    const second = start();
+    await second.call("bash", { command: "true", keep: true }, "two");
+    assert.equal(existsSync(folder), false);
+    await second.close();
+  });
+});
+
+it("no command outlives gantry where there is no folder for that", async (t) => {
+  const folder = await tempDir(t);
+  const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
+  t.after(() => bash.close?.());
+  const start = callTool(bash, { command: "true", keep: true }, toolContext(folder.path));
+  await assert.rejects(start, /no command can outlive gantry here/);
+});

@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { hasCode } from "gantry";
+import { silentLogger } from "../../../src/base/log.js";
+import { loadFor } from "../../../src/cli/command.js";
+import { isFor, isToolGlob } from "../../../src/run/permissions/rule-schema.js";
+import { compose } from "../../../src/serve/compose.js";
+import { ConfigToolServers, configuredServers, programFiles } from "../../../src/serve/mcp-servers.js";
+import { until } from "../../helpers/lab.js";
+import { hostileProgram, isLiving } from "../../helpers/mcp.js";
+import { runGantry, startServer } from "../../helpers/server.js";
+import { tempDir } from "../../helpers/temp.js";
+
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+
+/** A model that makes the call that its prompt names, `name {"arguments"}`, and says what came of it. */
+const provider = `
+const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
+export default {
+  gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
+  create: () => ({
+    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, known: [{ id: "m", name: "M", ownedBy: "us" }],
+    models: async () => [{ id: "m", name: "M", ownedBy: "us" }],
+    async *stream({ messages, tools }) {
+      const last = messages.at(-1);
+      if (tools.length > 0 && last.role === "user") {
+        const [, name, args = "{}"] = /^(\\S+) ?(.*)$/.exec(last.parts[0].text);
+        yield { type: "tool_call", block: "0", id: "1" + Date.now(), name, arguments: args || "{}" };
+        yield { type: "finish", reason: "tool_calls", usage };
+      } else {
+        yield { type: "text", block: "0", text: last.parts[0].text };
+        yield { type: "finish", reason: "stop", usage };
+      }
+    },
+    close: async () => undefined,
+  }),
+};`;
+
+const { command, args } = hostileProgram("kind");
+
+async function ask(server: { fetch(path: string, init?: RequestInit): Promise<Response> }, message: string) {
+  const response = await server.fetch("/api/run", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ message, stream: false }),
+  });
+  const { output } = (await response.json()) as { output: string };
+  return output;
+}
+
+describe("servers of tools of the config", () => {
+  it("are there for a run, under rules and without secrets, and gone with gantry, by kill -9 too", linux, async (t) => {
+    const home = await tempDir(t, { "caller.mjs": provider });
+    const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+      const server = await startServer(t, {
+        home: home.path,
+        env: { LAB_KEY: key },
+        config: {
+          providers: [{ driver: "./caller.mjs" }],
+          mcp_servers: {
+            lab: { command, args: [...args], env: { LAB_TOKEN: "${LAB_KEY}" } },
+            gone: { command: "no-such-program" },
+            off: { command: "no-such-program", enabled: false },
+          },
+          permissions: { rules: [{ tool: "mcp:lab/e*o", action: "deny", reason: "no echo." }] },
+        },
+      });
+      assert.equal(await ask(server, 'lab__echo {"text":"x"}'), "This call is not allowed: no echo.");
+      const environment = await ask(server, "lab__env");
+      assert.match(environment, /"LAB_TOKEN":"\[redacted\]"/);
+      assert.doesNotMatch(environment, /LAB_KEY|k3y-/);
+      const pid = Number(await ask(server, "lab__pid"));
+      assert.ok(isLiving(pid));
+      await server.stop(signal);
+      await until(() => !isLiving(pid));
+      assert.match(server.stderr, /the tools of a source could not be had.*"mcp:gone".*there is no no-such-program/);
+      assert.doesNotMatch(server.stderr, /mcp:off|k3y-/);
+    }
+  });
+
+  it("are listed with what they offer, and what is wrong with them", async (t) => {
+    const config = {
+      mcp_servers: {
+        lab: { command, args: [...args], tools: ["echo", "pid"] },
+        gone: { command: "no-such-program" },
+        off: { command: "x", enabled: false },
+      },
+    };
+    const listed = await runGantry(t, ["mcp", "list"], { config });
+    assert.equal(listed.code, 1);
+    assert.deepEqual(
+      listed.stdout.split("\n").map((line) => line.split(/ +/).join(" ")),
+      ["SERVER STATE TOOLS PROMPTS NAMES", "gone failed", "lab ready 2 2 lab__echo lab__pid", "off off", ""],
+    );
+    assert.match(listed.stderr, /^gone: there is no no-such-program/m);
+    const { gone: _gone, ...good } = config.mcp_servers;
+    const told = await runGantry(t, ["mcp", "list", "--json"], { config: { mcp_servers: good } });
+    assert.equal(told.code, 0);
+    const [lab, off] = JSON.parse(told.stdout) as Record<string, unknown>[];
+    assert.deepEqual(lab?.["tools"], [
+      { name: "lab__echo", rule: "mcp:lab/echo", description: "Is echo." },
+      { name: "lab__pid", rule: "mcp:lab/pid", description: "Is pid." },
+    ]);
+    assert.deepEqual(off, { name: "off", state: "off", tools: [], prompts: [] });
+    const none = await runGantry(t, ["mcp", "list"], { config: {} });
+    assert.deepEqual([none.code, none.stdout], [0, ""]);
+    assert.match(none.stderr, /there are no mcp_servers/);
+  });
+
+  it("are listed without what steers a terminal, each tool with a rule that fits it", async (t) => {
+    const name = "a\u001b[31m\u009b2J\u202eb\nc";
+    const folder = await tempDir(t, {
+      "server.mjs": `
+        import { createInterface } from "node:readline";
+        const tools = [{ name: ${JSON.stringify(name)}, description: "\u009b2J", inputSchema: { type: "object" } }];
+        const RESULTS = {
+          initialize: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "e", version: "1" } },
+          "tools/list": { tools },
+        };
+        createInterface({ input: process.stdin }).on("line", (line) => {
+          const { id, method } = JSON.parse(line);
+          if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: RESULTS[method] ?? {} }));
+        });`,
+    });
+    const config = { mcp_servers: { e: { command: process.execPath, args: [folder.at("server.mjs")] } } };
+    const { stdout } = await runGantry(t, ["mcp", "list", "--json"], { config });
+    assert.doesNotMatch(stdout, /[^\P{C}\n]/u);
+    const [e] = JSON.parse(stdout) as { tools: { rule: string }[] }[];
+    const [{ rule } = { rule: "" }] = e?.tools ?? [];
+    assert.equal(rule, "mcp:e/a?[31m?2J?b?c");
+    assert.ok(isToolGlob(rule) && isFor({ tool: rule }, { name: "x", origin: `mcp:e/${name}` }));
+  });
+
+  it("are read with their paths from the config's folder; what they run no tool may change", async (t) => {
+    const folder = await tempDir(t, { "bin/server.js": "", "project/tool.js": "", "project/lib/x": "" });
+    const file = folder.at("config.json");
+    await folder.write({
+      "config.json": JSON.stringify({
+        mcp_servers: {
+          own: { command: "./bin/server.js", args: ["tool.js", "lib", "nothing"], cwd: "project" },
+          web: { url: "https://mcp.example/mcp", headers: { "X-Key": "abc" }, type: "http" },
+          plain: { command: "node" },
+          off: { command: "x", enabled: false },
+        },
+      }),
+    });
+    const { loaded } = await loadFor({ config: file });
+    const servers = configuredServers(loaded, folder.at("home"));
+    const use = { tools: ["*"], timeout: 120, trusted: false };
+    assert.deepEqual(servers, [
+      {
+        server: {
+          name: "own",
+          command: folder.at("bin/server.js"),
+          args: ["tool.js", "lib", "nothing"],
+          env: {},
+          cwd: folder.at("project"),
+        },
+        use,
+      },
+      { server: { name: "web", url: "https://mcp.example/mcp", headers: { "X-Key": "abc" }, type: "http" }, use },
+      { server: { name: "plain", command: "node", args: [], env: {}, cwd: folder.at("home/mcp") }, use },
+    ]);
+    assert.deepEqual(programFiles(servers, folder.path), [folder.at("bin/server.js"), folder.at("project/tool.js")]);
+  });
+
+  it("may have arguments that no file could be called", async (t) => {
+    const key = `Authorization: Bearer ${"k3y".repeat(200)}`;
+    const config = { mcp_servers: { lab: { command, args: [...args, "stdio", "--header", key, "a/".repeat(5_000)] } } };
+    const { code } = await runGantry(t, ["run", "hello"], { config });
+    assert.equal(code, 0);
+  });
+
+  it("that clients bring are checked, known again, and no programs where there are no commands", async (t) => {
+    const folder = await tempDir(t, { "config.json": "{}" });
+    const { loaded } = await loadFor({ config: folder.at("config.json") });
+    const of = (refusesPrograms: string | undefined) =>
+      new ConfigToolServers([], { loaded, logger: silentLogger, env: {}, refusesPrograms });
+    const servers = of(undefined);
+    const program = { name: "a", command: "x", args: [], env: {} };
+    assert.equal(servers.source(program), servers.source({ ...program }));
+    assert.notEqual(servers.source(program), servers.source({ ...program, args: ["y"] }));
+    assert.equal(servers.source(program).name, "mcp:a");
+    const wrong: [unknown, string][] = [
+      [5, "server: expected an object with name and command, or name and url"],
+      [{ ...program, name: "" }, "name: expected a name in a line"],
+      [{ ...program, name: "a\nb" }, "name: expected a name in a line"],
+      [{ ...program, command: "" }, "command: expected a program"],
+      [{ ...program, args: "x" }, "args: expected a list of strings"],
+      [{ ...program, env: { A: 1 } }, "env: expected an object of names and values"],
+      [{ ...program, cwd: "here" }, "cwd: expected an absolute path"],
+      [{ ...program, url: "https://a" }, "url: expected one of name, command, args, env, cwd"],
+      [{ name: "a", url: "ftp://a", headers: {} }, "url: expected an address with http or https"],
+      [{ name: "a", url: "https://a", headers: [] }, "headers: expected an object of header names and values"],
+      [{ name: "a", url: "https://a", headers: {}, type: "ws" }, 'type: expected one of "http", "sse"'],
+    ];
+    for (const [server, message] of wrong)
+      assert.throws(
+        () => servers.source(server as never),
+        (error) => hasCode(error, "invalid_input") && error.message === message,
+        message,
+      );
+    assert.throws(() => of("there are none").source(program), {
+      message: "command: expected a server at an address, because there are none",
+    });
+    assert.equal(of("there are none").source({ name: "a", url: "https://a", headers: {} }).name, "mcp:a");
+  });
+
+  for (const [what, config, refused] of [
+    ["bash", {}, false],
+    ["no bash", { tools: { bash: { enabled: false } } }, true],
+    ["bash that is none of the agent's tools", { agent: { tools: ["read"] } }, true],
+    ["a rule that denies bash", { permissions: { rules: [{ tool: "b*h", action: "deny" }] } }, true],
+    [
+      "a rule that denies what none allows",
+      {
+        permissions: {
+          rules: [
+            { tool: "bash", match: "git *", action: "allow" },
+            { tool: "*", action: "deny" },
+          ],
+        },
+      },
+      true,
+    ],
+    [
+      "a rule that denies a command",
+      { permissions: { rules: [{ tool: "bash", match: "rm *", action: "deny" }] } },
+      false,
+    ],
+    [
+      "a rule that denies all commands by a glob",
+      { permissions: { rules: [{ tool: "bash", match: "*", action: "deny" }] } },
+      true,
+    ],
+    ["bash in a sandbox alone", { tools: { bash: { sandbox: "required" } } }, true],
+  ] as const)
+    it(`that clients bring as programs are ${refused ? "refused" : "taken"} with ${what}`, async (t) => {
+      const home = await tempDir(t, { "config.json": JSON.stringify(config) });
+      const { loaded } = await loadFor({ config: home.at("config.json") });
+      const composed = { loaded, home: home.path, projectDir: home.path, logger: silentLogger, alone: true };
+      const { agent, stop } = await compose(composed);
+      t.after(stop);
+      const take = () => agent.toolServers?.source({ name: "a", command: "x", args: [], env: {} });
+      if (refused) assert.throws(take, /^InputError: command: expected a server at an address, because commands /);
+      else assert.equal(take()?.name, "mcp:a");
+    });
+});

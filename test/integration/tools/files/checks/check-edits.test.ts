@@ -1,0 +1,284 @@
+import assert from "node:assert/strict";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Agent, builtinTools, type BuiltinToolsOptions, type Message } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { jsonFault } from "../../../../../src/untrusted/json-errors.js";
+import { tempDir, type TempDir } from "../../../../helpers/temp.js";
+
+const MODULES = fileURLToPath(new URL("../../../../../node_modules", import.meta.url));
+
+type Call = readonly [name: string, args: Record<string, unknown>];
+
+interface Made {
+  folder: TempDir;
+  /** What each call was answered. */
+  results(...calls: Call[]): Promise<string[]>;
+}
+
+async function make(
+  t: TestContext,
+  files: Record<string, string>,
+  options: BuiltinToolsOptions = {},
+  agent: Partial<ConstructorParameters<typeof Agent>[0]> = {},
+): Promise<Made> {
+  const folder = await tempDir(t, files);
+  // Busy machines are slow, and no time is looked at here.
+  const checks = { timeoutMs: 60_000, ...options.checks };
+  const tools = builtinTools({ ...options, bash: { sandbox: "off", ...options.bash }, checks });
+  return {
+    folder,
+    results: async (...calls) => {
+      const script = [...calls.map((call) => callTools(call)), "done"];
+      const one = new Agent({ providers: [new ScriptedProvider(script)], tools, projectDir: folder.path, ...agent });
+      try {
+        const run = await one.run({ message: "go" });
+        await run.result;
+        const messages: Message[] = await one.sessions.messages(run.sessionId);
+        return messages
+          .filter(({ role }) => role === "tool")
+          .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
+      } finally {
+        await one.close();
+      }
+    },
+  };
+}
+
+/** Without what the tool itself says. */
+function told(result: string | undefined): string {
+  return (result ?? "").split("\n\n").slice(1).join("\n\n");
+}
+
+describe("a look at the syntax of what was changed", () => {
+  it("reports what is new in JavaScript and TypeScript", async (t) => {
+    const { results } = await make(t, {
+      "old.ts": "const a = (1;\nexport const b = 2;\n",
+      "view.tsx": "export const v = <b>x</b>;\n",
+      "broken.js": "let a = ;\n",
+    });
+    const [old, made, view, module, still, ...fine] = await results(
+      ["edit", { path: "old.ts", old_string: "b = 2;", new_string: "b = [2;" }],
+      ["write", { path: "deep/new.mts", content: "export function f( {\n" }],
+      ["edit", { path: "view.tsx", old_string: "</b>", new_string: "</b" }],
+      ["write", { path: "a.js", content: "import x from 'y';\nawait x(;\n" }],
+      ["write", { path: "broken.js", content: "let a = ;;\n" }],
+      ["write", { path: "fine.cts", content: "enum A { B }\nexport = A;\n" }],
+      ["write", { path: "b.cjs", content: "#!/usr/bin/env node\nreturn 1;\n" }],
+      ["write", { path: "c.js", content: "export const a = <b>1</b>;\n" }],
+      ["write", { path: "d.js", content: "@one\nexport class A { @two() b = 1; @three c() {} }\n" }],
+      ["write", { path: "e.ts", content: "@one\nexport class A { c(@four d: string) {} }\nlet x = y satisfies Z;\n" }],
+      [
+        "write",
+        { path: "f.ts", content: "f<typeof import('a')>();\nlet a: import(\"b\").C<D>;\ninterface E<out F> {}\n" },
+      ],
+      ["delete", { path: "old.ts" }],
+    );
+    assert.match(told(made), /^Syntax errors that this change brought:\ndeep\/new\.mts:1: /);
+    assert.match(told(view), /view\.tsx:1: /);
+    assert.match(told(module), /^Syntax errors .*\na\.js:2: .* \| await x\(;$/);
+    assert.deepEqual([old, still, ...fine].map(told), Array<string>(2 + fine.length).fill(""));
+  });
+
+  it("knows JSON, with comments where that is usual, without any program", async (t) => {
+    const { results } = await make(t, { "was.json": "{" }, { bash: { enabled: false } });
+    const [json, comments, config, was] = await results(
+      ["write", { path: "a.json", content: '{\n  "a": 1,\n  "b": 2,\n}\n' }],
+      ["write", { path: "b.json", content: '{ // no\n "a": 1 }' }],
+      ["write", { path: "tsconfig.json", content: '{ // yes, "x\n "a": "/*", /* and */ "b": [1, ], }' }],
+      ["write", { path: "was.json", content: "[" }],
+    );
+    assert.match(told(json), /^Syntax errors .*\na\.json:4: .* \| \}$/);
+    assert.deepEqual([told(comments), told(config), told(was)], ["", "", ""]);
+    assert.equal(jsonFault('{"a": "//", "b": 1}', "x.json"), undefined);
+    assert.equal(jsonFault('{"a": "\\"//", /* x */ "b": [1, /* , */ ] /* " */ }', "x.jsonc"), undefined);
+    assert.equal(jsonFault('{"a": 1,, }', "x.jsonc")?.line, 1);
+    assert.equal(jsonFault("\uFEFF{}", "x.json"), undefined);
+    assert.equal(jsonFault('{\n"a": "x\ny"}', "x.json")?.line, 2);
+  });
+
+  it("reports what is new in other languages", async (t) => {
+    const good = {
+      "a.py": "async def f():\n    return [i async for i in g()]\n",
+      "a.go": "package a\n\nfunc f[T any](x T) T { return x }\n",
+      "a.rb": "def f(x) = x + 1\n",
+      "a.php": "<?php\nenum A: string { case B = 'b'; }\n",
+      "a.java": "record A(int b) { int c() { return b; } }\n",
+      "a.rs": "fn f<'a>(x: &'a str) -> &'a str { x }\n",
+      "a.sh": "#!/bin/sh\nif true; then\n  echo 'it''s'\nfi\n",
+    };
+    const bad: Record<string, string> = {
+      "a.py": "x = 1\nif x\n  pass\n",
+      "a.go": "package a\n\nfunc f( {\n",
+      "a.rb": "def f(x\n",
+      "a.php": "<?php\nfunction f( {\n",
+      "a.java": "class A { int b( { }\n",
+      "a.rs": "fn f( -> {\n",
+      "a.sh": "#!/bin/sh\nif true; then\n  echo 'it''s'\n",
+    };
+    const { results } = await make(t, { "c.py": "def f(:\n" });
+    const [old, ...created] = await results(
+      ["edit", { path: "c.py", old_string: "f(", new_string: "g(" }],
+      ...Object.entries(good).map(([path, content]) => ["write", { path, content }] as const),
+    );
+    assert.deepEqual([old, ...created].map(told), Array<string>(created.length + 1).fill(""));
+    const paths = Object.keys(good);
+    const broken = await results(
+      ...paths.flatMap((path) => [["read", { path }] as const, ["write", { path, content: bad[path] }] as const]),
+    );
+    paths.forEach((path, i) =>
+      assert.match(told(broken[2 * i + 1]), /^Syntax errors that this change brought:\na\.\w+:\d/, path),
+    );
+  });
+
+  it("says nothing where it may be wrong: comments, dialects, other shells, what was no UTF-8", async (t) => {
+    const { results } = await make(t, {
+      "was.sh": "echo 1\n",
+      "plain.json": '{"a": 1}',
+    });
+    const quiet: [path: string, content: string][] = [
+      [".vscode-like/x.json", '{ "a": 1, // one\n}'],
+      [".eslintrc", "{ // one\n}"],
+      ["app.settings.json", '{ "a": [1,], }'],
+      ["any.json", '{ /* one */ "a": 1 }'],
+      ["lines.json", '{"a":1}\n{"a":2}\n'],
+      ["templates/x.json", '{ "a": {{ a }} }'],
+      ["renovate.json", "{ a: 'b' }"],
+      ["flow.js", "// @flow\nfunction f(a: ?string): {| b: 1 |} { return a; }\n"],
+      ["a.css", ".a { color: red;\n"],
+      ["types.d.ts", "export default function (): void;\n"],
+      ["decorated.mjs", "@one\nexport class A { @two b = 1; }\n"],
+      ["view.js", "export const v = () => <b>{1}</b>;\n"],
+      ["glob.bash", "shopt -s extglob\nrm -- !(a|b)\nif [[ $a == @(b|c) ]]; then ls +(x); fi\n"],
+      ["z.sh", "#!/usr/bin/env zsh\nfor f (*.c(.)) { print ${(U)f} }\n"],
+      ["none.sh", "for f (*.c(.)) { print f }\n"],
+      ["was.sh", "setopt x\nfor f (*.c) { print f }\n"],
+      ["crlf.sh", "#!/bin/bash\r\nif true; then\r\n  ls\r\nfi\r\n"],
+      ["note.bash", "cat <<E\none\n"],
+      ["mark.py", "\uFEFFx = 1\n"],
+      ["newer.py", "try:\n  pass\nexcept A, B:\n  t'{a}'\n"],
+      ["old.py", "print 'x'\n"],
+      ["made.py", "{% if a %}\nx = 1\n{% endif %}\n"],
+    ];
+    const told = await results(...quiet.map(([path, content]) => ["write", { path, content }] as const));
+    quiet.forEach(([path], i) => assert.doesNotMatch(told[i] ?? "", /Syntax errors/, `${path}: ${told[i]}`));
+    const wrong = await results(
+      ["write", { path: "package.json", content: '{ "a": 1, }' }],
+      ["write", { path: "plain.json", content: '{"a": 1,}' }],
+      ["write", { path: "any.jsonc", content: '{ "a": // one\n 1 "b": 2 }' }],
+    );
+    for (const one of wrong) assert.match(one, /Syntax errors/);
+  });
+
+  it("names the changed line where the parser sees the error earlier, and the bracket that stays open", async (t) => {
+    const lines = Array.from({ length: 9 }, (_, i) => `def f${i}(a):\n    return g(\n        a\n    )\n`);
+    const { results } = await make(t, { "a.py": lines.join("\n") });
+    const [edited, created] = await results(
+      ["edit", { path: "a.py", old_string: `${lines[5]}\n`, new_string: `${lines[5]?.replace("    )", "")}\n` }],
+      ["write", { path: "b.py", content: "import a\n\nb = [\n    1,\n\nc = 2\n" }],
+    );
+    assert.equal(told(edited), "Syntax errors that this change brought:\na.py:29: syntax error from here on");
+    assert.equal(told(created), "Syntax errors that this change brought:\nb.py:3: [ is not closed | b = [");
+  });
+
+  it("ends with its limits of memory and time, and works again afterwards", async (t) => {
+    const { results } = await make(t, {});
+    const [memory, time, next] = await results(
+      ["write", { path: "a.java", content: "a<".repeat(10_000) }],
+      ["write", { path: "a.go", content: "a?b:".repeat(25_000) }],
+      ["write", { path: "a.js", content: "f((\n" }],
+    );
+    assert.deepEqual([memory, time].map(told), ["", ""]);
+    assert.match(told(next), /^Syntax errors/);
+  });
+
+  it("runs nothing of the project, whatever lies in it", async (t) => {
+    const { folder, results } = await make(t, {});
+    const ran = `require("fs").appendFileSync(${JSON.stringify(folder.at("ran"))}, __filename)`;
+    const script = `#!/bin/sh\necho "$0" >> ${folder.at("ran")}\n`;
+    const traps: Record<string, string> = {
+      "node_modules/typescript/package.json": '{ "name": "typescript", "main": "lib/typescript.js" }',
+      "node_modules/typescript/lib/typescript.js": ran,
+      "node_modules/@vscode/tree-sitter-wasm/package.json": '{ "main": "index.js" }',
+      "node_modules/@vscode/tree-sitter-wasm/index.js": ran,
+      "sitecustomize.py": "open('ran', 'w')\n",
+      ".npmrc": "script-shell=./trap\n",
+    };
+    for (const name of ["node", "bash", "python3", "ruby", "php", "gofmt", "tsc"]) {
+      traps[`bin/${name}`] = script;
+      traps[`node_modules/.bin/${name}`] = script;
+    }
+    for (const [file, content] of Object.entries(traps)) {
+      await mkdir(path.dirname(folder.at(file)), { recursive: true });
+      await writeFile(folder.at(file), content, { mode: 0o755 });
+    }
+    const env = { PATH: `${folder.at("bin")}:${folder.at("node_modules/.bin")}:${process.env["PATH"]}` };
+    const again = await make(t, {}, { env }, { projectDir: folder.path });
+    const names = ["a.js", "a.ts", "a.tsx", "a.py", "a.rb", "a.php", "a.go", "a.java", "a.rs"];
+    for (const [parent, made] of Object.entries({ first: { results }, second: again })) {
+      const broken = await made.results(
+        ...names.map((name) => {
+          const content = name.endsWith("php") ? "<?php f(" : "f((\n";
+          return ["write", { path: `${parent}/${name}`, content }] as const;
+        }),
+      );
+      assert.equal(broken.filter((text) => text.includes("Syntax errors")).length, broken.length, broken.join("\n"));
+    }
+    await assert.rejects(folder.read("ran"), /ENOENT/);
+  });
+
+  it("needs no permission for commands, and can be left out", async (t) => {
+    const broken = ["write", { path: "a.js", content: "let a = ;\n" }] as const;
+    for (const agent of [{}, { rules: [{ tool: "bash", action: "deny" as const }] }]) {
+      const { results } = await make(t, {}, { bash: { enabled: false } }, agent);
+      assert.match(told((await results(broken))[0]), /^Syntax errors/);
+    }
+    const { results } = await make(t, {}, { checks: { syntax: false } });
+    assert.equal(told((await results(broken))[0]), "");
+  });
+});
+
+describe("commands that look at what was changed", () => {
+  const command = "cat problems; node -e 'process.exit(1)' 2>/dev/null";
+
+  it("tell what is new since the run's first change of such a file", async (t) => {
+    const checks = { syntax: false, commands: [{ files: "src/**/*.txt", command }] };
+    const { folder, results } = await make(t, { problems: "a(1,2): old\nb(1): old\n", "src/x.txt": "1" }, { checks });
+    const [first, other, second, third] = await results(
+      ["edit", { path: "src/x.txt", old_string: "1", new_string: "2" }],
+      ["write", { path: "problems", content: "a(3,4): old\nb(1): old\nb(7): old\nc: new\n" }],
+      ["write", { path: "src/deep/y.txt", content: "2" }],
+      ["delete", { path: "src/x.txt" }],
+    );
+    assert.deepEqual([told(first), told(other)], ["", ""]);
+    const expected = `New from \`${command}\` since this run began to change files:\nb(7): old\nc: new`;
+    assert.deepEqual([told(second), told(third)], [expected, expected]);
+    const [next] = await results(["write", { path: "src/x.txt", content: "3" }]);
+    assert.equal(told(next), "", "another run begins with what is there");
+    assert.equal(await folder.read("src/x.txt"), "3");
+  });
+
+  it("are ended when their time is over, and say so", async (t) => {
+    const slow = "test -e slow && sleep 600; echo x";
+    const checks = { syntax: false, commands: [{ files: "**", command: slow, timeout: 1 }] };
+    const { results } = await make(t, {}, { checks });
+    const [first] = await results(["write", { path: "slow", content: "" }]);
+    assert.equal(told(first), `\`${slow}\` took longer than 1 s, so nothing was checked.`);
+  });
+
+  it("have all of a real compiler's errors", async (t) => {
+    const tsc = `${process.execPath} node_modules/typescript/bin/tsc --noEmit --strict --skipLibCheck a.ts b.ts`;
+    const checks = { syntax: false, commands: [{ files: "*.ts", command: tsc, timeout: 120 }] };
+    const files = {
+      "a.ts": "export const a: number = 'x';\n",
+      "b.ts": "import { a } from './a';\nexport const b: number = a;\n",
+    };
+    const { folder, results } = await make(t, files, { checks });
+    await symlink(path.join(MODULES), folder.at("node_modules"));
+    const [result] = await results(["write", { path: "a.ts", content: "\nexport const a: string = 'x';\n" }]);
+    assert.match(told(result), /\nb\.ts\(2,14\): error TS2322: [^\n]*$/);
+    assert.doesNotMatch(told(result), /\na\.ts/);
+  });
+});

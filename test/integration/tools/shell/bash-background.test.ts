@@ -1,0 +1,339 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import path from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { promisify } from "node:util";
+import { builtinTools, type BuiltinToolsOptions, type Tool, type ToolContext } from "gantry";
+import { findBubblewrap } from "../../../../src/tools/shell/sandbox/bubblewrap.js";
+import { until } from "../../../helpers/lab.js";
+import { tempDir } from "../../../helpers/temp.js";
+import { callTool, toolContext } from "../../../helpers/tool-context.js";
+
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+const bubblewrap = findBubblewrap({ env, network: true });
+
+/** The tools of an agent, closed with the test. A start is hardly waited for. */
+function toolsOf(t: TestContext, options: BuiltinToolsOptions = {}) {
+  const all = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
+  t.after(() => Promise.all(all.map(async (tool) => tool.close?.())));
+  const named = (name: string): Tool => all.find((tool) => tool.name === name)!;
+  const call = (name: string, input: object, context: ToolContext) => callTool(named(name), input, context);
+  const { background } = named("bash");
+  assert.ok(background);
+  return { call, background };
+}
+
+/** Start a command whose first output is shown with its start; a slow machine needs a longer one. */
+async function begun(
+  t: TestContext,
+  command: string,
+  shown: RegExp,
+  context: ToolContext,
+  options: BuiltinToolsOptions = {},
+) {
+  for (const startMs of [100, 1_000, 10_000]) {
+    const tools = toolsOf(t, { ...options, bash: { ...options.bash, startMs } });
+    const { text } = await tools.call("bash", { command, background: true }, context);
+    if (shown.test(text)) return { ...tools, text, id: idIn(text) };
+  }
+  return assert.fail(`${command} does not print ${shown}`);
+}
+
+function isLiving(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return false;
+  }
+}
+
+const idIn = (text: string): string => /bg-[0-9a-f]{6}/.exec(text)?.[0] ?? assert.fail(text);
+
+describe("a command in the background", linux, () => {
+  it("goes on behind its call, is looked at, told, and stopped with all that it started", async (t) => {
+    const folder = await tempDir(t);
+    const context = toolContext(folder.path);
+    const command = "echo begin; sleep 300 & echo $! > pid; while read -r line; do echo got $line; done; wait";
+    const { call, text, id } = await begun(t, command, /^begin\n/, context);
+    assert.match(text, /^begin\n\[bg-\w+ is running\]\n\[it goes on as bg-\w+: bash_output shows/);
+    assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)\n\[bg-\w+ is running\]$/);
+    assert.match((await call("bash_input", { id, text: "one" }, context)).text, /was told/);
+    const looked = await call("bash_output", { id, wait_for: "^got (one|1)$" }, context);
+    assert.match(looked.text, /^got one\n\[/);
+    assert.equal(looked.failed, false);
+    const stopped = await call("bash_stop", { id }, context);
+    assert.match(stopped.text, /\[ended by SIGTERM\]\n\[bg-\w+ was stopped/);
+    assert.ok(!isLiving(Number(await folder.read("pid"))));
+    assert.match((await call("bash_output", { id }, context)).text, /ended by SIGTERM/);
+    await assert.rejects(call("bash_input", { id, text: "two" }, context), /has ended/);
+  });
+
+  it("runs in its workdir, also where it is asked for in words of other agents, and is shown with it", async (t) => {
+    const folder = await tempDir(t, { "it's/a.txt": "" });
+    const context = toolContext(folder.path);
+    const { call, background } = toolsOf(t);
+    const { text } = await call("bash", { command: "pwd; cat", workdir: "it's", run_in_background: true }, context);
+    const id = idIn(text);
+    const looked = await call("bash_output", { id, wait_for: "it's$" }, context);
+    assert.equal(looked.failed, false, looked.text);
+    assert.deepEqual(
+      (await background.list(context.sessionId)).map(({ command }) => command),
+      ["cd 'it'\\''s' && pwd; cat"],
+    );
+    await call("bash_stop", { id }, context);
+  });
+
+  it("that ends at once says how", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t, { bash: { startMs: 60_000 } });
+    const { text, failed } = await call(
+      "bash",
+      { command: "echo no; exit 3", background: true },
+      toolContext(folder.path),
+    );
+    assert.deepEqual([text, failed], ["no\n[exit code 3]", true]);
+  });
+
+  it("is waited for until it ends, and until it prints what it printed as it began", async (t) => {
+    const folder = await tempDir(t);
+    const context = toolContext(folder.path);
+    const command = "echo listening on 1; read -r line; echo bye; exit 4";
+    const { call, id } = await begun(t, command, /^listening on 1\n/, context);
+    assert.match((await call("bash_output", { id, wait_for: "listening" }, context)).text, /^listening on 1\n/);
+    assert.match((await call("bash_output", { id }, context)).text, /^\(nothing new\)/);
+    await call("bash_input", { id, text: "", close: true }, context);
+    const { text } = await call("bash_output", { id, wait_end: true }, context);
+    assert.equal(text, "bye\n[exit code 4]");
+  });
+
+  it("that does not read is told that it waits, and not without end", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t);
+    const context = toolContext(folder.path);
+    const command = "read -r go < begin; tr -d x; echo over";
+    await promisify(execFile)("mkfifo", [folder.at("begin")]);
+    const id = idIn((await call("bash", { command, background: true }, context)).text);
+    const said = "x".repeat(900_000);
+    assert.match(
+      (await call("bash_input", { id, text: said }, context)).text,
+      /not read all of it yet; the rest waits/,
+    );
+    await assert.rejects(call("bash_input", { id, text: said }, context), /nothing was added/);
+    await writeFile(folder.at("begin"), "go\n");
+    await call("bash_input", { id, text: "said once", close: true }, context);
+    const { text } = await call("bash_output", { id, wait_end: true }, context);
+    assert.equal(text, "\nsaid once\nover\n[exit code 0]");
+  });
+
+  it("is not waited for for ever, and a pattern takes no thread for itself", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t);
+    const context = toolContext(folder.path);
+    const id = idIn((await call("bash", { command: "echo aaaa; sleep 300", background: true }, context)).text);
+    // More than there are threads.
+    const waits = Array.from({ length: Math.max(4, 2 * availableParallelism()) + 2 }, () =>
+      call("bash_output", { id, wait_for: "never", timeout: 1 }, toolContext(folder.path)),
+    );
+    for (const { text, failed } of await Promise.all(waits)) {
+      assert.match(text, /did not print that within 1 s/);
+      assert.equal(failed, true);
+    }
+    await assert.rejects(call("bash_output", { id, wait_for: "(" }, context), /wait_for: /);
+    const cancel = new AbortController();
+    const waiting = call("bash_output", { id, wait_end: true }, { ...context, signal: cancel.signal });
+    cancel.abort(new Error("cancelled"));
+    await assert.rejects(waiting, /cancelled/);
+    assert.match((await call("bash_output", { id }, context)).text, /is running/);
+  });
+
+  it("is known to its own session alone", async (t) => {
+    const folder = await tempDir(t);
+    const { call, background } = toolsOf(t);
+    const one = toolContext(folder.path, { sessionId: "one" });
+    const two = toolContext(folder.path, { sessionId: "two" });
+    const changes: string[] = [];
+    t.after(background.onChange((session) => changes.push(session)));
+    const command = "sleep 300 # secret-1234567890";
+    const id = idIn((await call("bash", { command, background: true }, one)).text);
+    for (const name of ["bash_output", "bash_stop"]) await assert.rejects(call(name, { id }, two), /there is none/);
+    const [listed] = await background.list("one");
+    const { since, ...rest } = listed!;
+    assert.deepEqual(rest, { id, command, state: "running", exitCode: null, keep: false });
+    assert.equal(new Date(since).toISOString(), since);
+    assert.deepEqual(await background.list("two"), []);
+    await background.end("two");
+    assert.match((await call("bash_output", { id }, one)).text, /is running/);
+    await background.end("one");
+    await assert.rejects(call("bash_output", { id }, one), /there is none/);
+    assert.deepEqual(changes, ["one", "one"]);
+  });
+
+  it("is one of sixteen at most", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t);
+    const context = toolContext(folder.path);
+    const start = () => call("bash", { command: "sleep 300", background: true }, toolContext(folder.path));
+    const ids = (await Promise.all(Array.from({ length: 16 }, start))).map(({ text }) => idIn(text));
+    assert.equal(new Set(ids).size, 16);
+    await assert.rejects(start(), /16 commands of this session run/);
+    await call("bash_stop", { id: ids[0] }, context);
+    await start();
+  });
+
+  it("ends with the agent's tools", async (t) => {
+    const folder = await tempDir(t);
+    const all = builtinTools({ env, bash: { sandbox: "off", startMs: 10 } });
+    const bash = all.find(({ name }) => name === "bash")!;
+    await callTool(bash, { command: "echo $$ > pid; exec sleep 300", background: true }, toolContext(folder.path));
+    const pid = Number(await folder.written("pid"));
+    assert.ok(isLiving(pid));
+    await Promise.all(all.map(async (tool) => tool.close?.()));
+    assert.ok(!isLiving(pid));
+    await assert.rejects(
+      callTool(bash, { command: "true", background: true }, toolContext(folder.path)),
+      /about to stop/,
+    );
+  });
+
+  it("shows no half of a character or of a colour, in whatever pieces it is looked at, and each line once", async (t) => {
+    const folder = await tempDir(t);
+    const context = toolContext(folder.path);
+    const said = "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
+    const command = `${said}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
+    const { call, id } = await begun(t, command, /^a\n/, context);
+    const seen: string[] = [];
+    const look = async (more: object = {}): Promise<boolean> => {
+      const { text } = await call("bash_output", { id, ...more }, context);
+      if (!text.startsWith("(nothing new)")) seen.push(text.replace(/(^|\n)\[[^]*$/, ""));
+      return text.endsWith("[exit code 2]");
+    };
+    for (const wait_for of ["éb", "c", "line"]) {
+      await call("bash_input", { id, text: "" }, context);
+      await look({ wait_for });
+    }
+    await until(() => look());
+    const wanted = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
+    // Between two looks a line may be cut.
+    assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...wanted].join("")}`);
+  });
+
+  it("says no secret, in whatever pieces it is looked at", async (t) => {
+    const folder = await tempDir(t);
+    const secret = "Hq7vTz31LmWx90RsKd";
+    const context = toolContext(folder.path);
+    const command = `printf 'a${secret.slice(0, 9)}'; read -r line; echo '${secret.slice(9)} done'; read -r line`;
+    const { call, background, id } = await begun(t, command, /^a\n/, context, { secrets: [secret] });
+    await call("bash_input", { id, text: "" }, context);
+    const { text } = await call("bash_output", { id, wait_for: "done" }, context);
+    assert.match(text, /^\[redacted\] done\n/);
+    await background.end("session");
+    const named = `echo ${secret}; sleep 300`;
+    await call("bash", { command: named, background: true }, context);
+    assert.match(JSON.stringify(await background.list("session")), /echo \[redacted\]; sleep/);
+  });
+
+  it("works in the sandbox too", async (t) => {
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    const folder = await tempDir(t);
+    const context = toolContext(folder.path);
+    const command =
+      "echo in; sleep 300 & while read -r line; do echo got $line > said; echo told; done; touch /outside || exit 5";
+    const { call, id } = await begun(t, command, /^in\n/, context, { bash: { sandbox: "required" } });
+    await call("bash_input", { id, text: "you" }, context);
+    assert.match((await call("bash_output", { id, wait_for: "told" }, context)).text, /^told/);
+    assert.equal(await folder.read("said"), "got you\n");
+    await call("bash_input", { id, text: "", close: true }, context);
+    const { text } = await call("bash_output", { id, wait_end: true }, context);
+    assert.match(text, /Read-only file system\n\[exit code 5\]$/);
+    const again = idIn((await call("bash", { command, background: true }, context)).text);
+    assert.match((await call("bash_stop", { id: again }, context)).text, /was stopped/);
+  });
+});
+
+describe("a command in the background of a repository", linux, () => {
+  it("cannot change what git runs, however long it lives", async (t) => {
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "" });
+    const { call } = toolsOf(t, { bash: { sandbox: "required" } });
+    const context = toolContext(folder.path);
+    const command = "touch .git/commondir .git/new; mv .git other; touch here; echo over >&2; sleep 300";
+    const { text } = await call("bash", { command, background: true }, context);
+    const looked = await call("bash_output", { id: idIn(text), wait_for: "^over$" }, context);
+    const all = text + looked.text;
+    assert.match(all, /commondir.*Read-only file system/);
+    assert.match(all, /cannot move|busy/);
+    assert.deepEqual((await readdir(folder.at(".git"))).sort(), ["HEAD", "config"]);
+    assert.ok(existsSync(folder.at("here")));
+  });
+});
+
+describe("the whole of a long output", () => {
+  const lines = "for i in $(seq 9000); do echo line-$i; done";
+
+  it("is in a file that read and grep open for its own session alone", async (t) => {
+    const folder = await tempDir(t);
+    const home = await tempDir(t);
+    const outputsPath = home.at("outputs");
+    const secret = "Hq7vTz31LmWx90RsKd";
+    const { call, background } = toolsOf(t, { deniedPaths: [home.path], secrets: [secret], bash: { outputsPath } });
+    const context = toolContext(folder.path, { sessionId: "../one" });
+    const { text } = await call("bash", { command: `${lines}; echo ${secret}; ${lines}` }, context);
+    assert.match(text, /^line-1\n/);
+    const file = /\[the whole output is in (.*): read and grep open it\]$/m.exec(text)?.[1] ?? assert.fail(text);
+    assert.equal(path.dirname(path.dirname(file)), outputsPath);
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    const whole = await readFile(file, "utf8");
+    assert.equal(whole.split("\n").length, 18_002);
+    assert.match(whole, /line-9000\n\[redacted\]\nline-1\n/);
+    assert.match((await call("read", { path: file, offset: 5000, limit: 2 }, context)).text, /5000\tline-5000/);
+    assert.match((await call("grep", { path: file, pattern: "^line-4321$" }, context)).text, /4321:line-4321/);
+    // Not another's, not what lies beside it, not what a link leads to, and nothing is changed.
+    for (const name of ["read", "grep"]) {
+      const args = { path: file, pattern: "line" };
+      await assert.rejects(call(name, args, { ...context, sessionId: "two" }), /denied|outside/);
+    }
+    await writeFile(home.at("key"), "key");
+    await symlink(home.at("key"), path.join(path.dirname(file), "link"));
+    for (const other of [home.at("key"), path.join(path.dirname(file), "link"), `${path.dirname(file)}/../../key`])
+      await assert.rejects(call("read", { path: other }, context), /denied|outside/);
+    await assert.rejects(call("write", { path: file, content: "x" }, context), /denied|outside/);
+    await background.end("../one");
+    assert.equal(existsSync(path.dirname(file)), false);
+  });
+
+  it("is not there for a short one", async (t) => {
+    const folder = await tempDir(t);
+    const outputsPath = folder.at("outputs");
+    const { call } = toolsOf(t, { bash: { outputsPath } });
+    const { text } = await call("bash", { command: "echo short" }, toolContext(folder.path));
+    assert.equal(text, "short\n[exit code 0]");
+    assert.equal(existsSync(outputsPath), false);
+  });
+
+  it("is told by a command in the background too", async (t) => {
+    const folder = await tempDir(t);
+    const { call } = toolsOf(t, { bash: { outputsPath: folder.at("outputs") } });
+    const context = toolContext(folder.path);
+    const id = idIn((await call("bash", { command: `read -r go; ${lines}`, background: true }, context)).text);
+    await call("bash_input", { id, text: "go" }, context);
+    const { text } = await call("bash_output", { id, wait_end: true }, context);
+    const file = /whole output is in (.*): read/.exec(text)?.[1] ?? assert.fail(text.slice(-200));
+    assert.equal((await readFile(file, "utf8")).split("\n").length, 9_001);
+  });
+
+  it("is gone a week later", async (t) => {
+    const folder = await tempDir(t);
+    const outputsPath = folder.at("outputs");
+    await mkdir(path.join(outputsPath, "old"), { recursive: true });
+    const old = path.join(outputsPath, "old", "a.txt");
+    await writeFile(old, "old");
+    await utimes(old, new Date(0), new Date(0));
+    const { call } = toolsOf(t, { bash: { outputsPath } });
+    await call("bash", { command: lines }, toolContext(folder.path, { sessionId: "new" }));
+    assert.deepEqual(await readdir(outputsPath), ["new"]);
+  });
+});

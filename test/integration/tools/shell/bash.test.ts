@@ -1,0 +1,448 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { builtinTools, RunCancelledError, ShuttingDownError } from "gantry";
+import type { BuiltinToolsOptions, ToolContext } from "gantry";
+import { findBubblewrap } from "../../../../src/tools/shell/sandbox/bubblewrap.js";
+import { uniqueSeconds, until } from "../../../helpers/lab.js";
+import { ROOT, SOURCE_FLAGS, source } from "../../../helpers/node.js";
+import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-context.js";
+
+const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
+
+function bash(options: BuiltinToolsOptions = {}) {
+  const tool = builtinTools({ env, ...options, bash: { sandbox: "off", ...options.bash } }).find(
+    (one) => one.name === "bash",
+  )!;
+  return (input: object, context: ToolContext) => callTool(tool, input, context);
+}
+
+/** A command that no other test has, and that lasts. */
+const sleeper = (): string => `sleep ${uniqueSeconds()}`;
+
+/** Living processes of this command. */
+function processes(command: string): string[] {
+  const text = command.replaceAll(" ", "\0");
+  return readdirSync("/proc").filter((pid) => {
+    try {
+      if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
+      const state = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)![0];
+      return state !== "Z" && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes(text);
+    } catch {
+      return false;
+    }
+  });
+}
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
+const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
+
+describe("bash", () => {
+  it("hides keys of gantry's own environment that no config names", linux, async () => {
+    await using folder = await temporaryFolder();
+    const script = join(folder.path, "script.mts");
+    writeFileSync(
+      script,
+      `import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+       import { callTool, toolContext } from ${JSON.stringify(source("test/helpers/tool-context.ts"))};
+       const env = { PATH: "/usr/bin:/bin" };
+       const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
+       const command = "tr '\\\\0' '\\\\n' < /proc/$PPID/environ | sort";
+       console.log((await callTool(bash, { command }, toolContext(process.cwd()))).text);`,
+    );
+    const secrets = {
+      OPENAI_API_KEY: "key-0f9e8d7c6b5a4321",
+      AWS_SECRET_ACCESS_KEY: "wJalrXUtnFEMI/K7MDENG/bPxRfiCY",
+      GITHUB_TOKEN: "ghp_0123456789abcdefghij",
+      DATABASE_URL: "postgres://app:s3cretpass@db/x",
+    };
+    const child = spawn(process.execPath, [...SOURCE_FLAGS, script], {
+      cwd: ROOT,
+      env: { ...env, ...secrets, SHOWN: "a-plain-value" },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const text = (await child.stdout.toArray()).join("");
+    assert.match(text, /^SHOWN=a-plain-value$/m);
+    assert.match(text, /^DATABASE_URL=postgres:\/\/app:\[redacted\]@db\/x$/m);
+    for (const name of ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"])
+      assert.ok(text.includes(`${name}=[redacted]\n`), `${name} in ${text}`);
+  });
+
+  it("hides secrets that a command finds out", async () => {
+    await using folder = await temporaryFolder();
+    const run = bash({ secrets: new Set(["hunter22-key"]) });
+    const { text } = await run({ command: "echo a hunter22-''key b" }, toolContext(folder.path));
+    assert.equal(text, "a [redacted] b\n[exit code 0]");
+  });
+
+  it("hides them before it cuts, wherever the cut falls, in whatever pieces they come", async () => {
+    await using folder = await temporaryFolder();
+    const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    const run = bash({ secrets: [key] });
+    await writeFile(join(folder.path, "key"), key);
+    const pieces = (text: string) =>
+      Array.from({ length: key.length - 4 }, (_, i) => key.slice(i, i + 5)).filter((piece) => text.includes(piece));
+    // What is kept ends at 30,000 bytes from either end, what is shown at 15,000.
+    for (const lead of [14_900, 14_930, 29_980, 29_990, 30_000]) {
+      const fill = `head -c ${lead} /dev/zero | tr '\\0' x; cat key`;
+      for (const command of [
+        `${fill}; head -c 100000 /dev/zero | tr '\\0' y`,
+        `head -c 100000 /dev/zero | tr '\\0' y; cat key; head -c ${lead} /dev/zero | tr '\\0' x`,
+      ])
+        assert.deepEqual(pieces((await run({ command }, toolContext(folder.path))).text), [], command);
+    }
+    // Time: so that most pieces come alone. The result is the same if they do not.
+    const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.02; done";
+    assert.equal((await run({ command: slowly }, toolContext(folder.path))).text, "[redacted]\n[exit code 0]");
+    for (const command of [
+      "base64 key",
+      "base64 -w 0 key",
+      "od -An -tx1 key",
+      "xxd -p key || od -An -tx1 key",
+      "(echo '{'; cat key) | base64 -w 20",
+    ]) {
+      const { text } = await run({ command }, toolContext(folder.path));
+      const bytes = Buffer.from(
+        text.replace(/\[redacted\][^]*|\s/g, ""),
+        command.includes("base64") ? "base64" : "hex",
+      );
+      assert.deepEqual(pieces(text + bytes.toString("latin1")), [], text);
+      assert.match(text, /\[redacted\]/);
+    }
+  });
+
+  it("shows what a command prints as it comes, without the secrets that its output goes without", async () => {
+    await using folder = await temporaryFolder();
+    const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+    const run = bash({ secrets: [key] });
+    await writeFile(join(folder.path, "key"), key);
+    let shown = "";
+    const opened = new Set<string>();
+    const progress = (text: string): void => {
+      shown += text;
+      for (const [gate, reached] of [
+        ["1", "first ✓ é\n"],
+        ["2", "key: [redacted]\n"],
+        ["3", "key: [redacted]\n[redacted]\n"],
+      ] as const)
+        if (shown.includes(reached) && !opened.has(gate)) {
+          opened.add(gate);
+          writeFileSync(join(folder.path, gate), "");
+        }
+    };
+    const wait = (gate: string) => `while [ ! -e ${gate} ]; do sleep 0.02; done`;
+    // Time: longer than output is held together, so that pieces are shown alone. The result is the same if they are not.
+    const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.15; done";
+    const command = [
+      "printf 'first \\342\\234'; sleep 0.15; printf '\\223 \\303'; sleep 0.15; printf '\\251\\n'",
+      wait("1"),
+      `printf 'key: '; ${slowly}; echo`,
+      wait("2"),
+      "cat key; echo",
+      wait("3"),
+    ].join("; ");
+    const { text } = await run({ command }, toolContext(folder.path, { progress }));
+    assert.equal(shown, "first ✓ é\nkey: [redacted]\n[redacted]\n");
+    assert.equal(text, `${shown}[exit code 0]`);
+  });
+
+  it("shows of a flood a trickle", async () => {
+    await using folder = await temporaryFolder();
+    let [shown, most] = [0, 0];
+    const progress = (text: string): void => {
+      shown += text.length;
+      most = Math.max(most, text.length);
+    };
+    const command = "yes 0123456789abcdef | head -c 50000000";
+    const started = performance.now();
+    const { failed } = await bash()({ command }, toolContext(folder.path, { progress }));
+    assert.equal(failed, false);
+    const most10thsOfSeconds = Math.ceil((performance.now() - started) / 100);
+    assert.ok(shown < 20_000 * most10thsOfSeconds, `${shown} characters in ${most10thsOfSeconds} tenths of a second`);
+    assert.ok(most < 20_000, `${most} characters at once`);
+  });
+
+  it("tells output in order, exit code and signal", async () => {
+    await using folder = await temporaryFolder();
+    const context = toolContext(folder.path);
+    const run = bash();
+    const order = Array.from({ length: 20 }, (_, i) => `echo o${i}; echo e${i} >&2`).join("; ");
+    const ordered = await run({ command: order }, context);
+    assert.equal(ordered.text, `${Array.from({ length: 20 }, (_, i) => `o${i}\ne${i}`).join("\n")}\n[exit code 0]`);
+    assert.equal(ordered.failed, false);
+    const failed = await run({ command: "pwd; exit 3" }, context);
+    assert.deepEqual([failed.text, failed.failed], [`${folder.path}\n[exit code 3]`, true]);
+    assert.deepEqual((await run({ command: "kill -SEGV $$" }, context)).text, "(no output)\n[ended by SIGSEGV]");
+    assert.match((await run({ command: "if" }, context)).text, /syntax error[^]*\[exit code \d\]$/);
+    assert.equal((await run({ command: "cat; tty || true" }, context)).text, "not a tty\n[exit code 0]");
+    assert.equal(
+      (await run({ command: "printf '\\033[31mred\\033[0m\\n10%%\\r100%%\\n'" }, context)).text,
+      "red\n100%\n[exit code 0]",
+    );
+    assert.match((await run({ command: "printf '\\377\\000x'" }, context)).text, /^\uFFFD\uFFFDx\n/);
+    await assert.rejects(run({ command: "a\0b" }, context), /NUL/);
+    await assert.rejects(run({ command: `echo ${"x".repeat(200_000)}` }, context), /128 KiB/);
+    assert.throws(
+      () =>
+        builtinTools()
+          .find((one) => one.name === "bash")!
+          .parse({ command: "" }),
+      /not empty/,
+    );
+  });
+
+  it("gives commands the listed environment and nothing else", async () => {
+    await using folder = await temporaryFolder();
+    process.env.GANTRY_TEST_CANARY = "canary";
+    const { text } = await bash({ env: { PATH: env.PATH, ONLY: "this" } })(
+      { command: "env" },
+      toolContext(folder.path),
+    );
+    delete process.env.GANTRY_TEST_CANARY;
+    assert.ok(!text.includes("canary"));
+    assert.match(text, /^ONLY=this$/m);
+    const names = text.split("\n").map((line) => line.split("=")[0]);
+    assert.deepEqual(
+      names.filter(
+        (name) => !["PATH", "ONLY", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", "[exit code 0]"].includes(name!),
+      ),
+      [],
+    );
+  });
+
+  it("bounds 100 MB of output in memory, keeping head and tail", async () => {
+    await using folder = await temporaryFolder();
+    const held = (): number => {
+      collectGarbage();
+      const { heapUsed, external } = process.memoryUsage();
+      return heapUsed + external;
+    };
+    const before = held();
+    let [most, isMeasured] = [before, false];
+    // The last line comes when the one before was shown: memory is measured with 100 MB behind it.
+    const gate = "while [ ! -e gate ]; do sleep 0.02; done";
+    const progress = (text: string): void => {
+      most = Math.max(most, held());
+      isMeasured = true;
+      if (text.includes("almost")) writeFileSync(join(folder.path, "gate"), "");
+    };
+    const { text } = await bash()(
+      {
+        command: `echo first; head -c 100000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; echo almost; ${gate}; echo last`,
+      },
+      toolContext(folder.path, { progress }),
+    );
+    assert.match(text, /^first\nx{99}\n/);
+    assert.match(text, /bytes cut from the middle/);
+    assert.match(text, /\nlast\n\[exit code 0\]$/);
+    assert.ok(Buffer.byteLength(text) < 32_000);
+    assert.ok(isMeasured);
+    assert.ok(most - before < 30_000_000, `${most - before} bytes`);
+  });
+
+  it("stops at the time-out, told with the output so far", async () => {
+    await using folder = await temporaryFolder();
+    const command = sleeper();
+    // A slow machine may need more than a second to start a shell.
+    for (const seconds of [1, 10, 100]) {
+      const { text, failed } = await bash()(
+        { command: `echo begun; ${command}`, timeout: String(seconds) },
+        toolContext(folder.path),
+      );
+      assert.equal(failed, true);
+      assert.deepEqual(processes(command), []);
+      if (text.startsWith("(no output)") && seconds < 100) continue;
+      assert.match(text, new RegExp(`^begun\\n\\[stopped after ${seconds} s`));
+      return;
+    }
+  });
+
+  it("reads a time-out above the longest one as milliseconds, and timeout_ms always, and says so", async () => {
+    await using folder = await temporaryFolder();
+    const context = toolContext(folder.path);
+    const [one, two] = [sleeper(), sleeper()];
+    const long = await bash()({ command: one, timeout: 1000 }, context);
+    assert.match(
+      long.text,
+      /\[stopped after 1 s, with all that it started; timeout is in seconds, at most 600; 1000 was read as milliseconds\]$/,
+    );
+    assert.match((await bash()({ command: two, timeout_ms: 500 }, context)).text, /\[stopped after 1 s, .*set timeout/);
+    assert.deepEqual([...processes(one), ...processes(two)], []);
+  });
+
+  it("runs a command in its workdir: relative, absolute, outside the project, with any name", async () => {
+    await using folder = await temporaryFolder();
+    await using outside = await temporaryFolder();
+    const context = toolContext(folder.path);
+    const odd = 'it\'s a "$(touch made)"\nfolder';
+    for (const name of ["packages/x", odd, "-", "-P", "$HOME", "..x"]) {
+      await mkdir(join(folder.path, name), { recursive: true });
+      const { text } = await bash()({ command: "pwd", workdir: name }, context);
+      assert.equal(text, `${join(folder.path, name)}\n[exit code 0]`);
+    }
+    const absolute = await bash()({ command: "pwd; exit 3", workdir: outside.path }, context);
+    assert.deepEqual(absolute, { text: `${outside.path}\n[exit code 3]`, failed: true });
+    const alias = await bash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
+    assert.match(alias.text, /packages\/x\n\[exit code 0\]$/);
+    // `cd` would look there first.
+    const cdpath = bash({ env: { ...env, CDPATH: outside.path } });
+    await mkdir(join(outside.path, "packages/x"), { recursive: true });
+    assert.equal(
+      (await cdpath({ command: "pwd", workdir: "packages/x" }, context)).text,
+      `${join(folder.path, "packages/x")}\n[exit code 0]`,
+    );
+    assert.ok(!existsSync(join(folder.path, "made")));
+  });
+
+  it("does not run a command whose workdir cannot be entered", async () => {
+    await using folder = await temporaryFolder();
+    await writeFile(join(folder.path, "file"), "");
+    for (const workdir of ["missing", "file", `${folder.path}/missing`]) {
+      const { text, failed } = await bash()({ command: "touch made", workdir }, toolContext(folder.path));
+      assert.match(text, /cd: .*(No such file|Not a directory)[^]*\[exit code 1\]$/);
+      assert.equal(failed, true);
+    }
+    assert.ok(!existsSync(join(folder.path, "made")));
+  });
+
+  it(
+    "leaves nothing behind: background children that keep the pipes, and those that left the group",
+    linux,
+    async () => {
+      await using folder = await temporaryFolder();
+      const context = toolContext(folder.path);
+      const command = sleeper();
+      const kept = await bash()({ command: `${command} & echo done` }, context);
+      assert.match(kept.text, /^done\n\[exit code 0\]\n\[processes that it left/);
+      assert.deepEqual(processes(command), []);
+      const left = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
+      await bash()({ command: `${left} while [ ! -e up ]; do sleep 0.02; done` }, context);
+      assert.deepEqual(processes(command), []);
+    },
+  );
+
+  it("ends a whole tree on cancel, also a child that ignores TERM", linux, async () => {
+    await using folder = await temporaryFolder();
+    const abort = new AbortController();
+    const reason = new RunCancelledError();
+    const [one, two, three] = [sleeper(), sleeper(), sleeper()];
+    const running = bash()(
+      {
+        command: `(trap '' TERM; while :; do ${one}; done) & (${two} | ${two}) & setsid ${three} & touch ready; wait`,
+      },
+      toolContext(folder.path, { signal: abort.signal }),
+    );
+    const outcome = assert.rejects(running, reason);
+    await until(() => existsSync(join(folder.path, "ready")));
+    abort.abort(reason);
+    await outcome;
+    for (const command of [one, two, three]) assert.deepEqual(processes(command), []);
+  });
+
+  it("lets a child end by itself after TERM, and does not wait as long when the server goes down", linux, async () => {
+    await using folder = await temporaryFolder();
+    const abort = new AbortController();
+    const started = performance.now();
+    const command = sleeper();
+    const running = bash()(
+      {
+        command: `trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; touch ready; ${command}) & while :; do sleep 0.05; done`,
+      },
+      toolContext(folder.path, { signal: abort.signal }),
+    );
+    const outcome = assert.rejects(running, { code: "shutting_down" });
+    await until(() => existsSync(join(folder.path, "ready")));
+    abort.abort(new ShuttingDownError());
+    await outcome;
+    assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
+    assert.deepEqual(processes(command), []);
+    assert.ok(performance.now() - started > 1_000);
+  });
+
+  it("takes its children along when the process ends", linux, async () => {
+    await using folder = await temporaryFolder();
+    const script = join(folder.path, "host.mjs");
+    const command = sleeper();
+    await writeFile(
+      script,
+      `import { builtinTools } from ${JSON.stringify(source("src/tools/all.ts"))};
+       const bash = builtinTools({ bash: { sandbox: "off" } }).find((tool) => tool.name === "bash");
+       const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
+       void bash.run(bash.parse({ command: "trap '' TERM; ${command} & touch ready; wait" }), context);
+       const { existsSync } = await import("node:fs");
+       setInterval(() => existsSync(${JSON.stringify(join(folder.path, "ready"))}) && process.exit(0), 20);`,
+    );
+    const child = spawn(process.execPath, [...SOURCE_FLAGS, script], { cwd: ROOT, stdio: "inherit" });
+    assert.equal(await new Promise((resolve) => child.on("exit", resolve)), 0);
+    await until(() => processes(command).length === 0);
+  });
+
+  it("keeps nothing of a cancelled call before it starts, and says when the folder is gone", async () => {
+    await using folder = await temporaryFolder();
+    const abort = AbortSignal.abort(new RunCancelledError());
+    await assert.rejects(bash()({ command: "touch x" }, toolContext(folder.path, { signal: abort })), {
+      code: "run_cancelled",
+    });
+    assert.deepEqual(readdirSync(folder.path), []);
+    await assert.rejects(bash()({ command: "true" }, toolContext(join(folder.path, "gone"))), {
+      code: "project_folder",
+    });
+  });
+});
+
+describe("the sandbox", () => {
+  const works = findBubblewrap({ env, network: false });
+
+  it("is required where it does not work: refused", async (t) => {
+    if (await works) return t.skip("bubblewrap works here");
+    await using folder = await temporaryFolder();
+    await assert.rejects(
+      bash({ bash: { sandbox: "required" } })({ command: "true" }, toolContext(folder.path)),
+      /need a sandbox/,
+    );
+  });
+
+  it("writes to the project alone, hides our home and our process, ends everything", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const home = join(folder.path, "home");
+    await mkdir(home);
+    await writeFile(join(home, "store.db"), "SECRET");
+    const context = toolContext(folder.path);
+    const run = bash({ deniedPaths: [home], bash: { sandbox: "required" } });
+    const { text } = await run(
+      { command: `cat home/store.db; ls -d /proc/${process.pid}; echo x > /etc/gantry-test; echo hi > new; cat new` },
+      context,
+    );
+    assert.ok(!text.includes("SECRET"));
+    assert.match(text, /store.db: No such file/);
+    assert.match(text, /Read-only file system\nhi\n\[exit code 0\]/);
+    assert.equal(await readFile(join(folder.path, "new"), "utf8"), "hi\n");
+    const elsewhere = await run({ command: "pwd; touch new", workdir: "/etc" }, context);
+    assert.match(elsewhere.text, /^\/etc\n[^]*Read-only file system\n\[exit code 1\]/);
+    const inHome = await run({ command: "cat store.db", workdir: "home" }, context);
+    assert.equal(inHome.failed, true);
+    assert.ok(!inHome.text.includes("SECRET"));
+    const command = sleeper();
+    const left = `setsid env -i /bin/sh -c 'touch up; exec ${command}' >/dev/null 2>&1 &`;
+    await run({ command: `${left} while [ ! -e up ]; do sleep 0.02; done` }, context);
+    assert.deepEqual(processes(command), []);
+    const abort = new AbortController();
+    const running = run(
+      { command: "trap 'echo cleaned > cleaned; exit 0' TERM; touch ready; while :; do sleep 0.05; done" },
+      { ...context, signal: abort.signal },
+    );
+    const outcome = assert.rejects(running, { code: "run_cancelled" });
+    await until(() => existsSync(join(folder.path, "ready")));
+    abort.abort(new RunCancelledError());
+    await outcome;
+    assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
+  });
+});

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { findBubblewrap } from "../../../../../src/tools/shell/sandbox/bubblewrap.js";
+import { until } from "../../../../helpers/lab.js";
+import { ROOT, SOURCE_FLAGS, source } from "../../../../helpers/node.js";
+import { temporaryFolder } from "../../../../helpers/tool-context.js";
+
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+
+/** Living processes that have this in their environment. */
+function having(word: string): string[] {
+  return readdirSync("/proc").flatMap((pid) => {
+    try {
+      if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, "latin1").includes(word)) return [];
+      const line = readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ");
+      return line === "" ? [] : [line];
+    } catch {
+      return [];
+    }
+  });
+}
+
+describe("the search for a bubblewrap that works", () => {
+  it("leaves nothing behind when its process is killed meanwhile", async (t) => {
+    if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const script = join(folder.path, "host.mjs");
+    const mark = `LEFT=${folder.path}`;
+    // Killed as soon as there is a process of it.
+    await writeFile(
+      script,
+      `import { readFileSync } from "node:fs";
+       import { findBubblewrap } from ${JSON.stringify(source("src/tools/shell/sandbox/bubblewrap.ts"))};
+       const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
+       // It may be over before it was seen.
+       void findBubblewrap({ env, network: true }).then(() => process.exit(7));
+       const own = "/proc/self/task/" + process.pid + "/children";
+       const isBubblewrap = (pid) => {
+         try {
+           return readFileSync("/proc/" + pid + "/cmdline", "latin1").includes("--args");
+         } catch {
+           return false;
+         }
+       };
+       const look = () => {
+         const [first] = readFileSync(own, "latin1").split(" ").filter((pid) => pid !== "" && isBubblewrap(pid));
+         if (first === undefined) return void setImmediate(look);
+         const until = performance.now() + Number(process.argv[2]);
+         while (performance.now() < until);
+         process.kill(process.pid, "SIGKILL");
+       };
+       look();`,
+    );
+    // Time: so many ms after bubblewrap is there, to meet several of its steps. The result must be the same for each.
+    const rounds = [0, 2, 4].map(async (ms) => {
+      for (;;) {
+        const child = spawn(process.execPath, [...SOURCE_FLAGS, script, String(ms)], {
+          cwd: ROOT,
+          stdio: ["ignore", "inherit", "inherit"],
+        });
+        const end = (await once(child, "exit")) as unknown[];
+        if (end[0] === 7) continue;
+        assert.deepEqual(end, [null, "SIGKILL"]);
+        return;
+      }
+    });
+    await Promise.all(rounds);
+    await until(() => having(mark).length === 0);
+  });
+
+  it("is over when the sandbox that asked for it is closed", async (t) => {
+    if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const script = join(folder.path, "host.mjs");
+    await writeFile(
+      script,
+      `import { Sandbox } from ${JSON.stringify(source("src/tools/shell/sandbox/sandbox.ts"))};
+       import { findBubblewrap } from ${JSON.stringify(source("src/tools/shell/sandbox/bubblewrap.ts"))};
+       const env = { PATH: process.env.PATH };
+       const sandbox = new Sandbox({ env, allowPaths: [], deniedPaths: [], sandbox: "auto" });
+       let isOver = false;
+       void sandbox.describe();
+       void findBubblewrap({ env, network: true }).then(() => (isOver = true));
+       await sandbox.close();
+       process.exitCode = isOver ? 0 : 9;`,
+    );
+    const child = spawn(process.execPath, [...SOURCE_FLAGS, script], {
+      cwd: ROOT,
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    assert.deepEqual(await once(child, "exit"), [0, null]);
+  });
+});

@@ -1,0 +1,348 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import {
+  chmod,
+  chown,
+  mkdtemp,
+  readdir,
+  realpath,
+  rm,
+  writeFile,
+  mkdir,
+  symlink,
+  rename,
+  readFile,
+  stat,
+} from "node:fs/promises";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { promisify } from "node:util";
+import { builtinTools } from "gantry";
+import type { BuiltinToolsOptions } from "gantry";
+import { findBubblewrap } from "../../../../../src/tools/shell/sandbox/bubblewrap.js";
+import { MountPlan } from "../../../../../src/tools/shell/sandbox/mount-plan.js";
+import { Sandbox } from "../../../../../src/tools/shell/sandbox/sandbox.js";
+import { SOURCE_FLAGS, source } from "../../../../helpers/node.js";
+import { callTool, temporaryFolder, toolContext } from "../../../../helpers/tool-context.js";
+
+const run = promisify(execFile);
+const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
+const works = findBubblewrap({ env, network: false });
+const SCRIPT = source("test/helpers/sandbox-attacks.ts");
+const NOBODY = 65_534;
+
+interface Outcome {
+  attacks: Record<string, { held: boolean; said: string }>;
+  work: Record<string, { well: boolean; said: string }>;
+}
+
+/** All attacks, as this user or another one. */
+async function attacksAs(uid: number): Promise<Outcome> {
+  // Another user cannot enter the temporary folder of a run.
+  const base = await realpath(await mkdtemp(join(uid === NOBODY ? "/tmp" : tmpdir(), "gantry-sandbox-")));
+  const below = process.getuid?.() === 0 ? await mkdtemp("/run/gantry-sandbox-") : "";
+  try {
+    for (const path of [base, below]) if (path !== "") await chown(path, uid, uid);
+    const as = uid === NOBODY ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"] : [];
+    const command = [...as, process.execPath, ...SOURCE_FLAGS, SCRIPT, base, below];
+    const [file = "", ...args] = command;
+    const child = { env: { PATH: env.PATH, HOME: base, TMPDIR: base }, maxBuffer: 16 * 1024 * 1024 };
+    return JSON.parse((await run(file, args, child)).stdout) as Outcome;
+  } finally {
+    await rm(base, { recursive: true, force: true });
+    if (below !== "") await rm(below, { recursive: true, force: true });
+  }
+}
+
+/** Why another user cannot try it here, if so. */
+async function whyNotNobody(): Promise<string | undefined> {
+  if (process.getuid?.() !== 0) return "only root can become somebody else";
+  const look = `require("fs").readFileSync(${JSON.stringify(SCRIPT)})`;
+  return run("setpriv", ["--reuid=65534", "--regid=65534", "--clear-groups", process.execPath, "-e", look]).then(
+    () => undefined,
+    () => "nobody cannot read the sources here",
+  );
+}
+
+function bash(options: BuiltinToolsOptions = {}) {
+  const tool = builtinTools({ env, ...options, bash: { sandbox: "required", ...options.bash } }).find(
+    ({ name }) => name === "bash",
+  )!;
+  return (command: string, projectDir: string) => callTool(tool, { command }, toolContext(projectDir));
+}
+
+describe("the sandbox that is required", () => {
+  for (const [who, uid] of [
+    ["whoever runs this", process.getuid?.() ?? 0],
+    ["an ordinary user", NOBODY],
+  ] as const)
+    it(`holds against ${who}, and leaves ordinary work alone`, async (t) => {
+      if (!(await works)) return t.skip("no working bubblewrap");
+      const why = uid === NOBODY ? await whyNotNobody() : undefined;
+      if (why !== undefined) return t.skip(why);
+      const { attacks, work } = await attacksAs(uid);
+      assert.ok(Object.keys(attacks).length > 40);
+      for (const [name, { held, said }] of Object.entries(attacks)) await t.test(name, () => assert.ok(held, said));
+      for (const [name, { well, said }] of Object.entries(work)) await t.test(name, () => assert.ok(well, said));
+    });
+
+  it("has the network when it is asked for, and downloads can be kept then", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const home = join(folder.path, "home");
+    await mkdir(join(home, ".npm/_cacache"), { recursive: true });
+    await mkdir(join(home, ".gradle"));
+    await mkdir(join(folder.path, "p"));
+    const server = createServer((_request, response) => response.end("outside"));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as { port: number };
+    const ask = `node -e 'fetch("http://127.0.0.1:${port}").then(r=>r.text()).then(console.log,e=>console.log(e.cause.code))'; echo x > ~/.npm/_cacache/x && echo kept; echo x > ~/.gradle/x`;
+    try {
+      const options = { env: { ...env, HOME: home } };
+      const open = await bash({ ...options, bash: { network: true } })(ask, join(folder.path, "p"));
+      assert.match(open.text, /^outside\nkept\n.*Read-only/);
+      assert.match(
+        (await bash({ ...options, bash: { sandbox: "auto" } })(ask, join(folder.path, "p"))).text,
+        /^outside\nkept/,
+      );
+      const closed = await bash(options)(ask, join(folder.path, "p"));
+      assert.match(closed.text, /^ECONNREFUSED\n[^]*Read-only/);
+      assert.ok(!closed.text.includes("kept\n"));
+    } finally {
+      server.close();
+    }
+  });
+
+  it("says what is in use", async (t) => {
+    const options = { allowPaths: [], deniedPaths: [], env };
+    assert.deepEqual(await new Sandbox({ ...options, sandbox: "off" }).describe(tmpdir()), {
+      text: "commands run without a sandbox",
+      weak: true,
+    });
+    if (!(await works)) return t.skip("no working bubblewrap");
+    assert.equal(
+      (await new Sandbox({ ...options, sandbox: "required" }).describe(tmpdir())).text,
+      "commands run in bubblewrap, the network is closed to them",
+    );
+    assert.equal(
+      (await new Sandbox({ ...options, sandbox: "auto" }).describe(tmpdir())).text,
+      "commands run in bubblewrap, the network is open to them",
+    );
+  });
+
+  it("lets root work on a folder of another user, with nothing but the right to its files", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    if (process.getuid?.() !== 0) return t.skip("only root can give folders away");
+    await using folder = await temporaryFolder();
+    await writeFile(join(folder.path, "a"), "a");
+    for (const path of [folder.path, join(folder.path, "a")]) await chown(path, 4711, 4711);
+    const { text } = await bash()(
+      "echo b > a && cat a; grep CapEff /proc/self/status; umount /run; mount -o remount,rw /",
+      folder.path,
+    );
+    assert.match(text, /^b\nCapEff:\t000000000000000b\n/);
+    assert.match(text, /umount: .*(must be superuser|not permitted)/i);
+  });
+
+  it("works for root beside sockets in private folders of other users, and covers all other sockets", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    if (process.getuid?.() !== 0) return t.skip("only root sees the sockets of others");
+    await using project = await temporaryFolder();
+    const opened: string[] = [];
+    for (const parent of ["/dev/shm", "/srv", "/var/lib", "/home"]) {
+      const folder = await mkdtemp(`${parent}/gantry-socket-`);
+      t.after(() => rm(folder, { recursive: true }));
+      for (const [name, mode] of [
+        ["private", 0o700],
+        ["public", 0o755],
+      ] as const) {
+        await mkdir(join(folder, name));
+        const server = createServer().listen(join(folder, name, "socket"));
+        await once(server, "listening");
+        t.after(() => server.close());
+        await chown(join(folder, name), NOBODY, NOBODY);
+        await chmod(join(folder, name), mode);
+        if (name === "public" && parent !== "/dev/shm") opened.push(join(folder, name, "socket"));
+      }
+      await chmod(folder, 0o755);
+    }
+    const { text } = await bash()(
+      `ls -d / ${opened.join(" ")}; test -S ${opened.join(" || test -S ")} || echo covered`,
+      project.path,
+    );
+    assert.match(text, /^\/\n/);
+    assert.match(text, /covered\n\[exit code 0\]$/);
+  });
+
+  it("says that the sandbox could not start, and why, and not that the command failed", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    if (process.getuid?.() !== 0) return t.skip("only root can plan what bubblewrap cannot do");
+    await using folder = await temporaryFolder();
+    const hidden = join(folder.path, "private", "hidden");
+    await mkdir(join(folder.path, "project"));
+    await mkdir(join(folder.path, "private"), { mode: 0o700 });
+    await writeFile(hidden, "");
+    await chown(join(folder.path, "private"), NOBODY, NOBODY);
+    const options = { allowPaths: [folder.path], deniedPaths: [hidden], env, sandbox: "required" as const };
+    const { text, weak } = await new Sandbox(options).describe(join(folder.path, "project"));
+    assert.match(text, /^commands do not run: the sandbox could not start: .*hidden: Permission denied/);
+    assert.equal(weak, true);
+    const failed = bash({ allowPaths: [folder.path], deniedPaths: [hidden] })("echo ran", join(folder.path, "project"));
+    await assert.rejects(
+      failed,
+      /^ToolError: the sandbox could not start: .*Permission denied\. The command did not run/,
+    );
+  });
+
+  it("lets commands write to the folders that a run brings, and to no other", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const [project, more, other] = ["project", "more", "other"].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+      string,
+    ];
+    for (const path of [project, more, other]) await mkdir(path);
+    const options = { allowPaths: [], deniedPaths: [], env, bash: { timeout: 30, sandbox: "required" as const } };
+    const tool = builtinTools(options).find(({ name }) => name === "bash")!;
+    const command = `echo a > ${more}/a; echo b > ${other}/b; ls -d ${more}/a`;
+    const context = toolContext(project, { folders: [more] });
+    assert.match((await callTool(tool, { command }, context)).text, /more\/a/);
+    assert.ok(existsSync(join(more, "a")) && !existsSync(join(other, "b")));
+    await mkdir(join(more, "home"));
+    // The next run brings none.
+    await callTool(tool, { command: `echo c > ${more}/c` }, toolContext(project));
+    assert.ok(!existsSync(join(more, "c")));
+    const home = builtinTools({ ...options, env: { ...env, HOME: join(more, "home") } }).find(
+      ({ name }) => name === "bash",
+    )!;
+    await assert.rejects(callTool(home, { command }, context), /holds more than a project/);
+    await Promise.all([tool.close?.(), home.close?.()]);
+  });
+
+  it("does not run in a folder that was led elsewhere while the sandbox was made", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const [project, other, aside] = ["project", "other", "aside"].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+      string,
+    ];
+    await mkdir(project);
+    await mkdir(other);
+    const sandbox = new Sandbox({ allowPaths: [], deniedPaths: [], env, sandbox: "required" });
+    const prepared = await sandbox.prepare(project);
+    assert.ok(prepared);
+    await rename(project, aside);
+    await symlink(other, project);
+    let said = "";
+    const { code } = await (
+      await prepared.start("/bin/sh", "echo evil > evil")
+    ).run({
+      timeoutMs: 30_000,
+      signal: new AbortController().signal,
+      onOutput: (chunk) => (said += chunk.toString()),
+    });
+    assert.equal(code, 126, said);
+    assert.match(said, /a folder was replaced/);
+    await sandbox.close();
+    assert.ok(!existsSync(join(other, "evil")));
+  });
+
+  it("commits in a worktree, and believes no file that only says that it is one", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const [main, tree, evil] = ["main", "tree", "evil"].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+      string,
+    ];
+    const git = (cwd: string, ...args: string[]) =>
+      run("git", ["-c", "user.name=A", "-c", "user.email=a@b.c", ...args], { cwd, env });
+    await git(folder.path, "init", "-q", main);
+    await git(main, "commit", "-q", "--allow-empty", "-m", "first");
+    await git(main, "worktree", "add", "-q", tree);
+    const said = await bash()(
+      "echo x > x && git add x && git -c user.name=A -c user.email=a@b.c commit -q -m second && git log --oneline; " +
+        `echo x >> ${main}/.git/config; echo x > ${main}/.git/hooks/pre-commit; echo ${evil} > ${main}/.git/worktrees/tree/commondir; echo x > ${main}/x`,
+      tree,
+    );
+    assert.match(said.text, /second/);
+    assert.equal((await git(tree, "log", "--format=%s")).stdout, "second\nfirst\n");
+    assert.ok(!existsSync(join(main, "x")) && !existsSync(join(main, ".git/hooks/pre-commit")));
+    await mkdir(evil);
+    await writeFile(join(evil, ".git"), `gitdir: ${main}/.git/worktrees/tree\n`);
+    await bash()(`echo x > ${main}/.git/worktrees/tree/x; echo x > ${main}/.git/refs/x`, evil);
+    assert.ok(!existsSync(join(main, ".git/worktrees/tree/x")) && !existsSync(join(main, ".git/refs/x")));
+  });
+
+  it("keeps temporary files between calls, apart for each project", async (t) => {
+    if (!(await works)) return t.skip("no working bubblewrap");
+    await using folder = await temporaryFolder();
+    const [one, two, scratchPath] = ["one", "two", "scratch"].map((name) => join(folder.path, name)) as [
+      string,
+      string,
+      string,
+    ];
+    await mkdir(one);
+    await mkdir(two);
+    const old = join(scratchPath, "0123456789abcdef");
+    await mkdir(old, { recursive: true });
+    await run("touch", ["-d", "2020-01-01", old]);
+    const sh = bash({ bash: { scratchPath } });
+    await sh("echo mine > /tmp/note; echo more > /var/tmp/note", one);
+    assert.equal((await sh("cat /tmp/note /var/tmp/note", one)).text, "mine\nmore\n[exit code 0]");
+    assert.match((await sh("cat /tmp/note", two)).text, /No such file/);
+    assert.ok(!existsSync(old));
+    for (const name of await readdir(scratchPath)) assert.equal((await stat(join(scratchPath, name))).mode & 0o077, 0);
+    // A link that a command leaves there must not lead bubblewrap out, when it makes the way to the project.
+    const [first = ""] = one.slice("/tmp/".length).split("/");
+    if (one.startsWith("/tmp/")) {
+      const own = join(scratchPath, createHash("sha256").update(one).digest("hex").slice(0, 16), "tmp");
+      await rm(join(own, first), { recursive: true });
+      await symlink(two, join(own, first));
+      await sh("echo x > here", one);
+      assert.equal(await readFile(join(one, "here"), "utf8"), "x\n");
+      assert.deepEqual(await readdir(two), []);
+    }
+  });
+});
+
+describe("the mount plan", () => {
+  it("puts parents first, and pins what lies between a writable folder and what is mounted in it", () => {
+    const plan = new MountPlan();
+    plan.keep("/p/a/b/.git/config");
+    plan.write("/p");
+    plan.hide("/p/secret", true);
+    plan.hide("/p/secret/below", false);
+    assert.deepEqual(
+      plan
+        .args()
+        .join(" ")
+        .split(/ (?=--)/),
+      [
+        "--bind /p /p",
+        "--tmpfs /p/secret",
+        "--bind /p/a /p/a",
+        "--bind /p/a/b /p/a/b",
+        "--bind /p/a/b/.git /p/a/b/.git",
+        "--ro-bind /p/a/b/.git/config /p/a/b/.git/config",
+      ],
+    );
+  });
+
+  it("shows nothing below what is hidden, and the stricter of two wins", () => {
+    const plan = new MountPlan();
+    plan.write("/home/.gantry/project");
+    plan.hide("/home/.gantry", true);
+    plan.write("/home/.gantry");
+    assert.deepEqual(plan.args(), ["--tmpfs", "/home/.gantry"]);
+    assert.ok(plan.isHidden("/home/.gantry/project"));
+    assert.ok(!plan.isWritable("/etc"));
+  });
+});

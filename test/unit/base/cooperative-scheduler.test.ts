@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { LoopShare } from "../../../src/base/cooperative-scheduler.js";
+
+/** Works until told to stop, and asks before each step; the steps it made. */
+async function worker(share: LoopShare, name: string, steps: string[], stop: () => boolean): Promise<void> {
+  while (!stop()) {
+    steps.push(name);
+    const turn = share.turn();
+    if (turn) await turn;
+    else await Promise.resolve();
+  }
+}
+
+it("lets one go on at once that is alone", () => {
+  assert.equal(new LoopShare().turn(), undefined);
+});
+
+it("shares the loop between those who would never end, and with all others", async () => {
+  const share = new LoopShare();
+  const steps: string[] = [];
+  let turns = 0;
+  const names = ["a", "b", "c"];
+  // Without turns of the loop between, and one for each, this would never end.
+  const stop = () => turns >= 3 && names.every((name) => steps.includes(name));
+  const count = () => {
+    turns += 1;
+    if (!stop()) setImmediate(count);
+  };
+  setImmediate(count);
+  await Promise.all(names.map((name) => worker(share, name, steps, stop)));
+  assert.ok(turns >= 3);
+});
+
+it("lets those who wait go on in the order in which they came", async () => {
+  const share = new LoopShare();
+  const order: number[] = [];
+  // Until the slice of this turn is used up.
+  let first = share.turn();
+  while (first === undefined) first = share.turn();
+  const others = Array.from({ length: 20 }, async (_, n) => {
+    await share.turn();
+    order.push(n);
+  });
+  await first;
+  assert.deepEqual(order, []);
+  await Promise.all(others);
+  assert.deepEqual(
+    order,
+    Array.from({ length: 20 }, (_, n) => n),
+  );
+});
+
+it("lets at least one go on in a turn, however long a step takes", async () => {
+  const share = new LoopShare();
+  const ended: number[] = [];
+  const busy = (ms: number) => {
+    const until = performance.now() + ms;
+    while (performance.now() < until);
+  };
+  await Promise.all(
+    [1, 2, 3].map(async (n) => {
+      for (let step = 0; step < 3; step += 1) {
+        busy(12);
+        await share.turn();
+      }
+      ended.push(n);
+    }),
+  );
+  assert.deepEqual(ended, [1, 2, 3]);
+});

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { describe, it, type TestContext } from "node:test";
+import type { AdapterReport } from "../../../src/cli/check-report.js";
+import { checked } from "../../helpers/checked.js";
+import { tempDir } from "../../helpers/temp.js";
+
+/** A tool whose members are all right but those given. */
+const tool = (members: string, before = "") => `${before}
+  export const descriptor = { gantry: 1, kind: "tool", name: "odd", parse: (raw) => raw, create: (options, context) => ({
+    name: "odd", description: "Odd.", inputSchema: { type: "object" }, kind: "other", parallel: true, needsPermission: true,
+    parse: (input) => input, describe: () => ({ title: "odd", locations: [] }), run: async () => ({ text: "" }), ${members} }) };
+  export default descriptor;`;
+
+async function reports(t: TestContext, module: string, flags: Parameters<typeof checked>[1] = {}) {
+  const folder = await tempDir(t, { "odd.mjs": module });
+  const { code, stdout } = await checked([folder.at("odd.mjs")], { json: true, timeout: 5, ...flags });
+  return { code, folder, adapters: (JSON.parse(stdout) as { adapters: AdapterReport[] }).adapters };
+}
+
+describe("gantry check", () => {
+  it("reports the checks of each export once, and what only a fixture lets it check", async (t) => {
+    const { code, adapters } = await reports(
+      t,
+      `${tool("")} export const strategy = { gantry: 1, kind: "compaction-strategy", name: "none", parse: () => ({}),
+         create: () => ({ name: "none", compact: async ({ messages }) => messages }) };`,
+    );
+    assert.equal(code, 1);
+    assert.deepEqual(
+      adapters.map(({ exportName, kind, name }) => [exportName, kind, name]),
+      [
+        ["default export", "tool", "odd"],
+        ["export strategy", "compaction-strategy", "none"],
+      ],
+    );
+    const [odd, none] = adapters;
+    assert.deepEqual(odd?.notDeclared, ["preview", "models", "replaces", "close"]);
+    const statusOf = (name: string) => odd?.checks.find((check) => check.name.startsWith(name))?.status;
+    assert.equal(statusOf("name:"), "passed");
+    assert.equal(statusOf("parse: refuses what is no object"), "failed");
+    assert.equal(statusOf("run: does the work"), "not_checked");
+    const failed = none?.checks.find(({ status }) => status === "failed");
+    assert.equal(failed?.name, "compact: gives a conversation that is smaller and not empty");
+    assert.equal(failed.group, "compact");
+  });
+
+  it("prints a report for people, grouped by capability", async (t) => {
+    const folder = await tempDir(t, { "odd.mjs": tool('name: "o d d"') });
+    const { code, stdout } = await checked([folder.at("odd.mjs")]);
+    assert.equal(code, 1);
+    assert.match(stdout, /^odd \(tool, default export\)\n {2}adapter +1 passed\n {2}name +1 failed\n {4}FAILED name: /);
+    assert.match(
+      stdout,
+      /\n {2}not checked: needs create of a fixture \(--fixture\)\n15 checks: 3 passed, 2 failed, 10 not checked\n$/,
+    );
+  });
+
+  it("ends checks that hang, does not run the others after three, and removes its folders", async (t) => {
+    const { code, adapters, folder } = await reports(
+      t,
+      `export let home;
+       export default { gantry: 1, kind: "hooks", name: "slow", parse: () => ({}), create(options, context) {
+         home = context.home;
+         return { beforeToolCall() {}, close: () => new Promise(() => {}) };
+       } };`,
+      { timeout: 2 },
+    );
+    assert.equal(code, 1);
+    assert.deepEqual(
+      adapters[0]?.checks.map(({ group, status }) => `${group} ${status}`),
+      ["adapter passed", "members failed", "run failed", "afterToolCall failed", "signal not_run", "listeners not_run"],
+    );
+    assert.match(adapters[0].checks[1]?.message ?? "", /^close: not within 2000 ms$/);
+    const { home } = (await import(folder.at("odd.mjs"))) as { home: string };
+    assert.ok(home.includes("gantry-check-"));
+    assert.equal(existsSync(home), false);
+  });
+
+  it("is interrupted at once", async (t) => {
+    const folder = await tempDir(t, {
+      "odd.mjs":
+        'export default { gantry: 1, kind: "hooks", name: "slow", create: () => (globalThis.created(), new Promise(() => {})) };',
+    });
+    const abort = new AbortController();
+    Object.assign(globalThis, { created: () => abort.abort("SIGINT") });
+    t.after(() => Reflect.deleteProperty(globalThis, "created"));
+    assert.equal((await checked([folder.at("odd.mjs")], { timeout: 60 }, abort.signal)).code, 130);
+  });
+
+  it("refuses a wrong command line, and a module without an adapter, with exit code 2", async (t) => {
+    const folder = await tempDir(t, {
+      "none.mjs": "export const count = 5; export default class Odd {}",
+      "empty.mjs": "",
+      "odd.mjs": tool(""),
+      "list.json": "[]",
+    });
+    for (const [args, flags, line] of [
+      [[], {}, /expected one MODULE, got 0/],
+      [["./a", "./b"], {}, /expected one MODULE, got 2/],
+      [[folder.at("gone.mjs")], {}, /gone\.mjs: expected a module: there is no such file or package here/],
+      [["no-such-package-of-anybody"], {}, /expected a module/],
+      [[folder.at("none.mjs")], {}, /exports no adapter: expected a default or named .*, got count \(5\), default \(/],
+      [[folder.at("empty.mjs")], {}, /exports no adapter: .* got no export$/],
+      [[folder.at("odd.mjs")], { options: "{" }, /--options: expected JSON, or a file of it: /],
+      [[folder.at("odd.mjs")], { options: folder.at("list.json") }, /--options: expected an object, got /],
+      [
+        [folder.at("odd.mjs")],
+        { fixture: folder.at("none.mjs") },
+        /--fixture .*: expected the export fixture, .* nothing/,
+      ],
+    ] as const) {
+      const { code, stdout, stderr } = await checked(args, flags);
+      assert.deepEqual([code, stdout], [2, ""]);
+      assert.match(stderr.trimEnd(), line);
+      assert.equal(stderr.split("\n").length, 2);
+    }
+  });
+});

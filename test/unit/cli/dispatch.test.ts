@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { flagName, type About } from "../../../src/cli/about.js";
+import { ALL } from "../../../src/cli/about/all.js";
+import { run } from "../../../src/cli/about/run.js";
+import { failureLine, lineOf } from "../../../src/cli/failure.js";
+import { flagsFor } from "../../../src/cli/choose.js";
+import { flagsOf, parse } from "../../../src/cli/command-line.js";
+
+/** A line that begins with a flag may have those of all commands. */
+const ALL_FLAGS = flagsFor(["--"]);
+const EVERY: readonly About[] = ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
+
+/** The words and flags of a line that has words without spaces, or what is wrong with it. */
+function readLine(text: string) {
+  const argv = text === "" ? [] : text.split(" ");
+  const line = parse(argv, ALL_FLAGS);
+  const read = flagsOf(line, ALL_FLAGS, argv);
+  return "fault" in read ? read.fault : [line.input, read.flags];
+}
+
+describe("a command line", () => {
+  for (const [line, input, flags] of [
+    ["", [], {}],
+    ["--acp --stdio", [], { acp: true, stdio: true }],
+    ["--json --json", [], { json: true }],
+    ["--port 0 --host ::1", [], { port: "0", host: "::1" }],
+    ["--port=0 --config=a=b --insecure", [], { port: "0", config: "a=b", insecure: true }],
+    ["--transport a --transport=b --session-driver json", [], { transport: ["a", "b"], sessionDriver: "json" }],
+    ["--transport a b", ["b"], { transport: ["a"] }],
+    ["some thing -", ["some", "thing", "-"], {}],
+    ["5 007 1e3 0x10 -5", ["5", "007", "1e3", "0x10", "-5"], {}],
+    ["--search a.b --limit 0", [], { search: "a.b", limit: 0 }],
+    ["--budget .5", [], { budget: 0.5 }],
+    ["--json x", ["x"], { json: true }],
+    ["-- --json -h", ["--json", "-h"], {}],
+    ["--host a -- --host", ["--host"], { host: "a" }],
+  ] as const)
+    it(`is read: ${line}`, () => assert.deepEqual(readLine(line), [input, flags]));
+
+  it("is read with the flags of the command that it begins with, else with those of all", () => {
+    assert.deepEqual(Object.keys(flagsFor(["run"])).sort(), Object.keys(run.flags).sort());
+    assert.deepEqual(flagsFor([]), flagsFor(["chat"]));
+    for (const { flags } of EVERY)
+      for (const name of Object.keys(flags)) assert.ok(Object.hasOwn(ALL_FLAGS, name), name);
+  });
+
+  for (const [line, fault] of [
+    ["--host", "--host needs a value"],
+    ["--host=", "--host needs a value"],
+    ["--host --port 0", "--host needs a value"],
+    ["--transport", "--transport needs a value"],
+    ["--transport a --transport", "--transport needs a value"],
+    ["--host a --host b", "--host was given twice"],
+    ["--limit=", "--limit needs a value"],
+    ["--limit x", '--limit: expected a number, got "x"'],
+    ["--limit 0x10", '--limit: expected a number, got "0x10"'],
+    ["--limit -1", '--limit: expected a number that is not below 0, got "-1"'],
+    ["--mode loose", '--mode: expected one of auto, ask, plan, got "loose"'],
+    ["--insecure=yes", "--insecure takes no value"],
+    ["--help=yes", "--help takes no value"],
+    ["-p 1", "unknown flag -p"],
+    ["-xyz", "unknown flag -xyz"],
+    ["--host-foo=x", "unknown flag --host-foo"],
+    ["--no-host", "unknown flag --no-host"],
+    ["--no-such-flag", "unknown flag --no-such-flag"],
+    ["--host.name=x", "unknown flag --host.name"],
+    ["--__proto__ x", "unknown flag --__proto__"],
+    ["--constructor x", "unknown flag --constructor"],
+    ["--\u001b[31mx", "unknown flag --\u001b[31mx"],
+  ] as const)
+    it(`is refused: ${JSON.stringify(line)}`, () => assert.equal(readLine(line), fault));
+});
+
+describe("what commands say of themselves", () => {
+  it("a flag is of the same type wherever it is one", () => {
+    const types = new Map<string, string>();
+    for (const { name, flags } of EVERY)
+      for (const [key, { type, isMultiple = false, choices = [] }] of Object.entries(flags)) {
+        const kind = `${type} ${isMultiple} ${choices.join()}`;
+        assert.equal(types.get(key) ?? kind, kind, `${flagName(key)} of ${name}`);
+        types.set(key, kind);
+      }
+    assert.ok(types.size > 10);
+  });
+
+  it("a flag that takes a value says what, one that takes none says nothing", () => {
+    for (const { name, flags } of EVERY)
+      for (const [key, { type, value, about }] of Object.entries(flags)) {
+        assert.equal(value !== undefined, type !== "boolean", `${flagName(key)} of ${name}`);
+        assert.doesNotMatch(about, /\n|\.$/, `${flagName(key)} of ${name}`);
+      }
+  });
+});
+
+describe("why a command failed", () => {
+  it("is one line that steers no terminal, and says what a system's word means", () => {
+    assert.equal(failureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
+    assert.equal(lineOf(new Error("no"), "models"), "models failed: no");
+    const gone = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), { syscall: "uv_cwd" });
+    assert.equal(lineOf(gone, "run"), "the folder that gantry was started in is not there any more");
+  });
+});

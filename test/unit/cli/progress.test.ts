@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import type { Output } from "../../../src/cli/command.js";
+import { Progress, progressLine, size } from "../../../src/cli/progress.js";
+
+const DONE = { count: 12_345, bytes: 45_200_000, part: 0.12345, total: 100_000 };
+const TIMES = { seconds: 60, rate: 12_300_000 };
+
+it("says sessions, time left, bytes and rate, with a bar where there is room", () => {
+  assert.equal(
+    progressLine(DONE, TIMES, 120),
+    `[${"=".repeat(5)}${" ".repeat(35)}]  12,345/100,000 sessions  7:07 left  45.2 MB  12.3 MB/s`,
+  );
+  assert.equal(progressLine(DONE, TIMES, 54), "12,345/100,000 sessions  7:07 left  45.2 MB");
+  assert.equal(progressLine({ count: 3, bytes: 10 }, { seconds: 1, rate: undefined }, 80), "3 sessions  10 B");
+  assert.match(progressLine({ ...DONE, part: 0.001 }, TIMES, 120), /16:39:00 left/);
+});
+
+it("never fills a line of the terminal, however narrow it is", () => {
+  for (let columns = 1; columns < 200; columns++)
+    for (const part of [undefined, 0, 0.5, 1, 1.5]) {
+      const line = progressLine({ ...DONE, part }, TIMES, columns);
+      assert.ok(line.length < Math.max(columns, 1) || line === "", `${columns}: ${line}`);
+    }
+});
+
+it("tells sizes in words", () => {
+  assert.deepEqual([0, 999, 1000, 1_234_567, 5e12, 5e15].map(size), [
+    "0 B",
+    "999 B",
+    "1.0 kB",
+    "1.2 MB",
+    "5.0 TB",
+    "5000.0 TB",
+  ]);
+});
+
+it("draws on a terminal alone, takes its line away before others, and at the end", () => {
+  const screen: string[] = [];
+  const output = (columns: number | undefined): Output => ({
+    columns,
+    isShown: false,
+    draw: (text) => void screen.push(text),
+    tell: (line) => void screen.push(`${line}\n`),
+    write: async () => undefined,
+    keepStdoutClean: () => undefined,
+  });
+  const piped = new Progress(output(undefined));
+  piped.show(DONE);
+  piped.tell("a line");
+  piped.clear();
+  const off = new Progress(output(80), false);
+  off.show(DONE);
+  off.clear();
+  assert.deepEqual(screen.splice(0), ["a line\n"]);
+  const shown = new Progress(output(80));
+  shown.show(DONE);
+  shown.show({ ...DONE, count: 12_346 });
+  shown.tell("a line");
+  shown.clear();
+  assert.equal(screen.length, 3, "what comes at once is drawn once");
+  assert.match(screen[0]?.replace("\u001b[K", "<clear>") ?? "", /^\r\[.*12,345\/100,000 sessions.*<clear>$/);
+  assert.deepEqual(screen.slice(1), ["\r\u001b[K", "a line\n"]);
+});

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { readFile, stat, writeFile } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { ExportFile } from "../../../../src/cli/transfer/export-file.js";
+import { headerLine } from "../../../../src/sessions/export-format.js";
+import { tempDir } from "../../../helpers/temp.js";
+
+const chain = (root: string, text = "x"): string =>
+  [
+    { type: "chain", root, snapshots: [] },
+    { type: "message", cut: "", message: { parts: [{ type: "text", text }] } },
+    { type: "end", root, messages: 1 },
+  ]
+    .map((line) => `${JSON.stringify(line)}\n`)
+    .join("");
+
+describe("an export to a file", () => {
+  it("is there when it is whole, for its owner alone", async (t) => {
+    const folder = await tempDir(t);
+    const path = folder.at("out.jsonl");
+    const file = await ExportFile.open(path, false);
+    await file.write(chain("a"));
+    assert.equal(await stat(path).catch(() => undefined), undefined);
+    await file.finish();
+    assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+    assert.equal(await stat(`${path}.part`).catch(() => undefined), undefined);
+    await assert.rejects(ExportFile.open(path, false), /out\.jsonl: is there already/);
+    await assert.rejects(ExportFile.open(path, true), /out\.jsonl: is there already/);
+    await assert.rejects(ExportFile.open(folder.at("no/out"), false), /out\.part: cannot be written \(ENOENT\)/);
+  });
+
+  it("is gone on with behind its last whole session, wherever it was broken off", async (t) => {
+    const folder = await tempDir(t);
+    // One is longer than what is read at a time, and one looks like an end within a text.
+    const chains = [
+      chain("a"),
+      chain("ü\u2028", 'say {"type":"end","root":"b","messages":1}\n'),
+      chain("c", "y".repeat(1_200_000)),
+      chain("d"),
+    ];
+    const roots = ["a", "ü\u2028", "c", "d"];
+    const whole = Buffer.from(headerLine() + chains.join(""));
+    const ends = chains.map((_, n) => Buffer.byteLength(headerLine() + chains.slice(0, n + 1).join("")));
+    const cuts = [
+      0,
+      1,
+      headerLine().length - 1,
+      headerLine().length,
+      ...ends.flatMap((end) => [end - 1, end, end + 1, end + 40]),
+    ];
+    for (const cut of cuts.filter((one) => one <= whole.length)) {
+      const path = folder.at(`cut-${cut}`);
+      await writeFile(`${path}.part`, whole.subarray(0, cut));
+      await assert.rejects(
+        ExportFile.open(path, false),
+        /\.part: is there, of an export that was broken off; --resume goes on/,
+      );
+      const file = await ExportFile.open(path, true);
+      const done = ends.filter((end) => end <= cut).length;
+      assert.deepEqual([...file.roots], roots.slice(0, done), `cut at ${cut}`);
+      for (const text of chains.slice(done)) await file.write(text);
+      await file.finish();
+      assert.ok(whole.equals(await readFile(path)), `cut at ${cut}`);
+    }
+  });
+
+  it("keeps nothing of a session that was half written, and is gone since", async (t) => {
+    const folder = await tempDir(t);
+    const path = folder.at("out.jsonl");
+    await writeFile(`${path}.part`, headerLine() + chain("a") + chain("gone", "z".repeat(10_000)).slice(0, -30));
+    const file = await ExportFile.open(path, true);
+    await file.finish();
+    assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
+  });
+
+  it("goes on with nothing that is no export, and leaves it as it is", async (t) => {
+    const folder = await tempDir(t);
+    for (const notes of ["my notes\n", "my notes"]) {
+      await writeFile(folder.at("mine.part"), notes);
+      await assert.rejects(ExportFile.open(folder.at("mine"), true), /mine\.part: is no export of sessions/);
+      assert.equal(await readFile(folder.at("mine.part"), "utf8"), notes);
+    }
+    const left = await ExportFile.open(folder.at("left"), true);
+    await left.leave();
+    assert.equal(await readFile(folder.at("left.part"), "utf8"), headerLine());
+  });
+});

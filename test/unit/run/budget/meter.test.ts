@@ -1,0 +1,471 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  defineTool,
+  MemoryDriver,
+  ProviderError,
+  type AgentEvent,
+  type AgentOptions,
+  type Budget,
+  type Run,
+} from "gantry";
+import { estimatePrompt, type Model, type ModelChunk, type ModelProvider } from "gantry/plugin";
+import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { fakeTime, turns, untilTurn } from "../../../helpers/fake-time.js";
+import { noop } from "../../../helpers/noop-tool.js";
+import { STORES } from "../../../helpers/stores.js";
+import { WindowProvider } from "../../../helpers/window-provider.js";
+
+/** A dollar for a thousand tokens of answer, half of it for a thousand of prompt. */
+const PRICED: Model = {
+  id: "m",
+  name: "M",
+  ownedBy: "o",
+  maxOutput: 4_000,
+  contextWindow: 100_000,
+  prices: { input: 500, output: 1000 },
+};
+
+interface Made {
+  agent: Agent;
+  provider: ScriptedProvider;
+}
+
+function make(
+  t: TestContext,
+  steps: readonly ScriptedStep[],
+  more: Partial<AgentOptions> = {},
+  rest: ConstructorParameters<typeof ScriptedProvider>[1] = {},
+): Made {
+  let calls = 0;
+  const provider = new ScriptedProvider(steps, {
+    models: [PRICED],
+    fallback: () => [...callTools(["noop", { n: (calls += 1) }]).slice(0, -1), finish("tool_calls", rest.usage)],
+    ...rest,
+  });
+  // A prompt of a known size, whatever an agent is told of its work.
+  const own = { prompt: "replace", systemPrompt: "Work as you are told. ".repeat(50) } as const;
+  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...own, ...more });
+  t.after(() => agent.close());
+  return { agent, provider };
+}
+
+const text = (said: string): ModelChunk => ({ type: "text", block: "t", text: said });
+
+/** An answer that does not end, and does not care what it was told. */
+async function eventsOf(run: Run): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const event of run) events.push(event);
+  return events;
+}
+
+/** One token after the other. */
+const endless: ScriptedStep = {
+  chunks: Array.from({ length: 20_000 }, (_, i) => text(`w${i % 10} `)),
+  hang: true,
+};
+
+describe("a budget", () => {
+  for (const [name, makeStore] of STORES) {
+    it(`ends a run that would call tools for ever, and below it (${name})`, async (t) => {
+      const driver = (await makeStore(t))();
+      const { agent, provider } = make(
+        t,
+        [],
+        { driver, maxIterations: 10_000, budget: { usd: 5 } },
+        {
+          usage: { inputTokens: 1000, outputTokens: 50 },
+        },
+      );
+      const run = await agent.run({ message: "x" });
+      const events = await eventsOf(run);
+      const result = await run.result;
+      assert.deepEqual([result.endedBy, result.finishReason], ["budget", "length"]);
+      assert.ok(result.usage.cost <= 5 && result.usage.cost > 3.5, `${result.usage.cost} USD`);
+      assert.equal(provider.requests.length, result.iterations);
+      assert.deepEqual(events.at(-1), { type: "done", usage: result.usage, endedBy: "budget" });
+      const record = await agent.runs.get(run.id);
+      assert.deepEqual([record?.state, record?.endedBy, record?.usage], ["finished", "budget", result.usage]);
+      // What was called was answered, and the session goes on.
+      const next = await agent.run({ message: "y", sessionId: run.sessionId });
+      assert.equal((await next.result).endedBy, "budget");
+    });
+  }
+
+  it("says how long an answer may be, and counts what the provider tells", async (t) => {
+    const { agent, provider } = make(t, [
+      ({ maxTokens = Infinity }) => [
+        text("a lot"),
+        // Fewer than it may: it is the limit all the same.
+        finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) - 100 }),
+      ],
+    ]);
+    const run = await agent.run({ message: "x", systemPrompt: "", budget: { usd: 1 } });
+    const { usage, endedBy, finishReason, output, iterations } = await run.result;
+    assert.deepEqual([endedBy, finishReason, output, iterations], ["budget", "length", "a lot", 1]);
+    const told = provider.requests[0]?.maxTokens ?? Infinity;
+    assert.ok(told < 1000 && told > 100, `${told}`);
+    assert.ok(usage.cost <= 1, `${usage.cost} USD`);
+  });
+
+  it("leaves a request as it is where there is enough for the longest answer", async (t) => {
+    const { agent, provider } = make(t, [say("ok")]);
+    await (
+      await agent.run({ message: "x", budget: { usd: 100 } })
+    ).result;
+    assert.equal(provider.requests[0]?.maxTokens, undefined);
+  });
+
+  it("tells no limit beyond the model's own, and believes how long the provider says that the conversation is", async (t) => {
+    const short = make(t, [say("ok")], {}, { models: [{ ...PRICED, maxOutput: 500 }] });
+    await (
+      await short.agent.run({ message: "x", budget: { tokens: 4_000 } })
+    ).result;
+    assert.equal(short.provider.requests[0]?.maxTokens, undefined);
+    const calling = [
+      ...callTools(["noop", {}]).slice(0, -1),
+      finish("tool_calls", { inputTokens: 250, outputTokens: 10 }),
+    ];
+    const { agent, provider } = make(t, [calling, say("ok")], {}, { models: [{ ...PRICED, maxOutput: 50_000 }] });
+    await (
+      await agent.run({ message: "x".repeat(600), budget: { tokens: 10_000 } })
+    ).result;
+    const [first, second] = provider.requests;
+    assert.ok(first && second);
+    const told = 10_000 - 260 - 250 - (estimatePrompt(second) - estimatePrompt(first));
+    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 1, `${second.maxTokens} of ${told}`);
+  });
+
+  it("ends no answer that the model's own limit holds, however long its words", async (t) => {
+    const long = Array.from({ length: 100 }, () => text("abcdefghi".repeat(20)));
+    const { agent } = make(t, [[...long, finish("stop", { inputTokens: 250, outputTokens: 4_000 })]]);
+    const run = await agent.run({ message: "x", budget: { tokens: 5_500 } });
+    const { endedBy, output, usage } = await run.result;
+    assert.deepEqual([endedBy, output.length, usage.totalTokens], ["model", 18_000, 4_250]);
+  });
+
+  it("ends an answer whose provider does not care how long it may be, and keeps what was said", async (t) => {
+    const { agent } = make(t, [endless]);
+    const run = await agent.run({ message: "x", budget: { tokens: 2_000 } });
+    const { usage, endedBy, finishReason, output } = await run.result;
+    assert.deepEqual([endedBy, finishReason], ["budget", "length"]);
+    assert.ok(usage.totalTokens <= 2_000 && usage.totalTokens > 1_500, `${usage.totalTokens}`);
+    assert.ok(output.startsWith("w0 w1 w2 ") && output.length > 1_000);
+    const messages = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual(
+      messages.map(({ role, finished }) => [role, finished]),
+      [
+        ["user", true],
+        ["assistant", true],
+      ],
+    );
+    // A session that it counts to may go on.
+    const next = await agent.run({ message: "y", sessionId: run.sessionId });
+    assert.equal((await next.result).endedBy, "max_iterations");
+  });
+
+  it("asks nobody when not even the prompt can be paid", async (t) => {
+    const { agent, provider } = make(t, []);
+    const run = await agent.run({ message: "x", budget: { usd: 0.001 } });
+    const { endedBy, finishReason, iterations, output, usage } = await run.result;
+    assert.deepEqual([endedBy, finishReason, iterations, output, usage.totalTokens], ["budget", "length", 0, "", 0]);
+    assert.deepEqual([provider.requests.length, provider.titleRequests.length], [0, 0]);
+  });
+
+  it("is the smaller of what the agent allows and what is asked for", async (t) => {
+    const rest = { usage: { inputTokens: 200, outputTokens: 10 } };
+    for (const [config, asked] of [
+      [{ tokens: 3_000 }, { tokens: 1_000_000 }],
+      [{ tokens: 1_000_000 }, { tokens: 3_000 }],
+    ] as const) {
+      const { agent } = make(t, [], { budget: config, maxIterations: 10_000 }, rest);
+      const { usage, endedBy } = await (await agent.run({ message: "x", budget: asked })).result;
+      assert.equal(endedBy, "budget");
+      assert.ok(usage.totalTokens <= 3_000, `${usage.totalTokens}`);
+    }
+  });
+
+  it("of a session holds for all its runs, and those of other agents on the store", async (t) => {
+    const driver = new MemoryDriver();
+    const rest = { usage: { inputTokens: 300, outputTokens: 50 }, fallback: "ok" };
+    const { agent } = make(t, [], { driver, sessionBudget: { usd: 2 } }, rest);
+    const first = await agent.run({ message: "x" });
+    let ended = (await first.result).endedBy;
+    let runs = 1;
+    for (; ended === "model" && runs < 20; runs += 1)
+      ended = (await (await agent.run({ message: "x", sessionId: first.sessionId })).result).endedBy;
+    const spent = (await agent.sessions.get(first.sessionId))?.usage.cost ?? 0;
+    assert.equal(ended, "budget");
+    assert.ok(spent <= 2 && spent > 1, `${spent} USD`);
+    const fork = await agent.sessions.fork(
+      first.sessionId,
+      (await agent.sessions.messages(first.sessionId)).at(-1)?.id ?? "",
+    );
+    // A session of its own.
+    assert.equal((await (await agent.run({ message: "x", sessionId: fork.id })).result).endedBy, "model");
+  });
+
+  it("of a session counts along its chain, whatever a compaction made of it", async (t) => {
+    let calls = 0;
+    const provider = new WindowProvider({
+      window: 4_000,
+      answer: () => [["noop", { text: "word ".repeat(200), n: (calls += 1) }]],
+    });
+    const agent = new Agent({
+      providers: [provider],
+      tools: [noop],
+      projectInstructions: false,
+      maxIterations: 15,
+      sessionBudget: { tokens: 60_000 },
+    });
+    t.after(() => agent.close());
+    let compacted = 0;
+    agent.on("session.compacted", () => (compacted += 1));
+    const ends: string[] = [];
+    let sessionId: string | undefined;
+    while (ends.at(-1) !== "budget" && ends.length < 20) {
+      const run = await agent.run({ message: "Go on.", ...(sessionId === undefined ? {} : { sessionId }) });
+      sessionId = run.sessionId;
+      ends.push((await run.result).endedBy);
+    }
+    const spent = (await agent.sessions.get(sessionId ?? ""))?.usage.totalTokens ?? 0;
+    assert.ok(compacted > 0 && ends.length > 1 && ends.at(-1) === "budget", `${compacted} ${ends.join()}`);
+    assert.ok(spent <= 60_000 && spent > 50_000, `${spent}`);
+    assert.deepEqual(provider.violations, []);
+  });
+
+  it("is not got around by what a run is told too late", async (t) => {
+    const { agent, provider } = make(
+      t,
+      [],
+      { sessionBudget: { tokens: 3_000 } },
+      { usage: { inputTokens: 250, outputTokens: 10 } },
+    );
+    const run = await agent.run({ message: "x" });
+    const ended = run.result;
+    await agent.runs.steer(run.id, "And go on.");
+    assert.equal((await ended).endedBy, "budget");
+    await agent.close();
+    const asked = provider.requests.length;
+    assert.ok(asked < 12, `${asked}`);
+  });
+
+  it("counts what was begun and broke off", async (t) => {
+    const broken = {
+      chunks: Array.from({ length: 100 }, () => text("word ")),
+      fault: new ProviderError("scripted", "network", "it broke", { retryAfterMs: 1 }),
+    };
+    const { agent, provider } = make(
+      t,
+      Array.from({ length: 50 }, () => broken),
+      {},
+      { maxRetries: 50 },
+    );
+    const run = await agent.run({ message: "x", budget: { tokens: 3_000 } });
+    const { endedBy, usage, output, iterations } = await run.result;
+    assert.deepEqual([endedBy, iterations], ["budget", 0]);
+    assert.ok(usage.totalTokens <= 3_000 && usage.totalTokens > 1_000, `${usage.totalTokens}`);
+    assert.ok(provider.requests.length < 20);
+    assert.equal(output, "word ".repeat(100 * provider.requests.length));
+  });
+
+  it("believes no provider that tells too little", async (t) => {
+    const long = "x".repeat(40_000);
+    const lie = { inputTokens: 1, outputTokens: 1 };
+    const models = [{ ...PRICED, maxOutput: 100_000, contextWindow: 10_000_000 }];
+    const lying = [text(long), ...callTools(["noop", {}]).slice(0, -1), finish("tool_calls", lie)];
+    const { agent, provider } = make(t, [lying, say("ok")], {}, { models });
+    await (
+      await agent.run({ message: "x", budget: { tokens: 50_000 } })
+    ).result;
+    const [, second] = provider.requests;
+    assert.ok(second);
+    // Eight characters a token, and there is none of which more are known.
+    const told = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
+    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 2, `${second.maxTokens} of ${told}`);
+    const cheap = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
+    const free = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
+    assert.equal((await (await free.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
+    assert.ok(free.provider.requests.length <= 5, `${free.provider.requests.length}`);
+  });
+
+  it("gives no title when it is used up", async (t) => {
+    const { agent, provider } = make(t, [callTools(["noop", {}])], {}, { usage: { inputTokens: 1, outputTokens: 1 } });
+    const run = await agent.run({ message: "x", budget: { tokens: 20 } });
+    assert.equal((await run.result).endedBy, "budget");
+    await agent.close();
+    assert.deepEqual([provider.requests.length, provider.titleRequests.length], [0, 0]);
+  });
+
+  it("asks nobody for a summary that it cannot pay, and goes on without one", async (t) => {
+    const usage = { inputTokens: 10, outputTokens: 10 };
+    const models = [{ ...PRICED, contextWindow: 3_000, maxOutput: 500 }];
+    const { agent, provider } = make(
+      t,
+      [],
+      { compaction: { strategy: "summary", keepMessages: 2 }, budget: { tokens: 800 } },
+      { usage, models, fallback: "ok" },
+    );
+    const first = await agent.run({ message: "word ".repeat(1_200) });
+    assert.equal((await first.result).endedBy, "budget");
+    assert.equal(provider.requests.length, 0);
+  });
+});
+
+describe("a price that nobody knows", () => {
+  const { prices: _, ...unpriced } = PRICED;
+
+  it("refuses a run with a budget in USD, before anything is stored", async (t) => {
+    const { agent } = make(t, [], {}, { models: [unpriced], usage: { inputTokens: 500, outputTokens: 10 } });
+    await assert.rejects(agent.run({ message: "x", budget: { usd: 1 } }), {
+      code: "model_selection",
+      message: /nobody knows the price of scripted\/m; limits\.unknown_price/,
+    });
+    assert.deepEqual((await agent.sessions.list()).sessions, []);
+    assert.equal((await (await agent.run({ message: "x", budget: { tokens: 5_000 } })).result).endedBy, "budget");
+  });
+
+  it("is what the agent was told, and is counted and told", async (t) => {
+    const rest = { models: [unpriced], usage: { inputTokens: 1000, outputTokens: 100 } };
+    const unknownPrice = { input: 500, output: 1000 };
+    const { agent } = make(t, [], { unknownPrice, maxIterations: 100 }, rest);
+    const { usage, endedBy } = await (await agent.run({ message: "x", budget: { usd: 3 } })).result;
+    assert.equal(endedBy, "budget");
+    assert.ok(usage.cost <= 3 && usage.cost > 1.5, `${usage.cost} USD`);
+  });
+
+  it("is known where the provider knows it", async (t) => {
+    const asked: number[] = [];
+    const { agent, provider } = make(t, [], { maxIterations: 100 }, { models: [unpriced], usage: { cost: 0.5 } });
+    (provider as ModelProvider).prices = (_model, tokens) => {
+      asked.push(tokens);
+      return Promise.resolve({ input: 500, output: 1000 });
+    };
+    const { usage, endedBy } = await (await agent.run({ message: "x", budget: { usd: 3 } })).result;
+    assert.equal(endedBy, "budget");
+    assert.ok(usage.cost <= 3 && usage.cost >= 2, `${usage.cost} USD`);
+    assert.ok((asked.at(-1) ?? 0) > 100);
+    const cut = make(t, [endless], {}, { models: [unpriced] });
+    (cut.provider as ModelProvider).prices = (provider as ModelProvider).prices!;
+    const told = (await (await cut.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
+    assert.ok(told <= 1 && told > 0.9, `${told} USD`);
+  });
+});
+
+describe("a budget of time", () => {
+  it("ends a run amid an answer, and keeps what was said", async (t) => {
+    const { pass } = fakeTime(t);
+    const { agent } = make(t, [{ chunks: [text("Half an")], hang: true }]);
+    const run = await agent.run({ message: "x", budget: { seconds: 5 } });
+    for await (const { type } of run) if (type === "token") break;
+    pass(5_001);
+    const { endedBy, finishReason, output } = await run.result;
+    assert.deepEqual([endedBy, finishReason, output], ["budget", "length", "Half an"]);
+    assert.equal((await agent.runs.get(run.id))?.state, "finished");
+    const messages = await agent.sessions.messages(run.sessionId);
+    assert.deepEqual(
+      messages.map(({ role, finished }) => [role, finished]),
+      [
+        ["user", true],
+        ["assistant", false],
+      ],
+    );
+  });
+
+  it("ends a run amid a tool, whose calls are answered", async (t) => {
+    const { pass } = fakeTime(t);
+    let aborted = false;
+    let isBegun = false;
+    const slow = defineTool({
+      name: "slow",
+      description: "Takes for ever.",
+      run: (_: unknown, { signal }) =>
+        new Promise<string>((resolve) => {
+          isBegun = true;
+          signal.addEventListener("abort", () => {
+            aborted = true;
+            resolve("too late");
+          });
+        }),
+    });
+    const steps = [callTools(["slow", {}], ["slow", {}]), say("and now")];
+    const { agent, provider } = make(t, steps, { tools: [slow] });
+    const run = await agent.run({ message: "x", budget: { seconds: 5 } });
+    await untilTurn(() => isBegun);
+    pass(5_001);
+    const { endedBy } = await run.result;
+    assert.deepEqual([endedBy, aborted], ["budget", true]);
+    const next = await agent.run({ message: "y", sessionId: run.sessionId });
+    assert.equal((await next.result).output, "and now");
+    const seen = provider.requests[1]?.messages ?? [];
+    assert.deepEqual(
+      seen.map(({ role }) => role),
+      ["user", "assistant", "tool", "tool", "user"],
+    );
+  });
+
+  it("does not pass while people are asked, and goes on then", async (t) => {
+    const { pass } = fakeTime(t);
+    const asks = defineTool({
+      name: "asks",
+      description: "Asks.",
+      kind: "think",
+      run: async (_: unknown, { question }) => (await question({ title: "Well?" })) ?? "nobody",
+    });
+    const { agent, provider } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
+    const run = await agent.run({
+      message: "x",
+      budget: { seconds: 2 },
+      ask: async () => {
+        // Longer than the run may take.
+        pass(10_000);
+        await turns();
+        return { choice: "", text: "yes" };
+      },
+    });
+    let isOver = false;
+    const ended = run.result.finally(() => (isOver = true));
+    await untilTurn(() => provider.requests.length === 2);
+    pass(1_999);
+    await turns();
+    assert.equal(isOver, false);
+    pass(2);
+    assert.equal((await ended).endedBy, "budget");
+    const result = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
+    assert.deepEqual(result?.parts, [{ type: "text", text: "yes" }]);
+  });
+});
+
+describe("a budget that is none", () => {
+  const wrong: [unknown, string][] = [
+    [{ usd: 0 }, "budget.usd"],
+    [{ usd: -1 }, "budget.usd"],
+    [{ usd: Number.NaN }, "budget.usd"],
+    [{ usd: Infinity }, "budget.usd"],
+    [{ usd: 1e308 }, "budget.usd"],
+    [{ usd: "1" }, "budget.usd"],
+    [{ usd: null }, "budget.usd"],
+    [{ tokens: 1.5 }, "budget.tokens"],
+    [{ tokens: 1e308 }, "budget.tokens"],
+    [{ seconds: 0 }, "budget.seconds"],
+    [{ seconds: 1e308 }, "budget.seconds"],
+    [{ usb: 1 }, "budget.usb"],
+    [[], "budget"],
+    [1, "budget"],
+    [null, "budget"],
+  ];
+  for (const [budget, field] of wrong)
+    it(`is refused: ${JSON.stringify(budget)}`, async (t) => {
+      const { agent } = make(t, []);
+      await assert.rejects(agent.run({ message: "x", budget: budget as Budget }), { code: "invalid_input", field });
+      assert.throws(() => new Agent({ providers: [], budget: budget as Budget }), { field });
+    });
+
+  it("is refused to an agent that names a time for sessions, or a price that is none", () => {
+    const make = (options: object) => () => new Agent({ providers: [], ...options });
+    assert.throws(make({ sessionBudget: { seconds: 1 } }), { field: "sessionBudget.seconds" });
+    assert.throws(make({ unknownPrice: { input: -1, output: 1 } }), { field: "unknownPrice.input" });
+    assert.throws(make({ unknownPrice: 5 }), { field: "unknownPrice" });
+  });
+});

@@ -1,0 +1,25 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { RunClock } from "../../../../src/run/budget/time-limit.js";
+import { fakeTime } from "../../../helpers/fake-time.js";
+
+it("does not go while it stands, and has what was left then", (t) => {
+  const { pass } = fakeTime(t);
+  let ends = 0;
+  const clock = new RunClock(0.1, () => (ends += 1));
+  clock.go();
+  pass(30);
+  clock.stand();
+  pass(1_000);
+  clock.go();
+  pass(30);
+  clock.stand();
+  pass(1_000);
+  assert.equal(ends, 0);
+  // Each piece is too short; together they are long enough.
+  clock.go();
+  pass(39);
+  assert.equal(ends, 0);
+  pass(2);
+  assert.equal(ends, 1);
+});

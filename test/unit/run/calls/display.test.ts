@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, defineTool, type Message } from "gantry";
+import type { CompactionStrategy, SessionDriver, Shown } from "gantry/plugin";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { startApi } from "../../../helpers/http-api.js";
+import { STORES } from "../../../helpers/stores.js";
+import { tempDir } from "../../../helpers/temp.js";
+
+const SHOWN: Shown = {
+  diff: [
+    { path: "/p/a.ts", oldText: "one SECRET-OLD\n", newText: "two\n" },
+    { path: "/p/b.ts", oldText: null, newText: "new" },
+  ],
+  locations: [{ path: "/p/a.ts", line: 1 }, { path: "/p/b.ts" }],
+};
+
+/** Shows what the last call says. */
+function showing(shown: () => unknown) {
+  return defineTool({
+    name: "change",
+    description: "Changes.",
+    run: () => ({ text: "changed", ...(shown() as object) }),
+  });
+}
+
+async function shownOf(agent: Agent, message: string, sessionId?: string) {
+  const run = await agent.run({ message, ...(sessionId && { sessionId }) });
+  const told: unknown[] = [];
+  for await (const event of run)
+    if (event.type === "tool_result") told.push({ diff: event.diff, locations: event.locations });
+  await run.result;
+  const messages = await agent.sessions.messages(run.sessionId);
+  return { id: run.sessionId, told, messages, last: messages.findLast(({ role }) => role === "tool") as Message };
+}
+
+/** Keeps all but the long first message. */
+const lastOf: CompactionStrategy["compact"] = ({ messages }) => Promise.resolve(messages.slice(1));
+
+const CALL = callTools(["change", {}]);
+
+for (const [name, make] of STORES)
+  describe(`what was shown of a call (${name})`, () => {
+    it("is stored with its result and told again, and no model sees it", async (t) => {
+      const driver = await make(t);
+      const provider = new ScriptedProvider([CALL, "done", "more"]);
+      const projectDir = (await tempDir(t)).path;
+      const open = (compaction = {}) =>
+        new Agent({ providers: [provider], driver: driver(), tools: [showing(() => SHOWN)], projectDir, compaction });
+      const agents = [open(), open(), open({ strategy: { name: "last", compact: lastOf }, threshold: 0.02 })] as const;
+      t.after(() => Promise.all(agents.map((agent) => agent.close())));
+      const { id, told, last, messages } = await shownOf(agents[0], `go${" on".repeat(5000)}`);
+      assert.deepEqual(told, [SHOWN]);
+      assert.deepEqual(last.shown, SHOWN);
+      assert.equal(messages.filter((message) => "shown" in message).length, 1);
+
+      // Another process goes on: with what it reads, and with what it has.
+      await shownOf(agents[1], "and on", id);
+      assert.doesNotMatch(JSON.stringify(provider.requests), /SECRET-OLD/);
+      const fork = await agents[1].sessions.fork(id, messages.at(-1)!.id);
+      assert.deepEqual((await agents[1].sessions.messages(fork.id)).find(({ role }) => role === "tool")?.shown, SHOWN);
+      const watched: unknown[] = [];
+      for await (const event of agents[1].sessions.watch(id, { follow: false }))
+        if (event.type === "message" && event.message.shown) watched.push(event.message.shown);
+      assert.deepEqual(watched, [SHOWN]);
+
+      // What a follow-up begins with is for the model; the original stays as it was said.
+      await shownOf(agents[2], "compacted", id);
+      const chain = await dumped(driver, id);
+      assert.ok(chain.sessions.length > 1);
+      assert.doesNotMatch(JSON.stringify(chain.sessions.map(({ view }) => view)), /SECRET-OLD/);
+      const said = await agents[1].sessions.messages(id);
+      assert.deepEqual(said.find(({ role }) => role === "tool")?.shown, SHOWN);
+    });
+  });
+
+async function dumped(open: () => SessionDriver, id: string) {
+  const driver = open();
+  await driver.open();
+  const chain = await driver.dump(id);
+  await driver.close();
+  return chain!;
+}
+
+describe("what was shown of a call", () => {
+  it("is stored within a bound, and only where it is what it should be", async (t) => {
+    let shown: unknown;
+    const steps: ScriptedStep[] = [];
+    const provider = new ScriptedProvider(steps);
+    const projectDir = (await tempDir(t)).path;
+    const agent = new Agent({
+      providers: [provider],
+      tools: [showing(() => shown)],
+      projectDir,
+      toolOutputBytes: 1000,
+    });
+    t.after(() => agent.close());
+    const circle: Record<string, unknown> = { path: "/a", newText: "x", oldText: null };
+    circle["self"] = circle;
+    const diff = { path: "/a", oldText: "x", newText: "é".repeat(498) };
+    const locations = [{ path: "/a" }];
+    for (const [given, wanted] of [
+      [
+        { diff: [diff], locations },
+        { diff: [diff], locations },
+      ],
+      [
+        { diff: [{ ...diff, oldText: "more" }], locations },
+        { diff: [], locations },
+      ],
+      [{ diff: [{ ...diff, oldText: "more" }] }, undefined],
+      [{ locations: Array.from({ length: 200 }, () => ({ path: "/abc", line: 1 })) }, undefined],
+      [{ diff: [], locations: [] }, undefined],
+      [{}, undefined],
+      [{ diff: [circle] }, { diff: [{ path: "/a", oldText: null, newText: "x" }], locations: [] }],
+      [{ diff: ["x", { path: 1 }, { path: "/a", newText: "x" }, null], locations: [{ line: 1 }, 5] }, undefined],
+      [
+        {
+          locations: [
+            { path: "/a", line: 1.5 },
+            { path: "/a", line: 10n },
+            { path: "/a", line: 0 },
+          ],
+        },
+        { diff: [], locations: [{ path: "/a" }, { path: "/a" }, { path: "/a", line: 0 }] },
+      ],
+    ] as const) {
+      shown = given;
+      provider.push(CALL, "done");
+      const { last } = await shownOf(agent, "go");
+      assert.deepEqual(last.shown, wanted);
+      assert.equal("shown" in last, wanted !== undefined);
+    }
+  });
+
+  it("is said beside what the messages of a session say over HTTP, which stays to the letter", async (t) => {
+    const bytes: string[] = [];
+    for (const shown of [SHOWN, {}]) {
+      const api = await startApi(t, { steps: [CALL, "done"], agent: { tools: [showing(() => shown)] } });
+      const { headers } = await api.run({ message: "go" });
+      const { text } = await api.send(`/api/sessions/${String(headers["x-session-id"])}/messages`);
+      bytes.push(text.replace(/"(id|session_id|created_at|tool_call_id)":"[^"]*"/g, '"$1":""'));
+    }
+    const [withIt, without] = bytes as [string, string];
+    assert.match(without, /"changed"/);
+    assert.doesNotMatch(without, /"(diff|locations)"/, "nothing was shown");
+    assert.match(withIt, /"diff":\[\{"path":/);
+    assert.equal(withIt.replace(/,"diff":\[.*?\],"locations":\[.*?\]/, ""), without);
+  });
+});

@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { Agent, type AgentOptions, type RunInput, type RunResult } from "gantry";
+import type { JsonSchema } from "gantry/plugin";
+import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { noop } from "../../../helpers/noop-tool.js";
+import { STORES } from "../../../helpers/stores.js";
+
+const NAMED: JsonSchema = {
+  type: "object",
+  properties: { name: { type: "string" }, age: { type: "integer" } },
+  required: ["name"],
+  additionalProperties: false,
+};
+
+function make(t: TestContext, steps: readonly ScriptedStep[], more: Partial<AgentOptions> = {}) {
+  const provider = new ScriptedProvider(steps, { fallback: "no" });
+  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...more });
+  t.after(() => agent.close());
+  return { agent, provider };
+}
+
+async function asked(agent: Agent, outputSchema: unknown, more: Partial<RunInput> = {}): Promise<RunResult> {
+  const run = await agent.run({ message: "x", outputSchema: outputSchema as JsonSchema, ...more });
+  return run.result;
+}
+
+describe("an answer by a schema", () => {
+  for (const [name, answer] of [
+    ["whole", '{"name":"Ada","age":36}'],
+    ["in a fenced block", 'Here it is:\n```json\n{"name":"Ada","age":36}\n```\nAs asked.'],
+    ["in the last of several", '```\n{"name":1}\n```\n```json\n{"name":"Ada","age":36}\n```'],
+    ["with text around it", 'It is {"name":"Ada","age":36}, I think.'],
+  ] as const)
+    it(`is read ${name}, without another question`, async (t) => {
+      const { agent, provider } = make(t, [say(answer)]);
+      const result = await asked(agent, NAMED);
+      assert.deepEqual([result.structured, result.output], [{ name: "Ada", age: 36 }, answer]);
+      assert.equal(provider.requests.length, 1);
+      const [request] = provider.requests;
+      assert.deepEqual(request?.outputSchema, NAMED);
+      assert.ok(request?.system.endsWith(JSON.stringify(NAMED)));
+    });
+
+  it("may be any JSON, null too", async (t) => {
+    for (const [schema, value] of [
+      [{ type: "null" }, null],
+      [{ type: "array", items: { type: "number" } }, [1, 2]],
+      [{ enum: [false] }, false],
+      [{ $schema: "http://json-schema.org/draft-07/schema#", type: "array", items: [{ const: 1 }] }, [1, "x"]],
+      [{ $schema: "https://json-schema.org/draft/2020-12/schema", prefixItems: [{ const: 1 }] }, [1]],
+      [
+        // A reference to the whole is no circle.
+        { type: "object", properties: { child: { $ref: "#" } }, additionalProperties: false },
+        { child: { child: {} } },
+      ],
+      [
+        { $defs: { n: { type: "object", properties: { next: { $ref: "#/$defs/n" } } } }, $ref: "#/$defs/n" },
+        { next: { next: {} } },
+      ],
+    ] as const) {
+      const { agent } = make(t, [say(JSON.stringify(value))]);
+      const result = await asked(agent, schema);
+      assert.ok("structured" in result);
+      assert.deepEqual(result.structured, value);
+    }
+  });
+
+  for (const [name, makeStore] of STORES)
+    it(`is asked for again with what was wrong, and stored with its run (${name})`, async (t) => {
+      const driver = (await makeStore(t))();
+      const steps = [callTools(["noop", {}]), say("I do not know."), say('{"name":5,"size":1}'), say('{"name":"Ada"}')];
+      const { agent, provider } = make(t, steps, { driver });
+      const run = await agent.run({ message: "x", outputSchema: NAMED, key: "k" });
+      const { structured, output, iterations, usage } = await run.result;
+      assert.deepEqual([structured, output, iterations], [{ name: "Ada" }, '{"name":"Ada"}', 4]);
+      assert.equal(usage.totalTokens, 60);
+      const words = provider.requests.slice(2).map(({ messages }) => messages.at(-1));
+      assert.deepEqual(
+        words.map((message) => message?.role),
+        ["user", "user"],
+      );
+      const told = words.map((message) => JSON.stringify(message?.parts));
+      assert.match(told[0] ?? "", /it is not JSON/);
+      assert.match(told[1] ?? "", /\/name must be string/);
+      assert.match(told[1] ?? "", /must NOT have additional properties: .*size/);
+      const record = await agent.runs.get(run.id);
+      assert.deepEqual(record?.answer, { output, finishReason: "stop", structured: { name: "Ada" } });
+      const roles = (await agent.sessions.messages(run.sessionId)).map(({ role }) => role);
+      assert.deepEqual(roles, ["user", "assistant", "tool", "assistant", "user", "assistant", "user", "assistant"]);
+      // Whoever goes on without a schema is asked for none.
+      const next = await agent.run({ message: "y", sessionId: run.sessionId });
+      assert.equal((await next.result).output, "no");
+      assert.equal(provider.requests.at(-1)?.outputSchema, undefined);
+      assert.ok(!provider.requests.at(-1)?.system.includes("JSON Schema"));
+    });
+
+  it("fails after two more questions, and all that was said is stored", async (t) => {
+    for (const schema of [{ not: {} }, { enum: ["yes"] }]) {
+      const { agent, provider } = make(t, []);
+      const run = await agent.run({ message: "x", outputSchema: schema });
+      await assert.rejects(run.result, {
+        code: "output_schema",
+        message: /^the answer does not fit the output schema: /,
+      });
+      assert.equal(provider.requests.length, 3);
+      const record = await agent.runs.get(run.id);
+      assert.deepEqual(
+        [record?.state, record?.error?.code, record?.usage.totalTokens],
+        ["failed", "output_schema", 45],
+      );
+      assert.equal((await agent.sessions.messages(run.sessionId)).length, 6);
+      // The session goes on.
+      assert.equal((await (await agent.run({ message: "y", sessionId: run.sessionId })).result).output, "no");
+    }
+  });
+
+  it("is none where a limit ends the run", async (t) => {
+    const { agent } = make(t, [callTools(["noop", {}])], { maxIterations: 1 });
+    const result = await asked(agent, NAMED);
+    assert.deepEqual([result.endedBy, "structured" in result], ["max_iterations", false]);
+  });
+
+  it("that nests too deep, or is far too much, does not fit", async (t) => {
+    const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+    const { agent, provider } = make(t, [say(deep), say(`[${"1,".repeat(200_000)}1]`), say("[]")], {
+      compaction: { strategy: "sliding-window" },
+    });
+    const result = await asked(agent, { type: "array", items: { type: "string" } });
+    assert.deepEqual(result.structured, []);
+    assert.match(JSON.stringify(provider.requests[1]?.messages.at(-1)), /nested deeper/);
+    assert.ok(JSON.stringify(provider.requests[2]?.messages.at(-1)).length < 4_000);
+  });
+});
+
+describe("a schema that is none", () => {
+  const deep = (levels: number): unknown => {
+    let schema: unknown = {};
+    for (let i = 0; i < levels; i += 1) schema = { not: schema };
+    return schema;
+  };
+  const self: Record<string, unknown> = {};
+  self["properties"] = { self };
+  for (const [name, schema, expected] of [
+    ["a text", "object", /a JSON Schema, as an object/],
+    ["a list", [], /a JSON Schema, as an object/],
+    ["null", null, /a JSON Schema, as an object/],
+    ["a type that is none", { type: "objekt" }, /type/],
+    ["a broken pattern", { pattern: "(" }, /pattern|regular expression/i],
+    ["a reference that leads nowhere", { $ref: "#/$defs/none" }, /resolve reference/],
+    ["a reference to elsewhere", { $ref: "http://127.0.0.1:9/schema.json" }, /resolve reference/],
+    ["a reference to itself", { $ref: "#" }, /circles/],
+    [
+      "references in a circle",
+      { $defs: { a: { $ref: "#/$defs/b" }, b: { $ref: "#/$defs/a" } }, $ref: "#/$defs/a" },
+      /circles/,
+    ],
+    ["10,000 levels", deep(10_000), /at most 64 levels/],
+    ["itself within", self, /at most 64 levels/],
+    ["a huge enum", { enum: Array.from({ length: 100_000 }, (_, i) => i) }, /at most 10000 values/],
+    ["very long texts", { enum: ["x".repeat(100_000)] }, /at most 65536 characters/],
+    ["what is no JSON", { const: () => 1 }, /nothing but JSON/],
+    ["another draft", { $schema: "http://json-schema.org/draft-04/schema#" }, /2020-12 or draft-07/],
+    ["an answer later", { $async: true, type: "string" }, /\$async/],
+  ] as const)
+    it(`is refused before anything is stored: ${name}`, async (t) => {
+      const { agent, provider } = make(t, []);
+      await assert.rejects(asked(agent, schema), { code: "invalid_input", field: "outputSchema", message: expected });
+      assert.equal(provider.requests.length, 0);
+      assert.deepEqual((await agent.sessions.list()).sessions, []);
+    });
+});

@@ -1,0 +1,368 @@
+import assert from "node:assert/strict";
+import { readFile, rm, symlink } from "node:fs/promises";
+import { describe, it, type TestContext } from "node:test";
+import {
+  Agent,
+  builtinTools,
+  defineTool,
+  type AskRequest,
+  type PermissionPolicy,
+  type PermissionRequest,
+  type RunInput,
+  type ToolContext,
+} from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { tempDir } from "../../../helpers/temp.js";
+
+/** What a call of each tool brought under a policy, and which of them ran. */
+async function outcome(
+  t: TestContext,
+  judge: PermissionPolicy["judge"] | undefined | readonly PermissionPolicy[],
+  input: Partial<RunInput> = {},
+): Promise<{ ran: string[]; told: string[] }> {
+  const ran: string[] = [];
+  const tool = (name: string, kind: "read" | "execute") =>
+    defineTool({
+      name,
+      description: name,
+      kind,
+      schema: { type: "object", properties: { n: { type: "integer" } } },
+      run: () => (ran.push(name), "done"),
+    });
+  const provider = new ScriptedProvider([callTools(["look", { n: "1" }, "a"], ["act", { n: "2" }, "b"]), "end"]);
+  const tools = [tool("look", "read"), tool("act", "execute")];
+  const agent = new Agent({
+    providers: [provider],
+    tools,
+    ...(judge && { permissions: typeof judge === "function" ? { name: "mine", judge } : judge }),
+  });
+  t.after(() => agent.close());
+  const told: string[] = [];
+  for await (const event of await agent.run({ message: "x", ...input }))
+    if (event.type === "tool_result") told.push(event.output);
+  return { ran, told };
+}
+
+describe("a permission policy", () => {
+  it("left out, tools that need permission ask where somebody can be asked, and run where nobody can", async (t) => {
+    assert.deepEqual((await outcome(t, undefined)).ran, ["look", "act"]);
+    const asked: string[] = [];
+    const ask = (request: AskRequest) => (asked.push(request.tool), Promise.resolve("reject" as const));
+    assert.deepEqual((await outcome(t, undefined, { ask })).ran, ["look"]);
+    assert.deepEqual(asked, ["act"]);
+  });
+
+  it("judges every call, by what it would do, and its reason is told to the model", async (t) => {
+    const judged: PermissionRequest[] = [];
+    const { ran, told } = await outcome(t, async (request) => {
+      judged.push(request);
+      await Promise.resolve();
+      return request.tool.name === "look" ? { action: "deny", reason: "not on Sundays." } : { action: "allow" };
+    });
+    assert.deepEqual(ran, ["act"]);
+    assert.deepEqual(told, ["This call is not allowed: not on Sundays.", "done"]);
+    const [{ tool, input, callId, title, canAsk }] = judged as [PermissionRequest];
+    assert.deepEqual([tool.name, input, callId, title, canAsk], ["look", { n: "1" }, "a", 'look {"n":1}', false]);
+  });
+
+  it("may have a person asked, with the reason, who may allow it for good", async (t) => {
+    const asked: string[] = [];
+    const ask = (request: AskRequest) => {
+      asked.push(`${request.tool}: ${request.reason}`);
+      return Promise.resolve(request.tool === "look" ? ("allow" as const) : ("reject" as const));
+    };
+    const { ran, told } = await outcome(t, () => ({ action: "ask", reason: "it costs" }), { ask });
+    assert.deepEqual(ran, ["look"]);
+    assert.deepEqual(asked, ["look: it costs", "act: it costs"]);
+    assert.match(told[1]!, /^The user refused this call/);
+  });
+
+  it("keeps closed what nobody can be asked about, what it fails at, and what it does not answer", async (t) => {
+    const nobody = await outcome(t, () => ({ action: "ask" }));
+    assert.deepEqual(nobody.ran, []);
+    assert.match(nobody.told[0]!, /nobody could be asked/);
+    const answers: PermissionPolicy["judge"][] = [
+      () => {
+        throw new Error("secret");
+      },
+      () => Promise.reject(new Error("secret")),
+      () => undefined as never,
+      () => ({ action: "yes" }) as never,
+      () => ({ action: ["allow"] }) as never,
+      () => "allow" as never,
+      () => true as never,
+      () => ({
+        get action(): never {
+          throw new Error("secret");
+        },
+      }),
+      // Another one whenever it is looked at.
+      () => {
+        const said = ["yes", "allow", "allow"];
+        return {
+          get action() {
+            return said.shift() as never;
+          },
+        };
+      },
+    ];
+    for (const judge of answers) {
+      const { ran, told } = await outcome(t, judge);
+      assert.deepEqual(ran, []);
+      for (const text of told)
+        assert.equal(text, "Whether this call may run could not be found out, so it did not run. Go on without it.");
+    }
+  });
+
+  it("is asked in order, the first that does not pass decides, then the rules, then the mode", async (t) => {
+    const asked: string[] = [];
+    const policy = (name: string, look: "pass" | "allow" | "deny"): PermissionPolicy => ({
+      name,
+      judge: ({ tool }) => (
+        asked.push(`${name}: ${tool.name}`),
+        { action: tool.name === "look" ? look : "pass", reason: `${name} says so` }
+      ),
+    });
+    const first = await outcome(t, [policy("a", "pass"), policy("b", "deny"), policy("c", "allow")]);
+    assert.deepEqual(first.ran, ["act"]);
+    assert.deepEqual(asked, ["a: look", "b: look", "a: act", "b: act", "c: act"]);
+    assert.equal(first.told[0], "This call is not allowed: b says so");
+    const all: PermissionPolicy[] = [policy("a", "allow")];
+    const agent = new Agent({
+      providers: [new ScriptedProvider([callTools(["look", {}, "a"], ["act", {}, "b"]), "end"])],
+      tools: ["look", "act"].map((name) => defineTool({ name, description: name, kind: "read", run: () => "done" })),
+      permissions: all,
+      rules: [{ tool: "*", action: "deny" }],
+    });
+    t.after(() => agent.close());
+    const told: string[] = [];
+    for await (const event of await agent.run({ message: "x" }))
+      if (event.type === "tool_result") told.push(event.output);
+    assert.deepEqual(told, ["done", "This call is not allowed: a rule forbids it. Go on without it."]);
+  });
+
+  it("lets nothing through behind one that fails", async (t) => {
+    const fails: PermissionPolicy = { name: "fails", judge: () => Promise.reject(new Error("down")) };
+    const allows: PermissionPolicy = { name: "allows", judge: () => ({ action: "allow" }) };
+    assert.deepEqual((await outcome(t, [fails, allows])).ran, []);
+    assert.deepEqual((await outcome(t, [allows, fails])).ran, ["look", "act"]);
+  });
+
+  it("does not hold a run that is cancelled", async (t) => {
+    const abort = new AbortController();
+    let signalled = false;
+    const work = outcome(
+      t,
+      (_request, signal) => {
+        signal.addEventListener("abort", () => (signalled = true));
+        abort.abort();
+        return new Promise(() => undefined);
+      },
+      { signal: abort.signal },
+    );
+    assert.deepEqual((await work).ran, []);
+    assert.ok(signalled);
+  });
+
+  it("is refused where it cannot judge", () => {
+    const permissions = { name: "mine" } as PermissionPolicy;
+    assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], permissions }), {
+      code: "invalid_input",
+      message: /^permissions: expected a permission policy, with judge/,
+    });
+    assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], permissions: [permissions] }), {
+      code: "invalid_input",
+      field: "permissions[0]",
+    });
+  });
+});
+
+describe("a tool", () => {
+  /** One that asks as `asks` does, and what it was told; `answer` is the person's. */
+  async function asking(
+    t: TestContext,
+    asks: (context: ToolContext) => Promise<unknown>,
+    answer: (request: AskRequest) => unknown,
+    kind: "read" | "edit" | "execute" = "read",
+  ) {
+    const tool = defineTool({
+      name: "asks",
+      description: "x",
+      kind,
+      schema: { type: "object", properties: { n: { type: "integer" } } },
+      describe: () => ({ title: "Asks", locations: [{ path: "/p/a" }] }),
+      run: async (_, context) => String(await asks(context).catch((error: Error) => `threw ${error.message}`)),
+    });
+    const script = [callTools(["asks", { n: 1 }, "a"]), callTools(["asks", { n: 1 }, "b"]), "end"];
+    const agent = new Agent({ providers: [new ScriptedProvider(script)], tools: [tool] });
+    t.after(() => agent.close());
+    const requests: AskRequest[] = [];
+    const ask: RunInput["ask"] = (request) => (requests.push(request), Promise.resolve(answer(request) as never));
+    const run = await agent.run({ message: "x", ask });
+    const told: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") told.push(event.output);
+    const asked = (await agent.asks.list({ sessionId: run.sessionId })).reverse();
+    const leave = (await agent.sessions.get(run.sessionId))?.leave ?? [];
+    return { told, requests, asked, leave, agent, run };
+  }
+
+  const request = { title: "Delete it?", input: { a: 1 }, locations: [] };
+
+  it("cannot dress a permission up as a question, whose answer would be leave", async (t) => {
+    const sly = { ...request, question: { choices: [{ id: "allow", label: "Nice weather?" }], freeText: false } };
+    const { requests, asked } = await asking(
+      t,
+      ({ ask }) => ask(sly),
+      ({ question }) => (question ? "allow" : "reject"),
+    );
+    assert.equal(requests[0]?.question, undefined);
+    assert.equal(asked[0]?.kind, "permission");
+    assert.deepEqual(
+      asked[0]?.choices.map(({ id }) => id),
+      ["allow", "allow_always", "reject"],
+    );
+  });
+
+  it("shows everybody the same, and what it showed stays", async (t) => {
+    let looked = 0;
+    const input = { a: 1 };
+    const changing = {
+      ...request,
+      input,
+      get title() {
+        return `look ${(looked += 1)}`;
+      },
+    };
+    const { requests, asked } = await asking(
+      t,
+      async ({ ask }) => {
+        const answer = ask(changing);
+        input.a = 2;
+        return answer;
+      },
+      () => "reject",
+    );
+    assert.deepEqual([requests[0]?.title, asked[0]?.title], ["look 1", "look 1"]);
+    assert.deepEqual([requests[0]?.input, asked[0]?.input], [{ a: 1 }, { a: 1 }]);
+  });
+
+  it("gets leave for what it asked in the words that it used, and for none of its calls", async (t) => {
+    const always = (one: AskRequest) => (one.title === "Delete it?" ? "allow_always" : "allow");
+    const { requests, told, leave } = await asking(t, ({ ask }) => ask(request), always, "edit");
+    // The second call is asked about again; what it asks by itself is not.
+    assert.deepEqual(
+      requests.map(({ title }) => title),
+      ["Asks", "Delete it?", "Asks"],
+    );
+    assert.deepEqual(told, ["allow_always", "allow"]);
+    assert.equal(leave.length, 1);
+    let at = 0;
+    const others = [request, { ...request, title: "Delete all?" }, { ...request, input: { a: 2 } }];
+    const other = await asking(t, ({ ask }) => ask(others[(at += 1) % 3]!), always, "read");
+    assert.equal(other.requests.length, 2);
+  });
+
+  it("is asked about each time it asks, and a question's answer is no leave", async (t) => {
+    const answers = ["reject", "allow", { choice: "1", text: "" }, "reject"];
+    const { told, asked } = await asking(
+      t,
+      async ({ ask, question }) => {
+        const said = await question({ title: "Allow?", choices: ["allow"] }).catch(() => "x");
+        return [await ask(request), await ask(request), said].join();
+      },
+      ({ question }) => (question ? { choice: "1", text: "" } : answers.shift()),
+    );
+    assert.deepEqual(told[0], "reject,allow,allow");
+    assert.deepEqual(
+      asked.slice(0, 3).map(({ kind }) => kind),
+      ["question", "permission", "permission"],
+    );
+  });
+
+  it("that says odd things of itself when it asks is refused, and harms nothing", async (t) => {
+    for (const odd of [
+      { ...request, locations: undefined },
+      { ...request, input: 5n },
+      { ...request, diff: 5 },
+      undefined,
+    ]) {
+      const { told, asked, agent, run } = await asking(
+        t,
+        ({ ask }) => ask(odd as never),
+        () => "allow",
+      );
+      assert.match(told[0]!, /^threw /);
+      assert.deepEqual(asked, []);
+      assert.equal((await agent.runs.get(run.id))?.state, "finished");
+    }
+  });
+});
+
+describe("leave that was given for good", () => {
+  it("is taken back by whoever may, at once for a run under way, and given to nobody so", async (t) => {
+    const asked: string[] = [];
+    let session = "";
+    const act = defineTool({ name: "act", description: "x", kind: "execute", run: () => "done" });
+    const call = (id: string) => callTools(["act", {}, id]);
+    const agent = new Agent({
+      providers: [
+        new ScriptedProvider([
+          call("a"),
+          call("b"),
+          async () => {
+            const { leave } = (await agent.sessions.get(session))!;
+            const more = { ...leave[0]!, what: "other" };
+            await assert.rejects(agent.sessions.update(session, { leave: [...leave, more] }), { field: "leave" });
+            await assert.rejects(agent.sessions.update(session, { leave: 5 as never }), { field: "leave" });
+            await assert.rejects(agent.sessions.update(session, { mode: "free" as never }), { field: "mode" });
+            await agent.sessions.update(session, { leave: [] });
+            return call("c");
+          },
+          "end",
+        ]),
+      ],
+      tools: [act],
+    });
+    t.after(() => agent.close());
+    const run = await agent.run({
+      message: "x",
+      ask: ({ callId }) => (asked.push(callId), Promise.resolve("allow_always")),
+    });
+    session = run.sessionId;
+    await run.result;
+    assert.deepEqual(asked, ["a", "c"]);
+    assert.equal((await agent.sessions.get(session))?.leave.length, 1);
+  });
+
+  it("for a file is for none that a link in its place leads to, and for the file by any of its names", async (t) => {
+    const folder = await tempDir(t, { "a.txt": "a", "b.txt": "b" });
+    const asked: string[] = [];
+    const write = (id: string, path: string) => callTools(["write", { path, content: id }, id]);
+    const agent = new Agent({
+      providers: [
+        new ScriptedProvider([
+          write("1", "a.txt"),
+          write("2", "./a.txt"),
+          async () => {
+            await rm(folder.at("a.txt"));
+            await symlink("b.txt", folder.at("a.txt"));
+            return write("3", "a.txt");
+          },
+          write("4", "a.txt"),
+          "end",
+        ]),
+      ],
+      tools: builtinTools(),
+      projectDir: folder.path,
+    });
+    t.after(() => agent.close());
+    const answers = ["allow_always", "reject", "allow_always"];
+    const run = await agent.run({
+      message: "x",
+      ask: ({ callId }) => (asked.push(callId), Promise.resolve(answers[asked.length - 1]! as "reject")),
+    });
+    await run.result;
+    assert.deepEqual(asked, ["1", "3", "4"]);
+    assert.equal(await readFile(folder.at("b.txt"), "utf8"), "4");
+  });
+});

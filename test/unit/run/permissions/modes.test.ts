@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import {
+  Agent,
+  builtinTools,
+  defineTool,
+  MemoryDriver,
+  type AgentOptions,
+  type RunInput,
+  type SessionMode,
+  type ToolKind,
+} from "gantry";
+import { MemoryDocuments } from "gantry/plugin";
+import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { tempDir, type Hooks } from "../../../helpers/temp.js";
+
+const KINDS: readonly ToolKind[] = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
+
+/** What tools of each kind told the model in a session of this mode, those that ran by their kind. */
+async function outcome(
+  t: Hooks,
+  mode: SessionMode,
+  input: Partial<RunInput> = {},
+  between?: (agent: Agent, id: string) => Promise<void>,
+) {
+  const ran: string[] = [];
+  const tools = KINDS.map((kind) =>
+    defineTool({ name: kind, description: kind, kind, run: () => (ran.push(kind), "done") }),
+  );
+  const folder = await tempDir(t);
+  const calls = KINDS.map((kind) => callTools([kind, {}, `call-${kind}`]));
+  let at = 0;
+  const steps: ScriptedStep[] = calls.map((call) => async () => {
+    if ((at += 1) === 4) await between?.(agent, session.id);
+    return call;
+  });
+  const agent = new Agent({ providers: [new ScriptedProvider([...steps, "end"])], tools, projectDir: folder.path });
+  t.after(() => agent.close());
+  const session = await agent.sessions.create();
+  await agent.sessions.update(session.id, { mode });
+  const told = new Map<string, string>();
+  for await (const event of await agent.run({ message: "x", sessionId: session.id, ...input }))
+    if (event.type === "tool_result") told.set(event.name, event.output);
+  return { ran, told };
+}
+
+describe("a session's mode", () => {
+  it("auto: everything runs", async (t) => {
+    assert.deepEqual((await outcome(t, "auto")).ran, KINDS);
+  });
+
+  it("ask: what needs permission does not run where nobody is there, and asks where somebody is", async (t) => {
+    const { ran, told } = await outcome(t, "ask");
+    assert.deepEqual(ran, ["read", "search", "think"]);
+    assert.match(told.get("edit")!, /nobody could be asked/);
+    const asked: string[] = [];
+    const ask: RunInput["ask"] = ({ tool }) => (
+      asked.push(tool),
+      Promise.resolve(tool === "fetch" ? "reject" : "allow")
+    );
+    const attended = await outcome(t, "ask", { ask });
+    assert.deepEqual(asked, ["edit", "delete", "execute", "fetch", "other"]);
+    assert.deepEqual(
+      attended.ran,
+      KINDS.filter((kind) => kind !== "fetch"),
+    );
+  });
+
+  it("a door that asks as the mode says is asked nothing in auto, from the call on at which it is that", async (t) => {
+    const asked: string[] = [];
+    const ask: RunInput["ask"] = ({ tool }) => (asked.push(tool), Promise.resolve("allow"));
+    const free = await outcome(t, "auto", { ask, asksInAuto: false });
+    assert.deepEqual([asked, free.ran], [[], KINDS]);
+    const freed = await outcome(t, "ask", { ask, asksInAuto: false }, async (agent, id) => {
+      await agent.sessions.update(id, { mode: "auto" });
+    });
+    assert.deepEqual([asked.splice(0), freed.ran], [["edit", "delete"], KINDS]);
+    const bound = await outcome(t, "auto", { ask, asksInAuto: false }, async (agent, id) => {
+      await agent.sessions.update(id, { mode: "ask" });
+    });
+    assert.deepEqual([asked, bound.ran], [["execute", "fetch", "other"], KINDS]);
+  });
+
+  it("plan: nothing that could change anything runs, whoever would allow it", async (t) => {
+    const { ran, told } = await outcome(t, "plan", { ask: () => Promise.resolve("allow_always") });
+    assert.deepEqual(ran, ["read", "search", "fetch", "think"]);
+    for (const kind of ["edit", "delete", "execute", "other"]) assert.match(told.get(kind)!, /plan mode/);
+  });
+
+  it("holds from the next call on when somebody changes it during a run", async (t) => {
+    const { ran } = await outcome(t, "auto", {}, async (agent, id) => {
+      await agent.sessions.update(id, { mode: "plan" });
+    });
+    assert.deepEqual(ran, ["read", "edit", "delete", "search", "think"]);
+  });
+
+  it("plan: offers the built-in tools, of which none can write", async (t) => {
+    const folder = await tempDir(t, { "a.txt": "a" });
+    const calls = [
+      callTools(["bash", { command: "echo x > b.txt; rm a.txt" }]),
+      callTools(["write", { path: "b.txt", content: "b" }]),
+      callTools(["edit", { path: "a.txt", old_string: "a", new_string: "b" }]),
+      callTools(["delete", { path: "a.txt" }]),
+      callTools(["read", { path: "a.txt" }]),
+    ];
+    const tools = builtinTools();
+    const agent = new Agent({ providers: [new ScriptedProvider([...calls, "end"])], tools, projectDir: folder.path });
+    t.after(() => agent.close());
+    const outputs: string[] = [];
+    for await (const event of await agent.run({ message: "x", mode: "plan" }))
+      if (event.type === "tool_result") outputs.push(event.output);
+    for (const output of outputs.slice(0, 4)) assert.match(output, /plan mode/);
+    assert.match(outputs[4]!, /a/);
+    assert.equal(await folder.read("a.txt"), "a");
+    await assert.rejects(folder.read("b.txt"));
+  });
+});
+
+describe("a mode that changes while a call waits", () => {
+  /** What a call brought when plan mode began while `wait` had it. */
+  async function switched(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
+    const ran: string[] = [];
+    const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (ran.push("act"), "done") });
+    const store = new MemoryDocuments();
+    const other = new Agent({ driver: new MemoryDriver(store), providers: [new ScriptedProvider([])] });
+    t.after(() => other.close());
+    let id = "";
+    const plan = async () => void (await other.sessions.update(id, { mode: "plan" }));
+    const { ask, ...rest } = options(plan);
+    const provider = new ScriptedProvider([callTools(["act", {}, "a"]), "end"]);
+    const agent = new Agent({ driver: new MemoryDriver(store), providers: [provider], tools: [act], ...rest });
+    t.after(() => agent.close());
+    ({ id } = await agent.sessions.create());
+    const told: string[] = [];
+    for await (const event of await agent.run({ message: "x", sessionId: id, ...(ask && { ask }) }))
+      if (event.type === "tool_result") told.push(event.output);
+    return { ran, told };
+  }
+
+  it("holds for a call that a person allowed meanwhile", async (t) => {
+    const { ran, told } = await switched(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
+    assert.deepEqual(ran, []);
+    assert.match(told[0]!, /plan mode/);
+  });
+
+  it("holds for a call that a hook or a policy held up", async (t) => {
+    for (const where of ["hook", "policy"] as const) {
+      const { ran, told } = await switched(t, (plan) =>
+        where === "hook"
+          ? { hooks: { beforeToolCall: plan } }
+          : { permissions: { name: "slow", judge: () => plan().then(() => ({ action: "allow" })) } },
+      );
+      assert.deepEqual(ran, [], where);
+      assert.match(told[0]!, /plan mode/);
+    }
+  });
+
+  it("counts as the strictest where the store has one that nobody knows", async (t) => {
+    const store = new MemoryDocuments();
+    const driver = new MemoryDriver(store);
+    const { ran, told } = await switched(t, () => ({
+      ask: () => Promise.resolve("allow"),
+      permissions: {
+        name: "odd",
+        judge: async ({ sessionId }) => {
+          await driver
+            .write(sessionId, { fence: null, sync: false, set: { mode: "yolo" as never } })
+            .catch(() => undefined);
+          return { action: "allow" };
+        },
+      },
+      driver,
+    }));
+    assert.deepEqual([ran, /plan mode/.test(told[0]!)], [[], true]);
+  });
+});
+
+it("is that of the options for sessions that are new, of a run's own for its session", async (t) => {
+  const agent = new Agent({ providers: [new ScriptedProvider([])], mode: "ask" });
+  t.after(() => agent.close());
+  const run = await agent.run({ message: "x" });
+  await run.result;
+  assert.equal((await agent.sessions.get(run.sessionId))?.mode, "ask");
+  assert.equal((await agent.sessions.create()).mode, "ask");
+  const other = await agent.run({ message: "x", mode: "plan" });
+  await other.result;
+  assert.equal((await agent.sessions.get(other.sessionId))?.mode, "plan");
+  assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], mode: "free" as never }), { field: "mode" });
+});

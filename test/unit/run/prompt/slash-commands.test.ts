@@ -1,0 +1,315 @@
+import assert from "node:assert/strict";
+import { symlink } from "node:fs/promises";
+import { describe, it } from "node:test";
+import { MemoryDriver, type AgentOptions, type SlashCommand } from "gantry";
+import { MemoryDocuments, type ToolSource } from "gantry/plugin";
+import type { ScriptedStep } from "gantry/testing";
+import { commandText, filled, oneLine } from "../../../../src/run/prompt/command-text.js";
+import { scriptedAgent } from "../../../helpers/acp-agent.js";
+import { tempDir, type Hooks } from "../../../helpers/temp.js";
+
+/** A command of these words. */
+function command(name: string, text: string, more: Partial<SlashCommand> = {}): SlashCommand {
+  const prompt = (words: string) => Promise.resolve({ text: `${text} ${words}`.trim() });
+  return { name, description: `Is ${name}.`, hint: "", origin: "test", prompt, ...more };
+}
+
+function sourceOf(prompts: readonly unknown[]): ToolSource {
+  const opened = { tools: [], prompts: prompts as readonly SlashCommand[], close: () => Promise.resolve() };
+  return { name: "source", open: () => Promise.resolve(opened) };
+}
+
+async function project(
+  t: Hooks,
+  files: Record<string, string>,
+  steps: readonly ScriptedStep[],
+  options: Partial<AgentOptions> = {},
+) {
+  const folder = await tempDir(t);
+  await folder.write(files);
+  const { agent, provider } = scriptedAgent(t, steps, { projectDir: folder.path, ...options });
+  /** What the model was last told by the user. */
+  const told = () => {
+    const request = provider.requests.at(-1);
+    return request?.messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : part.type));
+  };
+  const say = async (message: string, more: object = {}) =>
+    (await agent.run({ message, commands: true, ...more })).result;
+  return { folder, agent, provider, told, say };
+}
+
+const REVIEW = `---
+description: "Look at\\ta change"
+argument-hint: [file]
+model: gpt-5
+---
+Review $1 with care.
+`;
+
+describe("slash commands", () => {
+  it("hide nothing in what they say, and what is no text is none", async (t) => {
+    const files = {
+      ".agents/commands/hidden.md": "\uFEFFSay\u202E $1\r\nthen \u{E0041}stop\u200b.",
+      ".agents/commands/binary.md": "a\0b",
+    };
+    const { told, say } = await project(t, files, ["fine"]);
+    await say("/hidden \u202Ehi");
+    // What a person typed is theirs.
+    assert.deepEqual(told(), ["Say\\u202e \u202Ehi\nthen \\udb40\\udc41stop\\u200b."]);
+    await assert.rejects(say("/binary"), /\/binary is empty/);
+  });
+
+  it("are the project's files: listed, and said to the model in place of what was typed", async (t) => {
+    const files = {
+      ".agents/commands/review.md": REVIEW,
+      ".agents/commands/git/commit.md": "# Commit what is there\n\nCommit.",
+      ".agents/commands/no command.md": "x",
+      ".agents/commands/notes.txt": "x",
+    };
+    const { agent, told, say } = await project(t, files, ["fine", "done"]);
+    assert.deepEqual(await agent.commands(), [
+      {
+        name: "compact",
+        description: (await agent.commands())[0]?.description,
+        hint: "what to keep",
+        origin: "gantry",
+      },
+      {
+        name: "git:commit",
+        description: "Commit what is there",
+        hint: "",
+        origin: ".agents/commands/git/commit.md",
+      },
+      { name: "review", description: "Look at\\ta change", hint: "[file]", origin: ".agents/commands/review.md" },
+    ]);
+    const { sessionId } = await say("/review 'src/a b.ts'");
+    assert.deepEqual(told(), ["Review src/a b.ts with care."]);
+    await say("/git:commit", { sessionId });
+    assert.deepEqual(told(), ["# Commit what is there\n\nCommit."]);
+    const stored = (await agent.sessions.messages(sessionId)).filter(({ role }) => role === "user");
+    assert.deepEqual(
+      stored.map(({ parts }) => parts),
+      [
+        [{ type: "text", text: "Review src/a b.ts with care.", typed: "/review 'src/a b.ts'" }],
+        [{ type: "text", text: "# Commit what is there\n\nCommit.", typed: "/git:commit" }],
+      ],
+    );
+  });
+
+  it("are said as they are where nobody wants them, where none has the name, and where they are told to a run", async (t) => {
+    const { told, say, agent } = await project(t, { ".agents/commands/review.md": REVIEW }, ["1", "2", "3", "4", "5"]);
+    await say("/review x", { commands: false });
+    assert.deepEqual(told(), ["/review x"]);
+    for (const message of ["/nothing x", "/usr/bin/env is missing", "/", "see /review", "/../review", "/Review x"]) {
+      const { sessionId } = await say(message);
+      assert.deepEqual(told(), [message]);
+      const [first] = await agent.sessions.messages(sessionId);
+      assert.ok(!("typed" in first!.parts[0]!));
+    }
+  });
+
+  it("come from several places, of which the nearer to the user holds", async (t) => {
+    const own = await tempDir(t);
+    await own.write({ "who.md": "the user", "mine.md": "mine" });
+    const { agent, told, say } = await project(
+      t,
+      {
+        ".agents/commands/who.md": "the project",
+        ".agents/commands/compact.md": "no",
+        ".agents/commands/its.md": "its",
+      },
+      ["1", "2", "3"],
+      { commandFolders: [own.path], commands: [command("mine", "the embedder")] },
+    );
+    const names = (await agent.commands()).map(({ name, origin }) => `${name} ${origin}`);
+    assert.deepEqual(names, ["compact gantry", "mine test", "who commands/who.md", "its .agents/commands/its.md"]);
+    await say("/who");
+    assert.deepEqual(told(), ["the user"]);
+    await say("/mine now");
+    assert.deepEqual(told(), ["the embedder now"]);
+    const closed = await project(t, { ".agents/commands/its.md": "its" }, ["1"], { projectInstructions: false });
+    assert.deepEqual(
+      (await closed.agent.commands()).map(({ name }) => name),
+      ["compact"],
+    );
+    await closed.say("/its");
+    assert.deepEqual(closed.told(), ["/its"]);
+  });
+
+  it("are those of the session's open sources too, with what they attach", async (t) => {
+    const image = { type: "image", mediaType: "image/png", data: "AAAA" } as const;
+    const look = command("web:look", "", {
+      prompt: (words) => Promise.resolve({ text: `look ${words}`, parts: [image] }),
+    });
+    const odd = [null, { name: "a b" }, { ...look, name: "two words" }, { ...look, name: "x", prompt: 1 }, look];
+    const { agent, told, say } = await project(t, {}, ["1", "2"], { tools: [sourceOf(odd)] });
+    const { sessionId } = await say("/web:look here");
+    assert.deepEqual(told(), ["look here", "image"]);
+    const listed = await agent.commands({ sessionId });
+    assert.deepEqual(
+      listed.map(({ name }) => name),
+      ["compact", "web:look"],
+    );
+    assert.deepEqual(
+      (await agent.commands()).map(({ name }) => name),
+      ["compact"],
+    );
+    await assert.rejects(agent.commands({ sessionId: "none" }), { code: "session_not_found" });
+  });
+
+  it("of a source win over those of the project, which may not use a server's name", async (t) => {
+    const files = {
+      ".agents/commands/issues/triage.md": "Of the repository.",
+      ".agents/commands/issues/close.md": "Of the repository.",
+      ".agents/commands/issues-of/us.md": "Of the repository.",
+      ".agents/commands/plain.md": "Of the repository.",
+      ".agents/commands/source/plain.md": "Of the repository.",
+    };
+    const prompts = ["issues:triage", "plain"].map((name) => command(name, "Of the server."));
+    const folder = await tempDir(t, { "issues/own.md": "Of the user." });
+    const server = { ...sourceOf(prompts), name: "mcp:issues" };
+    const { agent, told, say } = await project(t, files, Array<string>(7).fill("fine"), {
+      tools: [server, { ...sourceOf([]), name: "source" }],
+      commandFolders: [folder.path],
+    });
+    const names = async (query: { sessionId?: string }) =>
+      (await agent.commands(query)).map(({ name, origin }) => `${name} ${origin}`);
+    // Also while no session has the server open.
+    const closed = ["compact gantry", "issues:own commands/issues/own.md"];
+    const free = ["issues-of/us", "source/plain"].map(
+      (path) => `${path.replace("/", ":")} .agents/commands/${path}.md`,
+    );
+    assert.deepEqual(await names({}), [...closed, free[0], "plain .agents/commands/plain.md", free[1]]);
+    const { sessionId } = await say("/issues:triage");
+    assert.deepEqual(await names({ sessionId }), [...closed, "issues:triage test", "plain test", ...free]);
+    for (const [message, heard] of [
+      ["/issues:triage", "Of the server."],
+      ["/plain", "Of the server."],
+      ["/issues:own", "Of the user."],
+      ["/issues:close", "/issues:close"],
+      ["/issues-of:us", "Of the repository."],
+      ["/source:plain", "Of the repository."],
+    ] as const) {
+      await say(message, { sessionId });
+      assert.deepEqual(told(), [heard]);
+    }
+  });
+
+  it("that fail begin no run and store nothing", async (t) => {
+    const { agent, say } = await project(
+      t,
+      { ".agents/commands/empty.md": "---\n---\n", ".agents/commands/large.md": "x".repeat(70_000) },
+      [],
+      {
+        commands: [
+          command("broken", "", { prompt: () => Promise.reject(new Error("the server is gone")) }),
+          command("hangs", "", {
+            prompt: (_, signal) =>
+              new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("late")))),
+          }),
+        ],
+      },
+    );
+    const wrong = { code: "invalid_input", field: "commands" };
+    await assert.rejects(say("/empty"), { ...wrong, message: /\/empty is empty/ });
+    await assert.rejects(say("/large"), { ...wrong, message: /at most 64 KiB, and \/large is longer/ });
+    assert.ok(!(await agent.commands()).some(({ name }) => name === "large"), "what cannot be said is not listed");
+    await assert.rejects(say("/broken"), { ...wrong, message: /\/broken cannot: the server is gone/ });
+    const signal = AbortSignal.timeout(50);
+    await assert.rejects(say("/hangs", { signal }), { code: "run_cancelled" });
+    assert.equal((await agent.sessions.list()).total, 0);
+  });
+
+  it("repeat what was typed a few times, and not until nothing else has room", async (t) => {
+    const files = {
+      ".agents/commands/amp.md": "$ARGUMENTS".repeat(6_500),
+      ".agents/commands/four.md": "$ARGUMENTS".repeat(4),
+    };
+    const { say, told } = await project(t, files, ["a", "b"]);
+    const typed = "y".repeat(80_000);
+    await assert.rejects(say(`/amp ${typed}`), { code: "invalid_input", message: /less behind \/amp/ });
+    await say(`/four ${typed.slice(0, 10_000)}`);
+    assert.equal(told()?.[0]?.length, 40_000);
+    await say("/amp few");
+    assert.equal(told()?.[0]?.length, 3 * 6_500);
+  });
+
+  it("of a hostile project lead nowhere else, and are not without end", async (t) => {
+    const outside = await tempDir(t);
+    await outside.write({ "secret.md": "secret", "folder/secret.md": "secret" });
+    const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`.agents/commands/n${i}.md`, "x"]));
+    const { folder, agent, told, say } = await project(t, { ...many, ".agents/commands/d/d/d/d/deep.md": "deep" }, [
+      "1",
+      "2",
+      "3",
+    ]);
+    await symlink(outside.at("secret.md"), folder.at(".agents/commands/aa.md"));
+    await symlink(outside.at("folder"), folder.at(".agents/commands/link"));
+    const names = (await agent.commands()).map(({ name }) => name);
+    assert.ok(names.length <= 129, String(names.length));
+    assert.ok(!names.some((name) => name === "aa" || name.includes("secret") || name.includes("deep")));
+    for (const message of ["/aa", "/link:secret", "/d:d:d:d:deep"]) {
+      await say(message);
+      assert.deepEqual(told(), [message]);
+    }
+  });
+
+  it("compact the session by /compact, with what to keep", async (t) => {
+    const store = new MemoryDocuments();
+    const { agent, provider, say } = await project(t, {}, ["x".repeat(20_000), "y".repeat(20_000), "A summary."], {
+      driver: new MemoryDriver(store),
+      compaction: { strategy: "summary" },
+    });
+    await assert.rejects(say("/compact"), { code: "invalid_input", field: "sessionId" });
+    const { sessionId } = await say("begin ".repeat(2_000));
+    await say("go on ".repeat(2_000), { sessionId });
+    const result = await say("/compact the names", { sessionId });
+    assert.equal(result.iterations, 0);
+    const request = provider.requests.at(-1);
+    assert.ok(JSON.stringify(request).includes("the names"));
+    assert.ok(
+      (await agent.sessions.messages(sessionId)).every(({ parts }) => !JSON.stringify(parts).includes("/compact")),
+    );
+  });
+
+  it("give a session the title of what was typed", async (t) => {
+    const { agent, provider, say } = await project(t, { ".agents/commands/review.md": REVIEW }, ["fine"]);
+    const named = new Promise((resolve) => agent.on("session.updated", resolve));
+    await say("/review a.ts");
+    await named;
+    const title = provider.titleRequests[0];
+    assert.match(JSON.stringify(title?.messages), /\/review a\.ts/);
+  });
+});
+
+describe("a command's text", () => {
+  const fills: [body: string, words: string, text: string][] = [
+    ["Do $ARGUMENTS now", "a b", "Do a b now"],
+    ["$1-$2-$3", `"one two" three`, "one two-three-"],
+    ["Cost $10 and $ARGUMENTSX", "x", "Cost $10 and $ARGUMENTSX\n\nx"],
+    ["Plain", "", "Plain"],
+    ["Plain", "words", "Plain\n\nwords"],
+    ["$ARGUMENTS $1", "$1 $ARGUMENTS $&", "$1 $ARGUMENTS $& $1"],
+    ["`cmd` @file !`ls`", "", "`cmd` @file !`ls`"],
+  ];
+  for (const [body, words, text] of fills)
+    it(`makes ${JSON.stringify(text)} of ${JSON.stringify(body)}`, () => assert.equal(filled(body, words), text));
+
+  it("is told apart from its fields", () => {
+    assert.deepEqual(
+      commandText("\uFEFF---\r\ndescription: >\r\n  one\r\n  two\r\nargument-hint: 'x'\r\n---\r\nBody\r\n"),
+      {
+        description: "one two",
+        hint: "x",
+        body: "Body",
+      },
+    );
+    assert.deepEqual(commandText("---\nno end"), { description: "---", hint: "", body: "---\nno end" });
+    assert.equal(commandText("").description, "");
+  });
+
+  it("is shown in one line, cut, without what nobody sees", () => {
+    assert.equal(oneLine("a\u202Eb\n\u0000c"), "a b c");
+    assert.equal([...oneLine("🙂".repeat(500))].length, 200);
+  });
+});

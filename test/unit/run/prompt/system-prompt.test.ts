@@ -1,0 +1,386 @@
+import assert from "node:assert/strict";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { describe, it, type TestContext } from "node:test";
+import { Agent, builtinTools, type AgentOptions } from "gantry";
+import type { ModelRequest } from "gantry/plugin";
+import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { SURROUNDINGS } from "../../../../src/conversation/stored-state.js";
+import { asSurroundings } from "../../../../src/project/environment.js";
+import { familyOf, workWords } from "../../../../src/run/prompt/sections.js";
+import { STORES } from "../../../helpers/stores.js";
+import { tempDir } from "../../../helpers/temp.js";
+
+const MODEL = { id: "test-model", name: "Test", ownedBy: "lab", contextWindow: 200_000, maxOutput: 4_000 };
+
+function make(t: TestContext, steps: readonly ScriptedStep[], more: Partial<AgentOptions> = {}) {
+  const provider = new ScriptedProvider(steps, { models: [MODEL] });
+  const agent = new Agent({ providers: [provider], tools: builtinTools(), ...more });
+  t.after(() => agent.close());
+  const prompt = async (message: string, sessionId?: string): Promise<string> => {
+    const run = await agent.run({ message, ...(sessionId !== undefined && { sessionId }) });
+    await run.result;
+    return run.sessionId;
+  };
+  const systems = () => provider.requests.map(({ system }) => system);
+  return { agent, provider, prompt, systems };
+}
+
+const prefix = ({ system, tools }: ModelRequest) => JSON.stringify([system, tools]);
+
+describe("what stands before every message", () => {
+  it("is the same to the byte over 50 turns and ten prompts, with compactions between, whatever changes in the folder", async (t) => {
+    const folder = await tempDir(t, {
+      "AGENTS.md": "Use tabs.",
+      "src/a.ts": "",
+      ".git/HEAD": "ref: refs/heads/main\n",
+    });
+    const long = "words ".repeat(700);
+    const turns = Array.from({ length: 10 }, () => [
+      ...Array.from({ length: 4 }, () => [...callTools(["todowrite", { todos: [] }])]),
+      say(long),
+    ]).flat();
+    const { agent, provider, prompt } = make(t, turns, {
+      projectDir: folder.path,
+      compaction: { strategy: "sliding-window", contextWindow: 9_000, keepMessages: 6 },
+    });
+    let compacted = 0;
+    agent.on("session.compacted", () => (compacted += 1));
+    let id: string | undefined;
+    for (let i = 0; i < 10; i++) {
+      id = await prompt(`prompt ${i} ${long}`, id);
+      await folder.write({ [`src/new${i}.ts`]: "", ".git/HEAD": `ref: refs/heads/b${i}\n` });
+    }
+    assert.equal(provider.requests.length, 50);
+    assert.ok(compacted >= 2, `${compacted} compactions`);
+    assert.equal(new Set(provider.requests.map(prefix)).size, 1);
+    assert.match(
+      provider.requests[49]?.system ?? "",
+      /Use tabs\.[\s\S]*branch main(\nTop .*\nsrc\/: a\.ts\nAGENTS\.md)?$/,
+    );
+    // Between compactions each request goes on from the one before, messages included.
+    let same = 0;
+    for (const [i, { messages }] of provider.requests.entries()) {
+      const before = provider.requests[i - 1]?.messages ?? [];
+      if (JSON.stringify(messages.slice(0, before.length)) === JSON.stringify(before)) same += 1;
+    }
+    assert.ok(same >= 50 - compacted, `${same} of 50, ${compacted} compactions`);
+  });
+
+  for (const [name, makeStore] of STORES) {
+    it(`is the same in another process, in a fork and after a revert (${name})`, async (t) => {
+      const open = await makeStore(t);
+      const folder = await tempDir(t, { "a.ts": "", ".git/HEAD": "ref: refs/heads/main\n" });
+      const options = { projectDir: folder.path };
+      const first = make(t, [say("one"), say("two")], { ...options, driver: open() });
+      const id = await first.prompt("x");
+      await first.prompt("y", id);
+      await first.agent.close();
+      await folder.write({ "b.ts": "", ".git/HEAD": "ref: refs/heads/other\n" });
+      const second = make(t, [], { ...options, driver: open() });
+      await second.prompt("z", id);
+      const [said] = await second.agent.sessions.messages(id);
+      const fork = await second.agent.sessions.fork(id, said!.id);
+      await second.prompt("z", fork.id);
+      assert.deepEqual([...new Set([...first.systems(), ...second.systems()])], [first.systems()[0]]);
+      assert.match(first.systems()[0] ?? "", /branch main(\nTop .*\na\.ts)?$/);
+      // What was stored for it is nobody's to read.
+      for (const { parts } of second.provider.requests.flatMap(({ messages }) => messages))
+        assert.ok(parts.every((part) => !("opaque" in part)));
+    });
+  }
+
+  it("is looked at anew on another day, once, and stored with that day's first prompt alone", async (t) => {
+    t.mock.timers.enable({ apis: ["Date"], now: new Date(2026, 0, 31, 23, 0) });
+    const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n" });
+    const { agent, prompt, systems } = make(t, [], { projectDir: folder.path });
+    const id = await prompt("x");
+    await folder.write({ ".git/HEAD": "ref: refs/heads/other\n" });
+    await prompt("x", id);
+    t.mock.timers.setTime(new Date(2026, 1, 1, 0, 1).getTime());
+    await prompt("x", id);
+    await prompt("x", id);
+    const told = systems().map((system) => /Date: (.*)\nGit when the session began: (.*)$/m.exec(system)?.slice(1));
+    const [first, second] = [
+      ["2026-01-31", "branch main"],
+      ["2026-02-01", "branch other"],
+    ];
+    assert.deepEqual(told, [first, first, second, second]);
+    const messages = await agent.sessions.messages(id);
+    const carried = messages.map(({ parts: [part] }) => (part?.type === "text" ? part.opaque?.data : undefined));
+    assert.deepEqual(
+      carried.flatMap((data) => (data === undefined ? [] : [Object.keys(data as object)])),
+      [[SURROUNDINGS], [SURROUNDINGS]],
+    );
+  });
+
+  it("is believed of a store in its own form and bounds alone", () => {
+    const one = { day: "2026-01-31", folder: "/a", git: "x", tree: "y" };
+    assert.deepEqual(asSurroundings(one), one);
+    const odd = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
+    for (const changes of odd) assert.equal(asSurroundings({ ...one, ...changes }), undefined);
+    for (const none of [null, "x", {}]) assert.equal(asSurroundings(none), undefined);
+  });
+
+  it("is that of the folder in which a run works, also where its session began in another", async (t) => {
+    const [a, b] = [
+      await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-a\n", "only-in-a": "" }),
+      await tempDir(t, { ".git/HEAD": "ref: refs/heads/of-b\n" }),
+    ];
+    const { prompt, agent, systems } = make(t, [], { projectDir: a.path });
+    const id = await prompt("x");
+    await (
+      await agent.run({ message: "y", sessionId: id, projectDir: b.path })
+    ).result;
+    const [first, second] = systems();
+    // The tree is left out where it takes more than a second; test/unit/project/tree.test.ts proves its content.
+    assert.match(first ?? "", /branch of-a(\nTop .*\nonly-in-a)?$/);
+    assert.match(second ?? "", /branch of-b/);
+    assert.doesNotMatch(second ?? "", /of-a|only-in-a/);
+  });
+
+  it("changes when the files of instructions do, and with nothing else", async (t) => {
+    const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
+    const { prompt, systems } = make(t, [], { projectDir: folder.path });
+    const id = await prompt("x");
+    await prompt("x", id);
+    await writeFile(folder.at("AGENTS.md"), "Use blanks, two.");
+    await prompt("x", id);
+    const [one, two, three] = systems();
+    assert.equal(one, two);
+    assert.equal(three, one?.replace("Use tabs.", "Use blanks, two."));
+  });
+});
+
+describe("a system prompt", () => {
+  it("tells the user's own instructions and skills before those of the project, each with where it comes from", async (t) => {
+    const all = await tempDir(t, {
+      "p/AGENTS.md": "project's word",
+      "p/.agents/skills/release/SKILL.md": "---\nname: release\ndescription: How to release.\n---\nx",
+      "home/AGENTS.md": "user's word",
+      "home/skills/own/SKILL.md": "---\nname: own\ndescription: Mine.\n---\nx",
+    });
+    const options = { projectDir: all.at("p"), home: all.at("home"), deniedPaths: [all.at("home")] };
+    const { prompt, systems, provider } = make(t, [callTools(["skill", { name: "own" }])], options);
+    await prompt("x");
+    assert.match(
+      systems()[0] ?? "",
+      /of the user\n<instructions from=".*home\/AGENTS\.md">\nuser's word[\s\S]*nobody vouches[\s\S]*from="AGENTS\.md">\nproject's word[\s\S]*\n- own \(user\): Mine\.\n- release \(project\): How to release\.\n/,
+    );
+    const [answer] = provider.requests[1]?.messages.at(-1)?.parts ?? [];
+    assert.match(answer?.type === "text" ? answer.text : "", /^The user's own skill/);
+    const quiet = make(t, [], { ...options, projectInstructions: false });
+    await quiet.prompt("x");
+    assert.doesNotMatch(quiet.systems()[0] ?? "", /project's word|release|Top of the project|Git when/);
+    assert.match(quiet.systems()[0] ?? "", /user's word[\s\S]*- own \(user\)/);
+  });
+
+  it("offers the tool skill where there are skills alone, and no skills without it", async (t) => {
+    const folder = await tempDir(t);
+    const { prompt, provider } = make(t, [], { projectDir: folder.path });
+    await prompt("x");
+    await folder.write({ ".agents/skills/s/SKILL.md": "---\ndescription: d\n---\nx" });
+    await prompt("y");
+    const has = ({ tools, system }: ModelRequest) => [
+      tools.some(({ name }) => name === "skill"),
+      system.includes("# Skills"),
+    ];
+    assert.deepEqual(provider.requests.map(has), [
+      [false, false],
+      [true, true],
+    ]);
+    const without = make(t, [], { projectDir: folder.path, tools: [] });
+    await without.prompt("x");
+    assert.deepEqual(without.provider.requests.map(has), [[false, false]]);
+  });
+
+  it("is the embedder's own where that replaces it; the folder and what it says stay", async (t) => {
+    const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
+    const { prompt, systems } = make(t, [], {
+      projectDir: folder.path,
+      prompt: "replace",
+      systemPrompt: "You are Ada.",
+    });
+    await prompt("x");
+    assert.match(
+      systems()[0] ?? "",
+      /^You are Ada\.\n\n# Instructions of this project[\s\S]*Use tabs\.[\s\S]*Project folder: /,
+    );
+    assert.doesNotMatch(systems()[0] ?? "", /coding agent/);
+    assert.throws(
+      () => new Agent({ providers: [], prompt: "own" as "replace" }),
+      /prompt: expected one of "extend", "replace"/,
+    );
+  });
+
+  it("speaks of what is there: tools, people, git and its state", async (t) => {
+    const folder = await tempDir(t, {
+      ".git/HEAD": "ref: refs/heads/fix\n",
+      ".gitignore": "dist/\n",
+      "dist/x": "",
+      "src/a": "",
+    });
+    const { agent, prompt, systems } = make(t, [], { projectDir: folder.path });
+    await prompt("x");
+    await writeFile(folder.at(".git/MERGE_HEAD"), "");
+    const run = await agent.run({ message: "x", tools: [], ask: () => Promise.resolve("reject") });
+    await run.result;
+    const [one, two] = systems();
+    assert.match(
+      one ?? "",
+      /Nobody watches you work[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix(\nTop .*\nsrc\/: a\n\.gitignore)?$/,
+    );
+    assert.doesNotMatch(one ?? "", /ask_user|dist/);
+    // Whoever has no tool for files is told nothing of them.
+    assert.doesNotMatch(two ?? "", /todowrite|commit|branch|Top of/);
+  });
+
+  it("runs nothing that the repository names", async (t) => {
+    const folder = await tempDir(t, {
+      ".git/HEAD": "ref: refs/heads/main\n",
+      ".git/config": `[core]\n\tfsmonitor = touch ${"ran"}\n\thooksPath = hooks\n[filter "x"]\n\tclean = touch ran\n`,
+      ".gitattributes": "* filter=x\n",
+    });
+    await mkdir(folder.at(".git/objects"));
+    const { prompt, systems } = make(t, [], { projectDir: folder.path });
+    await prompt("x");
+    assert.match(systems()[0] ?? "", /branch main/);
+    await assert.rejects(folder.read("ran"), { code: "ENOENT" });
+  });
+});
+
+describe("instructions below the project folder", () => {
+  const results = (provider: ScriptedProvider, at: number) =>
+    (provider.requests[at]?.messages ?? []).flatMap(({ role, parts: [part] }) =>
+      role === "tool" && part?.type === "text" ? [part.text] : [],
+    );
+  const count = (texts: readonly string[], what: RegExp) => texts.filter((text) => what.test(text)).length;
+
+  it("are told with the first result that comes from there, once", async (t) => {
+    const folder = await tempDir(t, {
+      "a/AGENTS.md": "rules of a",
+      "a/b/AGENTS.md": "rules of b",
+      "a/b/x.ts": "x",
+      "a/b/y.ts": "y",
+      "a/z.ts": "z",
+      "c/CLAUDE.md": "rules of c",
+    });
+    const { prompt, provider } = make(
+      t,
+      [
+        callTools(["read", { path: "a/b/x.ts" }], ["read", { path: "a/b/y.ts" }]),
+        callTools(["read", { path: "a/z.ts" }], ["list", { path: "c" }], ["read", { path: "a/b/none" }]),
+        say("ok"),
+        callTools(["write", { path: "a/b/new.ts", content: "" }]),
+        say("ok"),
+      ],
+      { projectDir: folder.path },
+    );
+    const id = await prompt("x");
+    await prompt("y", id);
+    const texts = results(provider, 4);
+    assert.equal(count(texts, /rules of a\n/), 1);
+    assert.equal(count(texts, /rules of b\n/), 1);
+    assert.equal(count(texts, /rules of c\n/), 1);
+    assert.match(
+      texts.find((text) => text.includes("rules of b")) ?? "",
+      /^1\t[xy]\n?[\s\S]*from="a\/AGENTS\.md">\nrules of a\n<\/instructions>\n\n<instructions from="a\/b\/AGENTS\.md">\nrules of b\n<\/instructions>$/,
+    );
+  });
+
+  it("are told again when they changed, and when a compaction took what told them; not by another process before", async (t) => {
+    const folder = await tempDir(t, { "a/AGENTS.md": "first rules", "a/x.ts": "x" });
+    const [[, makeStore] = []] = STORES;
+    assert.ok(makeStore);
+    const open = await makeStore(t);
+    const read = callTools(["read", { path: "a/x.ts" }]);
+    const one = make(t, [read, say("ok")], { projectDir: folder.path, driver: open() });
+    const id = await one.prompt("x");
+    assert.equal(count(results(one.provider, 1), /first rules/), 1);
+    await one.agent.close();
+    const two = make(t, [read, say("ok"), read, say("ok")], { projectDir: folder.path, driver: open() });
+    await two.prompt("y", id);
+    assert.equal(count(results(two.provider, 1), /first rules/), 1);
+    await writeFile(folder.at("a/AGENTS.md"), "second rules");
+    await two.prompt("z", id);
+    assert.equal(count(results(two.provider, 3), /second rules/), 1);
+    await two.agent.close();
+    const long = "words ".repeat(2_000);
+    const three = make(t, [say(long), say(long), read, say("ok")], {
+      projectDir: folder.path,
+      driver: open(),
+      compaction: { strategy: "sliding-window", contextWindow: 12_000, keepMessages: 2 },
+    });
+    for (let i = 0; i < 3; i++) await three.prompt(`again ${long}`, id);
+    const last = three.provider.requests.length - 1;
+    assert.equal(count(results(three.provider, last - 1), /second rules/), 0);
+    assert.equal(count(results(three.provider, last), /second rules/), 1);
+  });
+
+  it("are bounded over the calls of one answer, and told with the next where there was no room", async (t) => {
+    const names = ["a", "b", "c", "d"];
+    const folder = await tempDir(
+      t,
+      Object.fromEntries(
+        names.flatMap((name) => [
+          [`${name}/AGENTS.md`, `rules of ${name} ${"r".repeat(15_000)}`],
+          [`${name}/x`, "x"],
+        ]),
+      ),
+    );
+    const read = callTools(...names.map((name) => ["read", { path: `${name}/x` }] as const));
+    const { prompt, provider } = make(t, [read, read, read, say("ok")], { projectDir: folder.path });
+    await prompt("x");
+    const told = [1, 2, 3].map((at) => count(results(provider, at), /rules of/));
+    assert.deepEqual(told, [2, 4, 4]);
+    for (const name of names) assert.equal(count(results(provider, 3), RegExp(`rules of ${name} `)), 1);
+  });
+
+  it("are bounded, and left out where the project has no say", async (t) => {
+    const folder = await tempDir(t, { "a/AGENTS.md": "r".repeat(40_000), "a/x.ts": "x" });
+    const read = callTools(["read", { path: "a/x.ts" }]);
+    const { prompt, provider } = make(t, [read, say("ok")], { projectDir: folder.path });
+    await prompt("x");
+    const [text = ""] = results(provider, 1);
+    assert.ok(text.length < 17_000 && text.includes("[cut here; read the file for the rest]"), `${text.length}`);
+    const quiet = make(t, [read, say("ok")], { projectDir: folder.path, projectInstructions: false });
+    await quiet.prompt("x");
+    assert.equal(results(quiet.provider, 1)[0]?.includes("rrr"), false);
+    await rm(folder.at("a/AGENTS.md"));
+  });
+});
+
+describe("families of models", () => {
+  it("are told by the id, whoever serves it, and small ones by their size or window", () => {
+    const of = (id: string, contextWindow?: number) => familyOf({ id, ...(contextWindow && { contextWindow }) });
+    for (const [id, family] of [
+      ["claude-sonnet-4-5", "claude"],
+      ["anthropic/claude-opus-4.1", "claude"],
+      ["us.anthropic.claude-haiku-4-5-v1:0", "claude"],
+      ["gpt-5.1-codex", "gpt"],
+      ["openai/o4-mini", "gpt"],
+      ["o3", "gpt"],
+      ["gemini-3-pro-preview", "gemini"],
+      ["models/gemini-2.5-flash", "gemini"],
+      ["qwen2.5-coder:7b", "small"],
+      ["gemma-3-4b-it", "small"],
+      ["llama-3.2-1b", "small"],
+      ["qwen3-coder:30b-a3b", "other"],
+      ["llama-3.3-70b-versatile", "other"],
+      ["deepseek-chat", "other"],
+      ["foo3", "other"],
+    ] as const)
+      assert.equal(of(id, 128_000), family, id);
+    assert.equal(of("claude-sonnet-4-5", 16_000), "small");
+  });
+
+  it("have prompts of a size: under 6 kB, and under 2.5 kB for small models", () => {
+    const tools = builtinTools();
+    for (const family of ["claude", "gpt", "gemini", "other"] as const)
+      assert.ok(workWords({ family, tools }).length < 6_000, `${family}: ${workWords({ family, tools }).length}`);
+    assert.ok(workWords({ family: "small", tools }).length < 2_500);
+    const words = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
+      workWords({ family, tools }),
+    );
+    assert.equal(new Set(words).size, 5);
+  });
+});

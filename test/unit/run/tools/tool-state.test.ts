@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, builtinTools, type Tool } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
+import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { stateOf } from "../../../../src/conversation/stored-state.js";
+import { CallState } from "../../../../src/run/tools/tool-state.js";
+import { STORES } from "../../../helpers/stores.js";
+import { tempDir } from "../../../helpers/temp.js";
+
+/** What the tools answered in a run of these steps. */
+async function outputs(
+  driver: SessionDriver,
+  projectDir: string,
+  steps: readonly ScriptedStep[],
+  sessionId?: string,
+): Promise<{ sessionId: string; texts: string[] }> {
+  const agent = new Agent({ providers: [new ScriptedProvider(steps)], driver, projectDir, tools: builtinTools() });
+  try {
+    const run = await agent.run({ message: "x", ...(sessionId === undefined ? {} : { sessionId }) });
+    const texts: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") texts.push(event.output);
+    await run.result;
+    return { sessionId: run.sessionId, texts };
+  } finally {
+    await agent.close();
+  }
+}
+
+describe("what a session's tools remember", () => {
+  for (const [name, makeStore] of STORES) {
+    it(`outlives the process (${name})`, async (t) => {
+      const open = await makeStore(t);
+      const folder = await tempDir(t, { "a.txt": "one\n", "b.txt": "one\n" });
+      const todos = [{ content: "read it", status: "pending" }];
+      const { sessionId } = await outputs(open(), folder.path, [
+        callTools(["todowrite", { todos }], ["read", { path: "a.txt" }], ["read", { path: "b.txt" }]),
+        say("ok"),
+      ]);
+      await folder.write({ "a.txt": "changed by somebody\n" });
+      const later = await outputs(
+        open(),
+        folder.path,
+        [
+          callTools(
+            ["todoread", {}],
+            ["write", { path: "a.txt", content: "two\n" }],
+            ["write", { path: "b.txt", content: "two\n" }],
+          ),
+          say("ok"),
+        ],
+        sessionId,
+      );
+      assert.equal(later.texts[0], "[ ] read it");
+      assert.match(later.texts[1]!, /changed/);
+      assert.equal(await folder.read("a.txt"), "changed by somebody\n");
+      assert.equal(await folder.read("b.txt"), "two\n");
+    });
+  }
+
+  it("is there also of more sessions than fit in memory, and after a compaction", async (t) => {
+    const todos = [{ content: "mind me", status: "pending" }];
+    const long = "word ".repeat(400);
+    const provider = new ScriptedProvider([callTools(["todowrite", { todos }]), say("ok")], {
+      models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 4_000 }],
+    });
+    const agent = new Agent({ providers: [provider], tools: builtinTools().filter(({ name }) => /todo/.test(name)) });
+    t.after(() => agent.close());
+    let compacted = 0;
+    agent.on("session.compacted", () => (compacted += 1));
+    const { sessionId, result } = await agent.run({ message: "x" });
+    await result;
+    for (let n = 0; n < 40; n++) await (await agent.run({ message: long, sessionId })).result;
+    assert.ok(compacted > 0);
+    for (let n = 0; n < 260; n++) await (await agent.run({ message: `other ${n}` })).result;
+    provider.push(callTools(["todoread", {}]), say("ok"));
+    const run = await agent.run({ message: "x", sessionId });
+    const texts: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") texts.push(event.output);
+    assert.deepEqual(texts, ["[ ] mind me"]);
+  });
+
+  for (const [name, makeStore] of STORES) {
+    it(`is what the session says, when another process or a revert changed it (${name})`, async (t) => {
+      const open = await makeStore(t);
+      const list = (content: string) => callTools(["todowrite", { todos: [{ content, status: "pending" }] }]);
+      const tools = builtinTools().filter(({ name }) => /todo/.test(name));
+      const [here, there] = [new ScriptedProvider([list("mine"), say("ok")]), new ScriptedProvider([])];
+      const agents = [here, there].map((provider) => new Agent({ providers: [provider], driver: open(), tools }));
+      t.after(() => Promise.all(agents.map((agent) => agent.close())));
+      const [one, other] = agents as [Agent, Agent];
+      const first = await one.run({ message: "x" });
+      await first.result;
+      const { sessionId } = first;
+      there.push(list("theirs"), say("ok"));
+      await (
+        await other.run({ message: "y", sessionId })
+      ).result;
+      const read = async () => {
+        here.push(callTools(["todoread", {}]), say("ok"));
+        const run = await one.run({ message: "read", sessionId });
+        const texts: string[] = [];
+        for await (const event of run) if (event.type === "tool_result") texts.push(event.output);
+        return texts;
+      };
+      assert.deepEqual(await read(), ["[ ] theirs"]);
+      const said = await one.sessions.messages(sessionId);
+      const prompts = said.filter(({ role }) => role === "user");
+      await one.sessions.revert(sessionId, said[said.indexOf(prompts[1]!) - 1]!.id);
+      assert.deepEqual(await read(), ["[ ] mine"]);
+    });
+  }
+
+  it("is plain JSON alone, and never a person's leave", () => {
+    const shared = new Map<string, unknown>([["old", 1]]);
+    const state = new CallState(shared);
+    state
+      .set("list", [{ a: 1 }])
+      .set("map", new Map())
+      .set("date", new Date())
+      .set("leave:bash", true);
+    state.delete("old");
+    assert.equal(shared.size, 4);
+    assert.deepEqual([...state.keys()], [...shared.keys()]);
+    assert.deepEqual(state.changes(), { list: [{ a: 1 }], old: null });
+    const data = { "leave:bash": true, list: [1], gone: null };
+    const opaque = { provider: "gantry", model: "tool state", data };
+    const message = {
+      ...{ id: "m", sessionId: "s", seq: 1, createdAt: "", finished: true, toolCallId: "c", name: "t", failed: false },
+      role: "tool" as const,
+      parts: [{ type: "text" as const, text: "x", opaque }],
+    };
+    assert.deepEqual([...stateOf([message])], [["list", [1]]]);
+    assert.deepEqual([...stateOf([{ ...message, role: "user" }])], []);
+  });
+
+  it("is no part of what a model sees", async (t) => {
+    const remembering: Tool = {
+      ...{ name: "t", description: "t", inputSchema: { type: "object" }, kind: "other", parallel: false },
+      needsPermission: false,
+      parse: (input) => input as unknown,
+      describe: () => ({ title: "t", locations: [] }),
+      run: (_, { state }) => Promise.resolve({ text: `was ${String(state.get("n"))}`, ...(state.set("n", 1) && {}) }),
+    };
+    const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}]), say("ok")]);
+    const agent = new Agent({ providers: [provider], tools: [remembering] });
+    t.after(() => agent.close());
+    await (
+      await agent.run({ message: "x" })
+    ).result;
+    assert.deepEqual(
+      provider.requests[1]?.messages.slice(2).map(({ parts }) => parts),
+      [[{ type: "text", text: "was undefined" }], [{ type: "text", text: "was 1" }]],
+    );
+  });
+});

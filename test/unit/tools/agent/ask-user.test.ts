@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { Agent, builtinTools, type AgentOptions, type AskReply, type AskRequest, type RunInput } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import type { Hooks } from "../../../helpers/temp.js";
+
+/** What the model was told of the tool, and what a call of it brought. */
+async function outcome(
+  t: Hooks,
+  options: Partial<AgentOptions>,
+  input: Partial<RunInput>,
+  args: object = { question: "Which\n way?", choices: ["left", "right", "left"] },
+) {
+  const provider = new ScriptedProvider([callTools(["ask_user", args, "c"]), "end"]);
+  const agent = new Agent({ providers: [provider], tools: builtinTools(), ...options });
+  t.after(() => agent.close());
+  const run = await agent.run({ message: "x", ...input });
+  await run.result;
+  const offered = provider.requests[0]!.tools.some(({ name }) => name === "ask_user");
+  const told = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool")!;
+  const [part] = told.parts;
+  return { offered, text: part?.type === "text" ? part.text : "", failed: told.failed, agent, run };
+}
+
+const NOBODY = "Nobody answered. Decide by yourself, and say what you took for granted.";
+
+it("is offered where somebody can answer, and to no other model", async (t) => {
+  for (const unattended of ["reject", "allow"] as const) {
+    const { offered, text } = await outcome(t, { unattended }, {});
+    assert.equal(offered, false);
+    assert.match(text, /^There is no tool "ask_user"/);
+  }
+  const waiting = await outcome(t, { unattended: "wait", askTimeout: 0.05 }, {});
+  assert.deepEqual([waiting.offered, waiting.text, waiting.failed], [true, NOBODY, false]);
+  const [ask] = await waiting.agent.asks.list();
+  assert.deepEqual([ask?.state, ask?.kind], ["withdrawn", "question"]);
+});
+
+it("brings what was chosen or written, and says when nobody answered, in plan mode too", async (t) => {
+  const cases: readonly [reply: AskReply | "reject", args: object | undefined, wanted: string][] = [
+    [{ choice: "2", text: "" }, undefined, "The user answered: right"],
+    [{ choice: "", text: "neither" }, undefined, NOBODY],
+    [{ choice: "", text: "neither" }, { question: "x", choices: ["a"], free_text: true }, "The user answered: neither"],
+    [{ choice: "", text: "a name" }, { question: "x" }, "The user answered: a name"],
+    ["reject", undefined, NOBODY],
+  ];
+  for (const [reply, args, wanted] of cases) {
+    const asked: AskRequest[] = [];
+    const ask = (request: AskRequest) => (asked.push(request), Promise.resolve(reply));
+    const { offered, text } = await outcome(t, {}, { ask, mode: "plan" }, args);
+    assert.deepEqual([offered, text], [true, wanted]);
+    if (args !== undefined) continue;
+    assert.equal(asked[0]?.title, "Which way?");
+    assert.deepEqual(asked[0]?.question, {
+      choices: [
+        { id: "1", label: "left" },
+        { id: "2", label: "right" },
+      ],
+      freeText: false,
+    });
+  }
+});
+
+it("is answered by who watches", async (t) => {
+  const provider = new ScriptedProvider([callTools(["ask_user", { question: "x", choices: ["a"] }, "c"]), "end"]);
+  const agent = new Agent({ providers: [provider], tools: builtinTools() });
+  t.after(() => agent.close());
+  const { id } = await agent.sessions.create();
+  let run: Promise<unknown> | undefined;
+  for await (const event of agent.sessions.watch(id, { answers: true })) {
+    run ??= agent.run({ message: "x", sessionId: id }).then(({ result }) => result);
+    if (event.type !== "state") continue;
+    for (const ask of event.state.asks) await agent.asks.answer(ask.id, { choice: "1" }, "page").catch(() => undefined);
+    if (event.state.run?.state === "finished") break;
+  }
+  await run;
+  const told = (await agent.sessions.messages(id)).find(({ role }) => role === "tool");
+  assert.deepEqual(told?.parts, [{ type: "text", text: "The user answered: a" }]);
+});

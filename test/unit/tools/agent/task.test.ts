@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { builtinTools, RunCancelledError, TooManyRunsError, type ToolContext } from "gantry";
+import type { HelperResult, SpawnInput } from "gantry/plugin";
+import { callTool, toolContext } from "../../../helpers/tool-context.js";
+
+const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
+const tool = builtinTools().find(({ name }) => name === "task")!;
+
+/** What the tool makes of a helper that ends so, and what it asked for. */
+async function called(ending: Partial<HelperResult> | Error, args: object = {}) {
+  const inputs: SpawnInput[] = [];
+  const spawn: ToolContext["spawn"] = async (input) => {
+    inputs.push(input);
+    if (ending instanceof TooManyRunsError) throw ending;
+    const ended = { output: "found", endedBy: "model", usage, iterations: 2, ...ending } as const;
+    const result = ending instanceof Error ? Promise.reject<HelperResult>(ending) : Promise.resolve(ended);
+    return { runId: "r", sessionId: "s-1", result };
+  };
+  const output = await callTool(
+    tool,
+    { description: " Find\n it ", prompt: "Find it.", ...args },
+    toolContext("/", { spawn }),
+  );
+  return { ...output, input: inputs[0] };
+}
+
+it("asks for a helper with what the model said, and gives its last answer", async () => {
+  const { text, failed, input } = await called({});
+  assert.deepEqual([text, failed], ["found\n\n[helper session s-1]", false]);
+  assert.deepEqual(input, { message: "Find it.", title: "Find it", readOnly: false, budget: {}, maxIterations: 50 });
+  const args = { tools: ["read"], read_only: true, budget: { usd: "0.5", tokens: 1000, seconds: null } };
+  const more = (await called({}, args)).input;
+  assert.deepEqual(
+    [more?.tools, more?.readOnly, more?.budget],
+    [["read"], true, { usd: 0.5, tokens: 1000, seconds: undefined }],
+  );
+});
+
+it("says how a helper ended that did not come to its end", async () => {
+  const cases: [Partial<HelperResult> | Error, RegExp][] = [
+    [{ output: " " }, /^\(It said nothing\.\)/],
+    [{ endedBy: "budget" }, /^found\n\n\[The helper did not come to its end: its budget was spent\.\]/],
+    [{ endedBy: "max_iterations", iterations: 50 }, /its 50 model calls were over/],
+    [new RunCancelledError(), /^The helper was cancelled by a person/],
+    [new TooManyRunsError(), /^No helper could begin/],
+    [new Error("the model is away"), /^The helper failed: the model is away/],
+  ];
+  for (const [ending, said] of cases) {
+    const { text, failed } = await called(ending);
+    assert.match(text, said);
+    assert.equal(failed, !(!(ending instanceof Error) && ending.endedBy === undefined), text);
+  }
+});
+
+it("cuts a long answer in the middle", async () => {
+  const { text } = await called({ output: `begin${"x".repeat(100_000)}end` });
+  assert.ok(text.length < 31_000);
+  assert.match(text, /^begin/);
+  assert.match(text, /end\n\n\[helper session s-1\]$/);
+});
+
+it("tells the model what is wrong with its arguments", () => {
+  for (const [args, said] of [
+    [{ prompt: "x" }, /description/],
+    [{ description: "x", prompt: "" }, /prompt/],
+    [{ description: "x", prompt: "y", budget: { usd: 0 } }, /budget.*usd.*a number above 0/s],
+    [{ description: "x", prompt: "y", tools: "read" }, /tools/],
+  ] as const)
+    assert.throws(() => tool.parse(args) as unknown, { code: "tool_input", message: said });
+});

@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { builtinTools } from "gantry";
+import { callTool, toolContext } from "../../../helpers/tool-context.js";
+
+it("keeps a list for each session", async () => {
+  const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
+  const [one, other] = [toolContext("/"), toolContext("/")];
+  const todos = [
+    { content: "read", status: "completed" },
+    { content: "write", status: "in_progress", priority: "high" },
+    { content: "test", status: "pending" },
+  ];
+  const written = await callTool(tools.get("todowrite")!, { todos: JSON.stringify(todos) }, one);
+  assert.equal(written.text, "[x] read\n[>] write\n[ ] test");
+  assert.equal((await callTool(tools.get("todoread")!, {}, one)).text, written.text);
+  assert.equal((await callTool(tools.get("todoread")!, {}, other)).text, "The list is empty.");
+  assert.equal(
+    tools.get("todowrite")!.describe(tools.get("todowrite")!.parse({ todos }), "/").title,
+    "Update todos (1/3 done)",
+  );
+  assert.throws(
+    () => tools.get("todowrite")!.parse({ todos: [{ content: "x", status: "doing" }] }),
+    /todos\[0\].status: expected one of "pending", "in_progress", "completed", "cancelled", got "doing"/,
+  );
+});

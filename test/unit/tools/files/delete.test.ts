@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { mkdir, readdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { it } from "node:test";
+import { Agent, builtinTools } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-context.js";
+
+it("deletes files, links and folders, and nothing outside", async () => {
+  await using folder = await temporaryFolder();
+  const project = join(folder.path, "project");
+  const outside = join(folder.path, "outside");
+  const home = join(project, "a", "home");
+  await mkdir(join(project, "a", "b"), { recursive: true });
+  await mkdir(join(project, "c", "d"), { recursive: true });
+  await mkdir(join(project, ".git"));
+  await mkdir(outside);
+  await mkdir(home);
+  await writeFile(join(project, "f.txt"), "bye\n");
+  await writeFile(join(project, "c", "d", "x"), "");
+  await writeFile(join(outside, "keep"), "keep");
+  await symlink(outside, join(project, "link"));
+  await symlink(outside, join(project, "c", "link"));
+  const context = toolContext(project);
+  const tool = builtinTools({ deniedPaths: [home] }).find((one) => one.name === "delete")!;
+  const remove = (path: string, recursive = false) => callTool(tool, { path, recursive }, context);
+
+  const gone = await remove("f.txt");
+  assert.equal(gone.text, "Deleted f.txt (4 bytes).");
+  assert.deepEqual(gone.diff, [{ path: join(project, "f.txt"), oldText: "bye\n", newText: "" }]);
+  await assert.rejects(remove("f.txt"), /f.txt: not found/);
+  await assert.rejects(remove("c"), /not empty. Set recursive/);
+  await assert.rejects(remove("link/keep"), /outside the project folder/);
+  assert.match((await remove("link")).text, /symbolic link; what it points to is still there/);
+  assert.equal((await remove("c", true)).text, "Deleted c/ with all that was in it.");
+  assert.equal((await remove("a/b")).text, "Deleted a/b/.");
+  assert.equal(await readFile(join(outside, "keep"), "utf8"), "keep");
+  for (const path of [".", "..", project, "/", folder.path])
+    await assert.rejects(remove(path, true), /folder that you work in|outside/, path);
+  await assert.rejects(remove("a", true), /denied/);
+  await assert.rejects(remove("a/home", true), /denied/);
+  await assert.rejects(remove(".git", true), /history of the repository/);
+  assert.deepEqual((await readdir(project)).sort(), [".git", "a"]);
+});
+
+it("deletes many files of one folder tree concurrently", async () => {
+  await using folder = await temporaryFolder();
+  for (let i = 0; i < 30; i++) await writeFile(join(folder.path, `f${i}`), "x");
+  const tool = builtinTools().find((one) => one.name === "delete")!;
+  await Promise.all(Array.from({ length: 30 }, (_, i) => callTool(tool, { path: `f${i}` }, toolContext(folder.path))));
+  assert.deepEqual(await readdir(folder.path), []);
+});
+
+it("deletes only what a person was asked about", async (t) => {
+  await using folder = await temporaryFolder();
+  const at = (name: string) => join(folder.path, name);
+  for (const name of ["old", "src"]) {
+    await mkdir(at(name));
+    await writeFile(at(`${name}/x`), name);
+  }
+  /** Returns the result of a call that the model gets, if `meanwhile` happens while the person is asked. */
+  const told = async (path: string, meanwhile: () => Promise<unknown>): Promise<string> => {
+    const provider = new ScriptedProvider([callTools(["delete", { path, recursive: true }]), "Done."]);
+    const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: folder.path });
+    t.after(() => agent.close());
+    const ask = async () => {
+      await meanwhile();
+      return "allow" as const;
+    };
+    await (
+      await agent.run({ message: "x", mode: "ask", ask })
+    ).result;
+    const [part] = provider.requests.at(-1)?.messages.at(-1)?.parts ?? [];
+    return part?.type === "text" ? part.text : "";
+  };
+  const swap = async () => {
+    await rename(at("old"), at("aside"));
+    await rename(at("src"), at("old"));
+  };
+  assert.match(await told("old", swap), /old: was replaced while permission was asked for. Nothing was deleted/);
+  assert.equal(await readFile(at("old/x"), "utf8"), "src");
+  assert.match(await told("new", () => mkdir(at("new"))), /new: was replaced/);
+  assert.match(await told("old", () => writeFile(at("old/y"), "more")), /^Deleted old\/ with all that was in it\./);
+  assert.deepEqual((await readdir(folder.path)).sort(), ["aside", "new"]);
+});

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Redactor } from "gantry/plugin";
+import { LiveOutput, tidy } from "../../../../src/tools/shell/shell-output.js";
+import { pause } from "../../../helpers/lab.js";
+import { randomOf } from "../../../helpers/random.js";
+
+const SEEDS = Number(process.env["SEEDS"] ?? 15);
+const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+const SHORT = 'pa"s5';
+const redactor = new Redactor([KEY, SHORT]);
+
+/** Time: longer than the interval of `LiveOutput` in these tests, whose timer was set before and fires first. */
+const nextReport = (): Promise<void> => pause(2);
+
+/** The text that is reported for output in these pieces; at each `null` a report is due. */
+async function told(pieces: readonly (string | Buffer | null)[], hidden = redactor): Promise<string> {
+  let text = "";
+  const live = new LiveOutput(hidden, (more) => (text += more), 0);
+  for (const piece of pieces) {
+    if (piece === null) await nextReport();
+    else live.push(Buffer.from(piece));
+  }
+  await nextReport();
+  live.end();
+  return text;
+}
+
+/** Bytes in random pieces, with time between some. */
+function inPieces(text: string, random: () => number): (Buffer | null)[] {
+  const bytes = Buffer.from(text);
+  const pieces: (Buffer | null)[] = [];
+  const longest = random() < 0.5 ? 7 : 60;
+  for (let at = 0; at < bytes.length;) {
+    const end = at + 1 + Math.floor(random() * longest);
+    pieces.push(bytes.subarray(at, end));
+    if (random() < 0.4) pieces.push(null);
+    at = end;
+  }
+  return pieces;
+}
+
+const WORDS = ["compiling ", "ok\n", "é", "🙂🙃", "日本語", "12%", "\n", " \t", "\0", "a-longer-word-of-code(); "];
+
+describe("what a command prints, while it runs", () => {
+  it("is told as it came, whatever characters are cut between its pieces", async () => {
+    for (let seed = 1; seed <= SEEDS; seed += 1) {
+      const random = randomOf(seed);
+      const text = Array.from({ length: 30 }, () => WORDS[Math.floor(random() * WORDS.length)]).join("");
+      const shown = await told(inPieces(text, random));
+      // Of what may be the begin of a secret the end waits.
+      assert.ok(tidy(text).startsWith(shown), `seed ${seed}`);
+      assert.ok(tidy(text).length - shown.length < 5, `seed ${seed}`);
+    }
+  });
+
+  it("holds no secret, in whatever form and pieces it comes", async () => {
+    const base64 = [0, 1, 2].map((lead) => Buffer.from("x".repeat(lead) + KEY + "!").toString("base64"));
+    const hex = Buffer.from(KEY).toString("hex");
+    const readable = [KEY, ...base64.map((text) => text.slice(4, -4))];
+    const printed = [
+      KEY,
+      SHORT,
+      ...base64,
+      hex.toUpperCase(),
+      hex.replace(/../g, "$& "),
+      KEY.replace(/.{7}/g, "$&\n"),
+      `\u001b[31m${KEY.slice(0, 9)}\u001b[0m${KEY.slice(9)}`,
+      KEY.slice(5, 30),
+    ];
+    for (let seed = 1; seed <= 2 * SEEDS; seed += 1) {
+      const random = randomOf(seed);
+      const any = (list: readonly string[]) => list[Math.floor(random() * list.length)]!;
+      const text = Array.from({ length: 12 }, () => any(random() < 0.4 ? printed : WORDS)).join(" | ");
+      const shown = await told(inPieces(text, random));
+      const shape = shown.replace(/[\s:,]+/g, "");
+      for (const [form, within, least] of [
+        ...readable.map((one) => [one, shape, 5] as const),
+        [hex, shape.toLowerCase(), 9] as const,
+      ])
+        for (let at = 0; at + least <= form.length; at += 1)
+          assert.ok(!within.includes(form.slice(at, at + least)), `seed ${seed}: ${form.slice(at, at + least)}`);
+      assert.ok(!shown.includes(SHORT.slice(0, 3)), `seed ${seed}`);
+    }
+  });
+
+  it("does not wait behind a secret that is whole, nor for what only begins like one", async () => {
+    assert.equal(await told([`key: ${KEY}\n`]), "key: [redacted]\n");
+    assert.equal(await told(["a k3y-9fQ2", null]), "a ");
+    assert.equal(await told(["a k3y-9fQ2", null, "? no"]), "a k3y-9fQ2? no");
+    assert.equal(await told([..."1\n2\n3\n"].flatMap((one) => [one, null])), "1\n2\n3\n");
+  });
+
+  it("is without colours, and of a bar that overwrites its line each state that was told has a line", async () => {
+    assert.equal(
+      await told(["\u001b[1", null, "mbold\u001b[0", null, "m\u001b]0;a-ti", null, "tle\u0007!\n"]),
+      "bold!\n",
+    );
+    assert.equal(await told(["10%\r20%\r", null, "30%\r4", null, "0%\r\n", null, "done\r\n"]), "20%\n40%\ndone\n");
+    assert.equal(await told(["a\r\nb\r", null, "\nc\n"]), "a\nb\nc\n");
+  });
+
+  it("is bounded: of what comes faster than anybody reads the end is told, and that something is missing", async () => {
+    const line = `${"y ".repeat(30)}${KEY}\n`;
+    let most = 0;
+    let text = "";
+    const live = new LiveOutput(
+      redactor,
+      (more) => {
+        most = Math.max(most, more.length);
+        text += more;
+      },
+      0,
+    );
+    const chunk = Buffer.from(line.repeat(700));
+    for (let i = 0; i < 2000; i += 1) {
+      live.push(chunk.subarray(i % 90));
+      if (i % 200 === 0) await nextReport();
+    }
+    live.push(Buffer.from("the end\n"));
+    await nextReport();
+    live.end();
+    assert.ok(most < 20 * 1024, `${most} characters at once`);
+    assert.match(text, /\n\[\.\.\.\]\n/);
+    assert.match(text, /the end\n$/);
+    for (let at = 0; at + 5 <= KEY.length; at += 1)
+      assert.ok(!text.includes(KEY.slice(at, at + 5)), KEY.slice(at, at + 5));
+  });
+});

@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import { gzipSync } from "node:zlib";
+import { RunCancelledError } from "gantry";
+import { htmlToText } from "../../../../src/untrusted/html/html-text.js";
+import { isPublicAddress } from "../../../../src/tools/web/public-address.js";
+import { webfetchTool } from "../../../../src/tools/web/webfetch.js";
+import { until } from "../../../helpers/lab.js";
+import { callTool, toolContext } from "../../../helpers/tool-context.js";
+
+async function site(answer: (request: IncomingMessage, response: ServerResponse) => void) {
+  const requests: string[] = [];
+  const server = createServer((request, response) => {
+    requests.push(request.url!);
+    answer(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    port,
+    requests,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+const open = webfetchTool({ allowPrivate: true });
+const closed = webfetchTool({ allowPrivate: false });
+const fetchText = async (url: string, more: object = {}) =>
+  (await callTool(open, { url, ...more }, toolContext("/"))).text;
+
+function send(
+  response: ServerResponse,
+  type: string,
+  body: string | Buffer,
+  headers: Record<string, string> = {},
+  status = 200,
+): void {
+  response.writeHead(status, { "content-type": type, ...headers }).end(body);
+}
+
+describe("webfetch", () => {
+  it("shows HTML as text, other text as it is, and errors with what the page says", async () => {
+    await using s = await site((request, response) => {
+      if (request.url === "/page")
+        send(
+          response,
+          "text/html; charset=iso-8859-1",
+          Buffer.from("<title>T &amp; t</title><p>caf\xe9 <a href='/x'>link</a>", "latin1"),
+        );
+      else if (request.url === "/gzip")
+        send(response, "text/html", gzipSync("<h1>Zip</h1>"), { "content-encoding": "gzip" });
+      else if (request.url === "/json") send(response, "application/json", '{"a":1}');
+      else if (request.url === "/pdf") send(response, "application/pdf", "%PDF-1.7\0");
+      else if (request.url === "/empty") send(response, "text/html", "<script>app()</script>");
+      else if (request.url === "/escape") send(response, "text/plain", "\u001b[2Jgone\u202e\u0007", {}, 500);
+      else send(response, "text/html", "<h1>No such page</h1>", {}, 404);
+    });
+    assert.equal(await fetchText(`${s.url}/page`), `# T & t\n\ncafé [link](${s.url}/x)`);
+    assert.match(await fetchText(`${s.url}/page`, { raw: true }), /^<title>/);
+    assert.equal(await fetchText(`${s.url}/gzip`), "# Zip");
+    assert.equal(await fetchText(`${s.url}/json`), '{"a":1}');
+    await assert.rejects(fetchText(`${s.url}/pdf`), /it is a PDF document/);
+    assert.match(await fetchText(`${s.url}/empty`), /has no text. It may need a browser/);
+    await assert.rejects(fetchText(`${s.url}/gone`), /HTTP 404 Not Found \(# No such page\)/);
+    await assert.rejects(fetchText(`${s.url}/escape`), {
+      message: `${s.url}/escape: HTTP 500 Internal Server Error (\\u001b[2Jgone\\u202e\\u0007). Check the address, or try another.`,
+    });
+    await assert.rejects(fetchText("http://host.invalid/"), /the host is not known|EAI_AGAIN/);
+  });
+
+  it("pages through long texts and stops at the size limit", async () => {
+    const lines = Array.from({ length: 5000 }, (_, i) => `line ${i}`).join("\n");
+    await using s = await site((request, response) => {
+      if (request.url === "/long") return send(response, "text/plain", lines);
+      response.writeHead(200, { "content-type": "text/plain" });
+      const more = (): void => {
+        while (response.write("x".repeat(65_536)));
+        if (!response.destroyed) response.once("drain", more);
+      };
+      more();
+    });
+    const first = await fetchText(`${s.url}/long`);
+    const next = /\[characters 0-(\d+) of 48889; go on with offset \1\]$/.exec(first);
+    assert.ok(next, first.slice(-100));
+    const second = await fetchText(`${s.url}/long`, { offset: next[1] });
+    assert.equal(`${first.replace(/\n\[characters.*$/, "")}\n${second}`, lines);
+    const endless = await fetchText(`${s.url}/endless`);
+    assert.match(endless, /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+  });
+
+  it("counts bytes as they are unpacked, however they come", async () => {
+    const zeros = gzipSync(Buffer.alloc(40_000_000, 97));
+    const packed = (times: number) => Array.from({ length: times }).reduce<Buffer>((body) => gzipSync(body), zeros);
+    await using s = await site((request, response) => {
+      const times = Number(request.url!.slice(1));
+      if (request.url === "/pieces") {
+        response.writeHead(200, { "content-type": "text/plain" });
+        for (const letter of "in single letters".split("")) response.write(letter);
+        response.end();
+      } else
+        send(response, "text/plain", packed(times), {
+          "content-encoding": Array(times + 1)
+            .fill("gzip")
+            .join(", "),
+        });
+    });
+    for (const times of [0, 2])
+      assert.match(await fetchText(`${s.url}/${times}`), /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+    await assert.rejects(fetchText(`${s.url}/9`), /too many content-encodings/);
+    assert.equal(await fetchText(`${s.url}/pieces`), "in single letters");
+  });
+
+  it("follows few redirects, to http alone, and tells where it got", async () => {
+    await using s = await site((request, response) => {
+      const n = Number(request.url!.slice(1));
+      if (request.url === "/file") response.writeHead(302, { location: "file:///etc/passwd" }).end();
+      else if (n > 0) response.writeHead(302, { location: `/${n - 1}` }).end();
+      else send(response, "text/plain", "there");
+    });
+    assert.equal(await fetchText(`${s.url}/5`), `there\n[redirected to ${s.url}/0]`);
+    await assert.rejects(fetchText(`${s.url}/6`), /more than 5 redirects/);
+    await assert.rejects(fetchText(`${s.url}/file`), /no http or https address/);
+  });
+
+  it("refuses private addresses, however they are written", async () => {
+    await using s = await site((_, response) => send(response, "text/plain", "SECRET"));
+    const decimal = (127 * 2 ** 24 + 1).toString();
+    for (const host of [
+      "127.0.0.1",
+      "localhost",
+      "[::1]",
+      "[::ffff:127.0.0.1]",
+      "0.0.0.0",
+      "127.1",
+      decimal,
+      "0x7f000001",
+      "127.0.0.1.",
+      "169.254.169.254",
+      "10.0.0.1",
+    ])
+      await assert.rejects(
+        callTool(closed, { url: `http://${host}:${s.port}/` }, toolContext("/")),
+        /not on the public internet.*allow_private/,
+        host,
+      );
+    assert.deepEqual(s.requests, []);
+    for (const url of [
+      "file:///etc/passwd",
+      "ftp://x/",
+      "nonsense",
+      "data:text/plain,x",
+      "http://user:pass@example.com/",
+    ])
+      assert.throws(() => closed.parse({ url }), { code: "tool_input" });
+  });
+
+  it("ends with the run and with the time", async () => {
+    await using s = await site(() => undefined);
+    const abort = new AbortController();
+    const reason = new RunCancelledError();
+    const waiting = assert.rejects(callTool(open, { url: s.url }, toolContext("/", { signal: abort.signal })), reason);
+    await until(() => s.requests.length > 0);
+    abort.abort(reason);
+    await waiting;
+    await assert.rejects(
+      callTool(webfetchTool({ allowPrivate: true, timeoutMs: 50 }), { url: s.url }, toolContext("/")),
+      /no answer in time/,
+    );
+  });
+});
+
+it("tells public addresses from all others", () => {
+  for (const address of ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+    assert.equal(isPublicAddress(address), true, address);
+  for (const address of [
+    "127.0.0.1",
+    "10.1.2.3",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "192.0.2.1",
+    "198.18.0.1",
+    "::1",
+    "::",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fd00::1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+    "",
+    "x",
+  ])
+    assert.equal(isPublicAddress(address), false, address);
+});
+
+describe("HTML to text", () => {
+  const text = async (html: string) => (await htmlToText(html, "https://example.com/docs/")).text;
+
+  it("keeps what a reader sees", async () => {
+    assert.equal(
+      await text(`<html><head><title>T</title><style>x{}</style><body><svg><title>no</title></svg>
+        <h1>Head  <em>line</em></h1><p>One&nbsp;two<br>three &lt;b&gt; <code>x = 1</code>.</p>
+        <ul><li>a<li>b<ul><li>c</ul></ul><ol start=3><li>d</ol>
+        <pre>  keep\n    this</pre><table><tr><th>k<th>v<tr><td>1<td>2</table>
+        <a href="../up?x=1#y">up</a> <a href="#z">here</a> <a href="javascript:x()">js</a> <img alt="A pic" src=x><script>no()</script>`),
+      "# Head line\n\nOne two\nthree <b> `x = 1`.\n\n- a\n- b\n  - c\n\n3. d\n\n```\n  keep\n    this\n```\n\nk | v\n1 | 2\n\n" +
+        "[up](https://example.com/up?x=1#y) here js ![A pic]",
+    );
+  });
+
+  it("shows the text of what is nested too deep, and what comes behind it", async () => {
+    for (const depth of [10, 511, 512, 513, 2_000]) {
+      const html = `${"<div>".repeat(depth)}deep <b>in</b> <a href=/x>it</a>${"</div>".repeat(depth)}<p>behind <a href=/y>it</a>`;
+      assert.match(await text(html), /^deep in .*it.*\n\nbehind \[it\]\(https:\/\/example.com\/y\)$/, `${depth}`);
+    }
+  });
+
+  it("ends with the text that is kept of one page", async () => {
+    const long = await htmlToText("<p>word ".repeat(1_000_000), "https://example.com/");
+    assert.deepEqual(
+      [long.cut, long.text.length <= 5 * 1024 * 1024, long.text.startsWith("word\n\nword")],
+      [true, true, true],
+    );
+    const links = await htmlToText("<a href=y>x</a> ".repeat(300_000), `https://example.com/${"x/".repeat(200)}`);
+    assert.equal(links.cut, true);
+  });
+
+  it("takes any nesting and any rubbish in linear time", async () => {
+    await text("<div>".repeat(900_000) + "</x>".repeat(100_000));
+    await text(`<p ${"a='b' ".repeat(100_000)}>`);
+    await text("<svg><title>".repeat(100_000));
+    await text("&amp;".repeat(100_000));
+    assert.equal(await text(`${"<div>".repeat(200_000)}deep`), "deep");
+    assert.equal(await text("<ul><li>".repeat(2_000) + "x").then((out) => out.includes("x")), true);
+    await text("<a <b <c &#xFFFFFFF; &bogus; </p></p></ul></pre><![CDATA[ <!-- ");
+    await text("<".repeat(100_000));
+  });
+});

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { it } from "node:test";
+import { builtinTools } from "gantry";
+import { Redactor } from "gantry/plugin";
+import type { Tool } from "gantry";
+import { withoutSecrets } from "../../../src/tools/without-secrets.js";
+import { until } from "../../helpers/lab.js";
+import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
+
+const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
+
+it("no file tool shows a known key that stands in a file, in results, diffs and errors", async () => {
+  await using folder = await temporaryFolder();
+  const tools = builtinTools({ secrets: new Set([KEY]), bash: { sandbox: "off" } });
+  const context = toolContext(folder.path);
+  const use = async (name: string, input: object): Promise<string> => {
+    const tool = tools.find((one) => one.name === name)!;
+    return JSON.stringify(await callTool(tool, input, context).catch((error: Error) => error.message));
+  };
+  await writeFile(join(folder.path, ".env"), `A=1\nKEY=${KEY}\nB=2\n`);
+  await writeFile(join(folder.path, "encoded"), Buffer.from(`KEY=${KEY}`).toString("base64"));
+  await writeFile(join(folder.path, "long"), `${"x".repeat(1_980)}${KEY}${"y".repeat(500)}`);
+  await writeFile(join(folder.path, `name-${KEY}`), "");
+  const told = [
+    await use("read", { path: ".env" }),
+    await use("read", { path: "encoded" }),
+    await use("read", { path: "long" }),
+    await use("grep", { pattern: "KEY", context: 2 }),
+    await use("grep", { pattern: "y{100}$" }),
+    await use("edit", { path: ".env", old_string: "A=1", new_string: "A=2" }),
+    await use("edit", { path: ".env", old_string: "KEY=k3y-9fQ2xLw7Zr4TbVn8 ", new_string: "" }),
+    await use("multiedit", { path: ".env", edits: [{ old_string: "B=2", new_string: "B=3" }] }),
+    await use("write", { path: ".env", content: `KEY=${KEY}` }),
+    await use("list", {}),
+    await use("glob", { pattern: "name-*" }),
+    await use("read", { path: `name-${KEY}x` }),
+  ];
+  for (const text of told)
+    for (let i = 0; i + 8 <= KEY.length; i++) assert.ok(!text.includes(KEY.slice(i, i + 8)), `${i}: ${text}`);
+  assert.ok(!told[1]!.includes(Buffer.from(KEY).toString("base64").slice(8, 20)));
+  assert.match(told[0]!, /A=1\\n2\\tKEY=\[redacted\]/);
+});
+
+it("wraps a tool that is a class, too", async () => {
+  class Stranger implements Tool {
+    readonly name = "stranger";
+    readonly description = "";
+    readonly inputSchema = {};
+    readonly kind = "other" as const;
+    readonly parallel = false;
+    readonly needsPermission = false;
+    #said = `key ${KEY}`;
+    parse(): unknown {
+      return {};
+    }
+    describe(): { title: string; locations: [] } {
+      return { title: this.name, locations: [] };
+    }
+    async run(): Promise<{ text: string }> {
+      return Promise.resolve({ text: this.#said });
+    }
+  }
+  const tool = withoutSecrets(new Stranger(), new Redactor([KEY]));
+  assert.equal((await callTool(tool, {}, toolContext("/"))).text, "key [redacted]");
+  assert.equal(tool.name, "stranger");
+});
+
+it("no tool shows one while it runs, in whatever pieces it prints it, and whatever is left out between", async () => {
+  let said = "";
+  const tool: Tool = {
+    name: "printer",
+    description: "",
+    inputSchema: {},
+    kind: "other",
+    parallel: false,
+    needsPermission: false,
+    parse: () => ({}),
+    describe: () => ({ title: "", locations: [] }),
+    run: async (_, { progress }) => {
+      const seen = (end: string): Promise<void> => until(() => said.endsWith(end));
+      progress(`key ${KEY.slice(0, 6)}`);
+      for (const piece of KEY.slice(6).match(/.{1,5}/g)!) progress(piece);
+      progress(" one\n");
+      await seen(" one\n");
+      for (let n = 0; n < 10_000; n += 1) progress(`${n} ${KEY}`);
+      progress(" two\n");
+      await seen(" two\n");
+      return { text: "done" };
+    },
+  };
+  const progress = (text: string): void => void (said += text);
+  await callTool(withoutSecrets(tool, new Redactor([KEY])), {}, toolContext("/", { progress }));
+  assert.match(said, /^key \[redacted\] one\n/);
+  assert.match(said, /\n\[\.\.\.\]\n/);
+  for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!said.includes(KEY.slice(i, i + 5)), KEY.slice(i, i + 5));
+});

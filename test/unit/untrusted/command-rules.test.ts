@@ -1,0 +1,358 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { judgeCall, type JudgeJob, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
+
+const rule = (action: RuleForCall["action"], match?: string): RuleForCall => ({
+  action,
+  exact: true,
+  ...(match === undefined ? {} : { match }),
+});
+
+async function judged(rules: readonly RuleForCall[], command: JudgeJob["command"]): Promise<string> {
+  const call = { places: [], files: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h", executes: true };
+  const { action, unread } = await judgeCall({ rules, command, ...call });
+  return unread ? `${action} (unread)` : action;
+}
+
+async function expectAll(of: (match: string) => RuleForCall[], cases: readonly (readonly string[])[]): Promise<void> {
+  for (const [match = "", command = "", expected] of cases)
+    assert.equal(await judged(of(match), command), expected, `${match}: ${JSON.stringify(command)}`);
+}
+
+describe("an allow for commands", () => {
+  const allow = (match: string): RuleForCall[] => [rule("allow", match), rule("deny")];
+
+  it("matches the words of one simple command", () =>
+    expectAll(allow, [
+      ["git status", "git status", "allow"],
+      ["git status", "git status -s", "deny"],
+      ["git status*", "git status -s x", "allow"],
+      ["git status *", "git status", "allow"],
+      ["git status*", "git statusx", "allow"],
+      ["git status", "/tmp/git status", "deny"],
+      ["git status", "GIT status", "deny"],
+      ["git * --stat", "git log -n 3 --stat", "allow"],
+      ["git status*", "git -C x status", "deny"],
+      ["git status*", "'git' \"status\" \\-s", "allow"],
+      ["git status*", "git status 'a;b' \"c && d\" 'e$(f)'", "allow"],
+      ["git status*", 'git status "a \\"b\\" \\$c \\d$"', "allow"],
+      ["git status*", "git \\\n  status", "allow"],
+      ["git log*", 'git log "$X" *.ts $Y', "allow"],
+      ["npm run [a-c]", "npm run b", "allow"],
+      ["npm run [a-c]", "npm run d", "deny"],
+      ["*", "rm -rf x", "allow"],
+    ]));
+
+  it("needs each command of a line", () =>
+    expectAll(allow, [
+      ["git status*", "git status; git status && git status | git status &\ngit status # git", "allow"],
+      ["git status*", "git status && rm x", "deny"],
+      ["git status*", "git status\nrm x", "deny"],
+      ["git status*", "git status & rm x", "deny"],
+      ["git status*", "git status | rm x", "deny"],
+      ["git status*", "git status # x\nrm x", "deny"],
+    ]));
+
+  it("permits redirections to /dev/null and the standard streams alone, after the words", () =>
+    expectAll(allow, [
+      ["git status*", "git status 2>&1 >/dev/null < /dev/null", "allow"],
+      ["git status*", "git status &>/dev/null", "allow"],
+      ["git status*", "git status > x", "deny"],
+      ["git status*", "git status < x", "deny"],
+      ["git status*", "git status 2>&1 x", "deny"],
+      ["git status*", "2>/dev/null git status", "deny"],
+      ["git status*", "git status > $X", "deny"],
+      ["git status*", "git status > ~/x", "deny"],
+      ["git status*", "git status <<< x", "deny"],
+      ["*", "rm -rf x > y", "deny"],
+    ]));
+
+  it("matches no line that a shell can read in another way", () =>
+    expectAll(allow, [
+      ["ls*", "ls=1 touch X", "deny"],
+      ["npm*", "npm_x=1 touch X", "deny"],
+      ["git*", "git= touch X", "deny"],
+      ["npm test*", "npm test <<E\\\nOF\n$(touch X)\nEOF", "deny"],
+      ["*", "echo $(cat <<E\nx\nE)\ntouch X\nE\n)", "deny"],
+      ["git status*", "X=1 git status", "deny"],
+      ["X=? git status*", "X=1 git status", "deny"],
+      ["git status*", "git status $(rm x)", "deny"],
+      ["git status*", "git status `rm x`", "deny"],
+      ["git status*", 'git status "$(rm x)"', "deny"],
+      ["git status*", 'git status "${X}"', "deny"],
+      ["git status*", "git status $'a'", "deny"],
+      ["git status*", "git status $((1))", "deny"],
+      ["git status*", "git status <(rm x)", "deny"],
+      ["git status*", "git st\\\natus", "deny"],
+      ["git status*", "(git status)", "deny"],
+      ["git status*", "! git status", "deny"],
+      ["git status*", "if git status; then git status; fi", "deny"],
+      ["git status*", "f() { git status; }; f", "deny"],
+      ["git status*", "git status\r", "deny"],
+      ["git status*", "git status\u00a0x", "deny"],
+      ["git*", "git $X", "deny"],
+      ["git*", "git ~", "deny"],
+      ["git*", "git a ~/x", "deny"],
+      ["*", "$X a", "deny"],
+      ["*", "~ a", "deny"],
+    ]));
+
+  it("with a wildcard matches no program that runs another one, nor code", () =>
+    expectAll(allow, [
+      ["timeout*", "timeout 60 npm test", "deny"],
+      ["timeout 60 npm test", "timeout 60 npm test", "allow"],
+      ["timeout 60 npm test*", "timeout 60 npm test -- x", "deny"],
+      ["*", "eval ls", "deny"],
+      ["*", "env ls", "deny"],
+      ["*", "export A=1", "deny"],
+      ["*", "printf -v 'a[$(x)]' y", "deny"],
+      ["sh*", "sh -c ls", "deny"],
+      ["sh*", "sh x.sh", "deny"],
+      ["sh x.sh*", "sh x.sh a", "allow"],
+      ["node*", "node server.js", "deny"],
+      ["node server.js*", "node server.js --port 1", "allow"],
+      ["node server.js*", "node --require ./x server.js", "deny"],
+      ["python3 -m pytest*", "python3 -m pytest -x", "allow"],
+      ["python3 *", "python3 -c x", "deny"],
+      ["npx tsc*", "npx tsc --noEmit", "allow"],
+      ["npx*", "npx -c 'rm x'", "deny"],
+      ["npm*", "npm exec -c 'rm x'", "deny"],
+      ["npm test*", "npm test -- -c x", "allow"],
+      ["find*", "find . -name '*.ts'", "allow"],
+      ["find*", "find . -exec rm {} +", "deny"],
+      ["find*", "find . *", "deny"],
+      ["rg*", "rg x src", "allow"],
+      ["rg*", "rg --pre ./x y", "deny"],
+      ["rg*", "rg x *", "deny"],
+      ["git*", "git -c alias.x=!rm x", "deny"],
+      ["git*", "git switch -c x", "allow"],
+      ["git*", "git submodule foreach rm x", "deny"],
+      ["git*", "git grep -O./x y", "deny"],
+    ]));
+
+  it("with a wildcard matches no shell or interpreter that reads code from its input", () =>
+    expectAll(allow, [
+      ["bash*", "bash", "deny"],
+      ["node *", "node", "deny"],
+      ["bash", "bash", "allow"],
+      ["node --version", "node --version", "allow"],
+    ]));
+
+  it("knows abbreviated and combined options that start a program", () =>
+    expectAll(allow, [
+      ["git*", "git *", "deny"],
+      ["git*", "git rebase -ix 'rm x' HEAD~1", "deny"],
+      ["git*", "git rebase --ex='rm x' HEAD~1", "deny"],
+      ["git*", "git clone -u 'rm x' . y", "deny"],
+      ["git*", "git clone -c core.sshCommand='rm x' ssh://x/y", "deny"],
+      ["git*", "git clone --te=x . y", "deny"],
+      ["git*", "git clone --depth 1 https://x/y", "allow"],
+      ["git*", "git fetch --upl='rm x' .", "deny"],
+      ["git*", "git push --rece='rm x' .", "deny"],
+      ["git*", "git ls-files -o --exclude-standard", "allow"],
+      ["git*", "git grep -nO./x y", "deny"],
+      ["git*", "git grep --op=./x y", "deny"],
+      ["git*", "git --attr-source HEAD -c alias.x='!rm y' x", "deny"],
+      ["npm test*", "npm test --script-s=./x", "deny"],
+      ["tar*", "tar --use=./x -xf a", "deny"],
+      ["tar*", "tar -xf a --checkpoint=1 --checkpoint-=exec=x", "deny"],
+      ["tar*", "tar -xzf a.tgz --strip-components=1 -C lib", "allow"],
+      ["sort*", "sort --co=./x a", "deny"],
+      ["split*", "split --filter='rm x' a", "deny"],
+      ["sed*", "sed '1e rm x' a", "deny"],
+      ["sed*", "sed '2,3erm x' a", "deny"],
+      ["sed*", "sed 's/a/rm x/ge' a", "deny"],
+      ["sed*", "sed -n -e 's/else/e/' -e '1,20p' src/e.ts error.log", "allow"],
+      ["awk -F :*", "awk -F : 'BEGIN{system(\"rm x\")}'", "deny"],
+      ["python3 -W ignore*", "python3 -W ignore -c x", "deny"],
+      ["python3 -W ignore x.py*", "python3 -W ignore x.py a", "allow"],
+      ["bash -o pipefail*", "bash -o pipefail x.sh", "deny"],
+      ["npx -p x*", "npx -p x rm y", "deny"],
+    ]));
+
+  it("for paths matches no parent folder", () =>
+    expectAll(allow, [
+      ["cat src/*", "cat src/a src/b/c", "allow"],
+      ["cat src/*", "cat src/../../etc/passwd", "deny"],
+      ["cat src/*", "cat src/..", "deny"],
+      ["cat src/*", "cat src/a /etc/passwd", "deny"],
+      ["cat ../lib/*", "cat ../lib/x", "allow"],
+      ["cat ../lib/*", "cat ../lib/../x", "deny"],
+      ["./x/*", "./x/y/z", "allow"],
+      ["./x/*", "./x/../y", "deny"],
+    ]));
+});
+
+describe("a deny for commands", () => {
+  const deny = (match: string): RuleForCall[] => [rule("deny", match)];
+  const forbids = (cases: readonly (readonly [string, string])[]): Promise<void> =>
+    expectAll(
+      deny,
+      cases.map(([command, expected]) => ["git push*", command, expected]),
+    );
+
+  it("ignores options, letter case and the program's folder", () =>
+    forbids([
+      ["git push", "deny"],
+      ["git push origin", "deny"],
+      ["git pushx", "deny"],
+      ["git pull", "pass"],
+      ["git -C x push", "deny"],
+      ["git --no-pager push", "deny"],
+      ["git log --grep push", "pass"],
+      ["GIT Push", "deny"],
+      ["/usr/bin/git push", "deny"],
+      ["git push > x", "deny"],
+      ["echo git push", "pass"],
+      ["git commit -m 'ready for git push'", "pass"],
+      ["npm test 2>&1 | tail -5", "pass"],
+      ["set -euo pipefail; cd x && ls # git push\nls", "pass"],
+    ]));
+
+  it("asks where a variable or a pattern decides", () =>
+    forbids([
+      ["git $X", "ask"],
+      ["$X push", "ask"],
+      ["$X", "ask"],
+      ["rm $X", "pass"],
+      ["~+ push", "ask"],
+      ['git -c "$X" x', "ask"],
+    ]));
+
+  it("finds the command behind programs that start others, or asks", () =>
+    forbids([
+      ["env X=1 git push", "deny"],
+      ["sudo -u x git push", "deny"],
+      ["ls | xargs git push", "deny"],
+      ["ls | xargs git", "ask"],
+      ["timeout 60 npm test", "pass"],
+      ["faketime 1 git push", "deny"],
+      ["perf stat git push", "deny"],
+      ["npx -c 'git push'", "ask"],
+      ["npm exec -c 'git push'", "ask"],
+      ["run-parts x", "ask"],
+      ["sh -c 'git push'", "ask"],
+      ["bash x.sh", "ask"],
+      ["echo git push | sh", "ask"],
+      ["eval git push", "deny"],
+      ["find . -exec git push +", "deny"],
+      ["git -c alias.x=push x", "ask"],
+      ["git config alias.x push", "ask"],
+      ["node x.js", "pass"],
+      ["node -e x", "ask"],
+      ["alias x='git push'", "ask"],
+      ["set -k", "ask"],
+      [". x.sh", "ask"],
+      ["env git -c alias.x=push x", "ask"],
+      ["sudo bash x.sh", "ask"],
+      ["busybox sh x.sh", "ask"],
+      ["timeout 5 python3 -c x", "ask"],
+      ["command eval $X", "ask"],
+      ["command . x.sh", "ask"],
+      ["timeout 5 node x.js", "pass"],
+      ["sudo systemctl enable x", "pass"],
+      ["python3 -W ignore -c x", "ask"],
+      ["node -C x -e y", "ask"],
+      ["awk 'BEGIN{system(\"git push\")}'", "ask"],
+      ["awk -F: '$1 == 2 || NR > 3 {print $2}' x", "pass"],
+      ["/usr/lib/git-core/git-push", "deny"],
+      ["ssh localhost git push", "deny"],
+      ["ssh localhost 'git push'", "ask"],
+      ["uv run git push", "deny"],
+      ["uv run pytest", "pass"],
+    ]));
+
+  it("refuses or asks about each line that is not understood", async () => {
+    await forbids([
+      ["X=1 git push", "deny"],
+      ["(c | git push)", "deny"],
+      ["echo `git push`", "deny"],
+      ["case x in x) git push;; esac", "deny"],
+      ["f() { git push; }; f", "deny"],
+    ]);
+    for (const command of [
+      "i\\\nf git push; then :; fi",
+      "func\\\ntion f { git push; }; f",
+      "A\\\n=1 git push",
+      "git 0000000000002>/dev/null push",
+      "HOME=git; ~ push",
+      "OLDPWD=git; ~- push",
+      "{git,push}",
+      "cat <<E\\\nOF\n$(git push)\nEOF",
+      "git 2>&1 push",
+      "git &>/dev/null push",
+      "case",
+      "echo 'a",
+      "a\0b",
+      `${"a;".repeat(600)}`,
+      `${"(".repeat(5_000)}`,
+      "x".repeat(40_000),
+      // The parser itself would take 12 s.
+      "<a>".repeat(10_000),
+    ])
+      assert.match(await judged(deny("git push*"), command), /^(deny|ask \(unread\))$/, JSON.stringify(command));
+  });
+
+  it("takes no more time than the text is long", async () => {
+    const long = "git ".repeat(8_000);
+    assert.equal(await judged(deny("* * * * * x * y"), long), "pass");
+    assert.equal(await judged(deny("git *a*a*a*a*b"), `git ${"a".repeat(30_000)}`), "pass");
+    assert.equal(await judged(deny("git push*"), `env ${"a ".repeat(15_000)}`), "ask");
+    assert.equal(await judged(deny("git push*"), `env ${"env ".repeat(60)}ls`), "pass");
+  });
+});
+
+describe("rules for commands", () => {
+  it("the first that fits decides for each command, and of these the strictest for the call", async () => {
+    const rules = [rule("allow", "npm test*"), rule("ask", "npm*"), rule("deny", "rm*"), rule("allow", "cd *")];
+    for (const [command, expected] of [
+      ["npm test", "allow"],
+      ["cd x && npm test", "allow"],
+      ["npm install && npm test", "ask"],
+      ["npm install; rm x", "deny"],
+      ["npm test; ls", "pass"],
+      ["npm $X; rm x", "deny"],
+    ] as const)
+      assert.equal(await judged(rules, command), expected, command);
+    assert.equal(await judged([rule("ask", "x"), rule("allow")], "case"), "ask (unread)");
+    assert.equal(await judged([rule("deny"), rule("allow", "x")], "case"), "deny");
+    assert.equal(await judged([rule("allow"), rule("deny", "x")], "case"), "allow");
+    assert.equal(await judged([rule("deny", "git push"), rule("allow")], "git $X"), "ask");
+  });
+
+  it("match what docs/permissions.md says", async () => {
+    const page = readFileSync(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
+    const results = { allow: "allowed", deny: "refused", ask: "asked", "ask (unread)": "asked", pass: "no rule" };
+    let rows = 0;
+    for (const [, action = "", match, table = ""] of page.matchAll(/<!-- commands: (\w+) (.+?) -->\n\n(.*?)\n\n/gs))
+      for (const [, command = "", expected] of table.matchAll(/^\| `(.+)` +\| (.+?) +\|$/gm)) {
+        const result = await judged([rule(action as RuleForCall["action"], match)], command.replaceAll("\\|", "|"));
+        assert.equal(results[result as keyof typeof results], expected, command);
+        rows += 1;
+      }
+    assert.equal(rows, 24);
+  });
+
+  it("decide 300 everyday commands of agents: what starts only allowed programs runs unasked", async () => {
+    const file = new URL("./everyday-commands.txt", import.meta.url);
+    const commands = readFileSync(file, "utf8").trimEnd().split("\n");
+    const rules = ["git*", "npm test*", "ls*", "cat*", "rg*"].map((match) => rule("allow", match));
+    const allowed: string[] = [];
+    for (const command of commands) if ((await judged(rules, command)) === "allow") allowed.push(command);
+    const expected = commands.filter((command) => {
+      const plain = command.replaceAll(/'[^']*'|"[^"]*"/g, "x").replaceAll(/ ?(?:2>&1|[12]? ?> ?\/dev\/null)/g, "");
+      // A substitution, a redirection, a home folder, or the command that sets what git starts.
+      if (/\$[?(]|[<>]|(?:^| )~|^git config/.test(plain)) return false;
+      return plain.split(/\|\||&&|[|;]/).every((part) => /^ *(?:git|npm test|ls|cat|rg)/.test(part));
+    });
+    assert.deepEqual(allowed, expected);
+    assert.deepEqual([commands.length, allowed.length], [300, 161]);
+  });
+
+  it("judge a program's words without a shell, and ask about a tool without words", async () => {
+    assert.equal(await judged([rule("allow", "git *")], ["git", "a; rm x"]), "allow");
+    assert.equal(await judged([rule("deny", "git push")], ["git", "push"]), "deny");
+    assert.equal(await judged([rule("allow", "git *")], undefined), "ask (unread)");
+  });
+});

@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { FileLines, TextView } from "../../../../src/untrusted/edits/text-views.js";
+import { WAYS } from "../../../../src/untrusted/edits/match-modes.js";
+import { fc } from "../../../helpers/properties.js";
+
+/** Of which no word tells where to look. */
+class Unhelpful extends FileLines {
+  override rowsOf(): undefined {
+    return undefined;
+  }
+}
+
+it("finds by the words of a text what it finds by looking at all lines", () => {
+  const line = fc.constantFrom(
+    "return value;",
+    "  return  value;",
+    "\treturn value; ",
+    "value",
+    "",
+    "a “b” other",
+    'a "b" other',
+  );
+  const latin = (lines: readonly string[]): string => Buffer.from(lines.join("\n")).toString("latin1");
+  fc.assert(
+    fc.property(fc.array(line, { maxLength: 12 }), fc.array(line, { minLength: 1, maxLength: 3 }), (file, wanted) => {
+      const text = latin(file);
+      for (const way of WAYS)
+        assert.deepEqual(
+          new TextView(new FileLines(text), way).places(latin(wanted).split("\n")),
+          new TextView(new Unhelpful(text), way).places(latin(wanted).split("\n")),
+        );
+    }),
+    { numRuns: 500 },
+  );
+});
+
+it("finds a word in which a sign of no width is", () => {
+  const text = Buffer.from("first\nso\u200bme(thing)\n").toString("latin1");
+  const places = (typography: boolean): number =>
+    new TextView(new FileLines(text), { typography, blanks: false, indentation: false }).places(["some(thing)"]).length;
+  assert.deepEqual([places(true), places(false)], [1, 0]);
+});

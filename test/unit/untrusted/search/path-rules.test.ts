@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { namesOf, PathPattern } from "../../../../src/untrusted/search/glob-match.js";
+import { compileGlob } from "../../../../src/untrusted/search/globs.js";
+import { Allowance, OutOfTime, PathRules } from "../../../../src/untrusted/search/path-rules.js";
+import { fc } from "../../../helpers/properties.js";
+
+const piece = fc.constantFrom(
+  "a",
+  "b",
+  "ab",
+  "a.b",
+  ".b",
+  "*",
+  "**",
+  "?",
+  "*b",
+  "a*",
+  "*.b",
+  "a*b",
+  "[ab]",
+  "\\*",
+  "😀*",
+  "",
+);
+const pattern = fc
+  .tuple(fc.constantFrom("", "**/"), fc.array(piece, { minLength: 1, maxLength: 3 }))
+  .map(([start, pieces]) => start + pieces.join("/"));
+const name = fc.constantFrom("a", "b", "ab", "a.b", ".b", "aab", "*", "😀", "😀b");
+
+describe("rules for paths", () => {
+  it("find the last that matches, as one after the other would", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.record({ pattern, foldersOnly: fc.boolean() }), { maxLength: 30 }),
+        fc.array(fc.array(name, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 10 }),
+        fc.boolean(),
+        (rules, paths, isFolder) => {
+          const indexed = new PathRules(rules, new Allowance(60_000));
+          for (const path of paths.map((names) => names.join("/"))) {
+            const expected = rules.findLastIndex(
+              (rule) => (isFolder || !rule.foldersOnly) && new PathPattern(rule.pattern).matches(namesOf(path)),
+            );
+            assert.equal(indexed.last(path, isFolder), expected, path);
+          }
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  it("have a time of their own, counted only while they work", () => {
+    const evil = `${"*[!b]".repeat(100)}*x*`;
+    const rules = new PathRules(
+      Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
+      new Allowance(60_000),
+    );
+    assert.equal(rules.last("b", false), -1);
+    const little = new Allowance(50);
+    const hard = new PathRules(
+      Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
+      little,
+    );
+    assert.throws(() => {
+      for (let n = 0; n < 10_000; n++) little.spend(() => hard.last("a".repeat(255), false));
+    }, OutOfTime);
+  });
+
+  it("of braces are many at most, and none takes long to take apart", () => {
+    const compile = (glob: string) => compileGlob(glob, new Allowance(60_000));
+    assert.equal(compile("{".repeat(900) + "{a,b}".repeat(8))("{".repeat(900) + "abababab"), true);
+    assert.throws(() => compile("{a,b}".repeat(9)), RangeError);
+    assert.throws(() => compile("{a,{b,{c,{d,e}}}}".repeat(4)), RangeError);
+    assert.equal(compile("x{a,{b,c}d,}y")("xcdy"), true);
+    assert.equal(compile("x{a,{b,c}d,}y")("xy"), true);
+  });
+});

@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Agent, defineTool, MemoryDriver, type AgentEvent } from "gantry";
+import { callTools, ScriptedProvider } from "gantry/testing";
+import { PollingClients } from "../../../adapters/koa-http-api/asks.js";
+import { Presence } from "../../../src/watch/presence.js";
+import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
+import type { Hooks } from "../../helpers/temp.js";
+
+const GRACE_MS = 60_000;
+
+/** An agent whose runs ask once each. */
+function askingAgent(t: Hooks, runs = 1) {
+  const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => "done" });
+  const steps = Array.from({ length: runs }, () => [callTools(["act", {}]), "end"]).flat();
+  const agent = new Agent({ providers: [new ScriptedProvider(steps)], driver: new MemoryDriver(), tools: [act] });
+  t.after(() => agent.close());
+  /** A run of a session of its own that has asked, and its events. */
+  const ask = async () => {
+    const { id } = await agent.sessions.create();
+    const events: AgentEvent[] = [];
+    const opened = new Promise<string>((resolve) => agent.on("ask.opened", ({ ask: { id: askId } }) => resolve(askId)));
+    const run = await agent.run({ message: "x", sessionId: id, mode: "ask" });
+    const ended = (async () => {
+      for await (const event of run) events.push(event);
+    })();
+    return { run, events, ended, askId: await opened, output: () => outputOf(events) };
+  };
+  return { agent, ask };
+}
+
+function outputOf(events: readonly AgentEvent[]): string | undefined {
+  return events.find((event) => event.type === "tool_result")?.output;
+}
+
+/** A client that shows a session of its own and answers. */
+async function watching(agent: Agent): Promise<{ leave: () => Promise<void> }> {
+  const { id } = await agent.sessions.create();
+  const over = new AbortController();
+  const events = agent.sessions.watch(id, { answers: true, signal: over.signal })[Symbol.asyncIterator]();
+  await events.next();
+  return {
+    leave: async () => {
+      over.abort();
+      await events.return?.();
+    },
+  };
+}
+
+describe("clients that answer", () => {
+  it("count for every session, or for those that they say, and for a while after they left", (t) => {
+    const { pass } = fakeTime(t);
+    const presence = new Presence(GRACE_MS);
+    assert.equal(presence.answers("a"), false);
+    const leave = presence.join(() => true, "b");
+    const leaveOne = presence.join((id) => id === "c", "c");
+    assert.deepEqual([presence.answers("a"), presence.isShown("a"), presence.isShown("b")], [true, false, true]);
+    leave();
+    pass(GRACE_MS + 1);
+    // Only those that left begin the time again, and one that says so twice left once.
+    leave();
+    assert.deepEqual([presence.answers("a"), presence.answers("c")], [false, true]);
+    leaveOne();
+    pass(GRACE_MS - 1);
+    assert.equal(presence.answers("a"), true);
+    pass(2);
+    assert.equal(presence.answers("a"), false);
+  });
+
+  it("leave no time after them where they answered nothing", () => {
+    const presence = new Presence(GRACE_MS);
+    presence.join(() => false)();
+    assert.equal(presence.answers("a"), false);
+  });
+
+  it("are waited for by a question of a session that nobody shows, and 60 s after the last one left", async (t) => {
+    const { pass } = fakeTime(t);
+    const { agent, ask } = askingAgent(t);
+    const client = await watching(agent);
+    const { ended, output, askId } = await ask();
+    pass(3_600_000);
+    await turns();
+    assert.equal((await agent.asks.get(askId))?.state, "open");
+    await client.leave();
+    pass(GRACE_MS - 1);
+    await turns();
+    assert.equal((await agent.asks.get(askId))?.state, "open");
+    pass(1_000);
+    await untilTurn(() => output() !== undefined);
+    assert.match(output() ?? "", /nobody could be asked/);
+    await ended;
+  });
+
+  it("answer after they came back, as a page does that is loaded again", async (t) => {
+    const { pass } = fakeTime(t);
+    const { agent, ask } = askingAgent(t);
+    const client = await watching(agent);
+    const { ended, output, askId } = await ask();
+    await client.leave();
+    pass(GRACE_MS - 1);
+    await turns();
+    await watching(agent);
+    pass(3_600_000);
+    await turns();
+    await agent.asks.answer(askId, { choice: "allow" });
+    await ended;
+    assert.equal(output(), "done");
+  });
+
+  it("hold up no agent that closes in the time after they left", async (t) => {
+    fakeTime(t);
+    const { agent, ask } = askingAgent(t);
+    const client = await watching(agent);
+    const { run, ended, askId } = await ask();
+    await client.leave();
+    const closed: string[] = [];
+    agent.on("ask.closed", ({ ask: { id } }) => closed.push(id));
+    // No timer is due.
+    await agent.close();
+    await assert.rejects(run.result, { code: "shutting_down" });
+    await ended.catch(() => undefined);
+    assert.deepEqual(closed, [askId]);
+  });
+
+  it("without a stream count for 90 s after each look at the questions", (t) => {
+    const { pass } = fakeTime(t);
+    const presence = new Presence(0);
+    const agent = { attend: (answers = () => true) => presence.join(answers) };
+    const polling = new PollingClients(agent as unknown as Agent);
+    assert.equal(presence.answers("a"), false);
+    polling.polled();
+    pass(60_000);
+    polling.polled();
+    pass(89_999);
+    assert.equal(presence.answers("a"), true);
+    pass(1);
+    assert.equal(presence.answers("a"), false);
+  });
+});

@@ -1,0 +1,276 @@
+// Who watches leaves nothing behind, costs nothing while nothing happens, and shares what there is with others.
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { describe, it } from "node:test";
+import { Agent, MemoryDriver, StoreError, type WatchEvent } from "gantry";
+import type { SessionDriver } from "gantry/plugin";
+import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
+import { parseCursor } from "../../../src/watch/cursor.js";
+import { Place } from "../../../src/watch/stream-position.js";
+import { Presence } from "../../../src/watch/presence.js";
+import { Tail, type Page, type TailHold } from "../../../src/watch/tail.js";
+import { notifierOf } from "../../../src/sessions/polling-notifier.js";
+import { aMessage, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
+import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
+import { gate } from "../../helpers/gate.js";
+import { until } from "../../helpers/lab.js";
+import { STORES, sqliteStore } from "../../helpers/stores.js";
+import { comparable, WatchedPage } from "../../helpers/watched-page.js";
+
+/** A driver with what was asked of it, and how many listen to it. */
+function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[]; listeners: () => number } {
+  let listeners = 0;
+  const calls: string[] = [];
+  const notifier = notifierOf(driver);
+  const subscribe: typeof notifier.subscribe = (root, hear) => {
+    listeners += 1;
+    const end = notifier.subscribe(root, hear);
+    return () => {
+      listeners -= 1;
+      end();
+    };
+  };
+  const listening = { publish: (root: string) => notifier.publish(root), subscribe };
+  const handler: ProxyHandler<SessionDriver> = {
+    get: (target, name) => {
+      if (name === "notifier") return listening;
+      const value = Reflect.get(target, name) as unknown;
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        calls.push(String(name));
+        return Reflect.apply(value, target, args) as unknown;
+      };
+    },
+  };
+  return { driver: new Proxy(driver, handler), calls, listeners: () => listeners };
+}
+
+/** How many words a model says, one after the other. */
+const WORDS = 9;
+
+describe("who watches", { concurrency: true }, () => {
+  for (const [name, make] of STORES) {
+    it(`${name}: leaves nothing that listens, wherever they stop`, async (t) => {
+      const { driver, listeners } = counted((await make(t))());
+      const agent = new Agent({ driver, providers: [new ScriptedProvider(["one"])] });
+      t.after(() => agent.close());
+      const { id } = await agent.sessions.create();
+      // So that nobody names it later.
+      await agent.sessions.update(id, { title: "one" });
+      await (
+        await agent.run({ message: "hi", sessionId: id })
+      ).result;
+      const ways: Record<string, (events: AsyncIterator<WatchEvent>, over: AbortController) => Promise<unknown>> = {
+        "between two events": async (events) => events.return?.(),
+        "by an error": (events) => assert.rejects(async () => events.throw?.(new Error("no more"))),
+        "by a signal between two events": async (events, over) => {
+          over.abort();
+          assert.equal(listeners(), 0);
+          while (!(await events.next()).done);
+        },
+        "by a signal while it waits": async (events, over) => {
+          await events.next();
+          await events.next();
+          const waiting = events.next();
+          await turns();
+          assert.equal(listeners(), 1);
+          over.abort();
+          assert.equal((await waiting).done, true);
+        },
+      };
+      for (const [way, stop] of Object.entries(ways)) {
+        const over = new AbortController();
+        const events = agent.sessions.watch(id, { signal: over.signal })[Symbol.asyncIterator]();
+        await events.next();
+        await stop(events, over);
+        assert.equal(listeners(), 0, way);
+        assert.equal(getEventListeners(over.signal, "abort").length, 0, way);
+      }
+    });
+
+    it(`${name}: is told that another process deleted the session, and ends when the store closes`, async (t) => {
+      const open = await make(t);
+      const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
+      t.after(() => Promise.all(agents.map((agent) => agent.close())));
+      const [here, there] = agents as [Agent, Agent];
+      const [gone, kept] = [await here.sessions.create(), await here.sessions.create()];
+      const types: string[] = [];
+      const watched = [gone, kept].map(async ({ id }) => {
+        for await (const { type } of here.sessions.watch(id)) {
+          types.push(type);
+          if (types.length === 2) await there.sessions.delete(gone.id);
+          if (type === "deleted") void here.close();
+        }
+      });
+      await Promise.all(watched);
+      assert.deepEqual(types, ["state", "state", "deleted"]);
+    });
+  }
+
+  it("ends whoever watches when the store closes while something is read", async () => {
+    let closed: Promise<void> | undefined;
+    class Closing extends MemoryDriver {
+      override async messages(): Promise<never> {
+        closed ??= agent.close();
+        await turns();
+        throw new StoreError("session store: not open");
+      }
+    }
+    const agent = new Agent({ driver: new Closing(), providers: [new ScriptedProvider([])] });
+    const { id } = await agent.sessions.create();
+    const types: string[] = [];
+    for await (const { type } of agent.sessions.watch(id)) types.push(type);
+    await closed;
+    assert.deepEqual(types, ["state"]);
+  });
+
+  it("knows the run that holds the session, also when the one before it says late what it stored, and that it has ended", async (t) => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    t.after(() => driver.close());
+    await driver.create({ session: aSession("a") });
+    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const seqs = async (from: number) => (await tail.from(from, 0)).messages.map(({ seq }) => seq);
+    const store = async (hold: TailHold | undefined, seq: number) => {
+      const add = [aMessage("a", seq)];
+      await driver.write("a", change({ add }));
+      return () => hold?.stored({ add });
+    };
+    const before = tail.hold(0);
+    (await store(before, 1))();
+    assert.deepEqual(await seqs(1), [1]);
+    const late = await store(before, 2);
+    const next = tail.hold(0);
+    (await store(next, 3))();
+    assert.deepEqual(await seqs(3), [3]);
+    late();
+    assert.deepEqual([await seqs(1), await seqs(3)], [[1, 2, 3], [3]]);
+    before.end();
+    assert.equal(tail.isHeld, true);
+    const told = await store(next, 4);
+    const { version } = tail;
+    told();
+    assert.ok(tail.version > version);
+    assert.deepEqual(await seqs(2), [2, 3, 4]);
+    next.end();
+    next.end();
+    assert.equal(tail.isHeld, false);
+  });
+
+  it("tells nothing of what another process cut before the run that had the session said that it had ended", async (t) => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    await driver.create({ session: aSession("a") });
+    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const add = [1, 2, 3].map((seq) => aMessage("a", seq));
+    await driver.write("a", change({ add }));
+    tail.hold(0).stored({ add });
+    const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
+    t.after(() => agent.close());
+    await agent.sessions.revert("a", add[1]!.id);
+    const { cuts } = (await agent.sessions.get("a"))!;
+    const seqs = async (known: number) => (await tail.from(1, known)).messages.map(({ seq }) => seq);
+    assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
+  });
+
+  it("makes of what was read before a change nothing for those who read behind it", async (t) => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    t.after(() => driver.close());
+    await driver.create({ session: aSession("a") });
+    await driver.write("a", change({ add: [growing("a", 1)] }));
+    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const first = await tail.from(1, 0);
+    const { place } = tail.step(new Place("a", parseCursor("a", "")), first.messages[0]!, first);
+    const before = await tail.from(1, 0);
+    const append = [{ messageId: "a-1", part: 0, type: "text" as const, text: "more" }];
+    await driver.write("a", change({ append }));
+    tail.changed();
+    const eventsOf = (page: Page) => tail.step(place, page.messages[0]!, page).events.map(({ type }) => type);
+    assert.deepEqual([eventsOf(before), eventsOf(await tail.from(1, 0))], [[], ["delta"]]);
+  });
+
+  it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
+    const [, make] = sqliteStore;
+    const { driver, calls } = counted((await make(t))());
+    // Each word is stored, and told to all, before the next one comes.
+    const next = Array.from({ length: WORDS }, () => gate());
+    const chunks = next.flatMap((come, n): ScriptedChunk[] => [
+      come.wait(),
+      { type: "text", block: "0", text: `word${n} ${"and so on ".repeat(12)}` },
+    ]);
+    const provider = new ScriptedProvider([chunks]);
+    const agent = new Agent({ driver, providers: [provider] });
+    t.after(() => agent.close());
+    const { id } = await agent.sessions.create();
+    const over = new AbortController();
+    const seen = new Map<string, WatchEvent>();
+    let shared = 0;
+    const pages = Array.from({ length: 20 }, () => new WatchedPage());
+    const watched = pages.map(async (page) => {
+      for await (const event of agent.sessions.watch(id, { signal: over.signal })) {
+        page.apply(event);
+        if (!("cursor" in event)) continue;
+        if (seen.get(event.cursor) === event) shared += 1;
+        seen.set(event.cursor, event);
+      }
+    });
+    const run = await agent.run({ message: "hi", sessionId: id });
+    const told = () => pages.reduce((sum, page) => sum + page.told, 0);
+    await until(() => pages.every(({ messages }) => messages.length > 0));
+    calls.length = 0;
+    const [toldBefore, sharedBefore] = [told(), shared];
+    for (const [n, come] of next.entries()) {
+      come.open();
+      const text = `word${n} `;
+      const hasWord = ({ messages }: WatchedPage) =>
+        messages.at(-1)?.parts.some((part) => part.type === "text" && part.text.includes(text));
+      await until(() => pages.every(hasWord));
+    }
+    await run.result;
+    await until(() =>
+      pages.every(({ messages }) => messages.length === 2 && messages.every(({ finished }) => finished)),
+    );
+    const wanted = (await agent.sessions.messages(id)).map(comparable);
+    over.abort();
+    await Promise.all(watched);
+    for (const page of pages) assert.deepEqual(page.messages, wanted);
+    const [more, together] = [told() - toldBefore, shared - sharedBefore];
+    assert.ok(more >= 20 * WORDS, `${more} events`);
+    // One of 20 makes an event, the others have the same; the last word may come with the end to some.
+    assert.ok(together > more / 2, `${together} of ${more} events were made before`);
+    const batches = calls.filter((call) => call === "write").length;
+    const asked = calls.filter((call) => call === "head").length;
+    assert.ok(batches > WORDS, `${batches} batches were stored`);
+    assert.ok(asked < WORDS / 2, `the store was asked ${asked} times how the session stands`);
+  });
+});
+
+describe("who watches while nothing happens", () => {
+  for (const [name, make] of STORES)
+    it(`${name}: asks the store nothing`, async (t) => {
+      const { pass } = fakeTime(t);
+      const { driver, calls } = counted((await make(t))());
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
+      t.after(() => agent.close());
+      const over = new AbortController();
+      let began = 0;
+      const sessions = await Promise.all(Array.from({ length: 5 }, () => agent.sessions.create()));
+      const watched = sessions.map(async ({ id }) => {
+        for await (const _ of agent.sessions.watch(id, { signal: over.signal })) began += 1;
+      });
+      await untilTurn(() => began === sessions.length);
+      // First looks at the store are due. Then three rounds of 2 s are without a question.
+      for (let round = 0, quiet = 0; quiet < 3; round += 1) {
+        const before = calls.length;
+        for (let step = 0; step < 20; step += 1) {
+          pass(100);
+          await turns(3);
+        }
+        quiet = calls.length === before ? quiet + 1 : 0;
+        assert.ok(round < 20, `asked again and again: ${calls.slice(before).join()}`);
+      }
+      over.abort();
+      await Promise.all(watched);
+    });
+});
