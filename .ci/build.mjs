@@ -17,7 +17,10 @@ const ES = "es";
 const COMMAND = "src/cli/main.ts";
 /** `gantry/client`, for browsers and Node: an ES module that shares no file with the rest. */
 const CLIENT = "adapters/koa-http-api/client/index";
-/** The code of a thread: what it loads at once, and what few jobs need. They become texts. */
+/**
+ * Entry points of the worker thread: the code that it loads at start, and two modules for rare jobs. The build turns
+ * them into string constants. Keys are file names, values are folders below src/untrusted.
+ */
 const WORKER = { worker: "", "schema-check": "", "flat-parser": "html/" };
 
 const OPTIONS = {
@@ -30,19 +33,22 @@ const OPTIONS = {
   mainFields: ["module", "main"],
   // Paths of packages stay below node_modules when that folder is a link.
   preserveSymlinks: true,
-  // Native packages, and packages that look for files beside themselves.
+  // Native packages, and packages that look for files in their own folder.
   external: ["pg", "@vscode/*"],
-  // As literals, which are compiled at their first use.
+  // Keep these expressions as literals, which the engine compiles at their first use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
   legalComments: "none",
   sourcemap: "linked",
-  // The sources would double the size of the package; stack traces need the lines only.
+  // Embedded sources would double the size of the package. Stack traces need only line numbers.
   sourcesContent: false,
   logLevel: "warning",
   metafile: true,
 };
-/** The files of a thread as texts, because other bundlers do not find files. `metafiles` receives esbuild's. */
+/**
+ * Returns the worker's files as JSON, name to text, because other bundlers do not find separate files. Appends
+ * esbuild's metafile to `metafiles`.
+ */
 async function workerFiles(build, metafiles) {
   const supported = { ...OPTIONS.supported, "dynamic-import": false };
   const external = Object.keys(WORKER).map((name) => `./${name}.js`);
@@ -68,22 +74,25 @@ const threads = (metafiles) => ({
   },
 });
 
-/** The sources but the console's pages. */
+/** All sources except the console's pages. */
 function ownSources() {
   return ["src", "adapters"].flatMap(filesBelow).filter((file) => /\.tsx?$/.test(file) && !file.startsWith(`${APP}/`));
 }
 
-/** Modules that others import, by their files in dist: `gantry`, its subpaths and each adapter. */
+/** Modules that other packages import, by their file in dist: `gantry`, its subpaths and each adapter. */
 function entryModules() {
   const adapters = readdirSync(at("adapters"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
   const folders = ["src", "src/http", "src/plugin", "src/testing", ...adapters.map(({ name }) => `adapters/${name}`)];
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
-/** Everything but the client: esbuild bundles each module into a part, then pack.mjs makes files of the parts. */
+/**
+ * Builds everything except the client. esbuild bundles each module into a part, then pack.mjs combines the parts into
+ * files.
+ */
 async function buildModules(outdir, sources) {
   const { build } = await import("esbuild");
-  // Inside of outdir, so that no source map names a folder outside of the project.
+  // Inside outdir, so that no source map names a folder outside the project.
   const parts = path.join(outdir, "parts");
   const { files: deferred, plugin } = packages();
   const metafiles = [];
@@ -92,7 +101,7 @@ async function buildModules(outdir, sources) {
     const options = { ...OPTIONS, outbase: ".", splitting: true, chunkNames, plugins: [threads(metafiles), plugin] };
     const { metafile } = await build({ ...options, entryPoints: sources, outdir: parts });
     const packing = { root: ROOT, parts, metafile, outdir, chunks: CHUNKS, entryModules: entryModules() };
-    // Packing marks all modules of ours as free of side effects. The package depd calls `eval`.
+    // Packing marks all modules of this project as free of side effects. The package depd calls `eval`.
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const entryPoints = [...deferred].map(([file, name]) => ({ in: file, out: name }));
     const small = { ...OPTIONS, minifyWhitespace: true };
@@ -107,21 +116,21 @@ async function buildModules(outdir, sources) {
   }
 }
 
-/** Run all stages at the same time. Resolves with the metafiles of what has code of packages. */
+/** Runs all stages at the same time. Resolves with the metafiles of the outputs that contain code of packages. */
 async function bundle(outdir, { types, checked }) {
   const { build } = await import("esbuild");
   const es = { ...OPTIONS, outbase: ".", outdir: path.join(outdir, ES) };
   const [packed, console] = await completeAll({
     modules: buildModules(outdir, ownSources()),
     console: buildConsole(path.join(outdir, "console")),
-    // Readable: programs that bundle the client minify it.
+    // Not minified: programs that bundle the client minify it.
     client: build({ ...es, platform: "neutral", target: "es2022", entryPoints: [`${CLIENT}.ts`] }),
     declarations: types && declarations(path.join(outdir, ES), checked),
   });
   return [...packed, console];
 }
 
-/** Texts of the licences of all packages whose code is in dist. */
+/** Returns the licence texts of all packages whose code is in dist. */
 async function licences(metafiles) {
   const folders = new Map();
   for (const { inputs } of metafiles.flatMap(({ outputs }) => Object.values(outputs)))
@@ -140,17 +149,17 @@ async function licences(metafiles) {
   return [head, ...sections].join(`\n${"-".repeat(80)}\n\n`);
 }
 
-/** Write the declarations of src and adapters to `outdir`. tsc keeps them in a cache and emits those that have changed. */
+/** Writes the declarations of src and adapters to `outdir`. tsc keeps a cache and emits only changed declarations. */
 async function declarations(outdir, isChecked) {
   const args = [at("node_modules/typescript/bin/tsc"), "-p", ".ci/tsconfig.build.json"];
   const code = await run(process.execPath, isChecked ? args : [...args, "--noCheck"]);
   if (code !== 0) throw new Error("tsc failed; its errors are above");
   const files = ownSources().map((source) => source.replace(/\.tsx?$/, ".d.ts"));
-  // The folder of tsconfig.build.json.
+  // The cache folder is set in tsconfig.build.json.
   await Promise.all(files.map((file) => cp(at("node_modules/.cache/gantry/types", file), path.join(outdir, file))));
 }
 
-/** Build dist, unless it has been built from the same sources. */
+/** Builds dist, unless it is up to date. Resolves with `built`: whether a build was made. */
 export async function build({ types = true, checked = true } = {}) {
   if (isBuilt(types)) return { built: false };
   const digest = sourceDigest();

@@ -1,7 +1,7 @@
 // The files of dist/chunks that a start or a first run loads, and the modules in each. CONTRIBUTING.md ("The build")
-// explains the fields; pack.mjs reads them. A module that no list names goes where it is imported.
+// explains the fields; pack.mjs reads them. A module in no list goes to the file that imports it.
 
-/** Each of `lines` is a folder and modules in it; a semicolon begins the next folder. */
+/** Each string of `lines` is a folder followed by modules in it. A semicolon starts the next folder. */
 function chunk(name, needs, lines, fields) {
   const modules = lines
     .flatMap((line) => line.split("; "))
@@ -14,19 +14,19 @@ function chunk(name, needs, lines, fields) {
 const deferred = (name, needs, lines) => chunk(name, needs, lines, { isDeferred: true });
 const separate = (name, lines) => chunk(name, "", lines, { isSeparate: true });
 
-/** The order is the order of loading: a chunk takes shared modules from earlier chunks. */
+/** The order is the loading order: a chunk takes shared modules from earlier chunks. */
 export const CHUNKS = [
-  // Programs that import `gantry` do not need the command line, so nothing is shared with it.
+  // Programs that import `gantry` do not need the command line. These chunks therefore share nothing with the others.
   separate("main", ["src/cli dispatch"]),
   separate("choose", ["src/cli choose"]),
-  // The first frame of a terminal. It waits for nothing of the chunks below.
+  // The first frame of a terminal, which must not wait for the chunks below.
   separate("chat", ["src/cli chat", "adapters/terminal index"]),
   chunk("serve", "", [
     "src/cli serve",
     "adapters/sqlite-driver index",
     "adapters/language-models index presets",
     "node_modules/better-sqlite3/lib index.js",
-    // Small modules that several of the chunks below share.
+    // Small modules that several chunks below share.
     "src/models estimate usage",
     "src/plugin listening-base",
   ]),
@@ -36,21 +36,21 @@ export const CHUNKS = [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
     "adapters/acp-shared updates",
   ]),
-  // The first run. Modules of the provider that `serve` has already loaded are not repeated here.
+  // The first run. It does not repeat modules of the provider that `serve` has already loaded.
   deferred("run", "serve", [
     "src/run active-run execution local-runs start",
     "src/conversation messages stored-state",
     "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools all",
     "adapters/language-models answer catalogue-entry claude efforts limits listing local-catalogue price-list",
     "adapters/language-models price-updates prices require-event-stream specification unreadable writing",
-    // Most servers speak this protocol. A chunk of its own would slow down most first runs.
+    // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),
   chunk("google", "serve run", ["adapters/language-models/wires google"]),
   chunk("anthropic", "serve run", ["adapters/language-models/wires anthropic"]),
   chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
-  // The first tool call.
+  // Modules for the first tool call.
   deferred("tools", "serve run", [
     "src/run/calls describe execute; src/run/prompt nested-instructions",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
@@ -61,14 +61,14 @@ export const CHUNKS = [
     "src/base cut-text",
     "src/processes clean-stream file-list output-file outputs ripgrep search-place",
   ]),
-  // Runs with clients that watch, questions, subagents, budgets.
+  // Runs with watching clients, questions, subagents or budgets.
   deferred("live", "serve run", [
     "src/run runs; src/run/budget meter; src/run/calls spawn; src/run/context structured-output",
     "src/run/input budget-check; src/run/permissions requests rule-schema rules subagent-requests",
     "src/run/queue queue; src/watch plan watch",
     "adapters/sqlite-driver asks",
   ]),
-  // Everything that few processes do.
+  // Modules that only few processes need.
   deferred("seldom", "serve run", [
     "src/compaction fit follow-up summary; src/sessions fork revert subagents undo; src/history plan restore",
     "adapters/language-models errors files from-ai-sdk module package-source provider-fault",
@@ -78,7 +78,7 @@ export const CHUNKS = [
   ]),
   chunk("sandbox", "serve", ["src/tools/shell/sandbox sandbox", "src/processes child"]),
   chunk("api", "serve http", ["adapters/koa-http-api app"]),
-  // It needs much more of the schema package than all other chunks, so nothing is shared with it.
+  // This chunk needs much more of the schema package than the others. It therefore shares nothing with them.
   separate("openapi", ["adapters/koa-http-api openapi"]),
   chunk("console", "serve http", ["adapters/web-console pages"]),
   chunk("login", "serve http api console", ["adapters/web-console one-time-links"]),

@@ -1,5 +1,5 @@
-// Builds the console's pages, adapters/web-console/app, for browsers. Names of files have a hash of their content; pages load
-// the code that only some of them need when they need it. `node .ci/console.mjs` builds dist/console alone.
+// Builds the console's pages, adapters/web-console/app, for browsers. File names contain a hash of the content. Pages
+// load code that only some of them need on demand. `node .ci/console.mjs` builds dist/console alone.
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -7,12 +7,11 @@ import { promisify } from "node:util";
 import { constants, gzip } from "node:zlib";
 import { ROOT, at, replaceFolder } from "./project.mjs";
 
-/** Folder of the pages. */
 export const APP = "adapters/web-console/app";
 const PAGE = "index.html";
-/** Files that the page names. esbuild finds their imports. */
+/** Files that the page references. esbuild finds their imports. */
 const NAMED = /(?<=\s(?:src|href)=")(?:\.\/)?([\w.-]+\.(?:tsx?|css|svg|png|ico|webmanifest))(?=")/g;
-/** URL path of the console in adapters/web-console. */
+/** URL path of the console; the same as in adapters/web-console. */
 const BASE = "/console";
 
 const OPTIONS = {
@@ -21,7 +20,7 @@ const OPTIONS = {
   splitting: true,
   format: "esm",
   platform: "browser",
-  // Browsers of two years.
+  // Supports browsers of the last two years.
   target: ["es2023", "chrome123", "firefox123", "safari17.5"],
   conditions: ["@gantry/source", "browser", "module", "import"],
   mainFields: ["browser", "module", "main"],
@@ -38,7 +37,7 @@ const OPTIONS = {
   metafile: true,
 };
 
-/** Build the console in `outdir`. Resolves with esbuild's metafile, which names the packages in it. */
+/** Builds the console in `outdir`. Resolves with esbuild's metafile, which names the packages in it. */
 export async function buildConsole(outdir) {
   const { build } = await import("esbuild");
   const page = await readFile(at(APP, PAGE), "utf8");
@@ -50,7 +49,7 @@ export async function buildConsole(outdir) {
   return metafile;
 }
 
-/** The page with the names of the built files. */
+/** Returns the page with the names of the built files. */
 function finishedPage(page, outputs) {
   const url = (file) => `${BASE}/assets/${path.basename(file)}`;
   const styles = [...new Set(Object.values(outputs).flatMap(({ cssBundle }) => cssBundle ?? []))];
@@ -63,13 +62,13 @@ function finishedPage(page, outputs) {
   });
   const links = [
     ...styles.map((file) => `<link rel="stylesheet" href="${url(file)}" />`),
-    // Otherwise a browser asks for each file after it has read the one that imports it.
+    // Without preload, a browser requests a file only after it has read the importing file.
     ...[...imported].map((file) => `<link rel="modulepreload" href="${url(file)}" />`),
   ];
   return withNames.replace("</head>", `${links.join("")}</head>`).replace(/>\s+</g, "><");
 }
 
-/** Add the files that `file` imports at once, and their imports. */
+/** Adds the static imports of `file` to `found`, recursively. */
 function addImports(outputs, file, found) {
   for (const { path: other, kind } of outputs[file].imports)
     if (kind === "import-statement" && !found.has(other)) {
@@ -78,7 +77,7 @@ function addImports(outputs, file, found) {
     }
 }
 
-/** Compressed here, so that no request waits for it. */
+/** Compresses at build time, so that no request waits for compression. */
 async function compress(file) {
   await writeFile(`${file}.gz`, await promisify(gzip)(await readFile(file), { level: constants.Z_BEST_COMPRESSION }));
 }

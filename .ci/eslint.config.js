@@ -5,7 +5,7 @@ const noDefaultExport = {
   selector: "ExportDefaultDeclaration",
   message: "Named exports only; an adapter's index.ts is the one place for a default export.",
 };
-/** Files of the build let out what a name means when all is evaluated (.ci/pack.mjs). */
+/** Built files export the value that a name has after evaluation; later assignments are not visible (.ci/pack.mjs). */
 const noMutableExport = {
   selector: "ExportNamedDeclaration > VariableDeclaration[kind!='const']",
   message: "export a const: what is assigned later is not seen by others in the build",
@@ -41,20 +41,20 @@ export default tseslint.config(
       "@typescript-eslint/consistent-type-exports": "error",
       "@typescript-eslint/consistent-type-imports": [
         "error",
-        // `import("x")` as a type is how a module that is loaded late is spoken of.
+        // `import("x")` in a type position is how the code types modules that it loads lazily.
         { fixStyle: "separate-type-imports", disallowTypeAnnotations: false },
       ],
       "@typescript-eslint/no-floating-promises": [
         "error",
         {
-          // The runner itself waits for these.
+          // The test runner awaits these calls.
           allowForKnownSafeCalls: [
             { from: "package", package: "node:test", name: ["test", "it", "describe", "suite", "before", "after"] },
           ],
         },
       ],
       "@typescript-eslint/no-import-type-side-effects": "error",
-      // Style alone, and slow.
+      // A matter of style only, and slow to check.
       "@typescript-eslint/no-unnecessary-type-assertion": "off",
       "@typescript-eslint/no-unused-vars": [
         "error",
@@ -67,22 +67,22 @@ export default tseslint.config(
       ],
       "@typescript-eslint/return-await": ["error", "error-handling-correctness-only"],
       "@typescript-eslint/switch-exhaustiveness-check": ["error", { considerDefaultExhaustiveForUnions: true }],
-      // Ports are often objects of closures, which it cannot tell from methods.
+      // Ports are often objects of closures, which the rule cannot distinguish from methods.
       "@typescript-eslint/unbound-method": "off",
     },
   },
   {
-    // A rule that is thrown by a signal's reason is somebody else's error, and must stay what it was.
+    // Rethrowing a signal's reason must keep the caller's value unchanged, even if it is not an Error.
     files: ["src/**/*.ts", "adapters/**/*.ts"],
     rules: {
       "@typescript-eslint/only-throw-error": allowAny,
       "@typescript-eslint/prefer-promise-reject-errors": allowAny,
     },
   },
-  // Examples print what they do.
+  // Examples and the command line print their results.
   { files: ["src/cli/main.ts", "examples/**/*.ts"], rules: { "no-console": "off" } },
   {
-    // What others wrote is shown in the pages: as text, or as the nodes that one place lets in, which cleans it.
+    // Pages show untrusted text as plain text, or as nodes that content/markdown.ts has sanitized.
     files: ["adapters/web-console/app/**/*.ts", "adapters/web-console/app/**/*.tsx"],
     rules: { "no-restricted-syntax": ["error", noDefaultExport, noMutableExport, ...noRawHtml] },
   },
@@ -91,7 +91,7 @@ export default tseslint.config(
     files: ["test/**/*.ts", ".ci/**/*.ts"],
     rules: {
       "no-console": "off",
-      // Bodies that a test fetched are `any` until it asserts what they are.
+      // Response bodies in tests are `any` until the test asserts their shape.
       "@typescript-eslint/no-unsafe-argument": "off",
       "@typescript-eslint/no-unsafe-assignment": "off",
       "@typescript-eslint/no-unsafe-call": "off",

@@ -1,5 +1,5 @@
-// Packs the parts of the first build stage into the files of dist/chunks, the command and the modules that others import.
-// CONTRIBUTING.md ("The build") explains the stages and the fields of a chunk.
+// Packs the parts of the first build stage into three outputs: the files of dist/chunks, the command, and the modules
+// that other packages import. CONTRIBUTING.md ("The build") explains the stages and the fields of a chunk.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { isBuiltin } from "node:module";
 import path from "node:path";
@@ -9,31 +9,38 @@ import { completeAll } from "./project.mjs";
 const MARK = "$m";
 const MARKED = /[\w$]+\$m\d+/g;
 const IMPORT_CALL = /\bimport\("((?:\.|node:)[^"]+)"\)/g;
-/** Names a chunk in code that is not bundled yet: `chunk:run`. */
+/** Prefix that names a chunk in code that is not bundled yet: `chunk:run`. */
 const CHUNK = "chunk:";
-/** The command is outside of dist/chunks. Node 8 can read it, because it tells old versions which one is needed. */
+/**
+ * The command is outside dist/chunks. Its syntax is that of Node 8, so that old versions can print the required
+ * version.
+ */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
-/** The helper that esbuild puts in place of `require` in an ES module. Other bundlers do not know it. */
+/** The helper by which esbuild replaces `require` in an ES module. Other bundlers do not recognize it. */
 const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
 
-/** Replaces `import.meta` in CommonJS. An ES module that another bundler makes of a chunk has no `__filename`. */
+/**
+ * Replaces `import.meta` in CommonJS. If another bundler turns a chunk into an ES module, `__filename` is undefined.
+ */
 const IMPORT_META =
   'const importMeta = { get url() { return typeof __filename === "string" ' +
   '? process.getBuiltinModule("url").pathToFileURL(__filename).href : require("./here.cjs").url; } };';
 
-/** A module of Node without `require`, which an ES module that another bundler makes does not have. */
+/** Loads a module of Node without `require`. An ES module that another bundler makes of a chunk has no `require`. */
 const builtinOf = (name) => `process.getBuiltinModule("${name}")`;
-/** In place of `import()`, which would start Node's loader of ES modules: 6 ms. */
+/** Replaces `import()`, which would start Node's loader of ES modules: 6 ms. */
 const later = (value) => `Promise.resolve().then(() => ${value})`;
 const required = (wanted, name = "") => later(`require("${wanted}")${name}`);
-/** The text of a part, or of a file of `writeRest`, with `require` as it was written. */
+/** The text of a part, or of a file of `writeRest`, with `require` as in the source. */
 const withRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
 
 /**
- * `parts` and `metafile`: folder and metafile of the first stage, in which each module of ours is a file. `chunks`: see
- * chunks.mjs. `entryModules`: sources by the file of `outdir` that exports what they export. `command`: the source of
- * the program.
+ * Writes dist/chunks, the command and the entry modules.
+ * - `parts` and `metafile`: folder and metafile of the first stage, in which each module of this project is a file.
+ * - `chunks`: see chunks.mjs.
+ * - `entryModules`: file of `outdir` to the source whose exports it re-exports.
+ * - `command`: the source of the program.
  */
 export async function pack({ root, parts, metafile, outdir, chunks, entryModules, command, options }) {
   const { build } = await import("esbuild");
@@ -48,7 +55,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   const chunkName = (part) => part.replace(/^(src|adapters|chunks)\/|\.js$/g, "").replaceAll("/", "-");
   const partOf = (file) => path.relative(parts, file).split(path.sep).join("/");
 
-  /** Resolves what the parts import, for the chunk `own`, the command, or (undefined) the rest. */
+  /** Resolves imports of the parts. `own` is the chunk, the command, or undefined for files without a list. */
   const packing = (own, toChunks, exports) => ({
     name: "packing",
     setup(build) {
@@ -97,7 +104,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     },
   });
 
-  /** Texts of the files that one call of esbuild writes. */
+  /** Runs one esbuild call. Resolves with the texts of the files that it writes. */
   const write = async (entryPoints, own, given, exports) => {
     const { metafile } = await build({
       ...options,
@@ -108,7 +115,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       format: "cjs",
       banner: { js: IMPORT_META },
       define: { "import.meta": "importMeta" },
-      // The plugin decides what is bundled.
+      // The plugin decides what esbuild bundles.
       external: [],
       plugins: [packing(own, own === COMMAND ? "../chunks/" : "./", exports)],
       ...given,
@@ -119,7 +126,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   const writeCommand = () => {
     return write([{ in: entry(command), out: "cli" }], COMMAND, { ...COMMAND, outdir: path.join(outdir, "src") });
   };
-  /** esbuild splits ES modules only: these are made first, and then each becomes CommonJS. */
+  /** esbuild splits only ES modules. This writes ES modules first and then converts each to CommonJS. */
   const writeRest = async (rest) => {
     const entryPoints = rest.map((part) => ({ in: part, out: chunkName(part) }));
     const given = { format: "esm", splitting: true, chunkNames: "[name]-[hash]", outdir: path.join(parts, "split") };
@@ -133,7 +140,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     const text = [
       `import chunk from "${chunk}";`,
       `import here from "${path.posix.join(chunk, "../here.cjs")}";`,
-      // See IMPORT_META. CommonJS that another bundler makes of this module has no URL, but `__filename`.
+      // See IMPORT_META. If another bundler turns this module into CommonJS, it has no URL, but `__filename`.
       "here.url = import.meta.url;",
       `const { ${names.map(([exported, own]) => `${exported}: ${own}`).join(", ")} } = chunk;`,
       `export { ${names.map(([, own, name]) => `${own} as ${name}`).join(", ")} };\n`,
@@ -142,15 +149,15 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     await writeFile(path.join(outdir, `${out}.js`), text);
     return [{ text }];
   };
-  /** The text that exports what the texts of other chunks name. */
+  /** Returns the text that exports the names that other chunks use. */
   const exportsOf = (chunk, asked) => {
     const lines = [];
     const exported = [];
     for (const part of members.get(chunk)) {
       const { exports, sources, uses } = modules.get(part);
-      // Earlier chunks are not written yet, and may use any export of a deferred one.
+      // Earlier chunks are not written yet. They may use any export of a deferred chunk.
       const isAny = chunk.isDeferred && sources.some((source) => chunk.modules.includes(source));
-      // An export may come from a deferred chunk, which only its use loads.
+      // An export may come from a deferred chunk, which is loaded at the first use.
       const isLate = uses.some((used) => homes.get(used) !== chunk && homes.get(used)?.isDeferred);
       for (const name of exports) {
         const marked = mark(name, part);
@@ -162,11 +169,11 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       lines.push(`import * as ${mark("all", part)} from "./${part}";`);
       exported.push(mark("all", part));
     }
-    // Values in place of esbuild's getters: no part assigns an export again.
+    // Exports values instead of esbuild's getters, because no part reassigns an export.
     return `${lines.join("\n")}\nmodule.exports = { ${exported.join(", ")} };`;
   };
 
-  /** Parts that an `import()` names. */
+  /** Parts that an `import()` references. */
   const called = new Set([...modules.values()].flatMap(({ calls }) => calls).filter((part) => modules.has(part)));
   const entries = Object.entries(entryModules).map(([out, source]) => [out, entry(source)]);
   const rest = new Set([...entries.map(([, part]) => part), ...called].filter((part) => !homes.has(part)));
@@ -177,7 +184,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
     command: writeCommand(),
     "chunks without a list": writeRest([...rest]),
   });
-  // A chunk uses earlier ones: the last is written first, so that all uses of a chunk are known when it is written.
+  // A chunk uses earlier chunks. Writing the last chunk first makes all uses of a chunk known before it is written.
   const texts = written.flat().map(({ text }) => text);
   for (const chunk of [...chunks].reverse()) {
     const asked = new Set(texts.flatMap((text) => text.match(MARKED) ?? []));
@@ -187,7 +194,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   }
 }
 
-/** For ES modules that become CommonJS. */
+/** esbuild plugin for ES modules that are converted to CommonJS. */
 const requiring = {
   name: "requiring",
   setup(build) {
@@ -198,7 +205,7 @@ const requiring = {
   },
 };
 
-/** For packages that become CommonJS without packing. */
+/** esbuild plugin for packages that are converted to CommonJS without packing. */
 export const builtins = {
   name: "builtins",
   setup(build) {
@@ -211,7 +218,7 @@ export const builtins = {
 /** Modules of Node that take milliseconds to load. A start needs none of their functions. */
 const LATE = new Set(["node:crypto", "node:dns/promises", "node:http"]);
 
-/** A module of Node, whose exports are read when they are used: `node:crypto` loads web crypto when all are read. */
+/** Returns a module that reads exports of a Node module at first use: reading all of `node:crypto` loads web crypto. */
 function builtin(name) {
   const all = process.getBuiltinModule(name);
   const isLate = (key) => LATE.has(name) && typeof all[key] === "function" && /^[a-z]/.test(key);
@@ -227,7 +234,7 @@ function builtin(name) {
   ].join("\n");
 }
 
-/** The files of the first stage, by their paths in `parts`. */
+/** Reads the files of the first stage, by their paths in `parts`. */
 async function readParts(metafile, parts, root) {
   const modules = new Map();
   for (const [file, { exports, entryPoint, inputs }] of Object.entries(metafile.outputs)) {
@@ -241,18 +248,18 @@ async function readParts(metafile, parts, root) {
       entry: entryPoint,
       sources,
       exports,
-      // From the text: the metafile also lists what is imported indirectly.
+      // Read from the text, because the metafile also lists indirect imports.
       uses: found(/^import [^"]*?from "(\.[^"]+)";$/gm),
       calls: found(IMPORT_CALL),
       isPackage: sources.some((name) => name.includes("node_modules")),
-      // Helpers of esbuild. Each chunk gets those that it uses.
+      // Helpers of esbuild. Each chunk gets the ones that it uses.
       isHelper: sources.length === 0 && entryPoint === undefined,
     });
   }
   return modules;
 }
 
-/** `homes`: the chunk of each part. `members`: the parts of each chunk. */
+/** Assigns parts to chunks. `homes`: chunk by part. `members`: parts by chunk. */
 function assign(modules, chunks, entry) {
   const homes = new Map();
   const members = new Map();
@@ -277,7 +284,7 @@ function assign(modules, chunks, entry) {
   }
   return { homes, members };
 
-  /** A module that two chunks share without a need would load one with the other. */
+  /** Throws if `chunk` uses a part of a chunk that it does not need: loading one would load the other. */
   function check(chunk, part, home, used) {
     if (home === undefined || home === chunk || home.isDeferred || chunk.needs?.includes(home.name)) return;
     const [needed, importer] = [used, part].map((name) => modules.get(name).sources.join(", "));

@@ -1,13 +1,13 @@
-// How packages are bundled where their own way would cost a first run more than 10 ms of CPU. Their text stays as it is.
-// Milliseconds are medians of 20 paired runs: CPU time, user and system, that a first run takes more without the line.
+// Special bundling for packages whose default bundling would cost a first run more than 10 ms of CPU. Their code stays
+// unchanged. Times are medians of 20 paired runs: the extra CPU time (user and system) of a first run without the line.
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { at } from "./project.mjs";
 
 /**
- * Modules that other packages load and hardly call. Each becomes a file of dist/chunks that its first call loads. Only
- * functions are exported, so nothing else of these modules may be used.
+ * Modules that other packages load and rarely call. Each becomes a file of dist/chunks, which its first call loads.
+ * Only functions are exported; other exports of these modules must not be used.
  */
 const DEFERRED = [
   "mime-types/index", // 49 ms; koa and others
@@ -15,19 +15,20 @@ const DEFERRED = [
   "iconv-lite/lib/index", // 11 ms; raw-body
   "string-width/index", // 20 ms; the terminal's first frame
 ];
-/** The same for CommonJS modules that are a function or a class. */
+/** The same for CommonJS modules whose export is a function or a class. */
 const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa
-/** Import statements that a module needs before its own. */
+/** Import statements to insert before a module's own imports. */
 const PRELUDES = {
-  // esbuild evaluates the CommonJS package `reflect-metadata` too late, since it lies in another file than tsyringe.
+  // Without this line esbuild evaluates the CommonJS package `reflect-metadata` too late: it is in another file than
+  // tsyringe.
   "tsyringe/dist/esm5/index.js": 'import "reflect-metadata/lite";',
-  // The platform's `Headers` load all of its fetch: 37 ms of a first run with Anthropic, Google or OpenAI responses.
+  // The platform's `Headers` loads all of its fetch: 37 ms of a first run with Anthropic, Google or OpenAI responses.
   "@ai-sdk/provider-utils/dist/index.mjs": `import { Headers } from ${JSON.stringify(at(".ci/stand-ins/headers.mjs"))};`,
 };
 
 const filterOf = (names) => new RegExp(`[\\\\/]node_modules[\\\\/](${names.join("|").replaceAll("/", "[\\\\/]")})`);
 
-/** An esbuild plugin. The deferred modules that it met are `files`, with the names of their files in dist/chunks. */
+/** Returns an esbuild plugin and `files`: the deferred modules that it found, with their names in dist/chunks. */
 export function packages() {
   const files = new Map();
   const setup = (build) => {
@@ -46,10 +47,10 @@ export function packages() {
       };
     });
     build.onResolve({ filter: /^\.\/deferred-/ }, ({ path }) => ({ path, external: true }));
-    // better-sqlite3 searches its addon with it. The driver names the addon.
+    // better-sqlite3 uses `bindings` to find its addon. The driver passes the addon's path instead.
     build.onResolve({ filter: /^bindings$/ }, ({ path }) => ({ path, namespace: "absent" }));
     build.onLoad({ filter: /.*/, namespace: "absent" }, () => ({ contents: "" }));
-    // koa-body completes its options by zod: 34 ms.
+    // koa-body fills in default options with zod: 34 ms.
     build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
       /[\\/]koa-body[\\/]/.test(importer) ? { path: at(".ci/stand-ins/zod.mjs") } : undefined,
     );
@@ -64,11 +65,11 @@ export function packages() {
   return { files, plugin: { name: "packages", setup } };
 }
 
-/** The text of a module that is a function. Its first call evaluates `load`. */
+/** Returns the text of a module that exports one function. Its first call evaluates `load`. */
 const lazyFunction = (load) =>
   `let loaded; module.exports = function (...args) { ${load}; return new.target ? new loaded(...args) : loaded(...args); };`;
 
-/** The text of a module with the functions of `module`. Their first call evaluates `load`. */
+/** Returns the text of a module with the functions of `module`. Their first call evaluates `load`. */
 function lazyFunctions(load, module) {
   // The exports of a CommonJS module are its default export.
   const all = typeof module.default === "object" ? module.default : module;

@@ -1,5 +1,5 @@
-// What the scripts share: where things are, whether they are fresh, how a step is run. No dependency, because it
-// runs before anything is installed.
+// Shared functions of the scripts: paths, freshness checks and running commands. It imports no package, because it runs
+// before dependencies are installed.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
@@ -9,11 +9,11 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
 export const CACHE = path.join(ROOT, "node_modules", ".cache", "gantry");
-/** Flags of Node for a program that imports the sources. */
+/** Node flags for a program that imports the sources. */
 export const SOURCE_FLAGS = ["--import=tsx", "--conditions=@gantry/source"];
 export const at = (...parts) => path.join(ROOT, ...parts);
 
-/** End with one line when this Node is older than the package allows. */
+/** Exits with a one-line error if this Node is older than the package supports. */
 export function checkNode() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   if ((major === 20 && minor >= 19) || (major === 22 && minor >= 3) || major > 22) return;
@@ -30,7 +30,7 @@ function readJson(file) {
   }
 }
 
-/** Whether node_modules holds what the lock asks for. Compared by content: dates change with every checkout. */
+/** Whether node_modules matches the lock file. It compares content, because dates change with every checkout. */
 export function installed() {
   const wanted = readJson(at("package-lock.json"))?.packages;
   const present = readJson(at("node_modules", ".package-lock.json"))?.packages;
@@ -41,7 +41,7 @@ export function installed() {
   });
 }
 
-/** Files below a folder, as paths from the root, sorted. */
+/** Files below a folder, as sorted paths relative to the root. */
 export function filesBelow(folder) {
   if (!existsSync(at(folder))) return [];
   const entries = readdirSync(at(folder), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
@@ -49,7 +49,7 @@ export function filesBelow(folder) {
   return files.map((file) => file.replaceAll("\\", "/")).sort();
 }
 
-/** Replace a folder by a new one, which `make` writes. Processes that use the old one keep their open files. */
+/** Replaces a folder with the one that `make` writes. Processes that use the old folder keep their open files. */
 export async function replaceFolder(folder, make) {
   const fresh = at(`.dist-${process.pid}`);
   const old = `${fresh}-old`;
@@ -64,7 +64,7 @@ export async function replaceFolder(folder, make) {
   }
 }
 
-/** A digest of everything that the build is made from. */
+/** A digest of all inputs of the build. */
 export function sourceDigest() {
   const hash = createHash("sha256");
   const scripts = filesBelow(".ci").filter((file) => !/\/(test|soak|nodes|eslint\.config|run)\b/.test(file));
@@ -74,19 +74,19 @@ export function sourceDigest() {
   return hash.digest("hex");
 }
 
-/** Whether dist is built from the present sources, and has declarations if `types` is set. */
+/** Whether dist is built from the current sources, and has declarations if `types` is set. */
 export function isBuilt(types = false) {
   const stamp = readJson(at("dist", ".stamp.json"));
   return stamp?.digest === sourceDigest() && (stamp.types || !types);
 }
 
-/** npm as this very npm runs, so that no other version on the path gets in. */
+/** The npm that runs this script, so that no other version on the path is used. */
 export function npmCommand() {
   const { npm_execpath: script } = process.env;
   return script?.endsWith(".js") ? [process.execPath, script] : [process.platform === "win32" ? "npm.cmd" : "npm"];
 }
 
-/** Every `*.test.ts` below a folder. Listed here, because Node 20 expands no patterns. */
+/** Every `*.test.ts` below a folder. Listed here, because Node 20 does not expand patterns. */
 export function testFiles(folder = "test") {
   return filesBelow(folder).filter((file) => file.endsWith(".test.ts"));
 }
@@ -97,7 +97,7 @@ export function testsOverStores() {
   return testFiles().filter((file) => isOverStores.test(readFileSync(at(file), "utf8")));
 }
 
-/** Run a command to its end, its output going where `stdio` says. Resolves with the exit code. */
+/** Runs a command until it exits, with its output sent to `stdio`. Resolves with the exit code. */
 export function run(command, args, { stdio = "inherit", env = process.env, cwd = ROOT } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd, env, stdio, shell: command.endsWith(".cmd") });
@@ -106,7 +106,9 @@ export function run(command, args, { stdio = "inherit", env = process.env, cwd =
   });
 }
 
-/** Wait for all of `parts`, promises by name, and then throw one error with the messages of those that failed. */
+/**
+ * Waits for all promises of `parts`, an object by name. Then throws one error with the messages of those that failed.
+ */
 export async function completeAll(parts) {
   const results = await Promise.allSettled(Object.values(parts));
   const failed = Object.keys(parts).flatMap((name, i) => (results[i].reason ? [[name, results[i].reason]] : []));
@@ -114,12 +116,12 @@ export async function completeAll(parts) {
   throw new Error(failed.map(([name, error]) => `${name}: ${error.message ?? error}`).join("\n"));
 }
 
-/** Install from the lock where that is needed. Everything goes to stderr: stdout belongs to what follows. */
+/** Installs from the lock file if needed. Writes only to stderr, because stdout belongs to the command that follows. */
 export async function install() {
   if (installed()) return;
   process.stderr.write("installing dependencies (the first time this takes a minute or two)\n");
   const [command, ...args] = npmCommand();
-  // The build needs the development packages, whatever NODE_ENV says.
+  // The build needs the development packages, even if NODE_ENV is "production".
   const code = await run(command, [...args, "ci", "--include=dev", "--no-audit", "--no-fund"], {
     stdio: ["ignore", process.stderr, process.stderr],
   });

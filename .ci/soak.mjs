@@ -1,5 +1,5 @@
-// `npm run soak`: the long forms of tests that search for rare failures. Sets the seed of all of them (SEED) and the number
-// of random schedules of the drivers (SEEDS). A failure prints the variables and files that repeat it.
+// `npm run soak`: long forms of the tests that search for rare failures. It sets their seed (SEED) and the number of
+// random schedules of the drivers (SEEDS). A failure prints the variables and files that repeat it.
 import { SOURCE_FLAGS, checkNode, install, run, testsOverStores } from "./project.mjs";
 
 checkNode();

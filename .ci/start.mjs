@@ -1,4 +1,4 @@
-// `npm start`: make ready what is missing, then become the server in the folder where the command was given.
+// `npm start`: installs and builds if needed, then becomes the server in the folder where the user ran the command.
 import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { at, checkNode, install, isBuilt } from "./project.mjs";
@@ -11,11 +11,11 @@ if (!isBuilt()) {
   await build({ types: false });
 }
 
-// npm runs scripts in the package's folder; the person stood elsewhere.
+// npm runs scripts in the package's folder. INIT_CWD is the user's folder.
 const { INIT_CWD: folder } = process.env;
 if (folder && existsSync(folder)) process.chdir(folder);
 
-// In this very process: signals and the exit code are the server's own.
+// Runs in this process, so that signals and the exit code are those of the server.
 const cli = at("dist", "src", "cli.js");
 process.argv = [process.execPath, cli, "serve", ...process.argv.slice(2)];
 await import(pathToFileURL(cli).href);

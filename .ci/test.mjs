@@ -1,6 +1,6 @@
-// Runs test suites with `node --test` by tsx. Usage: test.mjs [--group] SUITE|FILE|FOLDER ...
-// A suite is a folder of `test`, or one of STEPS below. `--group` runs all suites in one `node --test`, beside the steps;
-// without it they run one after the other. Fails if a test leaves a process or a temporary file behind.
+// Runs test suites with `node --test` and tsx. Usage: test.mjs [--group] SUITE|FILE|FOLDER ... A suite is a folder of
+// `test`, or one of STEPS below. `--group` runs all suites in one `node --test`, in parallel with the steps. Without it
+// they run one after the other. Fails if a test leaves a process or a temporary file.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, realpathSync } from "node:fs";
@@ -20,18 +20,23 @@ import {
   testsOverStores,
 } from "./project.mjs";
 
-/** Limit for one test and for one process of tests, in ms. A hang ends here; a slow machine does not come near it. */
+/**
+ * Time limit of one test and of one test process, in ms. It ends hanging tests; tests on a slow machine take far less.
+ */
 const TEST_LIMIT_MS = 900_000;
-/** Processes of tests at a time. Half of a test is waiting for a socket, a process or a disk. */
+/**
+ * Maximum number of concurrent test processes. About half of a test's time is waiting for sockets, processes or the
+ * disk.
+ */
 const CONCURRENCY = 6;
-/** Suites whose files share processes: their tests start no process and count nothing process-wide. */
+/** Suites whose files share processes: their tests start no process and measure nothing process-wide. */
 const BATCHED = new Set(["unit"]);
-/** Processes that share them. Each loads the sources anew, for 10 to 19 s of CPU time. */
+/** Number of processes for a batched suite. Each loads the sources again, for 10 to 19 s of CPU time. */
 const BATCHES = 4;
 
 /**
- * Timers of the product do not hold a process up. A test that waits for one alone would end its process, and all tests of
- * the batch with it.
+ * The product's timers do not keep a process alive. Without this timer, a test that waits only for one would end its
+ * process, and all other tests of the batch.
  */
 const KEEP_ALIVE = `import { after } from "node:test";
 const timer = setInterval(() => undefined, 60_000);
@@ -39,7 +44,7 @@ after(() => clearInterval(timer));
 `;
 
 const bin = (name) => at("node_modules", name);
-/** TypeScript 7 checks in a third of the time; ESLint and the declarations of the build still need the API of version 6. */
+/** TypeScript 7 checks in a third of the time. ESLint and the build's declarations still need the API of version 6. */
 const tsc = (project, name) => [
   ...[bin("typescript-native/bin/tsc"), "-p", project, "--noEmit", "--incremental"],
   ...["--tsBuildInfoFile", path.join(CACHE, `${name}.tsbuildinfo`)],
@@ -52,7 +57,7 @@ const prettier = (files) => [
   ...[bin("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "--ignore-unknown"],
   ...["--cache", `--cache-location=${path.join(CACHE, "prettier")}`, ...files],
 ];
-/** Commands of `node` that are no tests. Those of one step run at the same time. */
+/** Node commands that are not tests. The commands of one step run at the same time. */
 const STEPS = {
   types: () => [tsc(".", "check"), tsc("adapters/web-console/app", "check-console")],
   lint: () => [eslint(["."]), prettier(["."])],
@@ -75,7 +80,7 @@ const startedAt = Date.now();
 const steps = names.filter((name) => name in STEPS);
 const suites = names.filter((name) => !(name in STEPS));
 if (suites.length > 0) {
-  // Child processes of tests run this build. Its declarations are needed only where the package is tested.
+  // Child processes of tests run this build. Only package tests need its declarations.
   const build = [at(".ci/build.mjs"), ...(suites.includes("package") ? [] : ["--js"])];
   await report("build", () => run(process.execPath, build));
 }
@@ -105,7 +110,7 @@ async function runStep(name) {
   );
 }
 
-/** The given suites, files and folders in one `node --test`. */
+/** Runs the given suites, files and folders in one `node --test`. */
 async function runTests(parts) {
   const temporary = mkdtempSync(path.join(realpathSync(tmpdir()), "gt-"));
   keepTsxCache(temporary);
@@ -137,7 +142,10 @@ async function runTests(parts) {
   await reportLeftovers(temporary, name);
 }
 
-/** Test files of a suite, a file or a folder, from the project's root; batches of them where they share processes. */
+/**
+ * Test files of a suite, a file or a folder, relative to the project's root. Returns batch files for suites that share
+ * processes.
+ */
 function filesOf(part) {
   if (existsSync(at("test", part)) && !part.includes("/")) {
     const files = testFiles(`test/${part}`);
@@ -147,21 +155,21 @@ function filesOf(part) {
   return file.endsWith(".test.ts") ? [file] : testFiles(file);
 }
 
-/** Files that import several test files each, so that a process loads the sources once for all of them. */
+/** Writes files that import several test files each, so that one process loads the sources for all of them. */
 function batches(files, name) {
   const folder = path.join(CACHE, "batches");
   mkdirSync(folder, { recursive: true });
   const count = Math.min(BATCHES, files.length);
   return Array.from({ length: count }, (_, batch) => {
     const file = path.join(folder, `${name}-${batch + 1}.mjs`);
-    // Neighbours go to different batches: tests of one module take about the same time.
+    // Puts neighbouring files in different batches, because tests of one module take similar time.
     const members = files.filter((_file, index) => index % count === batch);
     writeFileSync(file, KEEP_ALIVE + members.map((member) => `import "${pathToFileURL(at(member)).href}";\n`).join(""));
     return file;
   });
 }
 
-/** Files that differ from the last commit and still exist. */
+/** Files that differ from the last commit and exist. */
 async function changedFiles() {
   const git = async (...args) => {
     const child = spawn("git", [...args, "-z"], { cwd: at(), stdio: ["ignore", "pipe", "inherit"] });
@@ -173,8 +181,8 @@ async function changedFiles() {
 }
 
 /**
- * One private PostgreSQL server for all test files. It ends with this process, however that ends. Its URL is undefined
- * if no server is installed; the tests then say what is missing.
+ * Starts one private PostgreSQL server for all test files. The server ends with this process, even if this process is
+ * killed. `url` is undefined if no server is installed; the tests then report what is missing.
  */
 function startPostgres(env) {
   const args = [...SOURCE_FLAGS, at("test/helpers/postgres-server.ts")];
@@ -191,7 +199,7 @@ function startPostgres(env) {
   return { url, stop };
 }
 
-/** tsx caches compiled files in the temporary folder. This link makes the cache outlive the run. */
+/** tsx caches compiled files in the temporary folder. This link keeps the cache after the run. */
 function keepTsxCache(temporary) {
   if (!process.geteuid) return;
   const cache = path.join(CACHE, "tsx");
@@ -199,7 +207,7 @@ function keepTsxCache(temporary) {
   symlinkSync(cache, path.join(temporary, `tsx-${process.geteuid()}`), "dir");
 }
 
-/** Fail for processes and files that tests have left behind, and remove them. */
+/** Reports a failure for processes and files that tests have left, and removes them. */
 async function reportLeftovers(temporary, name) {
   for (const { pid, command } of await leftProcesses(temporary)) {
     failed.push(`${name}: process left behind`);
@@ -207,7 +215,7 @@ async function reportLeftovers(temporary, name) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has ended by now.
+      // The process has already ended.
     }
   }
   const all = readdirSync(temporary, { recursive: true });
@@ -229,15 +237,15 @@ async function leftProcesses(temporary) {
         const environment = readFileSync(`/proc/${pid}/environ`, "latin1");
         if (!environment.includes(temporary) && !readlinkSync(`/proc/${pid}/cwd`).startsWith(temporary)) return [];
         const command = readFileSync(`/proc/${pid}/cmdline`, "latin1").split("\0").join(" ").trim();
-        // A zombie has no command line; it runs nothing.
+        // A process without a command line is a zombie and runs nothing.
         return command === "" ? [] : [{ pid: Number(pid), command }];
       } catch {
-        // It belongs to another user, or has ended.
+        // The process belongs to another user, or has ended.
         return [];
       }
     });
   };
-  // A process that was killed last may need a moment until it is gone.
+  // A killed process may take a moment to disappear.
   for (let attempt = 0; attempt < 50 && find().length > 0; attempt++) {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }

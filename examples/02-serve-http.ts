@@ -1,4 +1,4 @@
-// The HTTP API inside your own program: start it, ask it, stop it.
+// The HTTP API inside your own program: start it, send a request, stop it.
 import { Agent, builtinTools } from "gantry";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
@@ -20,6 +20,6 @@ const { output, usage } = (await response.json()) as { output: string; usage: { 
 console.log(output);
 console.log(`${usage.total_tokens} tokens, session ${response.headers.get("x-session-id")}`);
 
-// Running work may finish for two seconds; then it is cancelled.
+// Active runs get two seconds to finish; then they are cancelled.
 await listening.stop(AbortSignal.timeout(2_000));
 await agent.close();

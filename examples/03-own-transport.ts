@@ -1,9 +1,10 @@
-// A transport of your own: a prompt a line over TCP, and the answer back. docs/writing-a-transport.md makes it a package.
+// Your own transport: one prompt per line over TCP, and the answer back. docs/writing-a-transport.md turns it into a
+// package.
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { Agent } from "gantry";
-import { Serving, type Transport } from "gantry/plugin";
+import { ListeningBase, type Transport } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
 const lines: Transport = {
@@ -12,7 +13,7 @@ const lines: Transport = {
     const server = createServer();
     await once(server.listen(0, "127.0.0.1"), "listening");
     const runs = new Set<Promise<void>>();
-    const serving = new (class extends Serving {
+    const serving = new (class extends ListeningBase {
       readonly address = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
       protected async end(): Promise<void> {
         server.close();

@@ -1,5 +1,5 @@
-// A session driver of your own: here one that keeps sessions in memory and writes each chain that changed to a file.
-// A driver only stores and finds; docs/writing-a-driver.md says what it must keep, and how to check it.
+// Your own session driver: it keeps sessions in memory and writes each changed chain to a file. A driver only stores
+// and finds; docs/writing-a-driver.md has its contract and the checks for it.
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Agent, MemoryDriver } from "gantry";

@@ -1,11 +1,11 @@
-// A tool of your own. The model sees name, description and schema; what it sends is checked before `run` gets it.
+// Your own tool. The model sees name, description and schema; its arguments are validated before `run` gets them.
 import { Agent, defineTool } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
 const weather = defineTool({
   name: "weather",
   description: "The weather of a city, now.",
-  // Or a schema of zod, valibot or any other Standard Schema library.
+  // A schema of zod, valibot or any other Standard Schema library works too.
   schema: {
     type: "object",
     properties: { city: { type: "string", minLength: 1, description: "Its name in English." } },
@@ -15,7 +15,7 @@ const weather = defineTool({
   run: ({ city }) => `${city}: 21 degrees, clear`,
 });
 
-// A model that says what a script tells it to; any provider does.
+// A model that follows a script; any provider works.
 const provider = new ScriptedProvider([callTools(["weather", { city: "Oslo" }]), "Take a light coat."]);
 const agent = new Agent({ providers: [provider], tools: [weather] });
 const run = await agent.run({ message: "What shall I wear in Oslo?" });

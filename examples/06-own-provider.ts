@@ -1,4 +1,4 @@
-// A model provider of your own: whatever answers, told as chunks. This one repeats what it is asked, word by word.
+// Your own model provider, which returns answers as chunks. This one repeats the prompt word by word.
 import { Agent } from "gantry";
 import type { Model, ModelChunk, ModelProvider, ModelRequest } from "gantry/plugin";
 
@@ -7,11 +7,11 @@ class EchoProvider implements ModelProvider {
   readonly idleTimeoutMs = 10_000;
   readonly maxRetries = 0;
   readonly maxWaitMs = 60_000;
-  readonly known: readonly Model[] = [{ id: "echo-1", name: "Echo", ownedBy: "you", contextWindow: 8_000 }];
+  readonly configuredModels: readonly Model[] = [{ id: "echo-1", name: "Echo", ownedBy: "you", contextWindow: 8_000 }];
 
   models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    return Promise.resolve([...this.known]);
+    return Promise.resolve([...this.configuredModels]);
   }
 
   async *stream({ messages }: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {

@@ -1,10 +1,10 @@
-// A client of a server that runs elsewhere: 09-client.ts http://127.0.0.1:8080 "Count to five". It begins a run that needs
-// nobody, and sees it to its end, whatever happens to the connection; asked for leave, it allows what only reads.
+// A client for a remote server: 09-client.ts http://127.0.0.1:8080 "Count to five". It starts a detached run and
+// follows it to its end, across lost connections. Asked for permission, it allows only the tool `read`.
 import { GantryClient, GantryError, SessionPage, type WatchedEvent } from "gantry/client";
 
 const [url = "http://127.0.0.1:8080", message = "Which files are here?"] = process.argv.slice(2);
 const key = process.env.GANTRY_KEY;
-// What `server.required_headers` asks for.
+// The headers that `server.required_headers` requires.
 const client = new GantryClient({ url, headers: key ? { Authorization: `Bearer ${key}` } : {} });
 const page = new SessionPage();
 
@@ -18,15 +18,15 @@ function show(event: WatchedEvent): void {
 }
 
 try {
-  const { run_id, session_id } = await client.begin({ message, mode: "ask", answers: true });
-  for await (const event of client.sessions.watch(session_id, { answers: true })) {
+  const { run_id, session_id } = await client.begin({ message, mode: "ask", can_answer: true });
+  for await (const event of client.sessions.watch(session_id, { canAnswer: true })) {
     show(event);
     if (event.type !== "state") continue;
     for (const { id, tool } of event.asks)
       await client.asks.answer(id, { choice: tool === "read" ? "allow" : "reject" });
     if (event.run?.id === run_id && event.run.ended_at !== "") break;
   }
-  // One that was over before anybody watched said so first: the rest of it.
+  // A run that ended before the watch started is reported as ended in the first event: read its remaining messages.
   for await (const event of client.sessions.watch(session_id, { after: page.cursor, follow: false })) show(event);
   const { state, usage } = await client.runs.get(run_id);
   console.log(`\n${state}: ${page.messages.length} messages, ${usage.total_tokens} tokens`);

@@ -1,11 +1,11 @@
-// Sessions in Redis, in a page: any number of processes share them. DocumentDriver has the rules of a session store and needs
-// versioned documents; docs/writing-a-driver.md says more. Run with the address of a server: HOST:PORT.
+// Sessions in Redis, shared by any number of processes, in one page. DocumentDriver implements the rules of a session
+// store and needs versioned documents; see docs/writing-a-driver.md. Run it with the address of a server: HOST:PORT.
 import { connect, type Socket } from "node:net";
 import { Agent } from "gantry";
 import { DocumentDriver, type DocumentChange, type DocumentStore, type StoredDocument } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
-/** A connection that sends one command after the other, and reads what RESP says: +text -error :number $bytes *array. */
+/** A connection that sends one command after the other and parses RESP replies: +text -error :number $bytes *array. */
 class Redis implements DocumentStore {
   #socket!: Socket;
   #chunks!: NodeJS.AsyncIterator<Buffer>;
@@ -33,7 +33,7 @@ class Redis implements DocumentStore {
         if (keys.length > 0) found.push(...(await this.get(keys)).filter((one) => one !== undefined));
       }
       await this.#send("MULTI");
-      if ((await this.#send("EXEC")) !== null) return found; // Else somebody changed something meanwhile.
+      if ((await this.#send("EXEC")) !== null) return found; // Otherwise another client changed a document meanwhile.
     }
   }
   async compareAndSet(changes: readonly DocumentChange[]): Promise<boolean> {
@@ -41,7 +41,7 @@ class Redis implements DocumentStore {
     await this.#send("WATCH", "version", ...keys);
     const [last, ...old] = (await this.#send("MGET", "version", ...keys)) as (string | null)[];
     const isAsRead = changes.every(({ version }, at) => version === undefined || versionOf(old[at]) === version);
-    // Documents that are only compared were read at one moment.
+    // The documents to compare were read at one moment.
     if (!isAsRead || changes.every(({ value }) => value === undefined)) {
       await this.#send("UNWATCH");
       return isAsRead;

@@ -1,6 +1,6 @@
-/** The part of the platform's `Headers` that @ai-sdk/provider-utils uses. The names are in lower case. */
+/** The part of the platform's `Headers` that @ai-sdk/provider-utils uses. Stores names in lower case. */
 export class Headers extends Map {
-  /** Also true for the platform's objects, which callers may pass. */
+  /** True also for the platform's objects, which callers may pass. */
   static [Symbol.hasInstance](value) {
     return typeof value?.forEach === "function" && typeof value.get === "function";
   }

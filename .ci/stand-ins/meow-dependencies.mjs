@@ -1,5 +1,5 @@
-// The packages that meow carries in one file, without those that read and normalise a package.json: these would add 20 ms of CPU
-// to a start. gantry passes `pkg` and no help text, so meow calls none of the four below.
+// The packages that meow bundles in one file, without those that read and normalise a package.json: these would add 20
+// ms of CPU to a start. gantry passes `pkg` and no help text, so meow calls none of the four stubs below.
 export { default as y } from "yargs-parser";
 export { default as c } from "camelcase-keys";
 export { default as d } from "decamelize-keys";

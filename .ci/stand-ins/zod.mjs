@@ -1,5 +1,5 @@
-// The part of zod by which koa-body completes its options. The options that body.ts passes are constants, so nothing
-// is checked: a field that is undefined gets its default.
+// The part of zod that koa-body uses to fill in default options. The options that body.ts passes are constants, so
+// nothing is validated: an undefined field gets its default.
 const field = (fallback) => ({ optional: () => field(fallback), default: field, read: (value) => value ?? fallback });
 
 export const z = {

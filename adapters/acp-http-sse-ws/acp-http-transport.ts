@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Agent, Logger } from "gantry";
-import { Serving, type Listening, type Transport } from "gantry/plugin";
+import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
@@ -24,7 +24,7 @@ export class AcpHttpTransport implements Transport {
   constructor(
     options: Partial<AcpHttpOptions>,
     logger: Logger,
-    /** Left out: it opens a port of its own. */
+    /** A shared port; undefined: the transport opens its own. */
     host?: HttpHost,
   ) {
     this.#options = { ...ACP_HTTP_DEFAULTS, ...options };
@@ -63,16 +63,16 @@ interface ServingParts {
   logger: Logger;
   sockets: WebSocketServer;
   host: HttpHost;
-  /** The port, where it is this transport's own. */
+  /** The transport's own port; undefined if it uses a shared one. */
   own: HttpHost | undefined;
 }
 
-/** The clients, and how requests and sockets find them. */
-class AcpServing extends Serving implements Clients {
+/** The clients, and the assignment of requests and sockets to them. */
+class AcpServing extends ListeningBase implements Clients {
   address = "";
   readonly #parts: ServingParts;
   readonly #clients = new Map<string, ClientConnection>();
-  /** Clients that are going, until they are gone. */
+  /** Clients that are closing, until they are closed. */
   readonly #going = new Set<Promise<void>>();
   #streams = 0;
 
@@ -83,7 +83,7 @@ class AcpServing extends Serving implements Clients {
       const id = this.#idOf.get(request);
       if (id !== undefined) headers.push(`${CONNECTION_HEADER}: ${id}`);
     });
-    // Without a listener, a handshake that is none is answered with a page of HTML.
+    // Without a listener, `ws` answers an invalid handshake with HTML.
     parts.sockets.on("wsClientError", (error, socket, request) => {
       const status = request.method === "GET" ? 400 : 405;
       const headers = { "Sec-WebSocket-Version": "13, 8" };
@@ -95,13 +95,13 @@ class AcpServing extends Serving implements Clients {
     });
   }
 
-  /** What the port is told of this transport. */
+  /** The mount of this transport on the port. */
   mount(app: Koa): HttpMount {
     app.use(async (context, next) => {
       try {
         await next();
       } catch (error) {
-        // The client left in the middle of its request: nobody is there to be answered.
+        // The client aborted the request: no answer can reach it.
         if (context.req.readableAborted) return;
         const refused = error instanceof HttpRefusal ? error : this.#failed(error);
         context.status = refused.status;
@@ -110,7 +110,7 @@ class AcpServing extends Serving implements Clients {
       }
     });
     app.use(routes(this, this.#parts.options));
-    // What comes here is of a socket that broke; there is nobody to answer.
+    // Errors that reach this handler belong to broken sockets; no client can receive an answer.
     app.on("error", (error: unknown) => this.#parts.logger.debug("a response failed", { error }));
     const callback = app.callback();
     const { requiredHeaders, allowedOrigins } = this.#parts.options;
@@ -159,8 +159,10 @@ class AcpServing extends Serving implements Clients {
   }
 
   /**
-   * Closes a connection that is not in use, for a new one of `address`. The address with the most connections loses its
-   * oldest one at once. If that is `address` itself, only a connection that has been unused for a while is closed.
+   * Closes an unused connection to make room for a new one of `address`. Returns false if there is none.
+   *
+   * The address with the most connections loses its oldest unused one at once. If that is `address` itself, only a
+   * connection that has been unused for a while is closed.
    */
   #makeRoom(address: string): boolean {
     const counts = new Map([[address, 0]]);
@@ -183,7 +185,7 @@ class AcpServing extends Serving implements Clients {
     this.#going.add(going);
   }
 
-  /** Every client gets its answers first. */
+  /** Every client gets its pending answers before its connection is closed. */
   protected async end(): Promise<void> {
     const { server, own, sockets } = this.#parts;
     own?.refuseNew();
@@ -207,7 +209,7 @@ class AcpServing extends Serving implements Clients {
       return;
     }
     this.#idOf.set(request, client.id);
-    // A handshake that `ws` refuses, or a socket that breaks before it is done, leaves no client behind.
+    // If `ws` rejects the handshake, or the socket breaks before it is complete, the client is removed.
     const broken = () => client.lost();
     socket.once("close", broken);
     this.#parts.sockets.handleUpgrade(request, socket, head, (webSocket) => {
@@ -228,7 +230,7 @@ class AcpServing extends Serving implements Clients {
   }
 }
 
-/** A refusal of the port, in this protocol's shape. */
+/** Writes a refusal of the port in the format of this protocol. */
 function refuse(_request: IncomingMessage, response: ServerResponse, refused: Refusal): void {
   response.writeHead(refused.status, { "Content-Type": JSON_TYPE, ...refused.headers });
   response.end(JSON.stringify(bodyOf(refused)));

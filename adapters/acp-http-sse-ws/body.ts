@@ -3,7 +3,7 @@ import { BodyError, readBody } from "gantry/http";
 import { CODES, refusal } from "../acp-shared/index.js";
 import { badMessage, tooLarge } from "./errors.js";
 
-/** The text of a request's body. Rejects with `HttpRefusal` when it is too large or no UTF-8. */
+/** Reads the text of a request's body. Rejects with `HttpRefusal` if it is too large or not UTF-8. */
 export async function readText(request: IncomingMessage, maxBytes: number): Promise<string> {
   try {
     return await readBody(request, maxBytes);

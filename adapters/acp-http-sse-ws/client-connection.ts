@@ -6,32 +6,35 @@ import {
   type OutgoingMessage,
   type Sink,
 } from "../acp-shared/index.js";
-import { isTooMuch, type Letter, type Outbox } from "./outbox.js";
+import { isOverLimit, type QueuedMessage, type Outbox } from "./outbox.js";
 import type { SocketOutlet } from "./socket.js";
 import { SseStream } from "./stream.js";
 
 export interface ClientConnectionOptions {
-  /** Unguessable. */
+  /** Unguessable id of the connection. */
   id: string;
   /** IP address of the client. */
   address: string;
-  /** Whether updates go to the WebSocket where no SSE stream is open. */
+  /** Whether the WebSocket gets the updates if no SSE stream is open. */
   websocketUpdates: boolean;
-  /** In ms: between comments of a stream; without stream, socket and request until the connection is closed. */
+  /**
+   * In ms. `heartbeatMs`: interval between comments of a stream. `idleMs`: time without stream, socket and request
+   * before the connection is closed.
+   */
   heartbeatMs: number;
   idleMs: number;
-  /** How long one keeps its place that was made and never used, where places are wanted. */
+  /** Time in ms after which a connection that was never used may be closed for a new one. */
   unusedMs: number;
-  /** Called once. */
+  /** Called once when the connection closes. */
   onClosed: () => void;
 }
 
-/** What is answered may take so long, in ms, to reach the client before its streams end. */
+/** Maximum time for sent messages to reach the client before its streams end, in ms. */
 const FLUSH_MS = 500;
 
 /**
- * One client and all its ways: SSE streams by session, one for the rest, perhaps a WebSocket. Each message goes one
- * way, once: on its session's stream, else the connection's, else it is kept until one opens.
+ * One client with its SSE streams and optional WebSocket. Streams belong to a session or to the connection. Each
+ * message is sent once: on the stream of its session, else on the connection's stream, else when a stream opens.
  */
 export class ClientConnection implements Sink {
   readonly id: string;
@@ -39,11 +42,11 @@ export class ClientConnection implements Sink {
   readonly acp: AcpConnection;
   readonly #server: AcpServer;
   readonly #options: ClientConnectionOptions;
-  /** By session; the connection's own under undefined. */
+  /** Streams by session id; the connection's own stream has the key undefined. */
   readonly #streams = new Map<string | undefined, SseStream>();
-  #kept: Letter[] = [];
+  #kept: QueuedMessage[] = [];
   #keptBytes = 0;
-  /** Wait for a way that opens. */
+  /** Called when a stream or socket opens. */
   #readers: (() => void)[] = [];
   #socket: SocketOutlet | undefined;
   #idle: NodeJS.Timeout | undefined;
@@ -73,21 +76,24 @@ export class ClientConnection implements Sink {
     return this.#socket !== undefined || this.#streams.size > 0;
   }
 
-  /** Time of the last request, by the clock in ms. */
+  /** Time of the last request, in ms since the epoch. */
   get lastUsedAt(): number {
     return this.#touched;
   }
 
-  /** Since when, by the clock in ms, its place may be given to another; undefined: it is in use, or was just now. */
+  /**
+   * Time since which the connection may be closed for a new one, in ms since the epoch. Undefined if it is in use or
+   * was used recently.
+   */
   get spareSince(): number | undefined {
     if (this.isInUse) return undefined;
     const since = this.#touched + (this.#used ? this.#options.idleMs / 10 : this.#options.unusedMs);
     return since <= Date.now() ? since : undefined;
   }
 
-  /** A request came: the client lives. */
+  /** Records a request: the client is alive. */
   touch(): void {
-    // The first time it is made.
+    // The first call comes from the constructor and is no use.
     this.#used = this.#touched !== 0;
     this.#touched = Date.now();
     clearTimeout(this.#idle);
@@ -99,14 +105,14 @@ export class ClientConnection implements Sink {
     }, this.#options.idleMs).unref();
   }
 
-  /** Speak over this socket. */
+  /** Sends messages over this socket from now on. */
   useSocket(socket: SocketOutlet): void {
     this.#socket = socket;
     this.#opened();
     this.touch();
   }
 
-  /** Open the stream of a session, or of the connection; an older one for the same is replaced. */
+  /** Opens the stream of a session or of the connection; replaces an older one. */
   attach(sessionId: string | undefined, response: ServerResponse, onEnd: () => void): void {
     const before = this.#streams.get(sessionId);
     const stream: SseStream = new SseStream(response, this.#options.heartbeatMs, {
@@ -119,7 +125,7 @@ export class ClientConnection implements Sink {
       onOverflow: () => void this.close(1013, "too much unread"),
     });
     this.#streams.set(sessionId, stream);
-    // What the old one did not get through comes first.
+    // Messages that the old stream did not deliver come first.
     before?.end();
     const mine = this.#kept.filter((letter) => sessionId === undefined || letter.sessionId === sessionId);
     this.#kept = this.#kept.filter((letter) => !mine.includes(letter));
@@ -146,19 +152,21 @@ export class ClientConnection implements Sink {
     return new Promise((resolve) => this.#readers.push(resolve));
   }
 
-  /** The client is going: cancel its requests, answer them, then end every way. */
+  /** Closes the connection: cancels its requests, answers them and ends its streams and socket. */
   async finish(): Promise<void> {
     this.acp.cancelAll();
     await this.acp.idle();
     await this.close(1000, "closed");
   }
 
-  /** End every way to the client once it has what was sent; its prompts are cancelled. Safe to call twice. */
+  /**
+   * Ends streams and socket after sent messages are delivered; cancels the client's prompts. May be called repeatedly.
+   */
   close(code: number, reason: string): Promise<void> {
     return (this.#closed ??= this.#close(code, reason));
   }
 
-  /** The socket is gone: so is the client. */
+  /** Handles the loss of the socket, which also ends the client. */
   lost(): void {
     this.#socket = undefined;
     void this.close(1000, "gone");
@@ -184,26 +192,26 @@ export class ClientConnection implements Sink {
     return "method" in message && message.method === CLIENT_METHODS.update;
   }
 
-  #post(letter: Letter): void {
+  #post(letter: QueuedMessage): void {
     const outlet = this.#outlet(letter.sessionId);
     if (outlet) outlet.write(letter);
     else if (!this.#socket && !this.closed) this.#keep(letter);
   }
 
-  /** Where messages of a session go now. Of a connection with a socket this is asked for updates alone. */
+  /** The stream or socket for messages of a session. With a socket, only updates use this method. */
   #outlet(sessionId: string | undefined): Outbox | undefined {
     const stream = this.#streams.get(sessionId) ?? this.#streams.get(undefined);
     return stream ?? (this.#options.websocketUpdates ? this.#socket : undefined);
   }
 
-  #keep(letter: Letter): void {
+  #keep(letter: QueuedMessage): void {
     this.#kept.push(letter);
     this.#keptBytes += letter.bytes;
-    if (isTooMuch(this.#kept.length, this.#keptBytes)) void this.close(1013, "too much unread");
+    if (isOverLimit(this.#kept.length, this.#keptBytes)) void this.close(1013, "too much unread");
   }
 }
 
-function letterOf(message: OutgoingMessage, sessionId: string | undefined): Letter {
+function letterOf(message: OutgoingMessage, sessionId: string | undefined): QueuedMessage {
   const text = JSON.stringify(message);
   return { text, bytes: Buffer.byteLength(text), sessionId };
 }

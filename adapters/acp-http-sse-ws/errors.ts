@@ -1,7 +1,7 @@
 import type { Refusal } from "gantry/http";
 import { CODES, refusal, type ResponseMessage } from "../acp-shared/index.js";
 
-/** A request that is refused: its status, and a body of the protocol's own shape. */
+/** A rejected request, with its status and a JSON-RPC body. */
 export class HttpRefusal extends Error {
   constructor(
     readonly status: number,
@@ -17,7 +17,7 @@ function messageOf(body: ResponseMessage): string {
   return "error" in body ? body.error.message : "refused";
 }
 
-/** The protocol's body for a status. */
+/** The JSON-RPC body for a status. */
 export function refusalBody(status: number, message: string): ResponseMessage {
   return refusal(status >= 500 ? CODES.internal : CODES.invalidRequest, message);
 }
@@ -40,7 +40,7 @@ export const tooMany = (what: string) => refuse(503, `too many ${what}`, { "Retr
 export const shuttingDown = () => refuse(503, "server shutting down", { "Retry-After": "1" });
 export const badMessage = (answer: ResponseMessage) => new HttpRefusal(400, answer);
 
-/** A refusal of the port in this protocol's shape; one for want of a header has the body that the HTTP API gives it. */
+/** The body for a refusal of the port. For a missing header it is the same as in the HTTP API. */
 export function bodyOf({ status, message, code }: Refusal): unknown {
   return status === 401 ? { error: message, code } : refusalBody(status, message);
 }

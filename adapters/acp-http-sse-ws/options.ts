@@ -18,7 +18,7 @@ const entries = {
 };
 const limits = { streams, connections };
 
-/** Its options under `acp`, `limits` and `server`, and in its own entry of `server.transports`. */
+/** Options under `acp`, `limits` and `server`, and in this transport's entry of `server.transports`. */
 export const acpHttpOptions = option.section({
   ...acpEntries,
   ...entries,
@@ -28,19 +28,25 @@ export const acpHttpOptions = option.section({
 
 type Own = option.SectionValue<typeof entries & { max_body_bytes: typeof max_body_bytes } & typeof limits>;
 
-/** What the transport is told; an embedder may leave everything out. What it has of `HttpHostOptions` holds only where it opens a port of its own. */
+/**
+ * Options of the transport; embedders may omit all. The options of `HttpHostOptions` apply only if the transport opens
+ * its own port.
+ */
 export interface AcpHttpOptions
   extends AcpOptions, Own, Omit<HttpHostOptions, "logger" | "requiredHeaders" | "streams" | "connections"> {
-  /** In ms: between comments and pings; without stream, socket and request until a connection is closed. */
+  /**
+   * In ms. `heartbeatMs`: interval between comments and pings. `idleMs`: time without stream, socket and request before
+   * a connection is closed.
+   */
   heartbeatMs: number;
   idleMs: number;
-  /** In ms: where there are too many clients, one that has done nothing since it was initialized keeps its place so long. */
+  /** Time in ms for which a client that only initialized keeps its connection if the limit is reached. */
   unusedMs: number;
 }
 
 const { limits: limitDefaults, ...defaults } = option.read(acpHttpOptions, {}, "");
 
-/** What an embedder gets without saying anything. */
+/** Default options for embedders. */
 export const ACP_HTTP_DEFAULTS: AcpHttpOptions = {
   ...ACP_DEFAULTS,
   ...defaults,

@@ -1,48 +1,48 @@
-/** A message on its way, and the session that it belongs to. */
-export interface Letter {
+/** A serialized message with its size and session. */
+export interface QueuedMessage {
   readonly text: string;
   readonly bytes: number;
   readonly sessionId: string | undefined;
 }
 
-/** Bytes handed to a socket that it has not taken yet; beyond it messages wait here. */
+/** Maximum bytes that a socket has accepted but not written; further messages are queued. */
 const IN_FLIGHT = 256 * 1024;
-/** What may wait for a reader that does not read. */
-export const MAX_LETTERS = 1_000;
+/** Maximum messages and bytes that are queued for a reader that does not read. */
+export const MAX_QUEUED_MESSAGES = 1_000;
 export const MAX_BYTES = 8 * 1024 * 1024;
 
-/** A way to a client, one stream or socket: as many as it takes are handed over, the others wait. */
+/** Output queue of one stream or socket, with backpressure. */
 export class Outbox {
   readonly #push: (text: string, done: (error?: Error | null) => void) => void;
   readonly #onOverflow: () => void;
-  readonly #flying = new Set<Letter>();
-  #queue: Letter[] = [];
+  readonly #flying = new Set<QueuedMessage>();
+  #queue: QueuedMessage[] = [];
   #flyingBytes = 0;
   #queuedBytes = 0;
   #waiting: (() => void)[] = [];
   #closed = false;
 
-  /** `push` hands a text over and calls back when it is taken. `onOverflow`: more waits than is allowed. */
+  /** `push` sends a text and calls back when it is written. `onOverflow` is called when the queue exceeds its limit. */
   constructor(push: (text: string, done: (error?: Error | null) => void) => void, onOverflow: () => void) {
     this.#push = push;
     this.#onOverflow = onOverflow;
   }
 
-  write(letter: Letter): void {
+  write(letter: QueuedMessage): void {
     if (this.#closed) return;
     this.#queue.push(letter);
     this.#queuedBytes += letter.bytes;
     this.#pump();
-    if (isTooMuch(this.#queue.length, this.#queuedBytes)) this.#onOverflow();
+    if (isOverLimit(this.#queue.length, this.#queuedBytes)) this.#onOverflow();
   }
 
-  /** Resolves when nothing waits; undefined when nothing does now. */
+  /** Resolves when the queue is empty; undefined if it is empty now. */
   ready(): Promise<void> | undefined {
     if (this.#closed || (this.#queue.length === 0 && this.#flyingBytes < IN_FLIGHT)) return undefined;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Resolves when everything is taken, or after `ms`. */
+  /** Resolves when everything is written, or after `ms`. */
   async flushed(ms: number): Promise<void> {
     const end = Date.now() + ms;
     while (!this.#closed && this.#queue.length + this.#flying.size > 0 && Date.now() < end) {
@@ -50,8 +50,8 @@ export class Outbox {
     }
   }
 
-  /** Take no more; returns what never got through, in order. */
-  empty(): Letter[] {
+  /** Stops sending and returns the messages that were not written, in order. */
+  empty(): QueuedMessage[] {
     if (this.#closed) return [];
     this.#closed = true;
     const unsent = [...this.#flying, ...this.#queue];
@@ -69,7 +69,7 @@ export class Outbox {
       this.#flyingBytes += letter.bytes;
       this.#flying.add(letter);
       this.#push(letter.text, (error) => {
-        // What failed stays among the unsent until the stream says that it is closed.
+        // A failed message stays unsent until the stream closes.
         if (error || this.#closed) return;
         this.#flying.delete(letter);
         this.#flyingBytes -= letter.bytes;
@@ -81,7 +81,7 @@ export class Outbox {
   }
 }
 
-/** Whether more waits than a client may leave lying. One message alone is never too much. */
-export function isTooMuch(letters: number, bytes: number): boolean {
-  return letters > MAX_LETTERS || (letters > 1 && bytes > MAX_BYTES);
+/** Whether a queue exceeds its limits. A single message never does. */
+export function isOverLimit(letters: number, bytes: number): boolean {
+  return letters > MAX_QUEUED_MESSAGES || (letters > 1 && bytes > MAX_BYTES);
 }

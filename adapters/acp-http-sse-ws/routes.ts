@@ -20,15 +20,15 @@ import { acceptsStream, CONNECTION_HEADER, isConnectionId, isSessionId, JSON_TYP
 
 export interface Clients {
   get(id: string): ClientConnection | undefined;
-  /** A new one for the client at an IP address. Throws `HttpRefusal` when there are too many. */
+  /** Creates the connection of a client at an IP address. Throws `HttpRefusal` if there are too many. */
   open(address: string): ClientConnection;
-  /** A stream opens; the returned function says that it closed. Throws `HttpRefusal` when there are too many. */
+  /** Counts an open stream; call the returned function when it closes. Throws `HttpRefusal` if there are too many. */
   countStream(): () => void;
-  /** Own the end of a client. */
+  /** Removes a client and closes its connection. */
   dismiss(client: ClientConnection): void;
 }
 
-/** One request. Checks in the order of the specification; throws `HttpRefusal`. */
+/** Handles requests. The order of the checks is the one of the specification. Throws `HttpRefusal`. */
 export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middleware {
   return async (context) => {
     const { req: request } = context;
@@ -66,7 +66,7 @@ export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middlewar
   };
 }
 
-/** The client that a request names; undefined when it names none. */
+/** The client of the request's connection id; undefined without one. */
 function clientOf(request: IncomingMessage, clients: Clients): ClientConnection | undefined {
   const id = header(request, CONNECTION_HEADER);
   if (id === undefined) return undefined;
@@ -99,7 +99,7 @@ function forward(
 ): void {
   const named = "params" in frame ? sessionIdOf(frame.params) : undefined;
   if (sessionId !== undefined && named !== undefined && sessionId !== named) throw otherSession();
-  // Closed while the body came in.
+  // The connection was closed while the body was read.
   if (client.closed) throw unknownConnection();
   client.acp.receiveFrame(frame, sessionId);
 }

@@ -3,14 +3,14 @@ import { Outbox } from "./outbox.js";
 
 export interface SocketEvents {
   onText(text: string): void;
-  /** A frame that is no text, whatever it calls itself. */
+  /** Called for a frame that is not UTF-8 text. */
   onGarbage(): void;
   /** Called once. */
   onClosed(): void;
   onOverflow(): void;
 }
 
-/** A socket that does not close when asked is cut after so long, in ms. */
+/** Time for a socket to close before it is terminated, in ms. */
 const CLOSE_MS = 1_000;
 
 export class SocketOutlet extends Outbox {
@@ -19,19 +19,19 @@ export class SocketOutlet extends Outbox {
   #missed = 0;
 
   constructor(socket: WebSocket, heartbeatMs: number, events: SocketEvents) {
-    // A line end after each: bridges that copy frames to a stream of lines need one, and JSON does not mind.
+    // Each message ends with a line feed, for bridges that copy frames to a stream of lines.
     super((text, done) => socket.send(`${text}\n`, done), events.onOverflow);
     this.#socket = socket;
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs).unref();
     socket.on("message", (data: RawData, isBinary: boolean) => {
       this.#missed = 0;
-      // Bridges hand on the bytes of a stream; what is text in them is taken as such.
+      // Bridges forward text as binary frames; valid UTF-8 is accepted as text.
       const text = textOf(data as Buffer, isBinary);
       if (text === undefined) events.onGarbage();
       else events.onText(text);
     });
     socket.on("pong", () => (this.#missed = 0));
-    // `ws` closes with 1007 or 1009 by itself; the close that follows says all.
+    // `ws` closes the socket with 1007 or 1009 itself; `close` follows.
     socket.on("error", () => undefined);
     socket.on("close", () => {
       clearInterval(this.#heartbeat);
@@ -40,7 +40,7 @@ export class SocketOutlet extends Outbox {
     });
   }
 
-  /** Resolves when the socket is gone. */
+  /** Closes the socket; resolves when it is closed. */
   async close(code: number, reason: string): Promise<void> {
     if (this.#socket.readyState === this.#socket.CLOSED) return;
     const gone = new Promise<void>((resolve) => this.#socket.once("close", () => resolve()));
@@ -59,7 +59,7 @@ export class SocketOutlet extends Outbox {
   }
 }
 
-/** `nodebuffer` is the socket's binary type, so a frame is one Buffer; `ws` has checked the text of one that is text. */
+/** The socket's binary type is `nodebuffer`, so a frame is one Buffer. `ws` has already validated text frames. */
 function textOf(data: Buffer, isBinary: boolean): string | undefined {
   try {
     return isBinary ? new TextDecoder("utf-8", { fatal: true }).decode(data) : data.toString("utf8");

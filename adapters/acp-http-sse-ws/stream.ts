@@ -1,11 +1,11 @@
 import type { ServerResponse } from "node:http";
-import { Outbox, type Letter } from "./outbox.js";
+import { Outbox, type QueuedMessage } from "./outbox.js";
 import { SSE_COMMENT, sseEvent, STREAM_TYPE } from "./wire.js";
 
 export interface StreamEvents {
-  /** The client is gone, or was replaced; `unsent` never got through. Called once. */
-  onClosed(unsent: Letter[]): void;
-  /** The client does not read, and too much waits for it. */
+  /** Called once when the client disconnects or the stream is replaced; `unsent` was not delivered. */
+  onClosed(unsent: QueuedMessage[]): void;
+  /** Called when too many messages are queued because the client does not read. */
   onOverflow(): void;
 }
 
@@ -20,7 +20,7 @@ export class SseStream extends Outbox {
     this.#response = response;
     this.#events = events;
     response.on("error", () => undefined);
-    // `close` of the request fires at once for a GET on Node 20; that of the response tells of a lost client.
+    // On Node 20 `close` of a GET request fires at once; `close` of the response detects a lost client.
     response.on("close", () => this.#close());
     response.writeHead(200, {
       "Content-Type": STREAM_TYPE,
@@ -34,15 +34,15 @@ export class SseStream extends Outbox {
     this.#heartbeat = setInterval(() => response.write(SSE_COMMENT), heartbeatMs).unref();
   }
 
-  /** End the stream; what was not taken yet is told to `onClosed`. */
+  /** Ends the stream; `onClosed` gets the unsent messages. */
   end(): void {
     const unsent = this.#close();
-    // A cut event is no event: the client drops it, and the whole one goes another way.
+    // Destroy: the client drops a truncated event, and the complete message is sent on another stream.
     if (unsent.length > 0) this.#response.destroy();
     else this.#response.end();
   }
 
-  #close(): Letter[] {
+  #close(): QueuedMessage[] {
     if (this.#closed) return [];
     this.#closed = true;
     clearInterval(this.#heartbeat);

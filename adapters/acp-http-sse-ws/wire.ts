@@ -1,23 +1,23 @@
-/** Names the connection that a request belongs to; given by the answer to `initialize`. */
+/** Header with the connection id of a request; the answer to `initialize` contains the id. */
 export const CONNECTION_HEADER = "Acp-Connection-Id";
-/** Names the session that a stream or a message belongs to. */
+/** Header with the session id of a stream or message. */
 export const SESSION_HEADER = "Acp-Session-Id";
 
 export const JSON_TYPE = "application/json";
 export const STREAM_TYPE = "text/event-stream";
 
-/** Where clients are told to connect; any other path works too. */
+/** The advertised path; any other path works too. */
 export const PATH = "/acp";
 
 const ID = /^[A-Za-z0-9_-]{1,200}$/;
 const SESSION_ID_LENGTH = 200;
 
-/** Whether a header's value can be a connection's id at all. */
+/** Whether a header value has the form of a connection id. */
 export function isConnectionId(value: string): boolean {
   return ID.test(value);
 }
 
-/** Session ids are the agent's own or a stored session's; nothing longer was ever given out. */
+/** Whether a header value has the form of a session id; the agent never issues longer ones. */
 export function isSessionId(value: string): boolean {
   return value !== "" && value.length <= SESSION_ID_LENGTH;
 }
@@ -30,10 +30,10 @@ export function acceptsStream(accept: string | undefined): boolean {
   });
 }
 
-/** One server-sent event. JSON holds no line breaks, so one `data` line is enough. */
+/** One server-sent event. JSON contains no line breaks, so one `data` line is enough. */
 export function sseEvent(json: string): string {
   return `data: ${json}\n\n`;
 }
 
-/** Keeps proxies and clients from taking silence for an end. */
+/** Prevents timeouts of silent streams in proxies and clients. */
 export const SSE_COMMENT = ":\n\n";

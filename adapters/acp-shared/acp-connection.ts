@@ -6,14 +6,14 @@ import { invalidParams, RpcError } from "./errors.js";
 import type { Frame } from "./frames.js";
 import type { ClientFacts, ConnectionParts } from "./open-sessions.js";
 import { readInitialize, readParams, readString, type Initialize } from "./params.js";
-import { mannerOf, type Manner } from "./profile.js";
+import { resolveProfile, type ClientProfile } from "./profile.js";
 import { listSessions } from "./session-list.js";
 import { CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 type Method = (params: Params, context: RequestContext) => Promise<unknown>;
 
-/** One client: what it said of itself, the sessions that it opened, and every method. Knows no socket. */
+/** One client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
 export class AcpConnection implements ClientFacts {
   readonly #parts: ConnectionParts;
   readonly #dispatcher: Dispatcher;
@@ -27,7 +27,7 @@ export class AcpConnection implements ClientFacts {
   constructor(parts: ConnectionParts, sink: Sink) {
     this.#parts = parts;
     this.#sink = sink;
-    // Each session that waits for models listens.
+    // Each session that waits for models adds a listener.
     setMaxListeners(0, this.#closing.signal);
     this.#dispatcher = new Dispatcher({
       sink,
@@ -63,11 +63,11 @@ export class AcpConnection implements ClientFacts {
     return this.#client;
   }
 
-  get manner(): Manner {
-    return mannerOf(this.#parts.options, this.#client);
+  get manner(): ClientProfile {
+    return resolveProfile(this.#parts.options, this.#client);
   }
 
-  /** Requests of the client that are not answered yet. */
+  /** Number of the client's unanswered requests. */
   get unanswered(): number {
     return this.#dispatcher.unanswered;
   }
@@ -77,17 +77,17 @@ export class AcpConnection implements ClientFacts {
     return this.#client !== undefined;
   }
 
-  /** Take one text frame. Never throws. */
+  /** Handles one text frame. Never throws. */
   receive(text: string): void {
     this.#dispatcher.receive(text);
   }
 
-  /** Take one parsed frame; `sessionId` as the transport names it. */
+  /** Handles one parsed frame; `sessionId` is the id from the transport, if it has one. */
   receiveFrame(frame: Frame, sessionId?: string): void {
     this.#dispatcher.receiveFrame(frame, sessionId);
   }
 
-  /** Answer a request to the caller rather than to the sink. */
+  /** Handles a request and returns the answer instead of sending it to the sink. */
   call(frame: Extract<Frame, { kind: "request" }>): Promise<ResponseMessage> {
     return this.#dispatcher.call(frame);
   }
@@ -97,12 +97,15 @@ export class AcpConnection implements ClientFacts {
     return this.#dispatcher.idle();
   }
 
-  /** Cancel every request; prompts are answered with `cancelled`. */
+  /** Cancels every request; prompts are answered with `cancelled`. */
   cancelAll(): void {
     this.#dispatcher.cancelAll();
   }
 
-  /** The client opened its first stream or socket, or lost the last one. Questions of sessions wait for it while one is open. */
+  /**
+   * Call this when the client opens its first stream or socket, or loses the last one. While one is open, questions of
+   * sessions wait for the client.
+   */
   reachChanged(): void {
     if (!this.initialized || this.#closing.signal.aborted) return;
     if (this.#sink.isReachable) this.#leave ??= this.#parts.agent.attend((id) => this.#sessions.answers(id));
@@ -114,7 +117,10 @@ export class AcpConnection implements ClientFacts {
     this.#leave = undefined;
   }
 
-  /** The client is gone: cancel everything, send nothing more. What was said is kept. Resolves when nothing is watched any more. */
+  /**
+   * Call this when the client is gone: cancels everything and sends nothing more. Stored messages stay. Resolves when
+   * all watches have ended.
+   */
   close(): Promise<void> {
     this.#leaveAsks();
     this.#closing.abort();
@@ -122,17 +128,17 @@ export class AcpConnection implements ClientFacts {
     return this.#sessions.ended();
   }
 
-  /** A session has another title, or is set to something else; its clients are told. */
+  /** Reports a changed title or setting of a session to the client. */
   updated(session: Session): void {
     this.#sessions.updated(session);
   }
 
-  /** A session is gone. */
+  /** Call this when a session was deleted. */
   deleted(rootId: string): void {
     this.#sessions.deleted(rootId);
   }
 
-  /** Begins at once, so that frames right behind `initialize` find it done. */
+  /** Handles `initialize` before the first await, so that the frames after it find the client initialized. */
   async #request(method: string, params: unknown, context: RequestContext): Promise<unknown> {
     if (method === METHODS.initialize) return this.#initialize(params);
     const perform = this.#methods.get(method);
@@ -142,7 +148,7 @@ export class AcpConnection implements ClientFacts {
   }
 
   async #notification(method: string, params: unknown): Promise<void> {
-    // A cancel must not wait for its turn, nor for anything else.
+    // A cancel must not wait in a queue.
     if (method === METHODS.sessionCancel && this.initialized) this.#sessions.cancel(readParams(params));
     else await this.#request(method, params, { signal: this.#closing.signal, after: (what) => what() });
   }
@@ -164,7 +170,7 @@ export class AcpConnection implements ClientFacts {
     };
   }
 
-  /** Keys come from the server's own config, so there is nothing to do. */
+  /** Nothing to do: the keys come from the server's own config. */
   #authenticate(params: Params): unknown {
     const methodId = readString(params, "methodId");
     if (!this.#parts.options.authMethods.some(({ id }) => id === methodId)) {

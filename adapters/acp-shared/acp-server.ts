@@ -4,7 +4,7 @@ import type { Sink } from "./dispatcher.js";
 import type { AcpOptions } from "./options.js";
 import { Turns } from "./turns.js";
 
-/** The agent as ACP clients see it: the connections of one transport and what they share. */
+/** The agent for ACP clients: the connections of one transport and their shared state. */
 export class AcpServer {
   readonly #agent: Agent;
   readonly #options: AcpOptions;
@@ -12,7 +12,7 @@ export class AcpServer {
   readonly #turns = new Turns();
   readonly #refusing = new AbortController();
   readonly #connections = new Set<AcpConnection>();
-  /** Of clients that went what is still watched. */
+  /** Watches of disconnected clients that have not ended yet. */
   readonly #ending = new Set<Promise<void>>();
   readonly #forget: (() => void)[];
 
@@ -30,7 +30,7 @@ export class AcpServer {
     ];
   }
 
-  /** A client came; its messages go to `sink`. */
+  /** Adds a client; its messages are sent to `sink`. */
   connect(sink: Sink): AcpConnection {
     const parts = {
       agent: this.#agent,
@@ -44,7 +44,7 @@ export class AcpServer {
     return connection;
   }
 
-  /** A client went: its prompts are cancelled, what was said is kept. */
+  /** Removes a client: its prompts are cancelled, stored messages stay. */
   disconnect(connection: AcpConnection): void {
     this.#connections.delete(connection);
     const ended = connection.close();
@@ -52,7 +52,9 @@ export class AcpServer {
     void ended.finally(() => this.#ending.delete(ended));
   }
 
-  /** Take no new prompts, answer what is under way; when `signal` aborts, cancel it. Resolves when every request is answered. */
+  /**
+   * Rejects new prompts and waits for the answers to all requests. Cancels the remaining requests when `signal` aborts.
+   */
   async drain(signal: AbortSignal): Promise<void> {
     this.#refusing.abort();
     const cancel = () => {
@@ -64,7 +66,7 @@ export class AcpServer {
     signal.removeEventListener("abort", cancel);
   }
 
-  /** Let go of every connection and wait for the runs to end. */
+  /** Closes every connection and waits for the runs to end. */
   async close(): Promise<void> {
     for (const forget of this.#forget.splice(0)) forget();
     for (const connection of [...this.#connections]) this.disconnect(connection);

@@ -1,35 +1,36 @@
 import { stat } from "node:fs/promises";
 import path from "node:path";
 import { hasCode, type Agent } from "gantry";
-import { isRecord, type ToolServer } from "gantry/plugin";
+import { isRecord, type McpServer } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** What a client brings along with a session, for the prompts of that client. */
-export interface Brought {
-  readonly servers: readonly ToolServer[];
-  /** Real folders; absolute paths. */
+/** MCP servers and folders that a client adds to a session, for the prompts of this client only. */
+export interface ClientResources {
+  readonly servers: readonly McpServer[];
+  /** Existing folders; absolute paths. */
   readonly folders: readonly string[];
 }
 
-/** What is brought, and the names of what is left out of it. */
-export interface ReadBrought extends Brought {
+/** The resources and the names of ignored fields. */
+export interface ReadBrought extends ClientResources {
   readonly ignored: readonly string[];
 }
 
-export const NOTHING: Brought = { servers: [], folders: [] };
+export const NO_RESOURCES: ClientResources = { servers: [], folders: [] };
 
-/** Of each there may be so many. */
+/** Maximum number of MCP servers, and of folders. */
 const MOST = 64;
 
 /**
- * `mcpServers` and `additionalDirectories` of a request. Rejects with `RpcError` for what is no server and no folder, and
- * for a server that may not be had here. `uses`: whether anything is made of them.
+ * Reads `mcpServers` and `additionalDirectories` of a request. Rejects with `RpcError` for an invalid server or folder,
+ * and for a server that this agent does not allow. `uses`: whether to use the two fields; otherwise they are reported
+ * as ignored.
  */
-export async function readBrought(params: Params, agent: Agent, uses: boolean): Promise<ReadBrought> {
+export async function readClientResources(params: Params, agent: Agent, uses: boolean): Promise<ReadBrought> {
   const ignored: string[] = [];
-  // Where all of it is ignored it is not looked at either: it may be anything.
+  // Ignored fields are not validated and may contain anything.
   const listed = (field: string) => {
     if (uses) return listOf(params, field);
     if (!isNothing(params[field])) ignored.push(field);
@@ -37,11 +38,11 @@ export async function readBrought(params: Params, agent: Agent, uses: boolean): 
   };
   const named = listed("additionalDirectories");
   let given = listed("mcpServers");
-  if (given.length > 0 && !agent.toolServers) {
+  if (given.length > 0 && !agent.mcpServerFactory) {
     ignored.push("mcpServers");
     given = [];
   }
-  // Whether there is a tool for commands is known with the tools.
+  // `agent.tools` is complete only after `prepare`; `readServers` looks for `bash` in it.
   if (given.length > 0) await agent.prepare();
   return { servers: readServers(given, agent), folders: await readFolders(named), ignored };
 }
@@ -57,17 +58,17 @@ function listOf(params: Params, field: string): readonly unknown[] {
   return value;
 }
 
-function readServers(given: readonly unknown[], agent: Agent): ToolServer[] {
+function readServers(given: readonly unknown[], agent: Agent): McpServer[] {
   const servers = given.map((one, at) => serverOf(one, `mcpServers[${at}]`));
   servers.forEach((server, at) => {
     const field = `mcpServers[${at}]`;
     if (servers.findIndex(({ name }) => name === server.name) < at)
       throw invalidParams(`${field}.name`, "another name");
-    // A program is what a client's prompts could start by a command anyway, and never more.
+    // A client may start only programs that its prompts could start with `bash` anyway.
     if ("command" in server && !agent.tools.some(({ name }) => name === "bash"))
       throw invalidParams(field, "a server at an address: this agent runs no commands, so it starts no programs");
     try {
-      agent.toolServers?.source(server);
+      agent.mcpServerFactory?.source(server);
     } catch (error) {
       if (!hasCode(error, "invalid_input")) throw error;
       throw invalidParams(`${field}.${error.field}`, error.message.replace(`${error.field}: expected `, ""));
@@ -76,11 +77,11 @@ function readServers(given: readonly unknown[], agent: Agent): ToolServer[] {
   return servers;
 }
 
-function serverOf(given: unknown, field: string): ToolServer {
+function serverOf(given: unknown, field: string): McpServer {
   if (!isRecord(given)) throw invalidParams(field, "an object");
   const { type } = given;
   const name = text(given, "name", field);
-  // Programs have no type in the official schema; who writes one means no other thing.
+  // The official schema has no type for programs; `stdio` has the same meaning.
   if (type === undefined || type === null || type === "stdio") {
     const args = given.args ?? [];
     if (!Array.isArray(args) || !args.every((one) => typeof one === "string"))
@@ -91,7 +92,7 @@ function serverOf(given: unknown, field: string): ToolServer {
   return { name, url: text(given, "url", field), headers: pairs(given.headers, `${field}.headers`), type };
 }
 
-/** `[{ name, value }]`, as a record. */
+/** Converts `[{ name, value }]` to a record. */
 function pairs(given: unknown, field: string): Record<string, string> {
   const list = given ?? [];
   const isPair = (one: unknown): one is { name: string; value: string } =>

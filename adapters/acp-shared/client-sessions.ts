@@ -1,13 +1,13 @@
 import type { Session } from "gantry";
 import { newId } from "gantry/plugin";
-import { readBrought, type ReadBrought } from "./client-resources.js";
+import { readClientResources, type ReadBrought } from "./client-resources.js";
 import { configOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
 import { invalidParams } from "./errors.js";
 import { modeOf, modeState } from "./modes.js";
 import { OpenSessions, type ClientFacts, type ConnectionParts } from "./open-sessions.js";
 import { optionalString, readCwd, readString } from "./params.js";
-import { Prompts } from "./prompts.js";
+import { ClientPrompts } from "./prompts.js";
 import type { Turn } from "./turns.js";
 import type { PromptResult } from "./wire.js";
 
@@ -17,19 +17,19 @@ export class ClientSessions {
   readonly #parts: ConnectionParts;
   readonly #facts: ClientFacts;
   readonly #sessions: OpenSessions;
-  readonly #prompts: Prompts;
-  /** What must be done before a session's next request begins, by the client's id. */
+  readonly #prompts: ClientPrompts;
+  /** The last unfinished change by the client's session id; the session's next request waits for it. */
   readonly #order = new Map<string, Promise<unknown>>();
 
-  /** `closing` aborts when the client is gone. */
+  /** `closing` aborts when the client disconnects. */
   constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
     this.#parts = parts;
     this.#facts = facts;
     this.#sessions = new OpenSessions(parts, facts, dispatcher, sink, closing);
-    this.#prompts = new Prompts(parts, facts, this.#sessions, this.#order);
+    this.#prompts = new ClientPrompts(parts, facts, this.#sessions, this.#order);
   }
 
-  /** A session was changed in this process. */
+  /** Call this when a session was changed in this process. */
   updated(session: Session): void {
     const open = this.#sessions.get(session.chain.root);
     if (open) this.#sessions.news.changed(open, session);
@@ -40,12 +40,12 @@ export class ClientSessions {
     this.#prompts.forget(rootId);
   }
 
-  /** Whether the client's person can answer questions of a session that is not open here. */
+  /** Whether the client can answer questions of a session that is not open here. */
   answers(root: string): boolean {
     return this.#sessions.answers(root);
   }
 
-  /** Resolves when nothing is watched any more; the client is gone. */
+  /** Resolves when all watches have ended, after the client has disconnected. */
   ended(): Promise<void> {
     return this.#sessions.ended();
   }
@@ -63,7 +63,7 @@ export class ClientSessions {
     open.brought = brought;
     open.since = 0;
     context.after(() => {
-      // While the answer is on its way and the prompt is thought of.
+      // Prepare while the answer is sent and the user writes the prompt.
       void agent.prepare();
       sessions.watchLater(open);
       void sessions.news.commands(open);
@@ -83,7 +83,8 @@ export class ClientSessions {
       const open = sessions.opened(session, sessionId);
       open.reopened(session, cwd, brought);
       const watching = await sessions.watching(open, session);
-      // What is said from the answer on is told, however long the store takes to say what was before.
+      // Await the current position: every event after the answer is reported, however slowly the store returns earlier
+      // messages.
       if (!history) await watching.skip();
       else
         for await (const updates of watching.replay(context.signal))
@@ -106,12 +107,12 @@ export class ClientSessions {
     return this.#prompts.prompt(params, context);
   }
 
-  /** `session/cancel`; waits for nothing. */
+  /** `session/cancel`; takes effect at once. */
   cancel(params: Params): null {
     return this.#prompts.cancel(params);
   }
 
-  /** `session/close`: the client's own prompt ends; what others run there goes on. */
+  /** `session/close`: ends this client's prompt; runs of other clients in the session continue. */
   close(params: Params): Promise<unknown> {
     const isOwn = (turn: Turn) => this.#prompts.isOwn(turn);
     return this.#stopped(params, isOwn, (root) => {
@@ -165,15 +166,15 @@ export class ClientSessions {
     });
   }
 
-  /** `modes` of an answer, for clients that show them. */
+  /** `modes` of an answer; empty for clients that do not show them. */
   #modes({ mode }: Session) {
     return this.#facts.manner.editor ? { modes: modeState(mode) } : {};
   }
 
   #brought(params: Params): Promise<ReadBrought> {
     const { agent, options } = this.#parts;
-    // Who asks for the letter of the interface gets it here too, unless they say otherwise.
-    return readBrought(params, agent, options.mcp ?? options.profile !== "spec");
+    // Profile `spec` ignores both fields, as the interface specifies, unless `mcp` is set.
+    return readClientResources(params, agent, options.mcp ?? options.profile !== "spec");
   }
 
   #tellIgnored(session: Session, { ignored }: ReadBrought): void {
@@ -182,7 +183,7 @@ export class ClientSessions {
       this.#parts.logger.info(`${ignored.join(" and ")} accepted and ignored`, { session: root });
   }
 
-  /** What `then` does with a chain in which none of these prompts runs any more. */
+  /** Stops the matching prompts of a chain, then calls `then` with the root id. */
   #stopped(params: Params, which: (turn: Turn) => boolean, then: (root: string) => Promise<unknown>): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
     const stopping = this.#parts.turns.stop([sessionId], which);
@@ -194,7 +195,7 @@ export class ClientSessions {
     });
   }
 
-  /** Requests of one session that change it are done one behind the other. */
+  /** Runs changes of one session one after another, in the order of the requests. */
   #inOrder<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
     const before = this.#order.get(sessionId);
     const done = before ? before.then(work) : work();

@@ -3,21 +3,27 @@ import type { CallOptions, Dispatcher } from "./dispatcher.js";
 import { RpcError } from "./errors.js";
 import { CLIENT_METHODS, CODES, type PermissionOption, type PermissionOutcome, type ToolCallFields } from "./wire.js";
 
-/** A person may be away from the desk; a client that is gone is noticed otherwise. */
+/** Time for the user to answer, in ms. A disconnected client is detected by its connection. */
 const PERMISSION_TIMEOUT_MS = 60 * 60 * 1000;
 
-/** What an agent can ask of the client that prompts a session. Rejects with `RpcError` when the client refuses or is gone. */
+/**
+ * Requests from the agent to the client that prompts a session. They reject with `RpcError` if the client refuses or
+ * disconnects.
+ */
 export interface AcpClient {
-  /** The session, in the client's own word for it. */
+  /** Id of the session as the client knows it. */
   readonly sessionId: string;
-  /** Whether the client said that it reads and writes files for the agent. */
+  /** Whether the client reads and writes files for the agent. */
   readonly capabilities: { readonly readTextFile: boolean; readonly writeTextFile: boolean };
-  /** A file as the client has it, with unsaved changes. `path` absolute, `line` from 1, `limit` in lines. */
+  /**
+   * Reads a file from the client, including unsaved changes. `path` is absolute; `line` starts at 1; `limit` counts
+   * lines.
+   */
   readTextFile(file: { path: string; line?: number; limit?: number }, options?: CallOptions): Promise<string>;
   writeTextFile(file: { path: string; content: string }, options?: CallOptions): Promise<void>;
   /** Whether the client has answered a permission request with "method not found". */
   readonly lacksPermissions: boolean;
-  /** Ask the person at the client. */
+  /** Asks the client's user for permission. */
   requestPermission(
     toolCall: ToolCallFields,
     permissions: readonly PermissionOption[],
@@ -30,7 +36,7 @@ export interface SharedFacts {
   lacksPermissions: boolean;
 }
 
-/** The client's side of one session on one connection. */
+/** A client's connection, limited to one session. */
 export class ConnectionClient implements AcpClient {
   readonly #dispatcher: Dispatcher;
   readonly #shared: SharedFacts;
@@ -96,7 +102,7 @@ function badAnswer(method: string): RpcError {
 
 type Registry = Map<string, AcpClient>;
 
-// One for the process, whichever copy of this module a plugin got.
+// One registry for the process, shared by all copies of this module in plugins.
 const holder = globalThis as unknown as Record<symbol, Registry | undefined>;
 const KEY = Symbol.for("gantry.acp.clients");
 
@@ -104,12 +110,15 @@ function registry(): Registry {
   return (holder[KEY] ??= new Map<string, AcpClient>());
 }
 
-/** The client that prompts a session right now; `sessionId` as a tool's context has it. Undefined where the run came by another way. */
+/**
+ * The client that currently prompts a session; `sessionId` is the one of a tool's context. Undefined if the run was not
+ * started over ACP.
+ */
 export function acpClient(sessionId: string): AcpClient | undefined {
   return registry().get(sessionId);
 }
 
-/** Say who prompts a session; the returned function ends it. */
+/** Registers the client that prompts a session; the returned function removes it. */
 export function announceClient(sessionId: string, client: AcpClient): () => void {
   registry().set(sessionId, client);
   return () => {

@@ -6,10 +6,10 @@ import type { SelectOption } from "./wire.js";
 
 const MODEL = "model";
 const EFFORT = "thought_level";
-/** How long a new session waits to hear of models before it answers without them, in ms. */
+/** Maximum time for a new session to wait for models, in ms. After that it answers without them. */
 const WAIT_MS = 1_000;
 
-/** An empty value confuses clients. */
+/** Some clients do not accept an empty value. */
 const DEFAULT_EFFORT = "default";
 const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }[] = [
   { value: DEFAULT_EFFORT, name: "Default", effort: "" },
@@ -23,20 +23,20 @@ const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }
 
 export interface ConfigOptions {
   options: SelectOption[];
-  /** Whether every provider was heard; else more may be known later. */
+  /** Whether every provider has answered; otherwise more models may follow. */
   complete: boolean;
 }
 
 export interface OptionParts {
   agent: Agent;
   logger: Logger;
-  /** Whether the client is offered modes. */
+  /** Whether to offer modes to the client. */
   modes: boolean;
 }
 
 /**
- * What a session's next run would use, and what else there is to choose: at once, of what is known already; where nothing
- * is, it waits a second at most. `patient`: when every provider was heard.
+ * The settings of a session's next run with all choices. Uses the known models; if there are none, waits up to a
+ * second. `patient`: waits until every provider has answered.
  */
 export async function configOptions(
   parts: OptionParts,
@@ -82,7 +82,7 @@ async function modelOptions(
   ];
   const efforts = effortsOf(chosen.model);
   if (efforts.length > 0) {
-    // What it has not becomes the nearest that it has.
+    // An unsupported effort is shown as the nearest supported one.
     const asked = nearestEffort(session.reasoningEffort, efforts);
     const current = EFFORTS.find(({ effort }) => effort === asked);
     options.push({
@@ -100,7 +100,7 @@ async function modelOptions(
   return { options, complete };
 }
 
-/** Set one option of a session. Throws `RpcError` for what is not on offer. */
+/** Sets one option of a session. Throws `RpcError` for a value that is not offered. */
 export async function setConfigOption(
   parts: OptionParts,
   session: Session,
@@ -113,9 +113,9 @@ export async function setConfigOption(
   const { options, complete } = await configOptions(parts, session, signal);
   let option = options.find(named);
   const isOffered = () => option?.options.some((one) => one.value === value) === true;
-  // Not heard of yet, perhaps.
+  // The value may belong to a provider that has not answered yet.
   if (!isOffered() && !complete) option = (await configOptions(parts, session, signal, true)).options.find(named);
-  // Only what is on offer can be set: an effort of a model that does not reason would be stored for the next one.
+  // Accept only offered values: an effort set for a model without reasoning would be stored and used by the next model.
   if (!option) throw invalidParams("configId", "the id of one of the session's options");
   if (!isOffered()) throw invalidParams("value", "one of the option's values");
   if (configId === MODE_OPTION) return agent.sessions.update(session.id, { mode: modeOf(value) ?? session.mode });
@@ -123,20 +123,22 @@ export async function setConfigOption(
     const effort = EFFORTS.find((one) => one.value === value)?.effort ?? "";
     return agent.sessions.update(session.id, { reasoningEffort: effort });
   }
-  // A provider's name may hold a slash as well as a model's, so the pair is looked up rather than cut.
+  // Names of providers and models may contain a slash: search for the pair instead of splitting the value.
   const pairs = agent.models.known().map(({ provider, model }) => ({ provider, model: model.id }));
   const pair = pairs.find(({ provider, model }) => `${provider}/${model}` === value);
-  // What is offered and not known is the choice that is there already.
+  // An offered but unknown value is the current choice.
   return pair ? agent.sessions.update(session.id, pair) : session;
 }
 
-/** What can be asked of a model, the least first; of one that reasons, and of which no more is known, what nearly all take. */
+/**
+ * Efforts of a model, lowest first. A reasoning model without a list gets the efforts that nearly all models accept.
+ */
 function effortsOf({ reasoning, efforts }: Model): readonly ReasoningEffort[] {
   if (reasoning !== true) return [];
   return efforts ?? ["minimal", "low", "medium", "high"];
 }
 
-/** The model of the session's next run; undefined when there is none. */
+/** The model of the session's next run; undefined if there is none. */
 async function choice(agent: Agent, session: Session, signal: AbortSignal, logger: Logger) {
   const recent = async () => {
     const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: 10 });

@@ -11,40 +11,43 @@ import {
   type ResponseMessage,
 } from "./wire.js";
 
-/** Where a connection's messages go. */
+/** Output of a connection. */
 export interface Sink {
-  /** Never throws. `sessionId`: the session that the message belongs to, in the client's own word for it. */
+  /** Sends a message; never throws. `sessionId`: the session of the message as the client knows it. */
   send(message: OutgoingMessage, sessionId: string | undefined): void;
-  /** Resolves when more can be sent without piling it up, undefined when it can be now; never rejects. */
+  /** Resolves when more can be sent without filling the buffer; undefined if it can be sent now. Never rejects. */
   ready(sessionId: string | undefined): Promise<void> | undefined;
-  /** Resolves when the client may read what the session tells, undefined when it does now; never rejects. What comes before is kept for it. */
+  /**
+   * Resolves when the client can read the session's updates; undefined if it reads now. Never rejects. Earlier messages
+   * are buffered.
+   */
   reader(sessionId: string): Promise<void> | undefined;
-  /** Whether the client has a stream or a socket open. `AcpConnection.reachChanged` is called when this changes. */
+  /** Whether the client has an open stream or socket. `AcpConnection.reachChanged` is called when this changes. */
   readonly isReachable: boolean;
 }
 
-/** What a handler knows of the request that it answers. */
+/** Context of a request for its handler. */
 export interface RequestContext {
-  /** Aborted when the client cancels the request or the connection ends. */
+  /** Aborts when the client cancels the request or the connection ends. */
   readonly signal: AbortSignal;
-  /** Run `what` right behind the answer, if the handler succeeds. */
+  /** Calls `what` directly after the answer is sent, if the handler succeeds. */
   after(what: () => void): void;
 }
 
-/** What a connection does. Handlers begin in the order of the frames and then go on beside each other. */
+/** Handlers of a connection. They start in the order of the frames and then run concurrently. */
 export interface Handlers {
-  /** The result; a rejection becomes an error. */
+  /** Returns the result; a rejection becomes an error response. */
   request(method: string, params: unknown, context: RequestContext): Promise<unknown>;
   notification(method: string, params: unknown): Promise<void> | void;
-  /** Whether the method answers a cancel with a result of its own, rather than with -32800. */
+  /** Whether the method answers a cancel with its own result instead of the error -32800. */
   endsItself(method: string): boolean;
 }
 
 /** A request to the client. */
 export interface CallOptions {
-  /** Its abort cancels the request at the client and rejects with its reason. */
+  /** Its abort cancels the request at the client and rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Default 30,000. */
+  /** Timeout in ms; default 30,000. */
   timeoutMs?: number | undefined;
 }
 
@@ -55,13 +58,16 @@ interface Pending {
 
 const CALL_TIMEOUT_MS = 30_000;
 
-/** JSON-RPC 2.0 on one connection: envelopes, ids, cancels, and requests both ways. Knows no socket and no method. */
+/**
+ * JSON-RPC 2.0 on one connection: envelopes, ids, cancels, and requests in both directions. Independent of transport
+ * and methods.
+ */
 export class Dispatcher {
   readonly #sink: Sink;
   readonly #handlers: Handlers;
   readonly #logger: Logger;
   readonly #maxDepth: number;
-  /** By id with its type; the same id may be in use twice. */
+  /** Requests by type and value of the id; clients may reuse an id while it is active. */
   readonly #incoming = new Map<string, Set<AbortController>>();
   readonly #outgoing = new Map<RequestId, Pending>();
   readonly #closing = new AbortController();
@@ -76,17 +82,17 @@ export class Dispatcher {
     this.#maxDepth = parts.maxDepth;
   }
 
-  /** Requests that are not answered yet. */
+  /** Number of unanswered requests. */
   get unanswered(): number {
     return this.#unanswered;
   }
 
-  /** Take one text frame. Never throws; what is no message is answered. */
+  /** Handles one text frame. Never throws; an invalid message is answered with an error. */
   receive(text: string, sessionId?: string): void {
     this.receiveFrame(parseFrame(text, this.#maxDepth), sessionId);
   }
 
-  /** Take one frame. `sessionId`: the session that the transport says it belongs to. */
+  /** Handles one frame. `sessionId`: the session of the frame according to the transport. */
   receiveFrame(frame: Frame, sessionId?: string): void {
     if (this.#closing.signal.aborted) return;
     switch (frame.kind) {
@@ -97,7 +103,7 @@ export class Dispatcher {
       case "request": {
         const route = sessionId ?? sessionIdOf(frame.params);
         this.#unanswered += 1;
-        // Sent in the same turn, so that an update made before the result cannot come behind it.
+        // Sent in the same tick, so that an update from before the result cannot arrive after it.
         void this.#answer(frame, (answer) => this.#send(answer, route)).then(() => this.#answered());
         break;
       }
@@ -112,7 +118,7 @@ export class Dispatcher {
     }
   }
 
-  /** Answer a request to the caller rather than to the sink. */
+  /** Handles a request and returns the answer instead of sending it to the sink. */
   async call(frame: Extract<Frame, { kind: "request" }>): Promise<ResponseMessage> {
     let answer: ResponseMessage | undefined;
     this.#unanswered += 1;
@@ -121,12 +127,12 @@ export class Dispatcher {
     return answer ?? { jsonrpc: "2.0", id: frame.id, error: requestCancelled().toObject() };
   }
 
-  /** Ask the client. Rejects with `RpcError` when it refuses, does not answer in time, or is gone. */
+  /** Sends a request to the client. Rejects with `RpcError` if it refuses, does not answer in time, or disconnects. */
   request(method: string, params: unknown, options: CallOptions = {}): Promise<unknown> {
     const { signal, timeoutMs = CALL_TIMEOUT_MS } = options;
     if (this.#closing.signal.aborted) return Promise.reject(new RpcError(CODES.internal, "the client is gone"));
     if (signal?.aborted) return Promise.reject(asError(signal.reason));
-    // Unlike any id that a client counts up by itself.
+    // The prefix keeps these ids distinct from ids that clients generate.
     const id = `gantry-${(this.#lastId += 1)}`;
     return new Promise<unknown>((resolve, reject) => {
       const end = () => {
@@ -159,23 +165,23 @@ export class Dispatcher {
     });
   }
 
-  /** Tell the client something. */
+  /** Sends a notification to the client. */
   notify(method: string, params: unknown): void {
     this.#send({ jsonrpc: "2.0", method, params }, sessionIdOf(params));
   }
 
-  /** Resolves when no request is unanswered. */
+  /** Resolves when all requests are answered. */
   idle(): Promise<void> {
     if (this.#unanswered === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idle.push(resolve));
   }
 
-  /** Cancel every request of the client; each is still answered. */
+  /** Cancels every request of the client; each is still answered. */
   cancelAll(): void {
     for (const controllers of this.#incoming.values()) for (const one of controllers) one.abort(requestCancelled());
   }
 
-  /** Cancel everything both ways and send nothing more. */
+  /** Cancels everything in both directions and sends nothing more. */
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
@@ -225,7 +231,7 @@ export class Dispatcher {
       return;
     }
     const failed = (error: unknown) => {
-      // Nobody is answered; what the client got wrong is its own business.
+      // Notifications have no answer, and errors of the client are not logged.
       if (!(error instanceof RpcError)) this.#logger.error("a notification failed", { method, error });
     };
     try {
@@ -248,14 +254,14 @@ export class Dispatcher {
     return pending;
   }
 
-  /** A response that is none still ends the request that it names. */
+  /** An invalid response still ends the request that it names. */
   #fail(answer: ResponseMessage): void {
     if (answer.id === null) return;
     this.#take(answer.id)?.reject(new RpcError(CODES.internal, "the client answered with no valid response"));
   }
 }
 
-/** The session that a message's params name. */
+/** The session id in a message's params; undefined if there is none. */
 export function sessionIdOf(params: unknown): string | undefined {
   return isRecord(params) && typeof params.sessionId === "string" ? params.sessionId : undefined;
 }
@@ -272,7 +278,7 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new RpcError(CODES.internal, String(error));
 }
 
-/** The work's result, or -32800 as soon as the signal aborts. */
+/** The result of the work, or error -32800 as soon as the signal aborts. */
 function orCancelled<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(requestCancelled());

@@ -1,7 +1,7 @@
 import { GantryError, hasCode, type Logger } from "gantry";
 import { CODES, type ErrorObject } from "./wire.js";
 
-/** An error as it goes over the wire: a JSON-RPC code, a message without internals, and data. */
+/** An error for the wire: a JSON-RPC code, a message without internal details, and data. */
 export class RpcError extends Error {
   constructor(
     readonly rpcCode: number,
@@ -17,7 +17,7 @@ export class RpcError extends Error {
   }
 }
 
-/** -32602 that names the field and says what was expected. */
+/** Error -32602 with the field and the expected value. */
 export function invalidParams(field: string, expected: string): RpcError {
   return new RpcError(CODES.invalidParams, `invalid params: ${field}: expected ${expected}`, { field });
 }
@@ -34,7 +34,7 @@ export function requestCancelled(): RpcError {
   return new RpcError(CODES.cancelled, "request cancelled");
 }
 
-/** What a failed handler answers. The detail of what is not the client's business goes to the log alone. */
+/** Converts the error of a handler for the client. Logs internal errors, whose details are not sent. */
 export function toRpcError(error: unknown, logger: Logger): RpcError {
   if (error instanceof RpcError) return error;
   if (hasCode(error, "invalid_input"))
@@ -50,23 +50,26 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
   return new RpcError(CODES.internal, storeText(error) ?? "internal error");
 }
 
-/** Why a run failed, for the person at the client. */
+/** Failure of a run as text for the client's user. Logs internal errors. */
 export function failureText(error: unknown, logger: Logger): string {
-  // A store's error names files of the server.
+  // A store's own message contains file names of the server and is not sent.
   if (hasCode(error, "model_timeout") && error.why !== "") return `${error.message}: ${error.why}`;
   if (error instanceof Error && isGantryError(error) && !hasCode(error, "store")) return error.message;
   logger.error("a run failed", { error });
   return storeText(error) ?? "internal error";
 }
 
-/** What is told of a store that failed: what its user can mend, and what passes by itself. Its own message names files and hosts. */
+/**
+ * Text for a store failure: that the user can fix it, or that it is temporary. The store's own message contains files
+ * and hosts.
+ */
 function storeText(error: unknown): string | undefined {
   if (!hasCode(error, "store")) return undefined;
   if (error.full) return "session store: no room left";
   return error.unavailable ? "session store unavailable" : undefined;
 }
 
-/** By code, so that errors of another copy of the package count too. */
+/** Compares the code, so that errors of another copy of the package match too. */
 function isGantryError(error: Error): boolean {
   return (
     error instanceof GantryError ||
@@ -84,7 +87,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   "too_many_runs",
 ]);
 
-/** Whether a run ended because somebody wanted it to: a cancel, a shutdown, a deletion. */
+/** Whether a run ended on request: by a cancel, a shutdown or a deletion. */
 export function isCancellation(error: unknown): boolean {
   return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down") || hasCode(error, "session_not_found");
 }

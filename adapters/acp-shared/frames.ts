@@ -1,21 +1,21 @@
 import { isRecord, JsonDepthError, parseJson } from "gantry/plugin";
 import { CODES, type ErrorObject, type RequestId, type ResponseMessage } from "./wire.js";
 
-/** One message of a client, checked as far as its envelope goes. */
+/** A client's message with a checked envelope. */
 export type Frame =
   | { kind: "request"; id: RequestId; method: string; params: unknown }
   | { kind: "notification"; method: string; params: unknown }
   | { kind: "response"; id: RequestId; result: unknown }
   | { kind: "failure"; id: RequestId; error: ErrorObject }
-  /** No message at all; `answer` says why. */
+  /** Not a message; `answer` is the error response. */
   | { kind: "invalid"; answer: ResponseMessage };
 
-/** The answer to something that is no message. */
+/** The error response to an invalid message. */
 export function refusal(code: number, message: string, id: RequestId = null): ResponseMessage {
   return { jsonrpc: "2.0", id, error: { code, message } };
 }
 
-/** Read one text frame: JSON no deeper than `maxDepth`, then its envelope. */
+/** Parses a text frame. JSON deeper than `maxDepth` is invalid. */
 export function parseFrame(text: string, maxDepth: number): Frame {
   let value: unknown;
   try {
@@ -28,7 +28,7 @@ export function parseFrame(text: string, maxDepth: number): Frame {
   return readFrame(value);
 }
 
-/** Check the envelope of a parsed message. */
+/** Checks the envelope of a parsed message. */
 export function readFrame(value: unknown): Frame {
   if (Array.isArray(value)) return invalid("batches are not supported");
   if (!isRecord(value)) return invalid("expected an object");
@@ -62,7 +62,7 @@ function invalid(why: string, id: RequestId = null): Frame {
   return { kind: "invalid", answer: refusal(CODES.invalidRequest, `invalid request: ${why}`, id) };
 }
 
-/** Integers beyond 2^53 cannot be echoed as they came, so they are none. */
+/** Integers beyond 2^53 are rejected: they cannot be echoed exactly. */
 function isId(value: unknown): value is RequestId {
   return value === null || typeof value === "string" || Number.isSafeInteger(value);
 }

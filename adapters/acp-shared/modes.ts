@@ -1,28 +1,28 @@
 import type { SessionMode } from "gantry";
 import type { ModeState, SelectOption } from "./wire.js";
 
-/** Id and category of the option that sets a session's mode. */
+/** Id and category of the mode option. */
 export const MODE_OPTION = "mode";
 
-/** How free a session's tools are, as people read it. */
+/** The permission modes with names and descriptions for users. */
 const MODES: readonly { id: SessionMode; name: string; description: string }[] = [
   { id: "auto", name: "Auto", description: "Tools run as the server's configuration has it" },
   { id: "ask", name: "Ask", description: "Tools that change something wait for your leave" },
   { id: "plan", name: "Plan", description: "Nothing that could change anything runs" },
 ];
 
-/** `modes` of a session's results. */
+/** `modes` of a result that describes a session. */
 export function modeState(mode: SessionMode): ModeState {
   return { currentModeId: mode, availableModes: MODES.map((one) => ({ ...one })) };
 }
 
-/** The same as an option of the session. */
+/** The modes as a config option of the session. */
 export function modeOption(mode: SessionMode): SelectOption {
   const options = MODES.map(({ id: value, name, description }) => ({ value, name, description }));
   return { id: MODE_OPTION, name: "Mode", category: "mode", type: "select", currentValue: mode, options };
 }
 
-/** The mode with an id; undefined when there is none. */
+/** The mode with this id; undefined for an unknown id. */
 export function modeOf(id: string): SessionMode | undefined {
   return MODES.find((mode) => mode.id === id)?.id;
 }

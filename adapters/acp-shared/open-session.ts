@@ -1,49 +1,49 @@
 import type { Run, Session } from "gantry";
-import { NOTHING, type Brought } from "./client-resources.js";
-import type { Shown } from "./reported-calls.js";
+import { NO_RESOURCES, type ClientResources } from "./client-resources.js";
+import type { ReportedCalls } from "./reported-calls.js";
 import type { AvailableCommand, SelectOption } from "./wire.js";
 
-/** A run that the client prompted itself: its prompt tells it. */
+/** A run that this client prompted. The prompt request sends its updates. */
 export interface OwnRun {
   readonly run: Run;
-  readonly shown: Shown;
-  /** Whether its questions come by the prompt. */
+  readonly shown: ReportedCalls;
+  /** Whether the prompt request sends its questions to the client. */
   readonly asks: boolean;
 }
 
-/** Messages behind `after`, up to `until`. */
+/** Messages with `seq` above `after`, up to and including `until`. */
 interface Range {
   after: number;
   until: number;
 }
 
-/** One session as one client has it open. */
+/** State of one session that a client has open. */
 export class OpenSession {
-  /** The client's own word for it. */
+  /** Session id as the client knows it. */
   id: string;
-  /** Where its tools run; undefined: the session's own folder. */
+  /** Working folder of the tools; undefined: the session's own folder. */
   cwd: string | undefined;
-  /** Servers of tools and folders, for the client's own prompts. */
-  brought: Brought = NOTHING;
-  /** The chain's first session. */
+  /** MCP servers and folders for prompts of this client. */
+  brought: ClientResources = NO_RESOURCES;
+  /** Id of the chain's first session. */
   readonly root: string;
-  /** As the client knows it. */
+  /** Title and settings that the client knows. */
   told: Pick<Session, "title" | "mode" | "provider" | "model" | "reasoningEffort">;
-  /** Counts what became another in this process. */
+  /** Number of changes of the session in this process. */
   changes = 0;
-  /** Whether the client is setting something of it, and has the answer to come. */
+  /** Whether the client is setting an option and still waits for the answer. */
   isSetting = false;
-  /** As the client was told of them last. */
+  /** Config options as last sent to the client. */
   options: readonly SelectOption[] = [];
-  /** As the client was told of them last; undefined: it was not. */
+  /** Slash commands as last sent to the client; undefined if none were sent yet. */
   commands: readonly AvailableCommand[] | undefined;
-  /** Sees what others say in it. */
+  /** The watch for runs of other clients; undefined before it starts. */
   watching: { end(): void } | undefined;
-  /** The last `seq` that the client needs no telling of; undefined: not known yet. */
+  /** The last `seq` that need not be sent to the client; undefined until it is known. */
   since: number | undefined;
-  /** Settles when it is known which messages are those of a prompt that has come. */
+  /** Settles when the messages of a new prompt are known; undefined if no prompt is starting. */
   starting: Promise<void> | undefined;
-  /** Undefined unless a prompt of the client runs. */
+  /** The client's running prompt; undefined if there is none. */
   own: OwnRun | undefined;
   readonly #ids = new Set<string>();
   #ranges: Range[] = [];
@@ -54,8 +54,8 @@ export class OpenSession {
     this.id = id;
   }
 
-  /** It is opened anew, with its history or without: what was known is void. */
-  reopened(session: Session, cwd: string, brought: Brought): void {
+  /** Resets the state when the client opens the session again, with or without its history. */
+  reopened(session: Session, cwd: string, brought: ClientResources): void {
     this.cwd = cwd;
     this.brought = brought;
     this.told = session;
@@ -66,7 +66,7 @@ export class OpenSession {
     this.watching = undefined;
   }
 
-  /** A prompt of the client is about to begin; what is returned says that it has, or never will. */
+  /** Marks a prompt of the client as starting. Call the returned function when it has started or failed. */
   starts(): () => void {
     let settle = (): void => undefined;
     const starting = new Promise<void>((resolve) => (settle = resolve));
@@ -93,14 +93,14 @@ export class OpenSession {
     return this.#ids.has(runId);
   }
 
-  /** Whether a message is one that a prompt of the client tells. */
+  /** Whether a prompt of this client sends the message with this `seq`. */
   hasOwn(seq: number): boolean {
     const { run } = this.own ?? {};
     if (run && seq > run.after && seq <= run.lastSeq) return true;
     return this.#ranges.some(({ after, until }) => seq > after && seq <= until);
   }
 
-  /** The last of its own messages that follow on `seq` without a gap; those up to there are forgotten. */
+  /** The end of the client's own messages that follow `seq` without a gap. Removes the ranges up to it. */
   pastOwn(seq: number): number {
     let last = seq;
     for (const { after, until } of this.#ranges) if (after <= last) last = Math.max(last, until);

@@ -5,49 +5,49 @@ import { sessionNotFound } from "./errors.js";
 import { OpenSession } from "./open-session.js";
 import type { AcpOptions } from "./options.js";
 import type { Initialize } from "./params.js";
-import type { Manner } from "./profile.js";
-import { SessionNews } from "./session-updates.js";
+import type { ClientProfile } from "./profile.js";
+import { SessionUpdates } from "./session-updates.js";
 import type { Turns } from "./turns.js";
 import { visible } from "./printable-line.js";
-import type { Watching } from "./session-watch.js";
+import type { SessionWatch } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
-/** A session that is new is watched so much later, in ms: its client's first prompt goes before. Nothing is lost by it. */
+/** Delay before a new session is watched, in ms, so that the first prompt is not slowed. No event is lost. */
 const WATCHED_MS = 1_000;
-/** Of a client's name so many characters are stored with its answers. */
+/** Maximum characters of a client's name in stored answers. */
 const NAME = 100;
 
-/** What connections of one transport share. */
+/** State that the connections of one transport share. */
 export interface ConnectionParts {
   agent: Agent;
   options: AcpOptions;
   logger: Logger;
   turns: Turns;
-  /** Aborted when no new prompt is taken. */
+  /** Aborts when new prompts are rejected. */
   refusing: AbortSignal;
 }
 
-/** What a client said of itself, as far as it has. */
+/** Facts about the client from `initialize`. */
 export interface ClientFacts {
   readonly client: Initialize | undefined;
-  readonly manner: Manner;
+  readonly manner: ClientProfile;
 }
 
-/** The sessions that one client has open: what it knows of each, and what tells it the rest. */
+/** The open sessions of one client with their state and watches. */
 export class OpenSessions {
-  readonly news: SessionNews;
+  readonly news: SessionUpdates;
   readonly #parts: ConnectionParts;
   readonly #facts: ClientFacts;
   readonly #dispatcher: Dispatcher;
   readonly #sink: Sink;
   readonly #closing: AbortSignal;
-  /** By the persisted id of a chain's first session. */
+  /** Open sessions by the id of the chain's first session. */
   readonly #open = new Map<string, OpenSession>();
-  /** All that watch, until they have ended. */
+  /** Active watches, until they have ended. */
   readonly #watching = new Set<Promise<void>>();
   readonly #shared: SharedFacts = { lacksPermissions: false };
 
-  /** `closing` aborts when the client is gone. */
+  /** `closing` aborts when the client disconnects. */
   constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
     this.#parts = parts;
     this.#facts = facts;
@@ -56,23 +56,26 @@ export class OpenSessions {
     this.#closing = closing;
     const { agent, logger } = parts;
     const update = (sessionId: string, what: SessionUpdate) => this.update(sessionId, what);
-    this.news = new SessionNews({ agent, logger, modes: () => facts.manner.editor, update, closing });
+    this.news = new SessionUpdates({ agent, logger, modes: () => facts.manner.editor, update, closing });
   }
 
-  /** Names the client in what is stored of its answers. */
+  /** Name of the client in stored answers. */
   get askedAt(): string {
     const name = [...visible(this.#facts.client?.clientName ?? "")].slice(0, NAME).join("");
     return name === "" ? "acp" : `acp:${name}`;
   }
 
-  /** Whether a session's runs may ask the client: editors know how, of any other somebody has to have said so. */
+  /**
+   * Whether runs of a session may ask the client. Editors can always answer; other clients only by `requestPermission`
+   * or in a mode other than `auto`.
+   */
   mayAsk({ mode }: Pick<Session, "mode">): boolean {
     return this.#parts.options.requestPermission || this.#facts.manner.editor || mode !== "auto";
   }
 
   /**
-   * Whether the client's person can answer questions of a session that is not open here: the client may load it. Those of
-   * an open session are put to the client, and its watcher says whether they are answered.
+   * Whether the client can answer questions of a session that is not open here, because it may load the session. For an
+   * open session, its watch decides.
    */
   answers(root: string): boolean {
     return !this.#open.has(root) && this.mayAsk({ mode: "auto" }) && !this.#shared.lacksPermissions;
@@ -82,14 +85,14 @@ export class OpenSessions {
     return this.#open.get(root);
   }
 
-  /** A session as it is stored, by any of its ids. Rejects with `RpcError` when there is none. */
+  /** The stored session with this id or alias. Rejects with `RpcError` if it does not exist. */
   async stored(sessionId: string): Promise<Session> {
     const session = await this.#parts.agent.sessions.get(sessionId);
     if (!session) throw sessionNotFound(sessionId);
     return session;
   }
 
-  /** The client has a session open, under this id. */
+  /** Registers a session as open under the client's id. */
   opened(session: Session, id: string): OpenSession {
     const open = this.#open.get(session.chain.root) ?? new OpenSession(session, id);
     open.id = id;
@@ -102,7 +105,7 @@ export class OpenSessions {
     this.#open.delete(root);
   }
 
-  /** The client itself, as a session's tools and questions reach it. */
+  /** The client, for tools and questions of a session. */
   client(sessionId: string): AcpClient {
     const { client } = this.#facts;
     const capabilities = {
@@ -120,12 +123,12 @@ export class OpenSessions {
     return this.#sink.ready(sessionId);
   }
 
-  /** Have a new session watched in a while. */
+  /** Starts the watch of a new session after a delay. */
   watchLater(open: OpenSession): void {
     setTimeout(() => void this.watch(open), WATCHED_MS).unref();
   }
 
-  /** Have a session watched, unless it is. Never rejects. */
+  /** Starts the watch of a session, unless it is watched. Never rejects. */
   async watch(open: OpenSession): Promise<void> {
     const { logger } = this.#parts;
     try {
@@ -138,12 +141,12 @@ export class OpenSessions {
     }
   }
 
-  /** What watches a session for the client, before it begins. */
-  async watching(open: OpenSession, { projectDir }: Session): Promise<Watching> {
-    // No start and no first prompt needs it.
+  /** Creates a watch without starting it. */
+  async watching(open: OpenSession, { projectDir }: Session): Promise<SessionWatch> {
+    // Loaded on demand: neither the start nor a first prompt needs it.
     const { agent, logger } = this.#parts;
-    // How a stored call is shown the tools say.
-    const [{ Watching }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
+    // The tools define how stored calls are shown.
+    const [{ SessionWatch: Watching }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
     const { manner } = this.#facts;
     return new Watching({
       agent,
@@ -163,8 +166,8 @@ export class OpenSessions {
     });
   }
 
-  /** From now on the client is told what others do in the session. */
-  follow(open: OpenSession, watching: Watching): void {
+  /** Starts to send the session's events of other clients, in place of an earlier watch. */
+  follow(open: OpenSession, watching: SessionWatch): void {
     open.watching?.end();
     open.watching = watching;
     const ended = watching.follow();
@@ -172,7 +175,7 @@ export class OpenSessions {
     void ended.finally(() => this.#watching.delete(ended));
   }
 
-  /** Resolves when nothing is watched any more; the client is gone. */
+  /** Resolves when all watches have ended, after the client has disconnected. */
   async ended(): Promise<void> {
     await Promise.all(this.#watching);
   }

@@ -1,6 +1,6 @@
 import { isRecord, option, sharedOptions } from "gantry/plugin";
 
-/** How to log in, as `initialize` lists it. */
+/** A login method, as listed by `initialize`. */
 export interface AuthMethod {
   id: string;
   name: string;
@@ -31,7 +31,7 @@ const authMethod = option.custom<AuthMethod>("", {
   fits: (value) => isRecord(value) && typeof value.id === "string" && value.id !== "" && typeof value.name === "string",
 });
 
-/** What both ACP transports have under `acp`. */
+/** Options of both ACP transports under `acp`. */
 export const acpEntries = {
   profile: option.oneOf(
     ["auto", "spec", "official"],
@@ -52,15 +52,15 @@ export const acpEntries = {
 
 const { json_depth, frame_bytes } = sharedOptions;
 
-/** And under `limits`. */
+/** Options of both ACP transports under `limits`. */
 export const acpLimits = { json_depth, frame_bytes };
 
 type Read = option.SectionValue<typeof acpEntries>;
 
-/** What both ACP transports are told. */
+/** Options of both ACP transports. */
 export interface AcpOptions extends Read, option.SectionValue<typeof acpLimits> {}
 
-/** What an embedder gets without saying anything. */
+/** Default options for embedders. */
 export const ACP_DEFAULTS: AcpOptions = {
   ...option.read(option.section(acpEntries), {}, ""),
   ...option.read(option.section(acpLimits), {}, ""),

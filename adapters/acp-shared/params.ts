@@ -3,7 +3,7 @@ import path from "node:path";
 import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 
-/** Params of a method: an object; left out or null, an empty one. */
+/** The params of a method, an object. Undefined and null become an empty one. */
 export function readParams(params: unknown): Readonly<Record<string, unknown>> {
   if (params === undefined || params === null) return {};
   if (!isRecord(params)) throw invalidParams("params", "an object");
@@ -16,7 +16,7 @@ export interface Initialize {
   compaction: boolean;
   readTextFile: boolean;
   writeTextFile: boolean;
-  /** Whether it offers files or terminals at all, as editors and bridges do, also those that do not name themselves. */
+  /** Whether the client offers files or terminals, as editors and bridges do, even without a name. */
   editor: boolean;
 }
 
@@ -46,14 +46,14 @@ export function readString(params: Readonly<Record<string, unknown>>, field: str
   return value;
 }
 
-/** A string, or undefined where it is left out or null. */
+/** A string; undefined if the field is absent or null. */
 export function optionalString(params: Readonly<Record<string, unknown>>, field: string): string | undefined {
   const value = params[field] ?? undefined;
   if (value !== undefined && typeof value !== "string") throw invalidParams(field, "a string");
   return value;
 }
 
-/** Absolute path of an existing folder, without a slash at its end. */
+/** Absolute path of an existing folder, without a trailing slash. */
 export async function readCwd(params: Readonly<Record<string, unknown>>): Promise<string> {
   const { cwd } = params;
   if (typeof cwd !== "string" || !path.isAbsolute(cwd)) throw invalidParams("cwd", "an absolute path");
@@ -62,7 +62,7 @@ export async function readCwd(params: Readonly<Record<string, unknown>>): Promis
   return path.resolve(cwd);
 }
 
-/** As deep as a message may be, which was checked when it was parsed. */
+/** Whether the value contains `true` at any depth. The parser has already limited the depth. */
 function holdsTrue(value: unknown): boolean {
   return value === true || (isRecord(value) && Object.values(value).some(holdsTrue));
 }

@@ -2,34 +2,34 @@ import { hasCode, type Agent, type Ask, type Logger } from "gantry";
 import type { AcpClient } from "./client.js";
 import type { OpenSession } from "./open-session.js";
 import { askClient } from "./permission.js";
-import type { Teller } from "./update-sender.js";
+import type { UpdateSender } from "./update-sender.js";
 import type { Profile, SessionUpdate } from "./wire.js";
 
-/** What the questions of a session are put with. */
+/** Dependencies of `PendingRequests`. */
 export interface AskedParts {
   agent: Agent;
   logger: Logger;
   open: OpenSession;
   client: AcpClient;
   profile: Profile;
-  /** Names the client in what is stored of its answers. */
+  /** Name of the client in stored answers. */
   askedAt: string;
-  teller: Teller;
+  teller: UpdateSender;
   show(updates: readonly SessionUpdate[]): void;
 }
 
 interface Open {
   readonly ask: Ask;
-  /** Aborts when the question is answered, or withdrawn. */
+  /** Aborts when the question is answered or withdrawn. */
   readonly closed: AbortController;
   state: "new" | "looked for" | "put";
 }
 
-/** Questions of runs that are not the client's own prompt, as its person is asked them: the first answer of anybody counts. */
-export class Asked {
+/** Sends questions of runs that this client did not prompt to its user. The first answer of any client counts. */
+export class PendingRequests {
   readonly #parts: AskedParts;
   readonly #open = new Map<string, Open>();
-  /** Open ones that the client's person did not answer. */
+  /** Ids of open questions that the user did not answer. */
   readonly #declined = new Set<string>();
   #mayAsk = false;
 
@@ -37,12 +37,12 @@ export class Asked {
     this.#parts = parts;
   }
 
-  /** Whether its person answers what is asked now. */
+  /** Whether the user answers new questions. */
   get answers(): boolean {
     return !this.#parts.client.lacksPermissions && this.#declined.size === 0;
   }
 
-  /** These are open. */
+  /** Replaces the list of open questions. */
   changed(asks: readonly Ask[], mayAsk: boolean): void {
     this.#mayAsk = mayAsk;
     for (const [id, { closed }] of this.#open) {
@@ -55,7 +55,7 @@ export class Asked {
       if (!this.#open.has(ask.id)) this.#open.set(ask.id, { ask, closed: new AbortController(), state: "new" });
   }
 
-  /** Put those that can be put: the person sees the call before the question about it. */
+  /** Sends the questions whose tool calls the client has already received. */
   put(): void {
     const { client, open, teller } = this.#parts;
     if (!this.#mayAsk || client.lacksPermissions) return;
@@ -74,7 +74,7 @@ export class Asked {
     this.#open.clear();
   }
 
-  /** The call is told with its message, unless that was spared. */
+  /** The call arrives with its message. If the client is not sent that message, sends the call alone. */
   async #look(one: Open): Promise<void> {
     const { agent, open, teller, logger, show } = this.#parts;
     const { ask, closed } = one;
@@ -107,7 +107,7 @@ export class Asked {
       const reply = await askClient(client, ask, kind, closed.signal);
       await agent.asks.answer(ask.id, reply, askedAt);
     } catch (error) {
-      // Somebody was faster.
+      // Another client answered first.
       if (closed.signal.aborted || hasCode(error, "ask_closed") || hasCode(error, "ask_not_found")) return;
       this.#declined.add(ask.id);
       logger.debug("a client's person gave no answer", { session: open.root, error });

@@ -5,11 +5,11 @@ import { diffContent, textBlock } from "./updates.js";
 import { visible } from "./printable-line.js";
 import { CODES, type PermissionOption, type ToolCallContent, type ToolCallFields } from "./wire.js";
 
-/** What a person is asked, whichever run asks it. */
+/** A permission request or question for a user, from any run. */
 export type Asking = Pick<Ask, "callId" | "kind" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason"> &
   Pick<Ask, "choices" | "freeText">;
 
-/** What may be chosen of a permission, and which option stands for it. */
+/** ACP options by the choice of a permission request. */
 const PERMISSION: ReadonlyMap<string, Pick<PermissionOption, "optionId" | "kind">> = new Map([
   ["allow", { optionId: "allow_once", kind: "allow_once" }],
   ["allow_always", { optionId: "allow_always", kind: "allow_always" }],
@@ -21,24 +21,24 @@ const LABELS: ReadonlyMap<string, string> = new Map([
 ]);
 const CHOICES = [...PERMISSION.keys()].map((id) => ({ id, label: "" }));
 
-/** The way out of a question. Ids of choices are numbers. */
+/** Option to leave a question unanswered. Its id cannot collide: ids of choices are numbers. */
 const NO_ANSWER: PermissionOption = { optionId: "no_answer", name: "No answer", kind: "reject_once" };
 const CHOICES_ALONE = "Only these can be chosen here; a text of one's own is given over the HTTP API.";
 
-/** What a run asks at its own door, as every question is put. */
+/** Converts a request of the client's own run to the common form. */
 export function askingOf({ question, kind, diff = [], reason = "", ...request }: AskRequest): Asking {
   const asked = question ? { kind: "question" as const, ...question } : { kind: "permission" as const };
   return { choices: CHOICES, freeText: false, ...request, ...asked, toolKind: kind, diff, reason };
 }
 
-/** What the person can choose, with the choice that each stands for. */
+/** The ACP options, each with its choice. */
 function optionsOf({ kind, toolKind, locations, choices }: Asking): { choice: string; option: PermissionOption }[] {
   if (kind === "question")
     return choices.map(({ id, label }) => ({
       choice: id,
       option: { optionId: id, name: visible(label), kind: "allow_once" },
     }));
-  // A lasting permission says what it is for.
+  // The label names the scope of a lasting permission.
   const always =
     toolKind === "edit" && locations.length > 0
       ? "Always allow for this file"
@@ -60,8 +60,8 @@ function contentOf({ reason, diff, kind, freeText }: Asking): ToolCallContent[] 
 }
 
 /**
- * Ask the person at the client. Resolves with the id of the choice; rejects with `RpcError` where they did not choose,
- * which refuses nothing and allows nothing. `kind`: of the tool, as the client is told of it.
+ * Asks the client's user. Resolves with the id of the choice. Rejects with `RpcError` if the user made no choice, which
+ * neither allows nor denies. `kind`: the tool kind as shown to the client.
  */
 export async function askClient(
   client: AcpClient,

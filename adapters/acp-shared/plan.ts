@@ -2,13 +2,13 @@ import { isRecord, type PlanEntry as Planned } from "gantry/plugin";
 import { visible } from "./printable-line.js";
 import type { PlanEntry, SessionUpdate } from "./wire.js";
 
-/** The tool that keeps the list of things to do. */
+/** The tool that maintains the todo list. */
 const TOOL = "todowrite";
 const STATUSES: ReadonlySet<string> = new Set(["pending", "in_progress", "completed"]);
 
 type PlanUpdate = Extract<SessionUpdate, { sessionUpdate: "plan" }>;
 
-/** The plan that a call of a tool set; undefined for any other tool. Todos that were given up are no part of it. */
+/** The plan that a tool call set; undefined for other tools. Cancelled todos are omitted. */
 export function planOf(name: string, input: unknown): PlanUpdate | undefined {
   if (name !== TOOL || !isRecord(input) || !Array.isArray(input.todos)) return undefined;
   return planUpdate(
@@ -20,7 +20,7 @@ export function planOf(name: string, input: unknown): PlanUpdate | undefined {
   );
 }
 
-/** A plan as clients are told of it. */
+/** Converts a plan to an ACP update. */
 export function planUpdate(planned: readonly Planned[]): PlanUpdate {
   const entries = planned.map(({ content, status }): PlanEntry => ({
     content: visible(content),

@@ -1,13 +1,13 @@
 /**
- * What could make a line look like another one: control characters, line breaks, characters that turn the direction of
- * writing, that show nothing at all, or that are half of one. Joiners of scripts and emoji are none of them.
+ * Characters that can make a line look like another: control characters, line breaks, direction marks, invisible
+ * characters and lone surrogates. Joiners of scripts and emoji are allowed.
  */
 const DECEPTIVE =
   /[\p{Cc}\p{Cs}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\u001b": "\\e" };
 
-/** One line for a person, of a text that a model or a repository chose: what deceives the eye stands as its escape. */
+/** Text of a model or repository as one safe line: misleading characters are escaped. */
 export function visible(text: string): string {
   return text.replace(DECEPTIVE, (character) => SHORT[character] ?? escapeOf(character));
 }

@@ -2,21 +2,23 @@ import type { AcpOptions } from "./options.js";
 import type { Initialize } from "./params.js";
 import type { Profile } from "./wire.js";
 
-/** How one client is spoken to. */
-export interface Manner {
+/** Behavior towards one client. */
+export interface ClientProfile {
   profile: Profile;
-  /** Whether every block of its prompts is read, rather than the first text alone, and it is told what editors show besides. */
+  /**
+   * Whether to read all blocks of a prompt instead of the first text only, and to send the updates that editors show.
+   */
   editor: boolean;
 }
 
 /**
- * What config and the client's own words make of it. Real editors send several blocks, and the question is rarely the
- * first, so whoever looks like one is read whole, also without a name that is known.
+ * The behavior from config and `initialize`. Editors send several blocks, and the question is rarely the first. A
+ * client with editor capabilities is therefore read fully, even if its name is unknown.
  */
-export function mannerOf(
+export function resolveProfile(
   { profile, officialClients }: Pick<AcpOptions, "profile" | "officialClients">,
   client: Initialize | undefined,
-): Manner {
+): ClientProfile {
   if (profile !== "auto") return { profile, editor: profile === "official" };
   if (client && isListed(client.clientName, officialClients)) return { profile: "official", editor: true };
   return { profile: "spec", editor: client?.editor === true };

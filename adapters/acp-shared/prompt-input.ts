@@ -3,17 +3,20 @@ import type { FilePart, ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 
-/** What a prompt's content blocks mean to the kernel. */
+/** The input of a run from a prompt's content blocks. */
 export interface PromptInput {
   message: string;
   attachments: (ImagePart | FilePart)[];
-  /** Types of blocks that were left out. */
+  /** Types of the ignored blocks. */
   ignored: string[];
 }
 
 const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** The first text block alone; or `whole`: every text, resource, link and image, in order. */
+/**
+ * Reads the first text block only, or with `readsAllBlocks` every text, resource, link and image in order. Throws
+ * `RpcError` for an invalid prompt.
+ */
 export function readPrompt(prompt: unknown, whole: boolean): PromptInput {
   if (!Array.isArray(prompt)) throw invalidParams("prompt", "an array of content blocks");
   const blocks = prompt.map((block: unknown, at) => {
@@ -43,7 +46,7 @@ export function readPrompt(prompt: unknown, whole: boolean): PromptInput {
 
 type Block = Readonly<Record<string, unknown>>;
 
-/** Whether the block could be used. */
+/** Adds the block to `texts` or `attachments`. Returns false for an unsupported type. */
 function add(
   type: string,
   block: Block,

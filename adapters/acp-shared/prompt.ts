@@ -5,10 +5,10 @@ import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, askingOf } from "./permission.js";
 import { planOf } from "./plan.js";
-import { Printed } from "./tool-output-stream.js";
+import { ToolOutputStream } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
-import { Shown } from "./reported-calls.js";
-import { Spent } from "./run-usage.js";
+import { ReportedCalls } from "./reported-calls.js";
+import { RunUsage } from "./run-usage.js";
 import type { Turn } from "./turns.js";
 import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from "./updates.js";
 import { visible } from "./printable-line.js";
@@ -19,28 +19,28 @@ export interface PromptParts {
   logger: Logger;
   profile: Profile;
   session: Session;
-  /** As the client has it open. */
+  /** State of the session in this client. */
   open: OpenSession;
   input: PromptInput;
   client: AcpClient;
-  /** Names the client in what is stored of its answers. */
+  /** Name of the client in stored answers. */
   askedAt: string;
-  /** Whether the client's person answers what a run asks. */
+  /** Whether the client answers the questions of the run. */
   ask: boolean;
-  /** Whether tools that need permission ask them whatever the session's mode. */
+  /** Whether tools that need permission ask in every mode of the session. */
   asksInAuto: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
-  /** Whether it is told what editors show besides: plans, tools that begin to run, retries. */
+  /** Whether to send the updates that editors show: plans, starting tools, retries. */
   editor: boolean;
   send(update: SessionUpdate): void;
-  /** Called once, when the run has begun. */
+  /** Called once, when the run has started. */
   began(): void;
   /** Resolves when the client can take more; undefined when it can now. */
   ready(): Promise<void> | undefined;
 }
 
-/** Codes of errors that mean that a run never began, and are the request's own rather than a failed run's. */
+/** Error codes of runs that never started: they fail the request instead of giving a failed result. */
 const REFUSALS: ReadonlySet<string> = new Set([
   "attachment",
   "invalid_input",
@@ -50,18 +50,18 @@ const REFUSALS: ReadonlySet<string> = new Set([
   "too_many_runs",
 ]);
 
-/** Run one prompt to its end. Nothing is sent once the turn is answered. */
+/** Runs one prompt to its end. Sends nothing after the turn is answered. */
 export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptResult> {
   const { agent, session, open, input, profile, logger, client } = parts;
   const send = (update: SessionUpdate) => {
     if (!turn.answered) parts.send(update);
   };
   const leave = announceClient(session.chain.root, client);
-  const shown = new Shown();
-  const spent = new Spent(agent, session.chain.root);
-  const printed = new Printed(send);
+  const shown = new ReportedCalls();
+  const spent = new RunUsage(agent, session.chain.root);
+  const printed = new ToolOutputStream(send);
   let run: Run | undefined;
-  // Whoever answers: a call that was asked about begins then, unless it is refused.
+  // Any client may answer. A call with a permission question starts when the answer allows it.
   const unhear = agent.on("ask.closed", ({ runId, ask }) => {
     const goesOn = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
     if (parts.editor && goesOn && runId === run?.id && shown.isAsked(ask.callId)) send(begun(ask.callId));
@@ -75,15 +75,15 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
         attachments: input.attachments,
         sessionId: session.id,
         projectDir: open.cwd,
-        servers: open.brought.servers,
+        mcpServers: open.brought.servers,
         folders: open.brought.folders,
         commands: parts.editor,
         signal: turn.signal,
         overflow: "merge",
         onWaiting: parts.editor ? waiting(send) : undefined,
         ask: parts.ask ? (request, signal) => askHere(request, signal, shown, parts) : undefined,
-        asksInAuto: parts.asksInAuto,
-        askedAt: parts.askedAt,
+        alwaysAsk: parts.asksInAuto,
+        clientName: parts.askedAt,
       });
       own = { run, shown, asks: parts.ask };
       open.began(own);
@@ -96,7 +96,7 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     }
     const isCompacted = await forward(run, turn, send, shown, printed, parts);
     const result = await run.result;
-    // Of a run that only compacts, where that was not worth it nothing was told.
+    // A run that only compacts sends nothing if there is too little to compact.
     if (parts.editor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
       send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(TOO_LITTLE) });
     const usage = usageUpdate(result, profile);
@@ -126,16 +126,16 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
   }
 }
 
-/** The person at the client answers what a tool asks. Rejects where they do not. */
+/** Asks the client's user a tool's question. Rejects if the user does not answer. */
 async function askHere(
   request: AskRequest,
   signal: AbortSignal,
-  shown: Shown,
+  shown: ReportedCalls,
   { client, profile }: PromptParts,
 ): Promise<AskReply> {
   const { callId, kind } = request;
   shown.asks(callId);
-  // The person sees the call before the question about it.
+  // The client must receive the call before the question about it.
   await shown.call(callId, signal);
   return askClient(client, askingOf(request), profile === "spec" ? "other" : kind, signal);
 }
@@ -146,20 +146,23 @@ function begun(toolCallId: string): SessionUpdate {
 
 const TOO_LITTLE = "There is too little here to be summed up.";
 
-/** Events become updates as fast as the client takes them; what it does not take in time the kernel joins. Whether the session was compacted. */
+/**
+ * Sends the events of a run as fast as the client reads; the kernel merges events for slow clients. Returns whether the
+ * session was compacted.
+ */
 async function forward(
   run: Run,
   turn: Turn,
   send: (update: SessionUpdate) => void,
-  shown: Shown,
-  printed: Printed,
+  shown: ReportedCalls,
+  printed: ToolOutputStream,
   { profile, compaction, editor, ready }: PromptParts,
 ): Promise<boolean> {
   const cancelled = new Promise<void>((resolve) => {
     if (turn.cancelled) resolve();
     turn.signal.addEventListener("abort", () => resolve(), { once: true });
   });
-  /** Calls that have no result, with their input. */
+  /** Inputs of the calls without a result. */
   const open = new Map<string, unknown>();
   let isCompacted = false;
   for await (const event of run) {
@@ -175,15 +178,19 @@ async function forward(
     if (more) send(more);
     if (event.type === "tool_result") open.delete(event.callId);
     const room = ready();
-    // A cancel is answered at once, also to a client that does not read.
+    // A cancel is answered at once, even if the client does not read.
     if (room) await Promise.race([room, cancelled]);
   }
   for (const toolCallId of open.keys()) send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
   return isCompacted;
 }
 
-/** What editors show beside an event's own updates. `open`: inputs of calls without a result. */
-function besides(event: AgentEvent, shown: Shown, open: ReadonlyMap<string, unknown>): SessionUpdate | undefined {
+/** The additional update of an event for editors. `open`: inputs of the calls without a result. */
+function besides(
+  event: AgentEvent,
+  shown: ReportedCalls,
+  open: ReadonlyMap<string, unknown>,
+): SessionUpdate | undefined {
   switch (event.type) {
     case "tool_call":
       return shown.isAsked(event.callId) ? undefined : begun(event.callId);
@@ -196,7 +203,7 @@ function besides(event: AgentEvent, shown: Shown, open: ReadonlyMap<string, unkn
   }
 }
 
-/** Says why there is no model yet, each reason once. */
+/** Returns a function that reports why no model is available; repeated reasons are sent once. */
 function waiting(send: (update: SessionUpdate) => void): (why: string) => void {
   let told = "";
   return (why) => {
@@ -207,7 +214,7 @@ function waiting(send: (update: SessionUpdate) => void): (why: string) => void {
   };
 }
 
-/** A run that ended well although it was cancelled: the cancel came too late for it, but not for the client. */
+/** The result of a run. A cancelled turn gives `cancelled`, even if the run finished before the cancel took effect. */
 function ended(result: RunResult, turn: Turn, profile: Profile): PromptResult {
   return turn.cancelled ? { stopReason: "cancelled" } : promptResult(result, profile);
 }

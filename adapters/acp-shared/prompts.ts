@@ -10,17 +10,17 @@ import { CODES, type PromptResult } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** What one client prompts, tells runs under way, and cancels. */
-export class Prompts {
+/** Handles prompts, steering and cancels of one client. */
+export class ClientPrompts {
   readonly #parts: ConnectionParts;
   readonly #facts: ClientFacts;
   readonly #sessions: OpenSessions;
   readonly #order: ReadonlyMap<string, Promise<unknown>>;
   readonly #own = new Set<Turn>();
-  /** Sessions, by their persisted id, of which the log was told that parts of their prompts are left out. */
+  /** Root ids of the sessions for which ignored prompt parts were logged. */
   readonly #told = new Set<string>();
 
-  /** `order`: what must be done before a session's next request begins, by the client's id. */
+  /** `order`: the last unfinished change of each session by the client's id; prompts wait for it. */
   constructor(
     parts: ConnectionParts,
     facts: ClientFacts,
@@ -33,7 +33,7 @@ export class Prompts {
     this.#order = order;
   }
 
-  /** Whether a turn is this client's. */
+  /** Whether this client started the turn. */
   isOwn(turn: Turn): boolean {
     return this.#own.has(turn);
   }
@@ -42,20 +42,20 @@ export class Prompts {
     this.#told.delete(rootId);
   }
 
-  /** `session/prompt`; the frame behind it finds its turn already there. */
+  /** `session/prompt`. Registers the turn synchronously, so that the next frame finds it. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
     const input = readPrompt(params.prompt, this.#facts.manner.editor);
     const { turns, refusing } = this.#parts;
     if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
     if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);
-    // Up to here nothing was awaited: a cancel that comes right behind finds the turn.
+    // No await until here: a cancel in the next frame finds the turn.
     const before = turns.get(sessionId);
     if (before && !before.cancelled) throw sessionBusy(sessionId);
     return this.#begin(sessionId, input, before, context);
   }
 
-  /** `session/cancel`; waits for nothing. */
+  /** `session/cancel`; takes effect at once. */
   cancel(params: Params): null {
     const sessionId = readString(params, "sessionId");
     const turn = this.#parts.turns.get(sessionId);
@@ -79,7 +79,7 @@ export class Prompts {
     const late = turn.abandoned.then((): PromptResult => ({ stopReason: "cancelled" }));
     return Promise.race([work, late]).finally(() => {
       turn.answered = true;
-      // Whoever lost the race is waited for by `turns`, and must not be an unhandled rejection.
+      // The race may have ignored this promise: avoid an unhandled rejection. `turns` waits for its end.
       work.catch(() => undefined);
     });
   }
@@ -109,7 +109,7 @@ export class Prompts {
       editor: manner.editor,
       send: (update) => sessions.update(sessionId, update),
       ready: () => sessions.ready(sessionId),
-      // By now its servers are open, and they may say something by a slash.
+      // The MCP servers are connected now and may offer slash commands.
       began: () => void sessions.news.commands(open),
     }).finally(() => {
       void sessions.watch(open);
@@ -117,7 +117,7 @@ export class Prompts {
     });
   }
 
-  /** Tell the run under way; where there is none, the prompt is one like any other. */
+  /** Sends the text to the active run. Without an active run it becomes a normal prompt. */
   async #steer(sessionId: string, input: PromptInput, context: RequestContext): Promise<PromptResult> {
     const { agent, turns } = this.#parts;
     const run = await this.#running(sessionId);
@@ -128,12 +128,12 @@ export class Prompts {
       if (await agent.runs.steer(run.id, input.message)) return { stopReason: "end_turn", _meta };
     }
     const before = turns.get(sessionId);
-    // One that has come, and is no run yet.
+    // A prompt has arrived, but its run has not started.
     if (before && !before.cancelled && !run) throw sessionBusy(sessionId);
     return this.#begin(sessionId, input, before, context);
   }
 
-  /** A run of another door or process, in a session that the client has open. Never rejects. */
+  /** Cancels a run of another client or process in a session that this client has open. Never rejects. */
   async #cancelElsewhere(sessionId: string): Promise<void> {
     const { agent, logger } = this.#parts;
     try {
@@ -144,7 +144,7 @@ export class Prompts {
     }
   }
 
-  /** The run of a session, whichever door and process it came by. */
+  /** The active run of a session, of any client or process. */
   async #running(sessionId: string) {
     const { chain } = await this.#sessions.stored(sessionId);
     const { runs } = this.#parts.agent;
@@ -152,7 +152,7 @@ export class Prompts {
     return run;
   }
 
-  /** Once a session: who asks must be able to find out where the question went. */
+  /** Logged once for each session, so that the missing parts can be explained. */
   #tellIgnored(rootId: string, types: readonly string[]): void {
     if (types.length === 0 || this.#told.has(rootId)) return;
     this.#told.add(rootId);

@@ -1,10 +1,10 @@
-/** Which tool calls of its own prompt a client was told of, and asked about. */
-export class Shown {
+/** Tool calls of a prompt that the client has received, and those with a question. */
+export class ReportedCalls {
   readonly #calls = new Set<string>();
   readonly #asked = new Set<string>();
   readonly #waiting = new Map<string, () => void>();
 
-  /** A person is asked about the call, and it does not run before they answer. */
+  /** Marks a call with a question: it does not run before the answer. */
   asks(callId: string): void {
     this.#asked.add(callId);
   }
@@ -18,7 +18,7 @@ export class Shown {
     this.#waiting.get(callId)?.();
   }
 
-  /** Resolves when the client was told of the call, or the signal aborts. */
+  /** Resolves when the client has received the call, or the signal aborts. */
   async call(callId: string, signal: AbortSignal): Promise<void> {
     if (this.#calls.has(callId) || signal.aborted) return;
     await new Promise<void>((resolve) => {

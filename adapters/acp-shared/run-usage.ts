@@ -2,8 +2,8 @@ import type { Agent, Logger, Run, RunRecord, Usage } from "gantry";
 import { usageUpdate } from "./updates.js";
 import type { Profile, SessionUpdate } from "./wire.js";
 
-/** What a run uses while it goes, for one that does not come to a result. */
-export class Spent {
+/** Usage of a run before its end, for runs that do not return a result. */
+export class RunUsage {
   readonly #agent: Agent;
   readonly #rootId: string;
   readonly #stop: () => void;
@@ -17,7 +17,7 @@ export class Spent {
     });
   }
 
-  /** As far as the run went; undefined when it used nothing. Never rejects. */
+  /** The usage so far; undefined if the run used nothing. Never rejects. */
   async update(run: Run | undefined, profile: Profile, logger: Logger): Promise<SessionUpdate | undefined> {
     const usage = this.#last;
     if (!usage) return undefined;
@@ -36,13 +36,13 @@ export class Spent {
   }
 }
 
-/** What runs use that come another way, as the store tells it. */
-export class RunSpent {
+/** Usage of runs of other clients, from their stored records. */
+export class StoredRunUsage {
   #run: Pick<RunRecord, "id" | "iterations"> & { tokens: number } = { id: "", iterations: 0, tokens: 0 };
-  /** Tokens of the last model call. */
+  /** Estimated tokens of the last model call. */
   #used = 0;
 
-  /** The record is another than before. */
+  /** Records a changed run. */
   seen({ id, iterations, usage }: RunRecord): void {
     if (this.#run.id !== id) {
       this.#run = { id, iterations: 0, tokens: 0 };
@@ -50,12 +50,12 @@ export class RunSpent {
     }
     const tokens = usage.totalTokens - this.#run.tokens;
     if (tokens <= 0) return;
-    // Those of several calls that were seen at once are shared out.
+    // Average over the calls since the last record.
     this.#used = tokens / Math.max(1, iterations - this.#run.iterations);
     this.#run = { id, iterations, tokens: usage.totalTokens };
   }
 
-  /** Of a run that was seen; undefined when it used nothing. */
+  /** The usage of the recorded run; undefined if it used nothing. */
   update(
     { provider, model, usage }: RunRecord,
     agent: Agent,

@@ -24,7 +24,10 @@ export interface SessionList {
   nextCursor?: string;
 }
 
-/** A page of sessions, newest first. The empty cursor, which the first page gives in the `spec` profile, means page 2. */
+/**
+ * A page of sessions, newest first. In the `spec` profile the first page returns an empty cursor, which requests page
+ * 2.
+ */
 export async function listSessions(agent: Agent, raw: unknown, profile: Profile): Promise<SessionList> {
   const params = readParams(raw);
   const cwd = optionalString(params, "cwd");
@@ -33,7 +36,7 @@ export async function listSessions(agent: Agent, raw: unknown, profile: Profile)
   const page = await agent.sessions.list({
     projectDir: cwd !== undefined && path.isAbsolute(cwd) ? path.resolve(cwd) : cwd,
     ...start,
-    // One more than is shown tells whether there is another page.
+    // One more than the page size shows whether there is another page.
     limit: PAGE + 1,
   });
   const shown = page.sessions.slice(0, PAGE);
@@ -68,7 +71,7 @@ function readCursor(cursor: string): { updatedAt: string; id: string } {
       if (typeof updatedAt === "string" && typeof id === "string") return { updatedAt, id };
     }
   } catch {
-    // Answered like any other cursor that is none.
+    // Rejected below like any invalid cursor.
   }
   throw invalidParams("cursor", "a nextCursor of session/list");
 }

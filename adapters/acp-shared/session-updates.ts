@@ -7,7 +7,7 @@ import type { OpenSession } from "./open-session.js";
 import { visible } from "./printable-line.js";
 import type { SelectOption, SessionUpdate } from "./wire.js";
 
-/** So long after a session was opened, in ms, lists of models are asked for. */
+/** Delay after a session is opened before models are listed, in ms. */
 const SETTLED_MS = 100;
 
 const CHOICE = ["provider", "model", "reasoningEffort"] as const;
@@ -16,36 +16,39 @@ const FIELDS = ["title", "mode", ...CHOICE] as const;
 export interface NewsParts {
   agent: Agent;
   logger: Logger;
-  /** Whether the client is offered modes. */
+  /** Whether to offer modes to the client. */
   modes: () => boolean;
   update(sessionId: string, update: SessionUpdate): void;
-  /** Aborted when the client is gone. */
+  /** Aborts when the client disconnects. */
   closing: AbortSignal;
 }
 
-/** What a client is told of a session beside its messages: title, mode, options. Each once, whoever changed it. */
-export class SessionNews {
+/** Sends changed titles, modes and options of a session to a client, each once, whoever made the change. */
+export class SessionUpdates {
   readonly #parts: NewsParts;
 
   constructor(parts: NewsParts) {
     this.#parts = parts;
   }
 
-  /** A watch found the session so, a while ago perhaps: it is looked at again before anything is told of it. Never rejects. */
+  /**
+   * Handles a session state from a watch, which may be outdated: reads the session again before it sends updates. Never
+   * rejects.
+   */
   async found(open: OpenSession, session: Session): Promise<void> {
     if (FIELDS.every((field) => session[field] === open.told[field])) return;
     const { agent, logger } = this.#parts;
     const { changes } = open;
     try {
       const now = await agent.sessions.get(open.root);
-      // What was changed here meanwhile is newer.
+      // A change in this process during the read is newer.
       if (now && open.changes === changes) this.changed(open, now);
     } catch (error) {
       logger.warn("a session could not be read", { session: open.root, error });
     }
   }
 
-  /** The session as it is now. */
+  /** Handles the current state of a session. */
   changed(open: OpenSession, session: Session): void {
     const { told } = open;
     open.changes += 1;
@@ -58,12 +61,15 @@ export class SessionNews {
       });
     const isMoved = session.mode !== told.mode && this.#parts.modes();
     if (isMoved) this.#parts.update(open.id, { sessionUpdate: "current_mode_update", currentModeId: session.mode });
-    // A first run only says which of what is offered it took.
+    // A first run only stores which of the offered models it uses.
     const isOther = told.model !== "" && CHOICE.some((field) => session[field] !== told[field]);
     if ((isMoved || isOther) && !open.isSetting) void this.show(open, 0);
   }
 
-  /** Have the client itself set something: its answer tells the options. `mode`: the one that it knows of by then. */
+  /**
+   * Runs a setting by the client itself, whose answer contains the options. `mode`: the mode that the client then
+   * knows.
+   */
   async answering(
     open: OpenSession | undefined,
     set: () => Promise<Session>,
@@ -79,7 +85,7 @@ export class SessionNews {
     }
   }
 
-  /** The options of a session that is opened; what is heard of models later comes as an update. */
+  /** The options of a newly opened session. Models that are found later are sent as an update. */
   async options(open: OpenSession, session: Session, context: RequestContext): Promise<readonly SelectOption[]> {
     const { options, complete } = await configOptions(this.#options, session, context.signal);
     open.options = options;
@@ -87,13 +93,13 @@ export class SessionNews {
     return options;
   }
 
-  /** Tell the options, where they are others than those that were told last. Never rejects. */
+  /** Sends the options if they differ from the last ones sent. Never rejects. */
   async show(open: OpenSession, afterMs = SETTLED_MS): Promise<void> {
     const { agent, logger, closing, update } = this.#parts;
     try {
-      // An editor's first prompt often follows at once, and goes before.
+      // An editor's first prompt often follows at once and has priority.
       if (afterMs > 0) await sleep(afterMs, undefined, { signal: closing });
-      // As it is by then.
+      // Read after the delay, so that the state is current.
       const session = await agent.sessions.get(open.root);
       if (!session) return;
       const { options } = await configOptions(this.#options, session, closing, afterMs > 0);
@@ -105,10 +111,10 @@ export class SessionNews {
     }
   }
 
-  /** Tell what can be said by a slash, where that is other than what was told last. Never rejects. */
+  /** Sends the slash commands if they differ from the last ones sent. Never rejects. */
   async commands(open: OpenSession): Promise<void> {
     const { agent, logger, closing, modes, update } = this.#parts;
-    // The letter knows no such update.
+    // The interface specification has no such update.
     if (!modes()) return;
     try {
       const { servers } = open.brought;
@@ -122,7 +128,7 @@ export class SessionNews {
       open.commands = commands;
       update(open.id, { sessionUpdate: "available_commands_update", availableCommands: commands });
     } catch (error) {
-      // A session that is deleted meanwhile has none.
+      // A session that was deleted meanwhile has no commands.
       if (!closing.aborted && !hasCode(error, "session_not_found")) logger.warn("no commands to show", { error });
     }
   }

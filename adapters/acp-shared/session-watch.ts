@@ -1,89 +1,89 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode, type Agent, type Logger, type RunRecord, type SessionState, type WatchEvent } from "gantry";
-import { Asked } from "./pending-requests.js";
+import { PendingRequests } from "./pending-requests.js";
 import type { AcpClient } from "./client.js";
 import type { OpenSession } from "./open-session.js";
-import { Printed } from "./tool-output-stream.js";
-import { RunSpent } from "./run-usage.js";
-import { Teller, type TellerParts } from "./update-sender.js";
+import { ToolOutputStream } from "./tool-output-stream.js";
+import { StoredRunUsage } from "./run-usage.js";
+import { UpdateSender, type TellerParts } from "./update-sender.js";
 import { retryThought } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
-/** After a store that failed it is looked again so much later, in ms. */
+/** Delay before a retry after a store failure, in ms. */
 const AGAIN_MS = 1_000;
-/** A call that has neither a result nor a question after so long, in ms, is told to run. */
+/** A call that has neither a result nor a question after this time, in ms, is reported as running. */
 const BEGUN_MS = 150;
-/** Messages that may hold a call which still runs, where the conversation is not told. */
+/** Number of last messages that are searched for running calls when the history is skipped. */
 const LAST = 20;
 
-/** What a watch of a session is made of. */
+/** Dependencies of a `SessionWatch`. */
 export interface WatchingParts extends TellerParts {
   logger: Logger;
   open: OpenSession;
   client: AcpClient;
-  /** Names the client in what is stored of its answers. */
+  /** Name of the client in stored answers. */
   askedAt: string;
-  /** Whether a session asks this client. */
+  /** Whether runs of the session may ask this client. */
   mayAsk: (session: Pick<SessionState["session"], "mode">) => boolean;
   send(update: SessionUpdate): void;
-  /** Resolves when the client reads what the session tells; undefined when it does now. */
+  /** Resolves when the client reads the session's updates; undefined if it reads now. */
   reader(): Promise<void> | undefined;
-  /** Resolves when the client takes more; undefined when it does now. */
+  /** Resolves when the client can take more; undefined if it can now. */
   ready(): Promise<void> | undefined;
-  /** The session is another than the client was told. */
+  /** Called with a session state that may differ from what the client knows. */
   changed(session: SessionState["session"]): void;
-  /** There is no such session any more. */
+  /** Called when the session was deleted. */
   deleted(): void;
-  /** Aborted when the client is gone. */
+  /** Aborts when the client disconnects. */
   closing: AbortSignal;
 }
 
-/** What a run left to be told when all its messages are. */
+/** The end of a run that is reported after its last message. */
 interface Ending {
   run: RunRecord;
   isTold: () => boolean;
 }
 
 /**
- * What others do in a session that a client has open: from what it was told last, each message once, without what its own
- * prompts tell. Whoever prompts, and in which process, makes no difference.
+ * Sends the events of a session that other clients and processes cause. Starts after the last known message, sends each
+ * message once, and leaves out what this client's own prompts send.
  */
-export class Watching {
+export class SessionWatch {
   readonly #parts: WatchingParts;
   readonly #agent: Agent;
-  readonly #teller: Teller;
-  readonly #printed: Printed;
-  readonly #asked: Asked;
-  readonly #spent = new RunSpent();
+  readonly #teller: UpdateSender;
+  readonly #printed: ToolOutputStream;
+  readonly #asked: PendingRequests;
+  readonly #spent = new StoredRunUsage();
   readonly #end = new AbortController();
   #cursor = "";
   #state: SessionState | undefined;
   #hasPlan = false;
-  /** There is something to tell, and nobody reads. */
+  /** Whether updates are waiting because the client does not read. */
   #isAway = false;
-  /** The wait for a provider that was told last. */
+  /** The last reported retry of a model call, as run id and time. */
   #waited = "";
   #ending: Ending | undefined;
   #hasSkipped = false;
-  /** The message that had not come to its end when all was skipped. */
+  /** `seq` of the message that was still growing when `skip` was called. */
   #growing: number | undefined;
-  /** The newest run of which the end is told, or was there before. */
+  /** The newest run whose end was reported, or came before the watch. */
   #over: string | undefined;
   #beginning: NodeJS.Timeout | undefined;
 
   constructor(parts: WatchingParts) {
     this.#parts = parts;
     this.#agent = parts.agent;
-    this.#teller = new Teller(parts);
-    this.#printed = new Printed((update) => parts.send(update));
-    this.#asked = new Asked({ ...parts, teller: this.#teller, show: (updates) => this.#send(updates) });
+    this.#teller = new UpdateSender(parts);
+    this.#printed = new ToolOutputStream((update) => parts.send(update));
+    this.#asked = new PendingRequests({ ...parts, teller: this.#teller, show: (updates) => this.#send(updates) });
     const stop = () => this.end();
     parts.closing.addEventListener("abort", stop, { once: true });
     this.#end.signal.addEventListener("abort", () => parts.closing.removeEventListener("abort", stop));
     if (parts.closing.aborted) this.end();
   }
 
-  /** Nothing more is told. */
+  /** Ends the watch; nothing more is sent. */
   end(): void {
     this.#end.abort();
     clearTimeout(this.#beginning);
@@ -91,7 +91,7 @@ export class Watching {
     this.#asked.close();
   }
 
-  /** All that was said, message by message; `follow` goes on from there. */
+  /** The history as updates, message by message; `follow` continues after it. */
   async *replay(signal: AbortSignal): AsyncGenerator<SessionUpdate[]> {
     yield* this.#past(signal);
     const teller = this.#teller;
@@ -99,16 +99,16 @@ export class Watching {
       const { root } = this.#parts.open;
       if (await this.#agent.sessions.isRunning(root)) yield this.#begun();
       else {
-        // The run may have ended between the last message and the question.
+        // The run may have ended after the last message was read.
         yield* this.#past(signal);
-        // A crash left these without a result; a client would show them as running for ever.
+        // Calls without a result after a crash: otherwise the client would show them as running permanently.
         yield teller.failed();
       }
     }
     yield this.#planned();
   }
 
-  /** The client knows what was said until now, or wants none of it: `follow` goes on behind that. */
+  /** Skips the messages so far; `follow` continues after them. */
   async skip(): Promise<void> {
     const { open } = this.#parts;
     const before = Number.MAX_SAFE_INTEGER;
@@ -120,7 +120,7 @@ export class Watching {
     if (growing && !growing.finished) this.#growing = growing.seq;
   }
 
-  /** Tell what comes from now on, until the end. Never rejects. */
+  /** Sends new events until the end. Never rejects. */
   follow(): Promise<void> {
     return this.#follow(this.#end.signal);
   }
@@ -146,8 +146,8 @@ export class Watching {
         const answers = () => this.#answers;
         for await (const event of this.#agent.sessions.watch(open.root, {
           lastSeen: this.#cursor,
-          behind,
-          answers,
+          afterSeq: behind,
+          canAnswer: answers,
           signal,
         }))
           await this.#take(event, signal);
@@ -160,18 +160,18 @@ export class Watching {
     }
   }
 
-  /** What was said before that the client needs no telling of: it knows that already, or asked for no history. */
+  /** Skips earlier messages that the client knows already, or did not request. */
   async #catchUp(): Promise<void> {
     const { open } = this.#parts;
     if (open.since === undefined) await this.skip();
     else if (!this.#hasSkipped) this.#teller.skip(open.pastOwn(open.since));
-    // The last one may grow on.
+    // The last message may still be growing.
     if (this.#growing !== undefined) await this.#grow(this.#growing);
   }
 
-  /** Go on within a message. */
+  /** Sends the rest of a growing message. */
   async #grow(seq: number): Promise<void> {
-    const options = { behind: seq - 1, follow: false };
+    const options = { afterSeq: seq - 1, follow: false };
     for await (const event of this.#agent.sessions.watch(this.#parts.open.root, options)) {
       if ("cursor" in event) this.#cursor = event.cursor;
       if (event.type === "state") this.#seen(event.state);
@@ -180,7 +180,7 @@ export class Watching {
     }
   }
 
-  /** How the session stands before anything of it is told. */
+  /** Sets the initial state, before updates are sent. */
   #seen(state: SessionState): void {
     this.#state = state;
     if (state.run && !isOpen(state.run)) this.#over = state.run.id;
@@ -188,7 +188,7 @@ export class Watching {
 
   async #take(event: WatchEvent, signal: AbortSignal): Promise<void> {
     const { open } = this.#parts;
-    // Whose messages come next is not known before.
+    // Until a prompt has started, it is unknown whether the next messages belong to it.
     while (open.starting && !signal.aborted) await orAborted(open.starting, signal);
     await this.#room(signal);
     if (signal.aborted) return;
@@ -203,7 +203,7 @@ export class Watching {
           this.#printed.add(event.callId, event.text);
         }
         break;
-      case "cut":
+      case "rewind":
         if (this.#teller.cut(event.after)) this.#parts.logger.debug("a session was taken back", { session: open.root });
         break;
       case "deleted":
@@ -237,7 +237,7 @@ export class Watching {
     this.#asked.changed(state.asks, this.#mayAsk());
     if (state.asks.length === 0) this.#begin();
     const isOwn = run !== null && open.isOwn(run.id);
-    // Those of its own prompt the client has.
+    // The client already has the plans of its own prompt.
     const planned = this.#planned();
     if (!isOwn) this.#send(planned);
     if (!run) return;
@@ -248,7 +248,7 @@ export class Watching {
     else if (this.#over !== run.id && this.#ending?.run.id !== run.id) await this.#ends(run, isFirst);
   }
 
-  /** A list that never had anything in it is none. */
+  /** A list that was always empty is not sent. */
   #planned(): SessionUpdate[] {
     const { plan = [] } = this.#state ?? {};
     const isThere = plan.length > 0 || this.#hasPlan;
@@ -256,14 +256,18 @@ export class Watching {
     return isThere ? this.#teller.plan(plan) : [];
   }
 
-  /** Each wait for a provider is told once. */
+  /** Reports each wait for a provider once. */
   #retried({ id, retry }: RunRecord): void {
-    const wait = retry ? `${id} ${retry.at}` : this.#waited;
-    if (retry && wait !== this.#waited) this.#send([retryThought(retry.reason, Date.parse(retry.at) - Date.now())]);
+    const wait = retry ? `${id} ${retry.nextAttemptAt}` : this.#waited;
+    if (retry && wait !== this.#waited)
+      this.#send([retryThought(retry.reason, Date.parse(retry.nextAttemptAt) - Date.now())]);
     this.#waited = wait;
   }
 
-  /** What there is to say of a run's end comes behind its last message. One that had ended before the watch began is none of its business. */
+  /**
+   * Prepares the report of a run's end, which follows its last message. A run that ended before the watch began is not
+   * reported.
+   */
   async #ends(run: RunRecord, isFirst: boolean): Promise<void> {
     const after = Math.max(0, this.#teller.seq - 1);
     const [last] = (await this.#agent.sessions.messages(this.#parts.open.root, { after })).slice(-1);
@@ -282,7 +286,7 @@ export class Watching {
     if (usage) this.#send([usage]);
   }
 
-  /** Whether the client's person answers what a run asks now. What its own prompt asks comes by that. */
+  /** Whether the client answers questions now. The client's own prompt sends its questions itself. */
   get #answers(): boolean {
     const { open } = this.#parts;
     return this.#mayAsk() && this.#asked.answers && !this.#isAway && !open.starting && !open.own?.asks;
@@ -292,7 +296,7 @@ export class Watching {
     return this.#state !== undefined && this.#parts.mayAsk(this.#state.session);
   }
 
-  /** A while after a call was told, or answered, it runs, unless it waits for an answer or is over. */
+  /** Reports open calls as running after a delay, unless they wait for an answer or have ended. */
   #begin(): void {
     if (!this.#parts.editor || this.#beginning !== undefined || this.#teller.openCalls.length === 0) return;
     this.#beginning = setTimeout(() => {
@@ -301,7 +305,7 @@ export class Watching {
     }, BEGUN_MS).unref();
   }
 
-  /** Calls that run. */
+  /** Reports the open calls without a question as running. */
   #begun(): SessionUpdate[] {
     const asked = this.#state?.asks.map(({ callId }) => callId) ?? [];
     return this.#teller.begun(this.#teller.openCalls.filter((callId) => !asked.includes(callId)));
@@ -311,7 +315,7 @@ export class Watching {
     if (!this.#end.signal.aborted) for (const update of updates) this.#parts.send(update);
   }
 
-  /** Resolves when the client takes more, or the signal aborts. */
+  /** Resolves when the client can take more, or the signal aborts. */
   async #room(signal: AbortSignal): Promise<void> {
     const { reader, ready } = this.#parts;
     for (let back = reader(); back && !signal.aborted; back = reader()) {

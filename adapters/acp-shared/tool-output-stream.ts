@@ -1,13 +1,15 @@
 import { textBlock } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
-/** The end of what a call printed, so many characters at most, is shown while it runs: each update takes the place of the one before. */
+/**
+ * Maximum characters of a running call's output that are shown, from its end. Each update replaces the previous one.
+ */
 const SHOWN = 8 * 1024;
-/** And at most so often, in ms. */
+/** Minimum interval between updates, in ms. */
 const EVERY_MS = 300;
 
-/** What running calls print, as updates of one client. */
-export class Printed {
+/** Sends the output of running calls as updates to one client. */
+export class ToolOutputStream {
   readonly #send: (update: SessionUpdate) => void;
   readonly #texts = new Map<string, string>();
   readonly #news = new Set<string>();
@@ -25,7 +27,7 @@ export class Printed {
     this.#timer = setInterval(() => this.#tell(), EVERY_MS).unref();
   }
 
-  /** The call has ended; its result tells all. */
+  /** Removes a call that has ended; its result contains the output. */
   end(callId: string): void {
     this.#texts.delete(callId);
     this.#news.delete(callId);
@@ -48,7 +50,7 @@ export class Printed {
   }
 }
 
-/** From the begin of a line where one begins in it. */
+/** The last `SHOWN` characters, from the start of a line if there is one. */
 function endOf(text: string): string {
   if (text.length <= SHOWN) return text;
   const end = text.slice(-SHOWN);

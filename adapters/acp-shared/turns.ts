@@ -1,19 +1,19 @@
-/** After a cancel a prompt is answered within so long, in ms, whatever the model or a tool does. */
+/** Maximum time to answer a prompt after a cancel, in ms, even if the run has not ended. */
 const ANSWER_MS = 700;
 
-/** A promise and its end. (Node 20 has no `Promise.withResolvers`.) */
+/** A promise with its resolve function. (Node 20 has no `Promise.withResolvers`.) */
 class Gate {
   resolve: () => void = () => undefined;
   readonly promise = new Promise<void>((resolve) => (this.resolve = resolve));
 }
 
-/** One `session/prompt`, from its arrival until its run has ended. */
+/** One `session/prompt`, from its arrival to the end of its run. */
 export class Turn {
   readonly #cancel = new AbortController();
   readonly #settled = new Gate();
   readonly #abandoned = new Gate();
   #timer: NodeJS.Timeout | undefined;
-  /** Whether its result was sent: nothing may follow. */
+  /** Whether the result was sent: no update may follow. */
   answered = false;
 
   /** Aborted by a cancel. */
@@ -25,12 +25,12 @@ export class Turn {
     return this.#cancel.signal.aborted;
   }
 
-  /** Resolves when its run has ended. */
+  /** Resolves when the run has ended. */
   get done(): Promise<void> {
     return this.#settled.promise;
   }
 
-  /** Resolves when the client has waited long enough for a cancelled run to end. */
+  /** Resolves when a cancelled run has not ended in time and the prompt must be answered. */
   get abandoned(): Promise<void> {
     return this.#abandoned.promise;
   }
@@ -47,7 +47,7 @@ export class Turn {
   }
 }
 
-/** The prompts under way, by every id that their session goes by. */
+/** Active prompts by every id of their session. */
 export class Turns {
   readonly #byId = new Map<string, Turn>();
   readonly #names = new Map<Turn, Set<string>>();
@@ -56,7 +56,7 @@ export class Turns {
     return this.#byId.get(sessionId);
   }
 
-  /** A new turn; a cancelled one that is still winding down gives its place to it. */
+  /** Creates a turn. It replaces a cancelled turn of the session that has not ended yet. */
   begin(sessionId: string): Turn {
     const turn = new Turn();
     this.#names.set(turn, new Set([sessionId]));
@@ -64,7 +64,7 @@ export class Turns {
     return turn;
   }
 
-  /** The same session by its other names; whoever has them keeps them. */
+  /** Registers a turn under more ids of its session; ids in use stay with their turn. */
   name(turn: Turn, ids: readonly string[]): void {
     for (const id of ids) {
       if (id === "" || this.#byId.has(id)) continue;
@@ -79,7 +79,10 @@ export class Turns {
     turn.end();
   }
 
-  /** Cancel the prompt of a session, if there is one and `which` says so, and wait until its run has ended or time is up. */
+  /**
+   * Cancels the turns of these ids that match `which`. Resolves when their runs have ended, or their prompts must be
+   * answered.
+   */
   async stop(sessionIds: readonly string[], which: (turn: Turn) => boolean): Promise<void> {
     const found = sessionIds.map((id) => this.#byId.get(id)).filter((turn) => turn !== undefined);
     const turns = new Set(found.filter(which));

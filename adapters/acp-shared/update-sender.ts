@@ -5,13 +5,13 @@ import { textBlock, toolCall, toolResult } from "./updates.js";
 import { visible } from "./printable-line.js";
 import type { ContentBlock, Profile, SessionUpdate } from "./wire.js";
 
-/** What a teller needs to know of its client and its session. */
+/** Data about the client and the session. */
 export interface TellerParts {
   agent: Agent;
-  /** Where the tools run. */
+  /** Working folder of the tools. */
   projectDir: string;
   profile: Profile;
-  /** Whether the client is told what editors show besides. */
+  /** Whether to send the updates that editors show. */
   editor: boolean;
 }
 
@@ -19,24 +19,24 @@ interface OpenCall {
   input: unknown;
   locations: readonly Location[];
   diff: readonly Diff[];
-  /** The call as the client is told of it. */
+  /** The `tool_call` update of this call. */
   update: SessionUpdate;
   isTold: boolean;
-  /** Whether the client was told that it runs. */
+  /** Whether the client was sent that the call runs. */
   hasBegun: boolean;
 }
 
-/** Of a message that grew when it was told last: what the client has of it. */
+/** Lengths of a growing message that the client has, in characters. */
 interface Growing {
   seq: number;
   text: number;
   reasoning: number;
 }
 
-/** Stored messages as updates of one client, each told once: what was said before, and what comes. */
-export class Teller {
+/** Converts stored and new messages to updates for one client, each once. */
+export class UpdateSender {
   readonly #parts: TellerParts;
-  /** Calls that no result was seen of. */
+  /** Calls without a result, by id. */
   readonly #open = new Map<string, OpenCall>();
   #seq = 0;
   #growing: Growing | undefined;
@@ -46,35 +46,35 @@ export class Teller {
     this.#parts = parts;
   }
 
-  /** Greatest `seq` that the client has, or was spared. */
+  /** Greatest `seq` that was sent or skipped. */
   get seq(): number {
     return this.#seq;
   }
 
-  /** Calls that the client was told of, without a result. */
+  /** Ids of sent calls without a result. */
   get openCalls(): string[] {
     return [...this.#open].flatMap(([id, { isTold }]) => (isTold ? [id] : []));
   }
 
-  /** Whether the client was told of a call that has no result yet. */
+  /** Whether the client has this call, and no result of it yet. */
   knows(callId: string): boolean {
     return this.#open.get(callId)?.isTold === true;
   }
 
-  /** Whether the client has all of a message. */
+  /** Whether the client has the complete message so far. */
   has(message: Message): boolean {
     if (this.#seq !== message.seq || !this.#growing) return this.#seq >= message.seq;
     return this.#growing.text + this.#growing.reasoning >= lengthOf(message, "text") + lengthOf(message, "reasoning");
   }
 
-  /** The client has all messages up to this one another way, or is spared them. */
+  /** Skips the messages up to `seq`. */
   skip(seq: number): void {
     if (seq < this.#seq) return;
     this.#seq = seq;
     this.#growing = undefined;
   }
 
-  /** The client has, or is spared, the end of a conversation; calls in it that still run are told with their result. */
+  /** Skips the end of a conversation; calls that still run are sent later, with their result. */
   prime(messages: readonly Message[]): void {
     for (const message of messages) {
       if (message.role === "tool") this.#open.delete(message.toolCallId);
@@ -84,7 +84,7 @@ export class Teller {
     }
   }
 
-  /** `isReplay`: what is not whole says so. */
+  /** The updates of an event. `isReplay`: mark unfinished messages. */
   updatesOf(
     event: Extract<WatchEvent, { type: "message" | "delta" | "message_end" }>,
     isReplay = false,
@@ -98,13 +98,13 @@ export class Teller {
     return this.#whole(message, isReplay);
   }
 
-  /** All behind this `seq` is void. Says whether the client has some of it. */
+  /** Drops the state after this `seq`. Returns whether the client has messages after it. */
   cut(after: number): boolean {
     if (this.#growing && this.#growing.seq > after) this.#growing = undefined;
     return this.#seq > after;
   }
 
-  /** The call of a question, from the question itself. */
+  /** The call of a question, built from the question if the call is unknown. */
   callOfAsk({ callId, toolKind: kind, title, input, locations, diff }: Ask): SessionUpdate[] {
     const known = this.#open.get(callId);
     if (known) return this.#told(known);
@@ -114,7 +114,7 @@ export class Teller {
     return [update];
   }
 
-  /** That calls run, each said once. Without `callIds` all that have no result. */
+  /** Updates that report calls as running, each once. Default: all calls without a result. */
   begun(callIds: readonly string[] = this.openCalls): SessionUpdate[] {
     if (!this.#parts.editor) return [];
     return callIds.flatMap((toolCallId) => {
@@ -125,14 +125,14 @@ export class Teller {
     });
   }
 
-  /** Their run ended, and these have no result. */
+  /** Updates that report all calls without a result as failed, because their run has ended. */
   failed(): SessionUpdate[] {
     const calls = this.openCalls;
     this.#open.clear();
     return calls.map((toolCallId) => ({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" }));
   }
 
-  /** The todo list, where it is another than the one that was told last. */
+  /** The todo list, if it differs from the last one sent. */
   plan(entries: readonly PlanEntry[]): SessionUpdate[] {
     return this.#planned(planUpdate(entries));
   }
@@ -156,7 +156,7 @@ export class Teller {
     return [chunk(kind, messageId, text)];
   }
 
-  /** What the client lacks of a message that grew. */
+  /** The updates for the part of a growing message that the client lacks. */
   #grown(message: Message): SessionUpdate[] {
     const growing = this.#growing;
     if (!growing) return [];
@@ -181,7 +181,7 @@ export class Teller {
       return [{ sessionUpdate, messageId, content: blockOf(part) }];
     });
     const last = updates.at(-1);
-    // Half an answer must not look like a whole one.
+    // An unfinished answer must be recognizable.
     if (isReplay && !message.finished && last && "content" in last && "messageId" in last)
       last._meta = { finished: false };
     return updates;
@@ -195,7 +195,7 @@ export class Teller {
     return update;
   }
 
-  /** What was shown of a result is stored with it; of older ones the arguments tell the pieces that an edit put in place of others. */
+  /** Results store their diff and locations. For older results without them, the call's arguments give the edit. */
   #resultOf(message: Message): SessionUpdate[] {
     const { toolCallId: callId, failed, shown } = message;
     const call = this.#open.get(callId);
@@ -233,5 +233,5 @@ function blockOf(part: Exclude<Message["parts"][number], ToolCallPart>): Content
     const uri = `attachment:${encodeURIComponent(part.filename.replace(/\p{Cs}/gu, "\ufffd"))}`;
     return { type: "resource_link", uri, name: visible(part.filename), mimeType: part.mediaType };
   }
-  return textBlock(part.type === "text" ? (part.typed ?? part.text) : part.text);
+  return textBlock(part.type === "text" ? (part.originalText ?? part.text) : part.text);
 }

@@ -3,16 +3,16 @@ import { newId, roundCost, type Diff } from "gantry/plugin";
 import { visible } from "./printable-line.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
-/** Said to be a model's window where nobody knows it. */
+/** Reported context window of models whose window is unknown, in tokens. */
 const UNKNOWN_WINDOW = 128_000;
-/** What the specification fixes. */
+/** Context window that the interface specification fixes, in tokens. */
 const SPEC_WINDOW = 200_000;
 
 export function textBlock(text: string): ContentBlock {
   return { type: "text", text };
 }
 
-/** The updates of one event of a run. `compaction`: whether the client shows compactions. */
+/** Converts an event of a run to updates. `compaction`: whether the client shows compactions. */
 export function updatesOf(event: AgentEvent, profile: Profile, compaction: boolean): SessionUpdate[] {
   switch (event.type) {
     case "token": {
@@ -47,7 +47,7 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
   }
 }
 
-/** That a call of the model is tried again in a while, in ms. */
+/** Reports that a model call is retried after `delayMs`. */
 export function retryThought(reason: string, delayMs: number): SessionUpdate {
   const text = `[${visible(reason)}; trying again in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
   return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
@@ -70,7 +70,7 @@ export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
     kind: profile === "spec" ? "other" : call.kind,
     status: "pending",
     locations: call.locations.map((location) => ({ ...location })),
-    // Broken JSON is shown as the model sent it.
+    // Invalid JSON is shown as the model sent it.
     rawInput: call.input ?? call.arguments,
   };
 }
@@ -101,7 +101,7 @@ export function toolResult(
   };
 }
 
-/** What came of a run's tokens; undefined when it used none. */
+/** The usage update of a run; undefined if it used no tokens. */
 export function usageUpdate(
   { context, sessionUsage, usage }: Pick<RunResult, "context" | "sessionUsage" | "usage">,
   profile: Profile,
@@ -115,7 +115,7 @@ export function usageUpdate(
   };
 }
 
-/** Clients drop an update whose numbers are no integers. */
+/** Clients drop updates with fractional numbers. */
 function whole(value: number): number {
   return Math.max(0, Math.round(value));
 }

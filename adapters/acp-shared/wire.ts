@@ -1,4 +1,4 @@
-/** The version that this agent speaks; every version that a client offers is answered with it. */
+/** Protocol version of this agent; the answer to every version that a client offers. */
 export const PROTOCOL_VERSION = 1;
 
 /** Methods that clients call. */
@@ -15,9 +15,9 @@ export const METHODS = {
   sessionCancel: "session/cancel",
   setConfigOption: "session/set_config_option",
   setMode: "session/set_mode",
-  /** The official name: cancels the request that it names. */
+  /** The official method to cancel a request. */
   cancelRequest: "$/cancel_request",
-  /** Accepted, and does nothing. */
+  /** Accepted and ignored. */
   legacyCancelRequest: "$/cancelRequest",
 } as const;
 
@@ -38,10 +38,10 @@ export const CODES = {
   cancelled: -32800,
 } as const;
 
-/** `spec`: to the letter of the interface document. `official`: as the official clients know it. */
+/** `spec`: exactly as in the interface specification. `official`: as in the official schema. */
 export type Profile = "spec" | "official";
 
-/** What config says: one of the two, or by what each client says of itself. */
+/** Configured profile; `auto` chooses by the client's `initialize`. */
 export type ProfileChoice = Profile | "auto";
 
 export type RequestId = string | number | null;
@@ -68,7 +68,7 @@ export interface NotificationMessage {
 export type ResponseMessage =
   { jsonrpc: "2.0"; id: RequestId; result: unknown } | { jsonrpc: "2.0"; id: RequestId; error: ErrorObject };
 
-/** What an agent sends. */
+/** A message that the agent sends. */
 export type OutgoingMessage = RequestMessage | NotificationMessage | ResponseMessage;
 
 export type ContentBlock =
@@ -108,17 +108,17 @@ export interface SelectOption {
   options: { value: string; name: string; description?: string }[];
 }
 
-/** `modes` of what opens a session. */
+/** `modes` of the result that opens a session. */
 export interface ModeState {
   currentModeId: string;
   availableModes: { id: string; name: string; description?: string }[];
 }
 
-/** What the client's person may say by `/name words`. */
+/** A slash command. */
 export interface AvailableCommand {
   name: string;
   description: string;
-  /** What to type behind the name. */
+  /** Description of the arguments after the name. */
   input?: { hint: string };
 }
 
@@ -128,7 +128,7 @@ export type SessionUpdate =
       sessionUpdate: "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk";
       messageId: string;
       content: ContentBlock;
-      /** Of the last chunk of a stored message that is not whole: it still grows, or broke off. */
+      /** Set on the last chunk of an unfinished stored message: it is still growing, or was interrupted. */
       _meta?: { finished: false };
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)
@@ -146,7 +146,7 @@ export type StopReason = "end_turn" | "max_tokens" | "max_turn_requests" | "refu
 /** Result of `session/prompt`. */
 export interface PromptResult {
   stopReason: StopReason;
-  /** Why it failed; or, of a prompt with `_meta.steer`, the run under way that was told. */
+  /** The error of a failed prompt, or the active run that received a prompt with `_meta.steer`. */
   _meta?: { error: { message: string } } | { steered: { runId: string } };
 }
 

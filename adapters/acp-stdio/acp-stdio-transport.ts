@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import type { Agent, Logger } from "gantry";
-import { Serving, type Listening, type Transport } from "gantry/plugin";
+import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import {
   ACP_DEFAULTS,
   AcpServer,
@@ -13,25 +13,25 @@ import { lineTooLong, notUtf8 } from "./errors.js";
 import { LineSplitter, type Line } from "./lines.js";
 import { outputTo, takeStdout, type Output } from "./stdout.js";
 
-/** Streams other than the process's own, for an embedder or a test. */
+/** Streams to use instead of the process's own. */
 export interface StdioStreams {
   input: Readable;
   output: Writable;
 }
 
-/** After the end of the input, requests under way may take so long, in ms; then they are cancelled. */
+/** Time for requests to finish after the end of the input, in ms; then they are cancelled. */
 const FINISH_MS = 4_200;
-/** Written but not taken by the reader, in characters; beyond it no more is read, until it has taken some. */
+/** Maximum unwritten output in characters; beyond it the input is paused. */
 const PILE = 8 * 1024 * 1024;
 
-/** The Agent Client Protocol, one JSON message a line, over standard input and output. */
+/** The Agent Client Protocol over standard input and output, one JSON message per line. */
 export class AcpStdioTransport implements Transport {
   readonly name = "acp-stdio";
   readonly #options: AcpOptions;
   readonly #logger: Logger;
   readonly #streams: StdioStreams | undefined;
 
-  /** `streams`: instead of the process's own. */
+  /** `streams`: used instead of the process's own. */
   constructor(options: Partial<AcpOptions>, logger: Logger, streams?: StdioStreams) {
     this.#options = { ...ACP_DEFAULTS, ...options };
     this.#logger = logger;
@@ -48,8 +48,8 @@ export class AcpStdioTransport implements Transport {
   }
 }
 
-/** The one client, from the first byte to the last. */
-class StdioConnection extends Serving implements Sink {
+/** The connection to the only client. */
+class StdioConnection extends ListeningBase implements Sink {
   readonly address = "stdio";
   readonly #server: AcpServer;
   readonly #connection: AcpConnection;
@@ -109,7 +109,7 @@ class StdioConnection extends Serving implements Sink {
   readonly #onEnd = (): void => {
     for (const line of this.#lines.end()) this.#take(line);
     if (this.stopping) return;
-    // Not `AbortSignal.timeout`, whose timer lets the process end before the answers are out.
+    // The timer of `AbortSignal.timeout` is unreferenced: the process could end before the answers are written.
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), FINISH_MS);
     void this.stop(late.signal).finally(() => clearTimeout(timer));
@@ -120,7 +120,7 @@ class StdioConnection extends Serving implements Sink {
     else this.send(line.fault === "too_long" ? lineTooLong(this.#frameBytes) : notUtf8());
   }
 
-  /** Nobody reads: nothing can be answered. */
+  /** Handles the loss of the reader: nothing can be answered. */
   #lost(): void {
     this.#gone = true;
     this.#server.disconnect(this.#connection);
@@ -132,7 +132,7 @@ class StdioConnection extends Serving implements Sink {
     this.#input.off("data", this.#onData).off("end", this.#onEnd).off("error", this.#onEnd).off("close", this.#onEnd);
     this.#input.on("error", () => undefined);
     this.#input.pause();
-    // A pipe that stays open on the other side would keep the process; another's stream is left as it is.
+    // Standard input would keep the process alive if the other side stays open; streams of an embedder are left open.
     if (this.#input === process.stdin) this.#input.destroy();
     if (!this.#gone) await this.#flushed();
     this.#gone = true;
@@ -140,7 +140,7 @@ class StdioConnection extends Serving implements Sink {
     this.#output.release();
   }
 
-  /** What was answered has reached the reader, or never will. */
+  /** Resolves when all answers are written, or after a timeout. */
   async #flushed(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     await Promise.race([

@@ -1,9 +1,9 @@
 import { LINE_FEED } from "./wire.js";
 
-/** What a stream of bytes holds: lines, and places where a line was too long or no UTF-8. */
+/** A line of a stream, or the fault of a line that is too long or not UTF-8. */
 export type Line = { text: string } | { fault: "too_long" | "not_utf8" };
 
-/** Splits bytes into lines. A line over `maxBytes` is let go as it comes, so that it never needs memory. */
+/** Splits bytes into lines. A line over `maxBytes` is discarded while it arrives and is never held in memory. */
 export class LineSplitter {
   readonly #maxBytes: number;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
@@ -15,7 +15,7 @@ export class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
-  /** The lines that this chunk ends; empty ones are left out. */
+  /** The lines that end in this chunk, without empty ones. */
   *push(chunk: Buffer): Generator<Line> {
     let start = 0;
     for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
@@ -26,7 +26,7 @@ export class LineSplitter {
     this.#add(chunk.subarray(start));
   }
 
-  /** The last line, where the end of the stream ended it. */
+  /** The last line, if the stream ended without a line feed. */
   *end(): Generator<Line> {
     yield* this.#take();
   }

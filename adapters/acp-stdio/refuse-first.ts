@@ -2,18 +2,18 @@ import type { Readable, Writable } from "node:stream";
 import { CODES, parseFrame, refusal, type RequestId } from "../acp-shared/index.js";
 import { LineSplitter, type Line } from "./lines.js";
 
-/** A client that was started with us asks at once; whoever says nothing for so long, in ms, asks nothing. */
+/** Maximum wait for the first request, in ms. A client that started this process sends it at once. */
 const WAIT_MS = 5_000;
-/** No first request is longer. */
+/** Maximum size of the first request. */
 const LINE_BYTES = 1024 * 1024;
 const DEPTH = 64;
 
 /**
- * Tell the client why there is no agent, in answer to its first request: an editor shows that to its person, and of a
- * process that just ended only the exit code. Resolves when it was told, or when nobody asks. Never rejects.
+ * Answers the first request with the reason why the agent could not start. Editors show this error; for a process that
+ * only exits they show the exit code. Resolves when the answer is sent, or when no request arrives. Never rejects.
  */
 export async function refuseFirst(why: string, input: Readable & { isTTY?: boolean }, output: Writable): Promise<void> {
-  // A person at a terminal reads the line on standard error.
+  // A user at a terminal reads the reason on standard error.
   if (input.isTTY === true) return;
   output.on("error", () => undefined);
   const id = await firstRequest(input);
@@ -22,7 +22,7 @@ export async function refuseFirst(why: string, input: Readable & { isTTY?: boole
   await new Promise<void>((resolve) => output.write(answer, () => resolve()));
 }
 
-/** The id of the first request; undefined when there is none. */
+/** The id of the first request; undefined if there is none in time. */
 function firstRequest(input: Readable): Promise<RequestId | undefined> {
   const lines = new LineSplitter(LINE_BYTES);
   return new Promise((resolve) => {

@@ -1,22 +1,22 @@
 import { Writable } from "node:stream";
 
-/** Takes bytes; says whether it wants more at once. */
+/** Writes text. Returns whether more can be written at once. */
 export type Write = (text: string, done: (error?: Error | null) => void) => boolean;
 
-/** What a transport writes to. */
+/** Output of a transport. */
 export interface Output {
   write: Write;
   /** Resolves with the next `drain`. */
   drained(): Promise<void>;
-  /** Told once when nobody reads any more. */
+  /** Calls `listener` when the reader is gone. */
   onGone(listener: () => void): void;
-  /** Give back what was taken. */
+  /** Removes listeners and restores a replaced `write`. */
   release(): void;
 }
 
 /**
- * Standard output for this protocol alone: whatever else writes there (a plugin's `console.log`) goes to standard error.
- * The protocol's own writes go around the guard, and around any other that was put there before.
+ * Reserves standard output for the protocol: other writes, like a plugin's `console.log`, go to standard error. The
+ * protocol's writes bypass this replacement and any earlier one.
  */
 export function takeStdout(): Output {
   const { stdout, stderr } = process;
@@ -33,14 +33,14 @@ export function takeStdout(): Output {
   };
 }
 
-/** Any other stream, for an embedder. */
+/** Uses another stream, for embedders. */
 export function outputTo(stream: Writable, write: Write = (text, done) => stream.write(text, "utf8", done)): Output {
   const listeners: [string, () => void][] = [];
   const on = (event: string, listener: () => void) => {
     listeners.push([event, listener]);
     stream.on(event, listener);
   };
-  // A reader that left (EPIPE) is the end of the connection, not of the process.
+  // A reader that is gone (EPIPE) ends the connection, not the process.
   const ignore = () => undefined;
   on("error", ignore);
   return {
@@ -59,7 +59,7 @@ export function outputTo(stream: Writable, write: Write = (text, done) => stream
     },
     release: () => {
       for (const [event, listener] of listeners) stream.off(event, listener);
-      // An error that comes late has nobody else to go to.
+      // Keep a listener: a late error would otherwise end the process.
       stream.on("error", ignore);
     },
   };

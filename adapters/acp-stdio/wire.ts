@@ -1,2 +1,2 @@
-/** Ends a message; nothing else does, whatever Unicode says of line ends. */
+/** The only separator of messages; Unicode line separators are not. */
 export const LINE_FEED = 0x0a;

@@ -4,32 +4,32 @@ import type { Context } from "koa";
 import type * as v from "valibot";
 import type { KoaHttpOptions } from "./options.js";
 import { JSON_TYPE } from "./headers.js";
-import type { Told } from "./response-body.js";
+import type { ResponseBody } from "./response-body.js";
 
 export interface ApiParts {
   agent: Agent;
   options: KoaHttpOptions;
-  /** Of every response. */
+  /** Headers of every response. */
   headers: Readonly<Record<string, string>>;
   logger: Logger;
-  /** Names of the headers by which clients prove who they are. */
+  /** Names of the headers that authenticate clients. */
   proving: readonly string[];
-  /** Whether a person sent a request, as far as headers prove it. */
+  /** Whether the request's headers prove that a person sent it. */
   isOfPerson: (request: IncomingMessage) => boolean;
-  /** Whether all clients are of this machine. */
+  /** Whether the port accepts only clients of this machine. */
   isLoopback: () => boolean;
-  /** Counts a stream of the port; undefined when there are too many. */
+  /** Counts a stream of the port and returns the function that releases it; undefined if there are too many. */
   takeStream: () => (() => void) | undefined;
-  /** Aborts when the server begins to stop: whoever only watches may go. */
+  /** Aborts when the server begins to stop: streams that only watch end then. */
   stopping: AbortSignal;
   /** Aborts when runs must end. */
   shutdown: AbortSignal;
 }
 
-/** Answer with JSON, the one type there is. Its shape must be named to compile: `send<typeof Run>(...)`. */
+/** Answers with JSON. The type argument is required to compile: `send<typeof Run>(...)`. */
 export function send<Shape extends v.GenericSchema = v.NeverSchema<undefined>>(
   ctx: Context,
-  body: NoInfer<Told<Shape>>,
+  body: NoInfer<ResponseBody<Shape>>,
   status = 200,
 ): void {
   ctx.status = status;

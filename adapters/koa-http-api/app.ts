@@ -6,7 +6,7 @@ import { HttpError, isInternal, refusalFor } from "./errors.js";
 import { createRouter } from "./routes.js";
 import type { Failure } from "./shapes.js";
 
-/** The API as a listener of node's HTTP server. */
+/** The API as a request listener of Node's HTTP server. */
 export function createApp(parts: ApiParts): (request: IncomingMessage, response: ServerResponse) => void {
   const { headers, logger } = parts;
   const app = new Koa();
@@ -16,7 +16,7 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
     try {
       if (ctx.method === "OPTIONS") {
         ctx.status = 204;
-        // Of browsers alone, which ask once.
+        // Only browsers send preflights, and they cache the answer: the code is loaded on demand.
         const { preflightHeaders } = await import("./preflight.js");
         ctx.set({ ...preflightHeaders(ctx, parts), ...parts.options.headers });
         return;
@@ -28,12 +28,12 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
   });
   app.use(router.routes());
   app.use((ctx) => {
-    // Only what no route took comes here.
+    // Only requests that no route handled reach this point.
     const allowed = new Set(router.match(ctx.path, ctx.method).path.flatMap((route) => route.methods));
     if (allowed.size === 0) throw new HttpError(404, "not found");
     throw new HttpError(405, "method not allowed", { Allow: [...allowed, "OPTIONS"].sort().join(", ") });
   });
-  // What comes here is of a connection that broke; there is nobody left to answer.
+  // Errors that reach this handler belong to broken connections; no client can receive an answer.
   app.on("error", (error: unknown) => logger.debug("a response failed", { error }));
   const callback = app.callback();
   return (request, response) => void callback(request, response);
@@ -42,7 +42,7 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
 function fail(ctx: Context, error: unknown, logger: Logger): void {
   const refusal = refusalFor(error);
   const { status, message, code, headers } = refusal;
-  // Whoever threw an `HttpError` has logged it; work that ended because its client had left is no failure.
+  // The code that throws an `HttpError` logs it. Work that ended because its client disconnected is no failure.
   if (isInternal(refusal) && !(error instanceof HttpError) && !ctx.res.closed)
     logger.error("a request failed", { method: ctx.method, path: ctx.path, error });
   if (ctx.headerSent) {

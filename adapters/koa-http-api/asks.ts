@@ -4,7 +4,7 @@ import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields, invalidField } from "./fields.js";
-import { idIn } from "./path-id.js";
+import { pathId } from "./path-id.js";
 import { requirePerson } from "./person.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { AnswerRequest, type Ask, type AskClosed, type AskList } from "./shapes.js";
@@ -12,10 +12,10 @@ import { wireAsk } from "./wire-live.js";
 
 type Parts = Pick<ApiParts, "agent">;
 
-/** A client that polls counts as connected for so long, in ms: browsers let hidden pages poll once a minute. */
+/** Time for which a polling client counts as connected, in ms. Browsers limit hidden pages to one poll a minute. */
 const POLL_MS = 90_000;
 
-/** Clients of one agent that hold no stream and list its questions now and then, to answer them. */
+/** Clients of an agent that hold no stream and poll its questions to answer them. */
 export class PollingClients {
   readonly #agent: Agent;
   #until = 0;
@@ -27,7 +27,7 @@ export class PollingClients {
 
   polled(): void {
     this.#until = performance.now() + POLL_MS;
-    // The grace of the agent may be longer.
+    // Releasing at once still starts the agent's own grace period, which may be longer.
     this.#agent.attend()();
   }
 }
@@ -35,7 +35,7 @@ export class PollingClients {
 /** `GET /api/asks`. */
 export async function listAsks(ctx: Context, { agent }: Parts, polling: PollingClients): Promise<void> {
   const query = new Query(ctx);
-  if (query.oneOf("answers", ["true", "false"]) === "true") polling.polled();
+  if (query.oneOf("can_answer", ["true", "false"]) === "true") polling.polled();
   const before = query.text("before");
   const place = before === undefined ? undefined : await agent.asks.get(before);
   if (before !== undefined && !place) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
@@ -62,19 +62,19 @@ export async function answerAsk(ctx: Context, parts: ApiParts, bodies: BodyReade
   requirePerson(ctx, parts);
   const fields = new Fields(AnswerRequest, await bodies.json(ctx));
   const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
-  // Which of the two counts nobody could tell.
+  // With both fields it is ambiguous which one is the answer.
   if (reply.choice !== "" && reply.text !== "") throw invalidField("text");
   try {
     send<typeof Ask>(ctx, wireAsk(await parts.agent.asks.answer(id, reply, "http")));
   } catch (error) {
     if (!hasCode(error, "ask_closed")) throw error;
-    // Whoever comes late is told what was decided.
+    // A late client receives the stored decision.
     send<typeof AskClosed>(ctx, { error: error.message, code: error.code, ask: wireAsk(error.ask) }, 409);
   }
 }
 
 async function askOf(ctx: Context, { agent }: Parts): Promise<AskRecord> {
-  const id = idIn(ctx, AskNotFoundError);
+  const id = pathId(ctx, AskNotFoundError);
   const ask = await agent.asks.get(id);
   if (!ask) throw new AskNotFoundError(id);
   return ask;

@@ -6,10 +6,10 @@ const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/g
 const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 const MIB = 1024 * 1024;
-/** As many as may be named with `files`. */
+/** Limits: bytes of a file, bytes of all files, number of files (as for `files`), characters of a file name. */
 const MOST = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
 
-/** Files that come with the request. Throws `HttpError`, and `AttachmentError` for too many bytes. */
+/** Reads the attached files of a request body. Throws `HttpError`, and `AttachmentError` for too many bytes. */
 export function attachedFiles(value: unknown): (ImagePart | FilePart)[] {
   if (value === undefined) return [];
   if (!Array.isArray(value) || value.length > MOST.files) throw invalidField("attachments");
@@ -18,7 +18,7 @@ export function attachedFiles(value: unknown): (ImagePart | FilePart)[] {
     const wrong = (field = "") => invalidField(`attachments[${at}]${field}`);
     if (!isRecord(one)) throw wrong();
     const { filename, media_type: mediaType, data } = one;
-    // A name is shown to the model and to people: one line, and no way to somewhere else.
+    // The model and users see the name: it must be one line without a path.
     if (typeof filename !== "string" || !/^[^\p{Cc}\p{Surrogate}/\\]+$/u.test(filename) || filename.length > MOST.name)
       throw wrong(".filename");
     if (typeof mediaType !== "string" || !MEDIA_TYPE.test(mediaType)) throw wrong(".media_type");
@@ -27,7 +27,7 @@ export function attachedFiles(value: unknown): (ImagePart | FilePart)[] {
     if (bytes > MOST.bytes) throw new AttachmentError(filename, "larger than 20 MiB");
     total += bytes;
     if (total > MOST.total) throw new AttachmentError(filename, "more than 64 MiB of files");
-    // An image of no bytes is none, and a provider would refuse all of the session for it.
+    // An empty image is sent as a file: providers would reject every later request of the session.
     return IMAGES.has(mediaType) && bytes > 0
       ? { type: "image", mediaType, data }
       : { type: "file", mediaType, filename, data };

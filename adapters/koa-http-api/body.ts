@@ -11,21 +11,21 @@ export interface BodyLimits {
 
 const JSON_TYPE = "application/json";
 
-/** Reads the bodies of requests, whatever content type they have. */
+/** Reads request bodies as JSON; ignores their content type. */
 export class BodyReader {
   readonly #limits: BodyLimits;
   readonly #parser: Middleware;
 
   constructor(limits: BodyLimits) {
     this.#limits = limits;
-    // Every option that the parser reads: where it is bundled, it fills in nothing.
+    // All options are set: a bundled parser applies no defaults.
     this.#parser = koaBody({
       parsedMethods: [HttpMethodEnum.POST, HttpMethodEnum.PATCH],
       patchKoa: true,
       json: true,
       jsonTypes: [JSON_TYPE],
       jsonLimit: limits.maxBodyBytes,
-      // An empty body is no object.
+      // The strict mode would turn an empty body into an object.
       jsonStrict: false,
       encoding: "utf-8",
       text: false,
@@ -37,18 +37,18 @@ export class BodyReader {
     }) as Middleware;
   }
 
-  /** A body that is an object. Throws `HttpError`. */
+  /** Reads a body that must be a JSON object. Throws `HttpError`. */
   async json(ctx: Context): Promise<Record<string, unknown>> {
     const { headers } = ctx.req;
     const encoding = headers["content-encoding"] ?? "identity";
     if (encoding.toLowerCase() !== "identity")
       throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
-    // Before a byte of it is taken.
+    // Reject before reading the body.
     if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw tooLarge();
-    // The parser chooses by this header, which says nothing here.
+    // The parser chooses the format by this header, which this API ignores.
     headers["content-type"] = JSON_TYPE;
-    // The parser has no limits on levels and keys, replaces broken UTF-8, and would keep a body of single bytes byte by
-    // byte, at hundreds of times its size.
+    // The parser limits neither depth nor keys and replaces invalid UTF-8. It would store a body that arrives byte by
+    // byte at hundreds of times its size.
     const req = gatheredBody(ctx.req, { jsonDepth: this.#limits.jsonDepth });
     const gathered = Object.create(ctx, { req: { value: req } }) as Context;
     await this.#parser(gathered, () => Promise.resolve());

@@ -3,11 +3,11 @@ import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./head
 
 export const METHODS = "GET, POST, PUT, DELETE, OPTIONS";
 
-/** The list of headers that a page of another address may send; `more` beside those that it may send to any server of ours. */
+/** Value of `Access-Control-Allow-Headers`: the headers that every server accepts, and `more`. */
 export const allowed = ({ headers }: Pick<KoaHttpOptions, "headers">, more: readonly string[] = []): string =>
   ["Content-Type", "Authorization", ...more, ...Object.keys(headers)].join(", ");
 
-/** Headers of every response, errors included. Configured ones come last and win. */
+/** Headers of every response, errors included. Configured headers come last and override. */
 export function commonHeaders(options: Pick<KoaHttpOptions, "headers">): Readonly<Record<string, string>> {
   const exposed = [SESSION_HEADER, RUN_HEADER, MODEL_HEADER, IGNORED_HEADER, "Retry-After"];
   return {

@@ -3,10 +3,10 @@ import { JsonError } from "gantry/plugin";
 import type { Refusal } from "gantry/http";
 import { SHUTTING_DOWN } from "./serving.js";
 
-/** An answer that is an error, thrown anywhere below the first layer. */
+/** An error response; thrown anywhere below the Koa application. */
 export class HttpError extends Error {
   readonly status: number;
-  /** For programs; default what the status says. */
+  /** Error code for programs; the default depends on the status. */
   readonly code: string;
   readonly headers: Readonly<Record<string, string>>;
   constructor(
@@ -33,13 +33,13 @@ const WORDS: Readonly<Record<number, string>> = {
 };
 
 export const INVALID_BODY = "invalid request body";
-/** Says nothing; the detail is in the log. */
+/** Generic message of internal errors; the details are in the log. */
 export const INTERNAL = "internal error";
 const UNEXPECTED: Refusal = { status: 500, message: INTERNAL, code: "internal" };
-/** The one failure of a store that its user can mend; its own message names files. */
+/** The only store failure that a user can fix. The store's own message names files and is not sent. */
 const STORE_FULL: Refusal = { status: 500, message: "session store: no room left", code: "store_full" };
 
-/** What passes by itself; its own message may name hosts. */
+/** A temporary failure. The store's own message may name hosts and is not sent. */
 const STORE_AWAY: Refusal = {
   status: 503,
   message: "session store unavailable",
@@ -47,20 +47,21 @@ const STORE_AWAY: Refusal = {
   headers: { "Retry-After": "1" },
 };
 
-/** Whether the log alone has the whole story. */
+/** Whether only the log has the details. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
   return message === INTERNAL || message === STORE_FULL.message || message === STORE_AWAY.message;
 }
 
-/** Fields of a run's input as clients name them. */
+/** Wire names of the fields of a run's input. */
 const FIELDS: Readonly<Record<string, string>> = {
   sessionId: "session_id",
   projectDir: "project_dir",
   outputSchema: "output_schema",
   attach: "files",
+  idempotencyKey: "Idempotency-Key",
 };
 
-/** What a client is told of a failure before a run, or outside of one. What is no one's fault but ours stays with us. */
+/** Converts an error before or outside a run into a response. Internal errors keep their details from the client. */
 export function refusalFor(error: unknown): Refusal {
   if (error instanceof HttpError) return error;
   if (error instanceof JsonError) return { status: 400, message: INVALID_BODY, code: "invalid_body" };
@@ -68,7 +69,7 @@ export function refusalFor(error: unknown): Refusal {
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
-    // What is wrong with a schema, or with a command, nobody guesses.
+    // The reason is sent for schemas and commands only, where clients cannot guess it.
     const why = field === "outputSchema" || field === "commands" ? error.message.slice(field.length) : "";
     return { status: 400, message: `invalid field: ${FIELDS[field] ?? field}${why}`, code: "invalid_field" };
   }
@@ -101,9 +102,9 @@ const STATUS: Readonly<Record<string, number>> = {
   lease_lost: 500,
 };
 
-/** What a client is told of a run that failed after it had begun. */
+/** Converts the error of a run that failed after its start into a response. */
 export function runFailure(error: unknown): Refusal {
-  // The session was there when the run began: it was deleted meanwhile.
+  // The session existed when the run started: it was deleted meanwhile.
   if (hasCode(error, "session_not_found")) return { status: 500, message: "session deleted", code: "session_deleted" };
   return refusalFor(error);
 }

@@ -7,10 +7,10 @@ import { frame, SseStream } from "./sse.js";
 import type { Streams } from "./streams.js";
 import { wireWatched } from "./wire-live.js";
 
-/** `GET /api/sessions/{id}/events`: what a session says, as server-sent events that `EventSource` reads. */
+/** `GET /api/sessions/{id}/events`: the session's events as server-sent events for `EventSource`. */
 export async function serveEvents(ctx: Context, id: string, { agent, options, stopping }: ApiParts, streams: Streams) {
   const query = new Query(ctx);
-  // HEAD is answered like GET, but for what it would wait for.
+  // HEAD is answered like GET, but does not wait for events.
   const follow = query.oneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
   const gone = new AbortController();
   if (ctx.res.closed) gone.abort();
@@ -19,16 +19,17 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
   const events = agent.sessions
     .watch(id, {
       after: query.text("after") ?? "",
-      behind: query.integer("behind", 0),
-      // `EventSource` sends it by itself when it comes back.
+      afterSeq: query.integer("after_seq", 0),
+      // `EventSource` sends this header automatically when it reconnects.
       lastSeen: ctx.get("Last-Event-ID"),
       follow,
-      answers: query.oneOf("answers", ["true", "false"]) === "true",
+      canAnswer: query.oneOf("can_answer", ["true", "false"]) === "true",
       signal,
     })
     [Symbol.asyncIterator]();
   try {
-    // A session that is not there, and a cursor that never was, are answered as they are elsewhere.
+    // Await the first event before the headers: a missing session or an invalid cursor then gets a normal error
+    // response.
     let next = await events.next();
     streams.count(ctx, "watch");
     ctx.respond = false;
@@ -44,10 +45,10 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
   }
 }
 
-/** All who are at the same place are told the same events: each is written once, as long as they keep step. */
+/** Encoded frames by event. Watchers at the same position receive the same event object, which is encoded once. */
 const frames = new Map<WatchEvent, Buffer>();
 const FRAMES = 64;
-/** Bytes of one that is kept. */
+/** Maximum size of a cached frame, in bytes. */
 const FRAME = 64 * 1024;
 
 function frameOf(event: WatchEvent): Buffer {

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { HttpError } from "./errors.js";
 
-/** A field that is not what it must be; `name` as clients write it. */
+/** Error for an invalid field; `name` is the name on the wire. */
 export function invalidField(name: string): HttpError {
   return new HttpError(400, `invalid field: ${name}`, {}, "invalid_field");
 }
@@ -9,7 +9,7 @@ export function invalidField(name: string): HttpError {
 type Entries = Record<string, v.GenericSchema>;
 type Given<Shape extends v.GenericSchema | undefined> = Shape extends v.GenericSchema ? v.InferInput<Shape> : never;
 
-/** The fields of a request's body, as a shape has them; what is inherited is none of them. */
+/** The fields of a request body, read by a schema. Inherited properties are ignored. */
 export class Fields<const Known extends Entries> {
   readonly #known: Known;
   readonly #body: Readonly<Record<string, unknown>>;
@@ -19,7 +19,10 @@ export class Fields<const Known extends Entries> {
     this.#body = body;
   }
 
-  /** As it was given; undefined when it is left out, also where it is required. Throws `HttpError` for another shape. */
+  /**
+   * The value as sent; undefined if it is absent, also for required fields. Throws `HttpError` if the schema does not
+   * match.
+   */
   get<Name extends keyof Known & string>(name: Name): Given<Known[Name]> | undefined {
     if (!Object.hasOwn(this.#body, name)) return undefined;
     const value = this.#body[name];
@@ -27,10 +30,10 @@ export class Fields<const Known extends Entries> {
     return value as Given<Known[Name]>;
   }
 
-  /** As `get`, of text, where `""` is none. */
+  /** Like `get` for a text; `""` counts as absent. */
   text<Name extends keyof Known & string>(name: Name): Exclude<Given<Known[Name]>, ""> | undefined {
     const value = this.get(name);
-    // Clients of typed languages send what they do not set as "".
+    // Clients in typed languages send unset fields as "".
     return value === "" ? undefined : (value as Exclude<Given<Known[Name]>, "">);
   }
 }

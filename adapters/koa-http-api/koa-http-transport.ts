@@ -9,14 +9,14 @@ import { HttpServing, SHUTTING_DOWN } from "./serving.js";
 const HEALTH = "/api/health";
 const READY = "/api/ready";
 
-/** The HTTP API under `/api`: JSON, with server-sent events where a run is streamed. */
+/** The HTTP API under `/api`: JSON, and server-sent events for streamed runs. */
 export class KoaHttpTransport implements Transport {
   readonly name = "koa-http-api";
   readonly #options: KoaHttpOptions;
   readonly #host: HttpHost | undefined;
   readonly #logger: Logger;
 
-  /** Without `host` it opens a port of its own. Throws `ConfigError` for a header that cannot be sent. */
+  /** Opens its own port if `host` is undefined. Throws `ConfigError` for a header that cannot be sent. */
   constructor(options: Partial<KoaHttpOptions>, host?: HttpHost, logger?: Logger) {
     this.#options = completeOptions(options);
     this.#host = host;
@@ -29,9 +29,9 @@ export class KoaHttpTransport implements Transport {
     const host = this.#host ?? own!;
     const serving = new HttpServing(own);
     const headers = commonHeaders(options);
-    // With none of its own, those of the port hold.
+    // Without required headers of its own, the port's apply.
     const required = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
-    // Koa is half of a start: it is loaded while the first client is still on its way.
+    // Loading Koa takes half of the start-up time: load it while the first client connects.
     const loaded = once(async () => {
       const { createApp } = await import("./app.js");
       return createApp({
@@ -58,14 +58,14 @@ export class KoaHttpTransport implements Transport {
         fallback: true,
         authenticated: false,
         requiredHeaders: required,
-        // Whoever asks whether it lives learns nothing else.
-        open: [HEALTH],
-        headerless: options.openProbes ? [HEALTH, READY] : [],
-        // A balancer must see that this one goes, and why.
-        lasting: [READY],
+        // The health check reveals only that the process is alive, and its version.
+        publicPaths: [HEALTH],
+        noHeaderPaths: options.openProbes ? [HEALTH, READY] : [],
+        // A load balancer must see that this server is stopping, and why.
+        shutdownPaths: [READY],
         headers,
         handler: (request, response) => {
-          // Who has left is told nothing, and a stop would wait for them.
+          // This response is already closed: a stop would wait for it without end.
           if (response.closed) return;
           serving.track(request, response);
           if (serving.stopping && request.url?.split("?")[0] !== READY) refuse(response, SHUTTING_DOWN);
@@ -73,7 +73,7 @@ export class KoaHttpTransport implements Transport {
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
-      // What goes wrong there is told with the first request.
+      // Errors of this preload are reported with the first request.
       setImmediate(() => {
         loaded().catch(() => undefined);
         void agent.prepare();

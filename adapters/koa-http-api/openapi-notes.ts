@@ -5,7 +5,10 @@ interface Note {
   properties?: Readonly<Record<string, object>>;
 }
 
-/** What holds of a shape beside what it says itself, put over its schema: it is checked where what was asked is done. */
+/**
+ * Constraints that the schemas do not express, because the operations check them. Merged over the schemas of the
+ * document.
+ */
 export const NOTES: Readonly<Partial<Record<ShapeName, Note>>> = {
   Budget: {
     description: "What the run may take at most. What is left out is not bounded; a field that is not here is refused",

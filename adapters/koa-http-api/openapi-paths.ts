@@ -3,15 +3,17 @@ import type { ShapeName } from "./openapi-shapes.js";
 import { RunState, type SESSION_EVENTS } from "./shapes.js";
 
 export interface Answer {
-  /** Of its body; of an error a `Failure`. Left out: there is `events`, or it is described by `about` alone. */
+  /**
+   * Shapes of the body; `Failure` for errors. Undefined if the answer has `events`, or is described by `about` alone.
+   */
   shapes?: readonly ShapeName[];
-  /** Events of the stream that it may be instead, by the name of each. */
+  /** The shape of each event by its name, if the answer may be a stream. */
   events?: Readonly<Record<string, ShapeName>>;
   headers?: readonly (keyof typeof HEADERS)[];
   about: string;
 }
 
-/** A parameter of a query, or a header of a request. */
+/** A query parameter or a request header. */
 interface Parameter {
   in: "query" | "header";
   name: string;
@@ -19,7 +21,7 @@ interface Parameter {
   about: string;
 }
 
-/** What can be asked: a path and a method of it. */
+/** A path with one of its methods. */
 export interface Operation {
   id: string;
   path: string;
@@ -53,7 +55,7 @@ const failure = (about: string, ...headers: (keyof typeof HEADERS)[]): Answer =>
   headers,
 });
 
-/** What keeps anybody out, and what every server says when it ends. */
+/** Errors of every operation: access denied, server overloaded or stopping. */
 const door = {
   401: failure("A required header is absent or wrong"),
   403: failure("The page, the host, the user or the process is not allowed, or only a person may do this"),
@@ -74,7 +76,7 @@ const seq = from(0);
 
 const OF_RUN = [RUN_HEADER, SESSION_HEADER, MODEL_HEADER, IGNORED_HEADER] as const;
 
-/** Everything that can be asked. */
+/** Every operation of the API. */
 export const OPERATIONS: readonly Operation[] = [
   {
     ...{ id: "health", path: "/api/health", method: "get", about: "Whether the process lives" },
@@ -129,7 +131,7 @@ export const OPERATIONS: readonly Operation[] = [
         events: { agent: "AgentEvent", done: "DoneEvent", error: "Failure" },
         headers: OF_RUN,
       },
-      202: { about: "It has begun, or waits in line", shapes: ["RunBegun"], headers: OF_RUN },
+      202: { about: "It has begun, or waits in line", shapes: ["RunAccepted"], headers: OF_RUN },
       ...body,
       ...missing("session"),
       409: failure("The session is running", "Retry-After"),
@@ -219,12 +221,12 @@ export const OPERATIONS: readonly Operation[] = [
     parameters: [
       query("after", text, "Cursor, the id of the last event that the reader has; refused where it is none"),
       query(
-        "behind",
+        "after_seq",
         seq,
         "Only what was said behind the message with this seq, of a reader that has those up to it; ignored beside a cursor",
       ),
       query("follow", { type: "boolean", default: true }, "`false`: end when all was told"),
-      query("answers", { type: "boolean", default: false }, "Whether this reader answers what runs ask"),
+      query("can_answer", { type: "boolean", default: false }, "Whether this reader answers what runs ask"),
       header("Last-Event-ID", text, "As `after`; one past the end begins anew"),
     ],
     answers: {
@@ -235,7 +237,7 @@ export const OPERATIONS: readonly Operation[] = [
           message: "MessageEvent",
           delta: "DeltaEvent",
           message_end: "MessageEndEvent",
-          cut: "CutEvent",
+          rewind: "RewindEvent",
           tool_progress: "ToolProgressEvent",
           deleted: "DeletedEvent",
         } satisfies Record<keyof typeof SESSION_EVENTS, ShapeName>,
@@ -256,7 +258,7 @@ export const OPERATIONS: readonly Operation[] = [
     ...{ id: "steer", path: "/api/sessions/{id}/steer", method: "post", about: "Tell the run under way something" },
     body: "SteerRequest",
     answers: {
-      200: told("It will hear it", "Steered"),
+      200: told("It will hear it", "SteerAccepted"),
       ...body,
       ...missing("session"),
       409: failure("No run is under way"),
@@ -269,7 +271,7 @@ export const OPERATIONS: readonly Operation[] = [
       query("state", { enum: ["open", "all"], default: "open" }, "`all`: also what was answered or withdrawn"),
       ofSession,
       query(
-        "answers",
+        "can_answer",
         { type: "boolean", default: false },
         "Whether this client answers: questions wait for it for 90 s",
       ),

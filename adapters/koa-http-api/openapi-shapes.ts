@@ -1,11 +1,14 @@
 import * as shapes from "./shapes.js";
 
-/** A shape by its name, as the document has it. */
+/** Name of a shape in the document. */
 export type ShapeName = {
   [Name in keyof typeof shapes]: (typeof shapes)[Name] extends { kind: "schema" } ? Name : never;
 }[keyof typeof shapes];
 
-/** All of them. By name: of the namespace itself the build could leave nothing out, wherever its shapes are used. */
+/**
+ * All shapes by name. The explicit list keeps bundles small: a use of the whole namespace prevents tree shaking in
+ * every importer.
+ */
 export const SHAPES = {
   Usage: shapes.Usage,
   Tokens: shapes.Tokens,
@@ -31,11 +34,11 @@ export const SHAPES = {
   Message: shapes.Message,
   MessageList: shapes.MessageList,
   RunResult: shapes.RunResult,
-  RunBegun: shapes.RunBegun,
+  RunAccepted: shapes.RunAccepted,
   Run: shapes.Run,
   RunList: shapes.RunList,
   SessionRun: shapes.SessionRun,
-  Steered: shapes.Steered,
+  SteerAccepted: shapes.SteerAccepted,
   Deleted: shapes.Deleted,
   AskReply: shapes.AskReply,
   Ask: shapes.Ask,
@@ -61,7 +64,7 @@ export const SHAPES = {
   MessageEvent: shapes.MessageEvent,
   DeltaEvent: shapes.DeltaEvent,
   MessageEndEvent: shapes.MessageEndEvent,
-  CutEvent: shapes.CutEvent,
+  RewindEvent: shapes.RewindEvent,
   ToolProgressEvent: shapes.ToolProgressEvent,
   DeletedEvent: shapes.DeletedEvent,
 } satisfies Record<ShapeName, object>;

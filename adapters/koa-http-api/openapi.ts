@@ -26,14 +26,14 @@ export function openApi(version: string): Record<string, unknown> {
     target: "draft-2020-12",
     typeMode: "input",
     overrideRef: ({ referenceId }) => at(referenceId),
-    // Whatever JSON has is finite.
+    // JSON numbers are always finite.
     overrideAction: ({ valibotAction, jsonSchema }) => (valibotAction.type === "finite" ? jsonSchema : undefined),
   });
   return {
     openapi: "3.1.0",
     info: { title: "gantry", summary: "The HTTP API of a headless coding agent", description: ABOUT, version },
     servers: [{ url: "/", description: "The server that this was asked of" }],
-    // Without authentication nothing is asked for.
+    // Servers without authentication require no credentials.
     security: [{}, { bearer: [] }],
     paths,
     components: {

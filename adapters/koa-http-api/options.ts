@@ -1,7 +1,7 @@
 import { option, sharedOptions } from "gantry/plugin";
 import type { HttpHostOptions } from "gantry/http";
 
-/** What of HTTP itself, or fixed by the API, a configured header must not touch. */
+/** Headers of HTTP itself or of this API, which the configuration must not set. */
 const RESERVED: ReadonlySet<string> = new Set([
   "connection",
   "content-encoding",
@@ -21,7 +21,7 @@ const RESERVED: ReadonlySet<string> = new Set([
 
 const { max_body_bytes, streams, json_depth } = sharedOptions;
 
-/** Its options under `server` and `limits`, and in its own entry of `server.transports`. */
+/** Options under `server` and `limits`, and in this transport's entry of `server.transports`. */
 export const koaHttpOptions = option.section({
   required_headers: option.headers("Headers that requests to `/api` must carry, in place of the port's."),
   headers: option.headers("Sent with every `/api` response, and allowed for browsers.", {
@@ -49,25 +49,34 @@ export const koaHttpOptions = option.section({
 
 type Read = option.Value<typeof koaHttpOptions>;
 
-/** What the transport is told; an embedder may leave everything out. What it has of `HttpHostOptions` holds only where it opens a port of its own. */
+/**
+ * Options of the transport; embedders may omit all. The options of `HttpHostOptions` apply only if the transport opens
+ * its own port.
+ */
 export interface KoaHttpOptions
   extends
     Omit<Read, "limits" | "requiredHeaders" | "projectRoots">,
     Omit<Read["limits"], "streams">,
     Omit<HttpHostOptions, "logger" | "streams"> {
-  /** Streams of events at the same time. */
+  /** Maximum number of concurrent event streams. */
   streams: number;
-  /** ms of silence after which a stream carries a comment; default 15,000. */
+  /** Silence after which a stream sends a comment, in ms; default 15,000. */
   heartbeatMs: number;
-  /** Beyond loopback: folders whose files may be attached, beside the project and the temporary folder. Absolute. */
+  /**
+   * Folders whose files may be attached, besides the project and the temporary folder, if the port is not limited to
+   * loopback. Absolute paths; default none.
+   */
   allowPaths: readonly string[];
-  /** Folders in which runs may work, beside the agent's own. Absolute. */
+  /** Folders in which runs may work, besides the agent's own. Absolute paths; default none. */
   projectRoots: readonly string[];
-  /** Never attached, and never worked in: gantry's home and store. Absolute. */
+  /**
+   * Folders whose files are never attached and in which no run may work: gantry's home and store. Absolute paths;
+   * default none.
+   */
   deniedPaths: readonly string[];
 }
 
-/** Fill in what is left out. Throws `ConfigError` for a header that cannot be sent. */
+/** Adds the defaults. Throws `ConfigError` for a header that cannot be sent. */
 export function completeOptions(options: Partial<KoaHttpOptions>): KoaHttpOptions {
   const { limits, ...defaults } = option.read(koaHttpOptions, {}, "");
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

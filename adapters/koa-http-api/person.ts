@@ -4,7 +4,10 @@ import type { Context } from "koa";
 import type { ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";
 
-/** Throws `HttpError` unless headers prove that a person sent the request: the required ones, or the token of the port. */
+/**
+ * Throws `HttpError` unless the headers prove that a person sent the request: the required headers, or the token of the
+ * port.
+ */
 export function requirePerson(ctx: Context, { isOfPerson }: ApiParts): void {
   if (isOfPerson(ctx.req)) return;
   throw new HttpError(
@@ -15,7 +18,10 @@ export function requirePerson(ctx: Context, { isOfPerson }: ApiParts): void {
   );
 }
 
-/** The same for a mode that allows more than that of the session, or of new sessions. A stricter mode needs no person. */
+/**
+ * Requires a person for a mode that allows more than the mode of the session, or of new sessions. A stricter mode needs
+ * no person.
+ */
 export async function requirePersonForMode(
   ctx: Context,
   parts: ApiParts,

@@ -2,10 +2,10 @@ import type { Context } from "koa";
 import type { ApiParts } from "./api.js";
 import { allowed, METHODS } from "./cors.js";
 
-/** What only those ask for who use it: the lists stay as they were for all others. */
+/** Headers that are allowed only for preflights that request them: the default lists stay unchanged. */
 const MORE_HEADERS = ["Idempotency-Key", "Last-Event-ID"];
 
-/** What a browser's preflight is told beside, when it asks for more than the common lists hold. */
+/** Additional headers of a preflight response, if the browser requests more than the common lists allow. */
 export function preflightHeaders(ctx: Context, { options, proving }: ApiParts): Record<string, string> {
   const wanted = ctx
     .get("Access-Control-Request-Headers")
@@ -13,7 +13,7 @@ export function preflightHeaders(ctx: Context, { options, proving }: ApiParts): 
     .map((name) => name.trim().toLowerCase());
   const isWanted = (name: string): boolean => wanted.includes(name.toLowerCase());
   const common = allowed(options).toLowerCase().split(", ");
-  // Of required headers the name that it knows: it is the value that proves something.
+  // The browser already knows the name of a required header; only the value is secret.
   const more = [
     ...(MORE_HEADERS.some(isWanted) ? MORE_HEADERS : []),
     ...proving.filter((name) => isWanted(name) && !common.includes(name.toLowerCase())),

@@ -2,19 +2,19 @@ import { realpath, stat } from "node:fs/promises";
 import { isAbsolute, relative, resolve, sep } from "node:path";
 import { invalidField } from "./fields.js";
 
-/** Which folders a run may work in. Absolute paths. */
+/** Rules for the folders in which runs may work. Absolute paths. */
 export interface ProjectRules {
-  /** The served folder: relative paths start there, and it may always be used. */
+  /** The served folder. It is always allowed, and relative paths start there. */
   projectDir: string;
-  /** Others; with all that is in them. */
+  /** Additional folders that are allowed with everything in them. */
   roots: readonly string[];
-  /** Never, also below. */
+  /** Folders that are forbidden with everything in them. */
   denied: readonly string[];
 }
 
 /**
- * The real path of a folder that a client names. Throws the same `HttpError` for what is no folder, what is not there and
- * what is elsewhere, so that nothing is learned of what is elsewhere.
+ * Returns the real path of a folder that a client names. Throws the same `HttpError` for a file, a missing path and a
+ * path outside of the rules, so that a client learns nothing about other paths.
  */
 export async function projectFolder(given: string, { projectDir, roots, denied }: ProjectRules): Promise<string> {
   const real = (path: string) => realpath(path).catch(() => undefined);
@@ -30,7 +30,7 @@ export async function projectFolder(given: string, { projectDir, roots, denied }
   return path;
 }
 
-/** Compared by component: `/a/bc` is not inside `/a/b`. */
+/** Compares path components: `/a/bc` is not inside `/a/b`. */
 function isInside(path: string, folder: string): boolean {
   const way = relative(folder, path);
   return way === "" || (way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way));

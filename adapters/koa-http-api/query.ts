@@ -5,7 +5,7 @@ const wrong = (name: string) => new HttpError(400, `invalid query parameter: ${n
 
 export const PAGE_SIZE = 20;
 export const MAX_PAGE_SIZE = 100;
-/** The query of a request; a parameter given twice is refused, for one of the two would be ignored. */
+/** The query of a request. A repeated parameter is rejected, because one of its values would be ignored. */
 export class Query {
   readonly #params: URLSearchParams;
 
@@ -19,7 +19,7 @@ export class Query {
     return values[0];
   }
 
-  /** Of at least `min`; what is beyond counting becomes the largest number that is exact. */
+  /** An integer of at least `min`; undefined if absent. Larger values become `Number.MAX_SAFE_INTEGER`. */
   integer(name: string, min: number): number | undefined {
     const value = this.text(name);
     if (value === undefined) return undefined;

@@ -1,11 +1,11 @@
 import type { RunRecord } from "gantry";
 import type { SseStream } from "./sse.js";
 
-/** How a client learns that its run waits in line. */
+/** Reports to a client that its run is queued. */
 export class Waiting {
-  /** Resolves when it does, with the run as it is stored. */
+  /** Resolves with the stored run when it is queued; stays pending if it starts at once. */
   readonly first: Promise<RunRecord>;
-  /** Where the client is told, once there is something to tell. */
+  /** The client's stream; undefined until the first report, and for requests without `stream`. */
   stream: SseStream | undefined;
   readonly #open: (run: RunRecord) => SseStream;
   readonly #isStream: boolean;
@@ -17,10 +17,10 @@ export class Waiting {
     this.first = new Promise((resolve) => (this.#waits = resolve));
   }
 
-  readonly tell = (ahead: number, run: RunRecord): void => {
+  readonly tell = (runsAhead: number, run: RunRecord): void => {
     this.#waits(run);
     if (!this.#isStream) return;
     this.stream ??= this.#open(run);
-    void this.stream.send("agent", { type: "queued", ahead });
+    void this.stream.send("agent", { type: "queued", runs_ahead: runsAhead });
   };
 }

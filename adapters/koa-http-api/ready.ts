@@ -3,10 +3,10 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { NotReady as NotReadyAnswer, Ready } from "./shapes.js";
 
-/** Of this door, where the agent itself goes on. */
+/** Set by this transport: the agent itself may still be ready. */
 const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
 
-/** `GET /api/ready`: whether runs should be sent here, for those who choose between servers. */
+/** `GET /api/ready`: whether a load balancer should send runs to this server. */
 export async function showReadiness(ctx: Context, { agent, stopping }: ApiParts): Promise<void> {
   const { ready, reasons } = stopping.aborted ? { ready: false, reasons: [DRAINING] } : await agent.readiness();
   if (ready) {

@@ -1,7 +1,7 @@
 import type * as v from "valibot";
 
-/** What is told in a shape: of what nobody changes any more. */
-export type Told<Shape extends v.GenericSchema> = Fixed<v.InferOutput<Shape>>;
+/** Deeply read-only output of a shape, for response bodies. */
+export type ResponseBody<Shape extends v.GenericSchema> = Fixed<v.InferOutput<Shape>>;
 
 type Fixed<T> = T extends readonly (infer Item)[]
   ? readonly Fixed<Item>[]

@@ -4,21 +4,21 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { PollingClients } from "./asks.js";
 import { BodyReader } from "./body.js";
-import { idIn } from "./path-id.js";
+import { pathId } from "./path-id.js";
 import { Runs } from "./runs.js";
 import type { Health } from "./shapes.js";
 import { Streams } from "./streams.js";
 
-/** Every endpoint. Paths are exact: case and final slashes count. */
+/** Router with all endpoints. Paths match exactly: case and trailing slashes count. */
 export function createRouter(parts: ApiParts): Router {
   const { agent } = parts;
-  // With the prefix as an option each path would be compiled twice.
+  // The router's prefix option is not used: it compiles each path twice.
   const router = new Router({ sensitive: true, strict: true });
   const streams = new Streams(parts);
-  const idOf = (ctx: Context) => idIn(ctx, SessionNotFoundError);
+  const idOf = (ctx: Context) => pathId(ctx, SessionNotFoundError);
   const bodies = new BodyReader(parts.options);
   const runs = new Runs(parts, streams, bodies);
-  // What few ask for is loaded with the first of them.
+  // Rarely used endpoints are loaded with their first request.
   const asks = () => import("./asks.js");
   let polling: PollingClients | undefined;
   router.get("/api/asks", async (ctx) => {

@@ -7,33 +7,33 @@ import { Budget, type RunRequest } from "./shapes.js";
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** Of a bound that nobody knows, so many characters are named. */
+/** Maximum characters of an unknown budget field in an error. */
 const NAMED = 64;
-/** Whoever says that they answer watches the session so soon. */
+/** Time for a client with `can_answer` to begin watching the session, in ms. */
 const COMING_MS = 10_000;
 
-/** What few clients ask of a run. */
+/** Rarely used fields of a run request. */
 export interface RunExtras {
-  /** As it was given. */
+  /** Path as sent, not yet resolved. */
   projectDir: string | undefined;
-  /** Answered at once; the run goes on whatever becomes of its client. */
+  /** Whether to answer at once. The run continues if its client disconnects. */
   background: boolean;
-  /** Waits in line for a session that is busy. */
+  /** Whether the run is queued if its session is busy. */
   queue: boolean;
   onDisconnect: "cancel" | "continue" | undefined;
-  /** What the run is told beside what many ask. */
+  /** Rarely used fields that are passed to the run unchanged. */
   input: Partial<
     Pick<
       RunInput,
-      "mode" | "budget" | "compact" | "commands" | "outputSchema" | "attended" | "attachments" | "reasoningEffort"
+      "mode" | "budget" | "compact" | "commands" | "outputSchema" | "hasResponder" | "attachments" | "reasoningEffort"
     >
   >;
 }
 
-/** The fields that few requests have. Throws `HttpError`. */
+/** Reads the rarely used fields of a run request. Throws `HttpError`. */
 export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entries"]>, stream: boolean): RunExtras {
   const background = fields.get("background") ?? false;
-  // There is nobody to stream to.
+  // A background run is answered at once; no client remains to read a stream.
   if (stream && background) throw invalidField("background");
   return {
     projectDir: fields.text("project_dir"),
@@ -41,7 +41,7 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     queue: fields.get("queue") ?? false,
     onDisconnect: fields.text("on_disconnect"),
     input: {
-      ...(fields.get("answers") === true && { attended: soon() }),
+      ...(fields.get("can_answer") === true && { hasResponder: soon() }),
       mode: fields.text("mode"),
       budget: budgetOf(recordIn(body, "budget")),
       compact: fields.get("compact") ?? false,
@@ -53,20 +53,23 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
   };
 }
 
-/** Since it is asked first, when the run begins: until its client watches. */
+/**
+ * Returns a check that is true for `COMING_MS` after its first call at the start of the run. Until then the client can
+ * begin to watch.
+ */
 function soon(): () => boolean {
   let since: number | undefined;
   return () => Date.now() - (since ??= Date.now()) < COMING_MS;
 }
 
-/** An object, whatever its fields are: to a shape a list is one too. */
+/** A field that must be an object with any keys; the schema alone would also accept an array. */
 function recordIn(body: Body, name: "budget" | "output_schema"): Record<string, unknown> | undefined {
   const value = Object.hasOwn(body, name) ? body[name] : undefined;
   if (value !== undefined && !isRecord(value)) throw invalidField(name);
   return value;
 }
 
-/** A misspelt bound would bound nothing: it is refused. */
+/** Rejects unknown and invalid limits: a misspelled limit would have no effect. */
 function budgetOf(given: Readonly<Record<string, unknown>> | undefined): v.InferOutput<typeof Budget> | undefined {
   const bounds: Readonly<Record<string, v.GenericSchema>> = Budget.entries;
   for (const [name, bound] of Object.entries(given ?? {})) {

@@ -3,7 +3,7 @@ import { Fields } from "./fields.js";
 import type { RunExtras } from "./run-extras.js";
 import { RunRequest as Shape } from "./shapes.js";
 
-/** What a client asks of a run; checked. */
+/** The checked body of `POST /api/run`. */
 export interface RunRequest extends RunExtras {
   message: string;
   provider: string | undefined;
@@ -11,9 +11,9 @@ export interface RunRequest extends RunExtras {
   sessionId: string | undefined;
   files: readonly string[];
   stream: boolean;
-  /** All that was asked. */
+  /** The complete body as sent. */
   body: Readonly<Record<string, unknown>>;
-  /** Names of further fields, which nothing is made of; the first few. */
+  /** Names of ignored fields; only the first few. */
   ignored: readonly string[];
 }
 
@@ -24,13 +24,13 @@ const PLAIN: RunExtras = {
   onDisconnect: undefined,
   input: {},
 };
-/** Fields that many requests have. */
+/** Frequently used fields. */
 const MANY: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
-/** Of the others, so many are named, each cut at so many characters. */
+/** Maximum number of reported ignored fields, and of characters of each. */
 const NAMED_FIELDS = 10;
 const NAMED_CHARACTERS = 64;
 
-/** Throws `HttpError`. */
+/** Checks the body of `POST /api/run`. Throws `HttpError`. */
 export async function runRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
   const fields = new Fields(Shape, body);
   const message = Object.hasOwn(body, "message") && body["message"];

@@ -4,9 +4,9 @@ import { send } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
-import { idIn } from "./path-id.js";
+import { pathId } from "./path-id.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
-import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type Steered } from "./shapes.js";
+import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type SteerAccepted } from "./shapes.js";
 import { runOf } from "./active-run.js";
 import { wireRun } from "./wire-live.js";
 
@@ -25,7 +25,7 @@ export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
 
 /** `GET /api/runs/{id}`. */
 export async function showRun(ctx: Context, agent: Agent): Promise<void> {
-  const id = idIn(ctx, RunNotFoundError);
+  const id = pathId(ctx, RunNotFoundError);
   const run = await agent.runs.get(id);
   if (!run) throw new RunNotFoundError(id);
   send<typeof Run>(ctx, wireRun(run));
@@ -33,7 +33,7 @@ export async function showRun(ctx: Context, agent: Agent): Promise<void> {
 
 /** `POST /api/runs/{id}/cancel`. */
 export async function cancelRun(ctx: Context, agent: Agent): Promise<void> {
-  send<typeof Run>(ctx, wireRun(await agent.runs.cancel(idIn(ctx, RunNotFoundError))));
+  send<typeof Run>(ctx, wireRun(await agent.runs.cancel(pathId(ctx, RunNotFoundError))));
 }
 
 /** `POST /api/sessions/{id}/cancel`. */
@@ -48,10 +48,10 @@ export async function steer(ctx: Context, id: string, agent: Agent, bodies: Body
   if (text === undefined || text.trim() === "") throw new HttpError(400, "message is required", {}, "message_required");
   const run = await runOf(agent, id);
   if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
-  send<typeof Steered>(ctx, { run_id: run.id });
+  send<typeof SteerAccepted>(ctx, { run_id: run.id });
 }
 
-/** Where the page behind a run begins. */
+/** The run that ends the previous page; undefined for the first page. Throws `HttpError` for an unknown id. */
 async function placeOf(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
   if (id === undefined) return undefined;
   const run = await agent.runs.get(id);

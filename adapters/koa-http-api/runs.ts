@@ -4,12 +4,12 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, runFailure } from "./errors.js";
-import type { Named } from "./idempotency.js";
+import type { IdempotentRequest } from "./idempotency.js";
 import { runRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
 import { firstOf } from "./signals.js";
 import { SseStream } from "./sse.js";
-import type { RunBegun, RunResult } from "./shapes.js";
+import type { RunAccepted, RunResult } from "./shapes.js";
 import type { Streams } from "./streams.js";
 import type { Waiting } from "./queue-events.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
@@ -30,14 +30,14 @@ export class Runs {
   async serve(ctx: Context): Promise<void> {
     const gone = new AbortController();
     const { res } = ctx;
-    // The response, not the request: a request is over as soon as its body is read.
+    // Listen on the response: a request closes as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
     const request = await runRequest(await this.#bodies.json(ctx));
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
       await requirePersonForMode(ctx, this.#parts, { mode: request.input.mode, sessionId: request.sessionId });
     }
-    // Also on the answer of a run that fails: a misspelt name may be why.
+    // Set also for runs that fail: a misspelled field may be the cause.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");
     const repeats = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./idempotency.js");
@@ -47,7 +47,7 @@ export class Runs {
     const find = () =>
       repeats === undefined || key === undefined
         ? this.#start(request, line, gone.signal)
-        : repeats.once(this.#parts.agent, key, request.body, (sessionId, named) =>
+        : repeats.runOnce(this.#parts.agent, key, request.body, (sessionId, named) =>
             this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, named),
           );
     try {
@@ -55,11 +55,11 @@ export class Runs {
         const run = await find();
         if (!ctx.headerSent) name(ctx, run);
         isOver = true;
-        if (request.background) send<typeof RunBegun>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
-        // Whoever waits for the answer of a run that breaks off waits for the one that is begun in its place.
+        if (request.background) send<typeof RunAccepted>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
+        // A client that waits for an interrupted run then waits for the run that replaces it.
         else if (!("result" in run)) {
           const stream = request.stream ? this.#open(ctx) : undefined;
-          const { join } = await import("./idempotency.js");
+          const { joinRun: join } = await import("./idempotency.js");
           isOver = await join(ctx, this.#parts, run, stream, gone.signal, (error) => this.#told(error));
         } else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
         else await this.#answer(ctx, run);
@@ -77,15 +77,15 @@ export class Runs {
     return new SseStream(ctx.res, this.#parts.options.heartbeatMs);
   }
 
-  /** A run that goes, or of a background one that waits in line how it is stored. */
+  /** Returns a running run. For a background run that is queued, returns its stored record. */
   async #start(
     request: RunRequest,
     line: Waiting | undefined,
     gone: AbortSignal,
-    named?: Named,
+    named?: IdempotentRequest,
   ): Promise<Run | RunRecord> {
     const { agent, options, shutdown, isLoopback } = this.#parts;
-    // Whoever names a run comes back for its answer.
+    // A client with an idempotency key reconnects to get the answer.
     const otherwise = request.background || named !== undefined ? "continue" : options.onDisconnect;
     const isTied = (request.onDisconnect ?? otherwise) === "cancel";
     const { projectRoots: roots, allowPaths, deniedPaths } = options;
@@ -100,7 +100,7 @@ export class Runs {
     const started = agent.run({
       message: request.message,
       ...request.input,
-      // Read when the run has its place, for each takes its room in memory until it ends.
+      // Read the files when the run has a slot: each occupies memory until the run ends.
       attach:
         request.files.length === 0 ? undefined : (reserve) => readAttachments(request.files, { ...policy, reserve }),
       provider: request.provider,
@@ -108,13 +108,13 @@ export class Runs {
       sessionId: request.sessionId,
       projectDir,
       ...(line && { queue: true, onQueued: line.tell }),
-      askedAt: "http",
+      clientName: "http",
       ...named,
       signal: tied?.signal ?? shutdown,
       overflow: "drop",
     });
     if (tied) void started.then(({ result }) => result).then(tied.untie, tied.untie);
-    // What becomes of one that waits is stored with it.
+    // The failure of a queued background run is stored with the run.
     started.catch(() => undefined);
     return request.background && line ? Promise.race([started, line.first]) : started;
   }
@@ -138,14 +138,14 @@ export class Runs {
       stream.end("done", done);
     } catch (error) {
       const { message, code } = this.#told(error);
-      // At a shutdown there is no time for a reader that is behind.
+      // At a shutdown there is no time to wait for a slow reader.
       if (!this.#parts.shutdown.aborted) await pumped;
       tellDropped(run, stream);
       stream.end("error", { error: message, code });
     }
   }
 
-  /** What the client is told; what it is not told goes to the log. */
+  /** Converts a run's error for the client; logs the details that the client does not get. */
   #told(error: unknown): HttpError {
     const refusal = runFailure(error);
     const { status, message, code, headers } = refusal;
@@ -154,16 +154,16 @@ export class Runs {
   }
 }
 
-/** Say in the answer's headers which run it is, and as far as it is settled, which model answers. */
+/** Sets the response headers with session and run, and with the model if it is already resolved. */
 function name(ctx: Context, run: Run | RunRecord): void {
   ctx.set(SESSION_HEADER, headerText(run.sessionId));
   ctx.set(RUN_HEADER, run.id);
-  if ("line" in run && run.line !== null) return;
+  if ("queueLease" in run && run.queueLease !== null) return;
   const model = typeof run.model === "string" ? run.model : run.model.id;
   ctx.set(MODEL_HEADER, headerText(`${run.provider}/${model}`));
 }
 
-/** Events as the reader has room for them; never fails. */
+/** Sends events at the speed of the reader; never rejects. */
 async function pump(run: Run, stream: SseStream): Promise<void> {
   try {
     for await (const event of run) {
@@ -173,16 +173,16 @@ async function pump(run: Run, stream: SseStream): Promise<void> {
       if (room) await room;
     }
   } catch {
-    // `run.result` says what went wrong.
+    // `run.result` reports the error.
   }
 }
 
-/** A stream that looks whole but is not would deceive whoever joins its text. */
+/** Reports dropped events: a reader that joins the text would otherwise take it for complete. */
 function tellDropped(run: Run, stream: SseStream): void {
   if (run.dropped > 0) stream.comment(`${run.dropped} token events were dropped, this reader was too slow`);
 }
 
-/** The result, or a `ShuttingDownError` when a run that must end does not end. */
+/** The result, or a `ShuttingDownError` if a cancelled run does not end within `CANCEL_MS`. */
 function ending(result: Promise<Result>, shutdown: AbortSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined;
@@ -196,7 +196,7 @@ function ending(result: Promise<Result>, shutdown: AbortSignal): Promise<Result>
   });
 }
 
-/** Header values are visible ASCII here, whatever a provider calls its models. */
+/** Encodes a header value as visible ASCII; names of models may contain anything. */
 function headerText(text: string): string {
   return text.replace(/\p{Surrogate}/gu, "\uFFFD").replace(/[^\x21-\x7e]+/g, encodeURIComponent);
 }

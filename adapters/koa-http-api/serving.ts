@@ -1,14 +1,14 @@
 import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Serving } from "gantry/plugin";
+import { ListeningBase } from "gantry/plugin";
 import type { HttpHost, Refusal } from "gantry/http";
 
-/** Runs that were cancelled for a shutdown get so long, in ms, to end by themselves; then their clients are answered. */
+/** Time for runs to end after a shutdown cancelled them, in ms. After that their clients get an error. */
 export const CANCEL_MS = 1_000;
-/** Answers get so long, in ms, to be written after that; a reader that does not read is cut off. */
+/** Time to write the answers after that, in ms. Readers that do not read are disconnected. */
 const FLUSH_MS = 500;
 
-/** What is asked again finds another server, or this one when it was started again. */
+/** A retry reaches another server, or this one after its restart. */
 export const SHUTTING_DOWN: Refusal = {
   status: 503,
   message: "server shutting down",
@@ -16,28 +16,28 @@ export const SHUTTING_DOWN: Refusal = {
   headers: { "Retry-After": "1" },
 };
 
-/** What is under way, and its end. */
-export class HttpServing extends Serving {
+/** The open responses of the transport, and its shutdown. */
+export class HttpServing extends ListeningBase {
   address = "";
   readonly #begun = new AbortController();
   readonly #active = new Set<ServerResponse>();
-  /** The port, where it is this transport's own. */
+  /** The transport's own port; undefined if it uses a shared one. */
   readonly #own: HttpHost | undefined;
   #idle: (() => void) | undefined;
 
   constructor(own: HttpHost | undefined) {
     super();
     this.#own = own;
-    // One of each watcher listens.
+    // Every watcher adds a listener.
     setMaxListeners(0, this.#begun.signal);
   }
 
-  /** Aborts with the begin of a stop. */
+  /** Aborts when a stop begins. */
   get begun(): AbortSignal {
     return this.#begun.signal;
   }
 
-  /** A request whose answer a stop waits for. */
+  /** Adds a request whose answer a stop waits for. */
   track(_request: IncomingMessage, response: ServerResponse): void {
     this.#active.add(response);
     response.once("close", () => {
@@ -60,7 +60,7 @@ export class HttpServing extends Serving {
       });
       clearTimeout(late);
     }
-    // Nothing is left that could still be answered.
+    // Remaining responses did not end in time: close their connections.
     await this.#own?.close(this.#active.size > 0 ? AbortSignal.abort() : shutdown);
   }
 }

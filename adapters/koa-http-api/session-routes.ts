@@ -9,7 +9,7 @@ import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { goneSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
-import { runOf, UNDER_WAY } from "./active-run.js";
+import { runOf, ACTIVE_STATES } from "./active-run.js";
 import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;
@@ -23,7 +23,7 @@ export async function listModels(ctx: Context, agent: Agent): Promise<void> {
 /** `GET /api/commands`. */
 export async function listCommands(ctx: Context, { agent, options }: ApiParts): Promise<void> {
   const query = new Query(ctx);
-  // What is not set is "" in clients of typed languages.
+  // Clients in typed languages send unset parameters as "".
   const sessionId = query.text("session_id") || undefined;
   const given = query.text("project_dir") || undefined;
   const rules = { projectDir: agent.projectDir, roots: options.projectRoots, denied: options.deniedPaths };
@@ -40,12 +40,14 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
   const { sessions, total } = await agent.sessions.list({
     limit: size,
     offset: Math.min((page - 1) * size, Number.MAX_SAFE_INTEGER),
-    // Stored without a final slash.
+    // Project folders are stored without a trailing slash.
     projectDir: (isAbsolute(projectDir) ? resolve(projectDir) : projectDir) || undefined,
     search: query.text("search") || undefined,
     spawnedBy: query.text("spawned_by") || undefined,
   });
-  const under = new Map((await agent.runs.list({ states: UNDER_WAY, limit: 1000 })).map((run) => [run.sessionId, run]));
+  const under = new Map(
+    (await agent.runs.list({ states: ACTIVE_STATES, limit: 1000 })).map((run) => [run.sessionId, run]),
+  );
   const told = sessions.map((session) => wireSession(session, under.get(session.id)));
   send<typeof SessionList>(ctx, { sessions: told, total, page, size });
 }
@@ -54,7 +56,7 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
 export async function showSession(ctx: Context, id: string, agent: Agent): Promise<void> {
   const session = await agent.sessions.get(id);
   if (!session) throw new SessionNotFoundError(id);
-  // The way from a follow-up, whose usage is its own alone, to the session that lists show.
+  // Leads from a follow-up, whose usage is its own alone, to the session that lists show.
   ctx.set(SESSION_HEADER, session.chain.root);
   send<typeof Session>(ctx, wireSession(session, await runOf(agent, id)));
 }

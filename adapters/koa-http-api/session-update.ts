@@ -6,10 +6,13 @@ import { requirePersonForMode } from "./person.js";
 import { SessionChange } from "./shapes.js";
 import { goneSignal } from "./signals.js";
 
-/** Characters of a title, as of one that was generated. */
+/** Maximum length of a title, as for generated titles. */
 const TITLE = 50;
 
-/** `PATCH /api/sessions/{id}`: what its next runs use, its title, or its mode. Rejects with `HttpError`, or as `Sessions.update`. */
+/**
+ * `PATCH /api/sessions/{id}`: changes title, mode, model or reasoning effort. Returns the session unchanged if no field
+ * is set. Rejects with `HttpError`, or like `Sessions.update`.
+ */
 export async function updateSession(
   ctx: Context,
   id: string,
@@ -28,7 +31,7 @@ export async function updateSession(
   const [provider, model] = [fields.text("provider"), fields.text("model")];
   if ((provider === undefined) !== (model === undefined))
     throw invalidField(provider === undefined ? "provider" : "model");
-  // A pair that is not to be had is refused now, not with the next run.
+  // Reject an unavailable model now, not at the start of the next run.
   if (provider !== undefined && model !== undefined)
     await agent.models.resolve(
       { provider, model },

@@ -1,7 +1,8 @@
 /**
- * Every shape that goes over the wire of the HTTP API, once: requests are read through these schemas, types are inferred
- * from them, and `openapi.ts` describes them. Fields are named as clients write them; a description is what OpenAPI says.
- * The build leaves out of a file what nobody there uses: nothing but calls may stand beside names here.
+ * All shapes on the wire of the HTTP API. The server reads requests with these schemas, the types are inferred from
+ * them, and `openapi.ts` describes them. Fields have their wire names; OpenAPI shows the descriptions.
+ *
+ * Bundlers remove unused shapes only if the top level of this file contains nothing but names and calls.
  */
 import * as v from "valibot";
 
@@ -14,10 +15,10 @@ const time = (meaning: string) => text(`${meaning}; ISO 8601 UTC`);
 const more = <Had extends v.ObjectEntries, Added extends v.ObjectEntries>(shape: { entries: Had }, added: Added) =>
   v.object({ ...shape.entries, ...added });
 const count = v.pipe(v.number(), v.integer(), v.minValue(0));
-/** Text of a request; what is not set is `""` in clients of typed languages, and counts as left out. */
+/** Optional text of a request. Clients in typed languages send unset fields as `""`, which counts as absent. */
 const optionalText = optional(string);
 
-/* What is told. */
+/* Responses. */
 
 export const Usage = v.object({
   prompt_tokens: count,
@@ -53,7 +54,7 @@ export const Model = v.object({
 });
 export const ModelList = v.object({ models: v.array(Model) });
 
-/** The tool call that a helper's session was made for. */
+/** The tool call that created a subagent's session. */
 export const SpawnedBy = v.object({ session_id: string, run_id: string, call_id: string });
 
 export const Command = v.object({
@@ -103,7 +104,7 @@ export const Message = v.object({
   seq: told(count, "position within the conversation"),
   role: oneOf(["user", "assistant", "system", "tool"]),
   content: told(v.union([string, v.array(ContentPart)]), "a string where it is text alone"),
-  expanded: optional(text("what its model was told, where the content is a command that stands for it")),
+  expanded_content: optional(text("what its model was told, where the content is a command that stands for it")),
   reasoning: v.nullable(string),
   name: text("of the tool, where its role is tool"),
   tool_call_id: string,
@@ -124,7 +125,7 @@ export const RunResult = v.object({
   ended_by: optional(v.literal("budget")),
   structured: optional(told(v.unknown(), "where output_schema asked for a form")),
 });
-export const RunBegun = v.object({ run_id: string, session_id: string });
+export const RunAccepted = v.object({ run_id: string, session_id: string });
 export const Run = v.object({
   id: string,
   session_id: string,
@@ -139,12 +140,15 @@ export const Run = v.object({
   error: v.nullable(v.object({ code: string, message: string })),
   structured: optional(v.unknown()),
   retry: optional(
-    told(v.object({ attempt: count, at: time("when"), reason: string }), "while it waits to ask its model again"),
+    told(
+      v.object({ attempt: count, next_attempt_at: time("when"), reason: string }),
+      "while it waits to ask its model again",
+    ),
   ),
 });
 export const RunList = v.object({ runs: v.array(Run) });
 export const SessionRun = v.object({ run: v.nullable(Run) });
-export const Steered = v.object({ run_id: string });
+export const SteerAccepted = v.object({ run_id: string });
 export const Deleted = v.object({ status: v.literal("deleted") });
 
 export const AskReply = v.object({ choice: string, text: string });
@@ -172,7 +176,7 @@ export const Ask = v.object({
 export const AskList = v.object({ asks: v.array(Ask) });
 export const AskClosed = v.object({ error: string, code: v.literal("ask_closed"), ask: Ask });
 
-/* What is asked. */
+/* Requests. */
 
 const bound = optional(v.pipe(v.number(), v.finite(), v.gtValue(0)));
 const flag = optional(v.boolean());
@@ -190,7 +194,7 @@ export const RunRequest = v.object({
   stream: flag,
   background: flag,
   queue: flag,
-  answers: flag,
+  can_answer: flag,
   on_disconnect: optional(oneOf(["", "cancel", "continue"])),
   project_dir: optionalText,
   mode: optionalMode,
@@ -209,7 +213,7 @@ export const SessionChange = v.object({
 export const SteerRequest = v.object({ message: string });
 export const AnswerRequest = v.object({ choice: optionalText, text: optionalText });
 
-/* What streams tell. `POST /api/run`: */
+/* Events of `POST /api/run`. */
 
 export const TokenEvent = v.object({
   type: v.literal("token"),
@@ -237,7 +241,7 @@ export const CompactionEvent = v.object({
   messages: told(count, "that the model now sees"),
   tokens: told(count, "before"),
 });
-export const QueuedEvent = v.object({ type: v.literal("queued"), ahead: count });
+export const QueuedEvent = v.object({ type: v.literal("queued"), runs_ahead: count });
 export const SteeredEvent = v.object({ type: v.literal("steered"), content: string });
 export const DoneEvent = v.object({
   type: v.literal("done"),
@@ -257,10 +261,10 @@ export const AgentEvent = v.variant("type", [
   DoneEvent,
 ]);
 
-/** By the name of the event. */
+/** Shape of each event by its name. */
 export const RUN_EVENTS = { agent: AgentEvent, done: DoneEvent, error: Failure } as const;
 
-/* ... and `GET /api/sessions/{id}/events`: */
+/* Events of `GET /api/sessions/{id}/events`. */
 
 export const PlanEntry = v.object({
   content: string,
@@ -272,15 +276,22 @@ export const ProcessState = v.object({
   state: oneOf(["running", "ended"]),
   since: string,
   exit_code: v.nullable(v.number()),
-  keep: v.boolean(),
+  detached: v.boolean(),
+});
+const PermissionGrant = v.object({
+  tool: string,
+  scope: string,
+  title: string,
+  granted_by: string,
+  granted_at: string,
 });
 export const StateEvent = v.object({
-  session: more(Session, { leave: v.array(v.unknown()) }),
+  session: more(Session, { permission_grants: v.array(PermissionGrant) }),
   run: v.nullable(Run),
   asks: v.array(Ask),
   plan: v.array(PlanEntry),
   processes: optional(v.array(ProcessState)),
-  elsewhere: v.boolean(),
+  running_elsewhere: v.boolean(),
 });
 export const MessageEvent = v.object({ message: Message });
 export const DeltaEvent = v.object({
@@ -289,26 +300,26 @@ export const DeltaEvent = v.object({
   content: optional(string),
   reasoning: optional(string),
 });
-/** `content` only where it is no text: texts were told as they came. */
+/** `content` is set only if it is not plain text: the `delta` events have already sent text. */
 export const MessageEndEvent = v.object({
   message: more(v.omit(Message, ["content", "reasoning"]), { content: optional(v.array(ContentPart)) }),
 });
-export const CutEvent = v.object({ after: told(count, "messages with a greater seq are void") });
+export const RewindEvent = v.object({ after: told(count, "messages with a greater seq are void") });
 export const ToolProgressEvent = v.object({ tool_call_id: string, content: string });
 export const DeletedEvent = v.object({});
 
-/** By the name of the event. */
+/** Shape of each event by its name. */
 export const SESSION_EVENTS = {
   state: StateEvent,
   message: MessageEvent,
   delta: DeltaEvent,
   message_end: MessageEndEvent,
-  cut: CutEvent,
+  rewind: RewindEvent,
   tool_progress: ToolProgressEvent,
   deleted: DeletedEvent,
 } as const;
 
-/** Tokens and what they cost. */
+/** Tokens and their cost. */
 export type Usage = v.InferOutput<typeof Usage>;
 export type Tokens = v.InferOutput<typeof Tokens>;
 /** The permission mode of a session. */
@@ -334,22 +345,22 @@ export type Session = v.InferOutput<typeof Session>;
 export type SessionList = v.InferOutput<typeof SessionList>;
 /** A part of a message that is more than text. */
 export type ContentPart = v.InferOutput<typeof ContentPart>;
-/** A call of a tool, as the model made it. */
+/** A tool call as the model wrote it. */
 export type ToolCall = v.InferOutput<typeof ToolCall>;
-/** A file that a tool changed, before and after. */
+/** A file before and after a tool changed it. */
 export type Diff = v.InferOutput<typeof Diff>;
 /** A message of a conversation. */
 export type Message = v.InferOutput<typeof Message>;
 /** The result of a finished run. */
 export type RunResult = v.InferOutput<typeof RunResult>;
-/** A run that goes on by itself. */
-export type RunBegun = v.InferOutput<typeof RunBegun>;
-/** A run as the store knows it. */
+/** A run that continues in the background, or is queued. */
+export type RunAccepted = v.InferOutput<typeof RunAccepted>;
+/** A run as stored. */
 export type Run = v.InferOutput<typeof Run>;
-/** A question of a run to people. */
+/** A question of a run to a user. */
 export type Ask = v.InferOutput<typeof Ask>;
 export type Attachment = v.InferOutput<typeof Attachment>;
-/** The prompt of a run, and how it is to go. */
+/** The prompt of a run and its options. */
 export type RunRequest = v.InferInput<typeof RunRequest>;
 /** The fields of a session that a client can change. */
 export type SessionChange = v.InferInput<typeof SessionChange>;
@@ -357,11 +368,11 @@ export type SessionChange = v.InferInput<typeof SessionChange>;
 export type AnswerRequest = v.InferInput<typeof AnswerRequest>;
 /** An event of a run's stream. */
 export type AgentEvent = v.InferOutput<typeof AgentEvent>;
-/** The last event of a run's stream that succeeded. */
+/** The last event of the stream of a successful run. */
 export type DoneEvent = v.InferOutput<typeof DoneEvent>;
 /** An entry of a run's todo list. */
 export type PlanEntry = v.InferOutput<typeof PlanEntry>;
-/** A command in the background of a session. */
+/** A background command of a session. */
 export type ProcessState = v.InferOutput<typeof ProcessState>;
 /** An event of a session's stream; `type` is its name. */
 export type SessionEvent = {

@@ -1,7 +1,7 @@
 import type { Context } from "koa";
 /**
- * Aborts with the first of several signals, until `untie` is called. By hand: what `AbortSignal.any` makes stays with a
- * signal that lives as long as the server.
+ * Returns a signal that aborts with the first of several signals, until `untie` is called. `AbortSignal.any` is not
+ * used: its result stays registered at signals that live as long as the server.
  */
 export function firstOf(...signals: readonly AbortSignal[]): { signal: AbortSignal; untie: () => void } {
   const one = new AbortController();
@@ -17,7 +17,7 @@ export function firstOf(...signals: readonly AbortSignal[]): { signal: AbortSign
   return { signal: one.signal, untie };
 }
 
-/** Aborts when the client goes away before it is answered. */
+/** Aborts if the client disconnects before the response is complete. */
 export function goneSignal({ res }: Context): AbortSignal {
   const gone = new AbortController();
   res.once("close", () => res.writableFinished || gone.abort());

@@ -1,18 +1,21 @@
 import type { ServerResponse } from "node:http";
 import type { RUN_EVENTS } from "./shapes.js";
-import type { Told } from "./response-body.js";
+import type { ResponseBody } from "./response-body.js";
 
-/** Data of each event of a run's stream, by its name. */
-type RunEvents = { [Name in keyof typeof RUN_EVENTS]: Told<(typeof RUN_EVENTS)[Name]> };
+/** Data of each event of a run's stream, by event name. */
+type RunEvents = { [Name in keyof typeof RUN_EVENTS]: ResponseBody<(typeof RUN_EVENTS)[Name]> };
 
-/** A stream of server-sent events. Whoever writes waits for the reader; a reader that is gone makes it deaf, never fail. */
+/**
+ * A stream of server-sent events with backpressure: writers await the reader. Writes to a disconnected reader are
+ * ignored and never fail.
+ */
 export class SseStream {
   readonly #response: ServerResponse;
   readonly #heartbeatMs: number;
   #timer: NodeJS.Timeout | undefined;
   #open = true;
 
-  /** Sends the headers, and a first comment so that proxies and clients see the stream begin. */
+  /** Sends the headers and a first comment, so that proxies and clients see the start of the stream. */
   constructor(response: ServerResponse, heartbeatMs: number) {
     this.#response = response;
     this.#heartbeatMs = heartbeatMs;
@@ -23,23 +26,26 @@ export class SseStream {
     response.writeHead(200, {
       "Content-Type": "text/event-stream",
       "Cache-Control": "no-cache",
-      // Proxies would hold back what is to be seen as it is said.
+      // Prevents buffering in proxies.
       "X-Accel-Buffering": "no",
     });
     this.#write(": stream\n\n");
   }
 
-  /** Whether the reader is still there. */
+  /** Whether the reader is still connected. */
   get open(): boolean {
     return this.#open;
   }
 
-  /** Send one event of a run; the promise resolves when the reader has room for more, or is gone. Undefined: it has room now. */
+  /**
+   * Sends an event of a run. The promise resolves when the reader can take more or is disconnected; undefined if it can
+   * take more now.
+   */
   send<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): Promise<void> | undefined {
     return this.#open ? this.sendFrame(frame(event, data)) : undefined;
   }
 
-  /** The same of an event of any stream that is a frame already. */
+  /** Sends an encoded event; result as of `send`. */
   sendFrame(text: string | Buffer): Promise<void> | undefined {
     if (!this.#open || this.#write(text)) return undefined;
     return new Promise((resolve) => {
@@ -53,18 +59,18 @@ export class SseStream {
     });
   }
 
-  /** A comment, which clients skip. */
+  /** Sends a comment; clients skip it. */
   comment(text: string): void {
     if (this.#open) this.#write(`: ${text}\n\n`);
   }
 
-  /** End it without a last event: whoever reads may come again. */
+  /** Ends the stream without a last event; the reader may reconnect. */
   close(): void {
     clearTimeout(this.#timer);
     if (this.#open) this.#response.end();
   }
 
-  /** Last event, whether or not the reader has room for it. */
+  /** Ends the stream with a last event, without waiting for the reader. */
   end<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): void {
     clearTimeout(this.#timer);
     if (this.#open) this.#response.end(frame(event, data));
@@ -77,13 +83,16 @@ export class SseStream {
   }
 
   #beat(): void {
-    // To a reader that does not read, nothing is silent.
+    // A reader with unread data needs no keep-alive.
     if (this.#open && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
     else if (this.#open) this.#timer?.refresh();
   }
 }
 
-/** One event. JSON keeps line feeds escaped; the line ends of Unicode, at which some clients split too, are escaped here. */
+/**
+ * Encodes an event. JSON escapes line feeds; Unicode line separators are escaped here, because some clients split at
+ * them too.
+ */
 export function frame(event: string, data: unknown, id?: string): string {
   const json = JSON.stringify(data).replace(
     /[\u0085\u2028\u2029]/g,

@@ -2,10 +2,10 @@ import type { Context } from "koa";
 import type { ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";
 
-/** Share of the streams that those who watch may take. */
+/** Maximum share of streams that only watch a session. */
 const WATCHERS = 0.75;
 
-/** Streams that go on, which are counted, for each takes memory and a socket. */
+/** Limits concurrent streams: each occupies memory and a socket. */
 export class Streams {
   readonly #parts: ApiParts;
   #open = 0;
@@ -16,8 +16,9 @@ export class Streams {
   }
 
   /**
-   * One more, until its answer is over. Throws `HttpError` when there are too many. Of those that only watch a quarter
-   * less may be open, so that they never take the last place of a run's.
+   * Counts a stream until its response closes. Throws `HttpError` if the limit is reached.
+   *
+   * Streams that only watch get three quarters of the limit, so that they never take the last slot of a run.
    */
   count(ctx: Context, kind: "run" | "watch"): void {
     const { streams } = this.#parts.options;
@@ -37,7 +38,7 @@ export class Streams {
       ended();
     };
     ctx.res.once("close", end);
-    // It may have closed while the body was read.
+    // The response may have closed while the body was read.
     if (ctx.res.closed) end();
   }
 }

@@ -1,15 +1,15 @@
 import type { Ask, RunRecord, WatchEvent } from "gantry";
-import type { ProcessState, RunAnswer } from "gantry/plugin";
+import type { PermissionGrant, ProcessState, RunAnswer } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { Told } from "./response-body.js";
+import type { ResponseBody } from "./response-body.js";
 import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
 import { endedEarly, filled, structuredOf, wireUsage } from "./wire.js";
 
-type AgentEvent = Told<typeof shapes.AgentEvent>;
-/** Data of each event of a session's stream, by its name. */
-type Watched = { [Name in keyof typeof shapes.SESSION_EVENTS]: Told<(typeof shapes.SESSION_EVENTS)[Name]> };
+type AgentEvent = ResponseBody<typeof shapes.AgentEvent>;
+/** Data of each event of a session's stream, by event name. */
+type Watched = { [Name in keyof typeof shapes.SESSION_EVENTS]: ResponseBody<(typeof shapes.SESSION_EVENTS)[Name]> };
 
-export function wireRun(run: RunRecord): Told<typeof shapes.Run> {
+export function wireRun(run: RunRecord): ResponseBody<typeof shapes.Run> {
   return {
     id: run.id,
     session_id: run.sessionId,
@@ -23,12 +23,12 @@ export function wireRun(run: RunRecord): Told<typeof shapes.Run> {
     ended_by: run.endedBy,
     error: run.error,
     ...structuredOf(run.answer),
-    // While it waits to ask its model again.
-    ...(run.retry && { retry: run.retry }),
+    // Set only while the run waits to retry a model call.
+    ...(run.retry && { retry: wireRetry(run.retry) }),
   };
 }
 
-export function wireAsk(ask: Ask): Told<typeof shapes.Ask> {
+export function wireAsk(ask: Ask): ResponseBody<typeof shapes.Ask> {
   return {
     id: ask.id,
     session_id: ask.sessionId,
@@ -56,19 +56,19 @@ function wireProcess({ exitCode, ...process }: ProcessState) {
   return { ...process, exit_code: exitCode };
 }
 
-/** Data of an event of a session's stream. */
+/** Converts an event of a session to the data of its stream. */
 export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
   switch (event.type) {
     case "state": {
-      const { session, run, asks, plan, processes, elsewhere } = event.state;
-      const { leave } = session;
+      const { session, run, asks, plan, processes, runningElsewhere } = event.state;
+      const { permissionGrants } = session;
       return {
-        session: { ...wireSession(session), leave },
+        session: { ...wireSession(session), permission_grants: permissionGrants.map(wireGrant) },
         run: run && wireRun(run),
         asks: asks.map(wireAsk),
         plan,
         ...(processes && { processes: processes.map(wireProcess) }),
-        elsewhere,
+        running_elsewhere: runningElsewhere,
       } satisfies Watched["state"];
     }
     case "message":
@@ -80,11 +80,11 @@ export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
     }
     case "message_end": {
       const { content, reasoning: _, ...rest } = wireMessage(event.message);
-      // Texts were told as they came.
+      // The `delta` events have already sent text.
       return { message: typeof content === "string" ? rest : { ...rest, content } } satisfies Watched["message_end"];
     }
-    case "cut":
-      return { after: event.after } satisfies Watched["cut"];
+    case "rewind":
+      return { after: event.after } satisfies Watched["rewind"];
     case "tool_progress":
       return { tool_call_id: event.callId, content: event.text } satisfies Watched["tool_progress"];
     case "deleted":
@@ -92,11 +92,11 @@ export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
   }
 }
 
-/** As `wireResult`, of a run that ended before. */
+/** Like `wireResult`, for a run that has ended earlier. */
 export function wireFinished(
   { usage, iterations, endedBy }: RunRecord,
   answer: RunAnswer,
-): Told<typeof shapes.RunResult> {
+): ResponseBody<typeof shapes.RunResult> {
   const { output, finishReason } = answer;
   return {
     output,
@@ -108,9 +108,9 @@ export function wireFinished(
   };
 }
 
-/** Payloads of the `agent` events of a run's stream, of what its session told; what is not the run's is left out. */
+/** Converts an event of a session to `agent` events of a run's stream. Events of other kinds give an empty list. */
 export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: string): AgentEvent[] {
-  const token = (said: { content: string } | { reasoning: string }): Told<typeof shapes.TokenEvent> => ({
+  const token = (said: { content: string } | { reasoning: string }): ResponseBody<typeof shapes.TokenEvent> => ({
     type: "token",
     agent_id: run.id,
     agent_name: agentName,
@@ -123,7 +123,7 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
   if (role === "user" || role === "system") return [];
   if (role === "tool")
     return [
-      filled<Told<typeof shapes.ToolResultEvent>>({
+      filled<ResponseBody<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: toolCallId,
         tool_name: name,
@@ -138,7 +138,7 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
     ...parts.flatMap((part) =>
       part.type === "tool_call"
         ? [
-            filled<Told<typeof shapes.ToolCallEvent>>({
+            filled<ResponseBody<typeof shapes.ToolCallEvent>>({
               type: "tool_call",
               tool_call_id: part.id,
               tool_name: part.name,
@@ -148,4 +148,12 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
         : [],
     ),
   ];
+}
+
+function wireRetry({ attempt, nextAttemptAt, reason }: NonNullable<RunRecord["retry"]>) {
+  return { attempt, next_attempt_at: nextAttemptAt, reason };
+}
+
+function wireGrant({ tool, scope, title, grantedBy, grantedAt }: PermissionGrant) {
+  return { tool, scope, title, granted_by: grantedBy, granted_at: grantedAt };
 }

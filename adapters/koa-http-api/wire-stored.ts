@@ -1,11 +1,11 @@
 import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
 import type { Diff, SpawnedBy } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { Told } from "./response-body.js";
+import type { ResponseBody } from "./response-body.js";
 import { wireUsage } from "./wire.js";
 
-/** `run`: one that is under way in it. */
-export function wireSession(session: Session, run?: RunRecord): Told<typeof shapes.Session> {
+/** Converts a session for the wire; `run` is its active run, if there is one. */
+export function wireSession(session: Session, run?: RunRecord): ResponseBody<typeof shapes.Session> {
   return {
     id: session.id,
     title: session.title,
@@ -23,11 +23,11 @@ export function wireSession(session: Session, run?: RunRecord): Told<typeof shap
   };
 }
 
-function wireSpawnedBy({ sessionId, runId, callId }: SpawnedBy): Told<typeof shapes.SpawnedBy> {
+function wireSpawnedBy({ sessionId, runId, callId }: SpawnedBy): ResponseBody<typeof shapes.SpawnedBy> {
   return { session_id: sessionId, run_id: runId, call_id: callId };
 }
 
-export function wireMessage(message: Message): Told<typeof shapes.Message> {
+export function wireMessage(message: Message): ResponseBody<typeof shapes.Message> {
   const reasoning = textOf(message.parts, "reasoning");
   return {
     id: message.id,
@@ -46,13 +46,16 @@ export function wireMessage(message: Message): Told<typeof shapes.Message> {
     ),
     created_at: message.createdAt,
     ...wireShown(message),
-    // Where it is true of most, nobody need read it.
+    // Sent only when false: almost all messages are finished.
     ...(message.finished ? {} : { finished: false as const }),
   };
 }
 
-/** What people are shown of a tool's result beside its text; left out where that is nothing. */
-function wireShown({ failed, shown }: Message): Pick<Told<typeof shapes.Message>, "failed" | "diff" | "locations"> {
+/** Display data of a tool result besides its text; empty fields are omitted. */
+function wireShown({
+  failed,
+  shown,
+}: Message): Pick<ResponseBody<typeof shapes.Message>, "failed" | "diff" | "locations"> {
   return {
     ...(failed && { failed }),
     ...(shown && shown.diff.length > 0 && { diff: shown.diff.map(wireDiff) }),
@@ -60,19 +63,19 @@ function wireShown({ failed, shown }: Message): Pick<Told<typeof shapes.Message>
   };
 }
 
-export function wireDiff({ path, oldText, newText }: Diff): Told<typeof shapes.Diff> {
+export function wireDiff({ path, oldText, newText }: Diff): ResponseBody<typeof shapes.Diff> {
   return { path, old_text: oldText, new_text: newText };
 }
 
-type WirePart = Told<typeof shapes.ContentPart>;
+type WirePart = ResponseBody<typeof shapes.ContentPart>;
 
-/** A string when there is text alone, else a list of parts. */
+/** A string if the message contains only text, otherwise a list of parts. */
 function wireContent(parts: readonly Part[]): string | WirePart[] {
   if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(typedIn).join("");
   return parts.flatMap((part): WirePart[] => {
     switch (part.type) {
       case "text":
-        return [{ type: "text", text: part.typed ?? part.text }];
+        return [{ type: "text", text: part.originalText ?? part.text }];
       case "image":
         return [{ type: "image", media_type: part.mediaType, data: part.data }];
       case "file":
@@ -83,23 +86,23 @@ function wireContent(parts: readonly Part[]): string | WirePart[] {
   });
 }
 
-/** Text as people see it: of a command what was typed. */
+/** Text as users see it: for a slash command, the text as typed. */
 function typedIn(part: Part): string {
-  return part.type === "text" ? (part.typed ?? part.text) : "";
+  return part.type === "text" ? (part.originalText ?? part.text) : "";
 }
 
-/** What a model was told in place of what was typed; nothing of any other message. */
-function expanded(parts: readonly Part[]): { expanded?: string } {
-  return parts.some((part) => part.type === "text" && part.typed !== undefined)
-    ? { expanded: textOf(parts, "text") }
+/** For a slash command, the expanded text that the model received; empty for other messages. */
+function expanded(parts: readonly Part[]): { expanded_content?: string } {
+  return parts.some((part) => part.type === "text" && part.originalText !== undefined)
+    ? { expanded_content: textOf(parts, "text") }
     : {};
 }
 
-/** All text, or all reasoning, of a message. */
+/** The concatenated text, or reasoning, of a message. */
 export function textOf(parts: readonly Part[], type: "text" | "reasoning"): string {
   return parts.map((part) => (part.type === type ? part.text : "")).join("");
 }
 
-export function wireModel({ provider, model }: ModelEntry): Told<typeof shapes.Model> {
+export function wireModel({ provider, model }: ModelEntry): ResponseBody<typeof shapes.Model> {
   return { provider, model: { id: model.id, name: model.name, owned_by: model.ownedBy } };
 }

@@ -1,10 +1,10 @@
 import type { AgentEvent, RunRecord, RunResult, Usage } from "gantry";
 import { roundCost } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { Told } from "./response-body.js";
+import type { ResponseBody } from "./response-body.js";
 
-/** Token counts, as streams carry them. */
-export function wireTokens(usage: Usage): Told<typeof shapes.Tokens> {
+/** Token counts for streams. */
+export function wireTokens(usage: Usage): ResponseBody<typeof shapes.Tokens> {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
@@ -12,11 +12,11 @@ export function wireTokens(usage: Usage): Told<typeof shapes.Tokens> {
   };
 }
 
-export function wireUsage(usage: Usage): Told<typeof shapes.Usage> {
+export function wireUsage(usage: Usage): ResponseBody<typeof shapes.Usage> {
   return { ...wireTokens(usage), cost: roundCost(usage.cost) };
 }
 
-export function wireResult(result: RunResult): Told<typeof shapes.RunResult> {
+export function wireResult(result: RunResult): ResponseBody<typeof shapes.RunResult> {
   return {
     output: result.output,
     usage: wireUsage(result.usage),
@@ -27,34 +27,34 @@ export function wireResult(result: RunResult): Told<typeof shapes.RunResult> {
   };
 }
 
-/** Told only of runs that have a budget, and came to its end. */
+/** `ended_by` of a run that its budget ended; empty for other runs. */
 export function endedEarly(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
   return endedBy === "budget" ? { ended_by: endedBy } : {};
 }
 
-/** Where an answer of a certain form was asked for. */
+/** Structured output; empty unless the request had an output schema. */
 export function structuredOf(answer: { structured?: unknown } | null): { structured?: unknown } {
   return answer?.structured === undefined ? {} : { structured: answer.structured };
 }
 
-/** Payload of a stream's `agent` event; undefined for one that says nothing, and for `done`, whose time is not yet. */
-export function wireEvent(event: AgentEvent): Told<typeof shapes.AgentEvent> | undefined {
+/** Payload of an `agent` event. Undefined for events without content, and for `done`, which is sent later. */
+export function wireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEvent> | undefined {
   switch (event.type) {
     case "token": {
       const { agentId, agentName, text, reasoning } = event;
-      // By hand: there is one for each token.
+      // Built directly, without `filled`: this runs for each token.
       if (text) return { type: "token", agent_id: agentId, agent_name: agentName, content: text };
       return reasoning ? { type: "token", agent_id: agentId, agent_name: agentName, reasoning } : undefined;
     }
     case "tool_call":
-      return filled<Told<typeof shapes.ToolCallEvent>>({
+      return filled<ResponseBody<typeof shapes.ToolCallEvent>>({
         type: "tool_call",
         tool_call_id: event.callId,
         tool_name: event.name,
         tool_args: event.arguments,
       });
     case "tool_result":
-      return filled<Told<typeof shapes.ToolResultEvent>>({
+      return filled<ResponseBody<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: event.callId,
         tool_name: event.name,
@@ -65,9 +65,9 @@ export function wireEvent(event: AgentEvent): Told<typeof shapes.AgentEvent> | u
       return { type: "compaction", strategy: event.strategy, messages: event.messages, tokens: event.tokens };
     case "steered":
       return { type: "steered", content: event.text };
-    // Of the session's stream alone.
+    // Belongs only to the session's stream.
     case "tool_progress":
-    // The stream's own words for these come from the run's result; of a retry it knows nothing, and goes on.
+    // The stream ends with events that are made from the run's result. It does not report retries.
     case "retry":
     case "done":
     case "error":
@@ -79,12 +79,12 @@ export function wireDone(
   usage: Usage,
   answer: { structured?: unknown } | null,
   endedBy: RunRecord["endedBy"],
-): Told<typeof shapes.DoneEvent> {
+): ResponseBody<typeof shapes.DoneEvent> {
   const early = endedBy === "budget" ? { finish_reason: "length" as const, ...endedEarly(endedBy) } : {};
   return { type: "done", done: true, usage: wireTokens(usage), ...early, ...structuredOf(answer) };
 }
 
-/** Without its empty fields. */
+/** Removes undefined and empty fields. */
 export function filled<Payload extends object>(payload: Payload): Payload {
   const entries = Object.entries(payload).filter(([, value]) => value !== undefined && value !== "");
   return Object.fromEntries(entries) as Payload;

@@ -18,7 +18,7 @@ import { PromptMemory, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
 import { listedCost, listedPrices } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
-import { Refusals } from "./rejected-parameters.js";
+import { RejectedParameters } from "./rejected-parameters.js";
 import { streamAnswer, type Attempt } from "./stream.js";
 import type { ReportedUsage } from "./usage.js";
 import type { Asking, Optional, Wire } from "./wires/wire.js";
@@ -36,12 +36,12 @@ export class AiSdkModels implements ModelProvider {
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
   readonly maxWaitMs: number;
-  readonly waits = true;
-  readonly known: readonly Model[];
+  readonly supportsDeferredStart = true;
+  readonly configuredModels: readonly Model[];
   readonly #settings: Settings;
   readonly #faults: FaultContext;
   readonly #open: () => Promise<OpenWire>;
-  readonly #refusals: Refusals;
+  readonly #refusals: RejectedParameters;
   /** A package knows its own models. */
   get #common(): readonly Effort[] | undefined {
     return this.#settings.baseUrl === "" ? undefined : COMMON;
@@ -54,11 +54,11 @@ export class AiSdkModels implements ModelProvider {
     this.idleTimeoutMs = settings.idleTimeoutMs;
     this.maxRetries = settings.maxRetries;
     this.maxWaitMs = settings.maxWaitMs;
-    this.known = settings.models.map((model) => complete(model, settings));
+    this.configuredModels = settings.models.map((model) => complete(model, settings));
     this.#settings = settings;
     this.#faults = faults;
     this.#open = open;
-    this.#refusals = new Refusals(logger);
+    this.#refusals = new RejectedParameters(logger);
   }
 
   get isFree(): boolean {
@@ -67,7 +67,7 @@ export class AiSdkModels implements ModelProvider {
 
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    return [...this.known];
+    return [...this.configuredModels];
   }
 
   async prepare(): Promise<void> {
@@ -81,7 +81,7 @@ export class AiSdkModels implements ModelProvider {
     const effort = none
       ? ""
       : nearestEffort(asked.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#common);
-    const request: ModelRequest = { ...asked, effort, thinks: !none && asked.thinks !== false };
+    const request: ModelRequest = { ...asked, effort, needsReasoning: !none && asked.needsReasoning !== false };
     const settled = new Set<Optional>();
     return streamAnswer(() => this.#attempt(request, signal, settled), request, signal);
   }

@@ -82,7 +82,7 @@ async function openWire(settings: Settings, network: Network, faults: FaultConte
       wire,
       async ask(asking, options, signal) {
         const { url, headers, body } = ownBetas(await write(asking, options), settings);
-        await asking.request.before;
+        await asking.request.startAfter;
         const answer = await network.ask(url, { method: "POST", headers, body }, signal);
         if (!answer.ok) throw new Refused(answer, await readError(answer.body));
         return new AnswerBody(answer.body, url, wire.reader(), faults);

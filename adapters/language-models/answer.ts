@@ -3,7 +3,14 @@ import { ProviderError } from "gantry";
 import type { FinishReason, ModelChunk, ModelRequest, ModelUsage } from "gantry/plugin";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { Metadata, StreamPart } from "./language-model.js";
-import { EMPTY, NAMELESS, NO_CALL, SLIPS, THOUGHTS_ALONE, type Slip } from "./invalid-answers.js";
+import {
+  EMPTY_ANSWER,
+  UNNAMED_CALL,
+  MISSING_CALL,
+  SLIPS,
+  REASONING_ONLY,
+  type InvalidAnswer,
+} from "./invalid-answers.js";
 import { ThinkTags, type Told } from "./think-tags.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 import type { Wire } from "./wires/wire.js";
@@ -165,15 +172,15 @@ export class Answer {
   }
 
   /** What was wrong with an answer that a model mostly does better when it is told. */
-  #slip(reason: FinishReason, raw: unknown): Slip | undefined {
+  #slip(reason: FinishReason, raw: unknown): InvalidAnswer | undefined {
     const named = typeof raw === "string" ? SLIPS[raw] : undefined;
     if (named !== undefined) return named;
-    if (this.#nameless) return NAMELESS;
+    if (this.#nameless) return UNNAMED_CALL;
     // Cut off or filtered: asked again it would be the same.
     if (this.#calls > 0 || reason === "length" || reason === "content_filter") return undefined;
-    if (reason === "tool_calls") return NO_CALL;
+    if (reason === "tool_calls") return MISSING_CALL;
     if (this.#said) return undefined;
-    return this.#thought ? THOUGHTS_ALONE : EMPTY;
+    return this.#thought ? REASONING_ONLY : EMPTY_ANSWER;
   }
 
   #told(told: readonly Told[], part: StreamPart, chunks: ModelChunk[]): void {

@@ -2,8 +2,8 @@ import type { Model } from "gantry/plugin";
 import { readEntry } from "./catalogue-entry.js";
 import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
-import { familiar } from "./families.js";
-import { FAVOURITES } from "./preferred-models.js";
+import { familyDefaults } from "./families.js";
+import { PREFERRED_MODELS } from "./preferred-models.js";
 import type { Read } from "./network.js";
 import { present, type Bag } from "./json.js";
 import { entriesOf } from "./listing.js";
@@ -27,7 +27,10 @@ export async function listModels(
     if (known?.name !== undefined && model.name === model.id) model.name = known.name;
     listed.set(
       model.id,
-      withEfforts({ ...familiar(model.id), ...present({ contextWindow: known?.contextWindow }), ...model }, settings),
+      withEfforts(
+        { ...familyDefaults(model.id), ...present({ contextWindow: known?.contextWindow }), ...model },
+        settings,
+      ),
     );
   }
   const configured = settings.models.map((model) => complete({ ...listed.get(model.id), ...model }, settings));
@@ -41,10 +44,10 @@ export async function assumedModels(settings: Settings): Promise<Model[]> {
   if (preset === undefined || baseUrl !== preset.baseUrl) return [];
   const entries: Bag[] = (await listedModels(settings)).map((id) => ({ id }));
   const windows = await listedWindows(settings);
-  const favourites = FAVOURITES[preset.id] ?? [];
+  const favourites = PREFERRED_MODELS[preset.id] ?? [];
   const models = entries.flatMap((entry) => {
     const read = readEntry(entry, settings);
-    const model = read && withEfforts({ ...familiar(read.id), ...read }, settings);
+    const model = read && withEfforts({ ...familyDefaults(read.id), ...read }, settings);
     // The list has what was ever sold, and what others sell at the same place.
     if (model === undefined || !(model.reasoning === true || favourites.some((one) => one.test(model.id)))) return [];
     const { name = model.name, contextWindow } = windows(model.id) ?? {};
@@ -56,7 +59,7 @@ export async function assumedModels(settings: Settings): Promise<Model[]> {
 /** A model with a name and an owner, and with what its family is known for. */
 export function complete(model: ConfiguredModel, settings: Settings): Model {
   const { id, name = id, ownedBy = settings.name } = model;
-  return withEfforts({ ...familiar(id), ...model, name, ownedBy }, settings);
+  return withEfforts({ ...familyDefaults(id), ...model, name, ownedBy }, settings);
 }
 
 /** One that reasons, with what can be asked of it, where that is known. */
@@ -67,7 +70,7 @@ function withEfforts(model: Model, settings: Settings): Model {
 
 /** Good ones first, newest first among them, since the first is what a newcomer gets who names none. */
 function ordered(models: Model[], entries: readonly Bag[], { preset }: Settings): Model[] {
-  const favourites = FAVOURITES[preset?.id ?? ""] ?? [];
+  const favourites = PREFERRED_MODELS[preset?.id ?? ""] ?? [];
   const created = new Map(
     entries.map((entry) => [entry.id, Number(entry.created ?? Date.parse(String(entry.created_at))) || 0]),
   );

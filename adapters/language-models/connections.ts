@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { Pieces, type Bytes } from "./response-bytes.js";
+import { ResponseBytes, type Bytes } from "./response-bytes.js";
 
 export interface Question {
   readonly method: string;
@@ -154,6 +154,6 @@ function answered(
     const value = told[name];
     if (value !== undefined) headers[name] = typeof value === "string" ? value : value.join(", ");
   }
-  const body = new Pieces(stream, headers["content-encoding"], signal);
+  const body = new ResponseBytes(stream, headers["content-encoding"], signal);
   return { url: href, ok: status >= 200 && status < 300, status, statusText, headers, body };
 }

@@ -27,7 +27,7 @@ const SEEING = family(
 );
 
 /** What whole families of models are known for, where neither listing nor configuration say it. */
-export function familiar(id: string): Pick<Model, "reasoning" | "input"> {
+export function familyDefaults(id: string): Pick<Model, "reasoning" | "input"> {
   const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
   return present({ reasoning: REASONING.test(id) || undefined, input: SEEING.test(id) ? input : undefined });
 }

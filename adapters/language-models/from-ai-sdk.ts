@@ -103,7 +103,7 @@ class PackageModels extends AiSdkModels {
     };
     const opened: OpenWire = {
       wire,
-      async ask({ request: { model, effort, before }, refused }, asked, signal) {
+      async ask({ request: { model, effort, startAfter: before }, refused }, asked, signal) {
         const asks = modelOf(model.id);
         const specified = forSpecification(asks.specificationVersion, asked, refused.has("effort") ? "" : effort);
         await before;

@@ -11,7 +11,7 @@ export interface FaultContext {
 const MOST = 600;
 
 /** Something that a model did wrongly, in words for people and for the model. */
-export class Slip {
+export class InvalidAnswer {
   readonly #what: string;
   readonly #hint: string;
   constructor(what: string, hint: string) {
@@ -35,34 +35,37 @@ export class Slip {
 const CALL_AGAIN =
   "Call a tool of the list by its exact name, with arguments that are one JSON object, or answer in words.";
 
-export const EMPTY = new Slip(
+export const EMPTY_ANSWER = new InvalidAnswer(
   "an empty answer",
   "Your last answer was empty. Go on with the task, or say that it is done.",
 );
-export const THOUGHTS_ALONE = new Slip(
+export const REASONING_ONLY = new InvalidAnswer(
   "thoughts without an answer",
   "Your last answer held thoughts alone. Go on: call a tool, or answer in words.",
 );
-export const NO_CALL = new Slip(
+export const MISSING_CALL = new InvalidAnswer(
   "it stopped to call a tool, but called none",
   `Your last answer announced a tool call that did not arrive. ${CALL_AGAIN}`,
 );
-export const NAMELESS = new Slip(
+export const UNNAMED_CALL = new InvalidAnswer(
   "a tool call without a name",
   `Your last answer held a tool call without a name. ${CALL_AGAIN}`,
 );
-export const UNREADABLE_CALL = new Slip(
+export const UNREADABLE_CALL = new InvalidAnswer(
   "the model made a malformed tool call",
   `Your last tool call could not be read. ${CALL_AGAIN}`,
 );
-const UNEXPECTED_CALL = new Slip(
+const UNEXPECTED_CALL = new InvalidAnswer(
   "the model called a tool where none was expected",
   `Your last tool call was not expected. ${CALL_AGAIN}`,
 );
-const UNREADABLE = new Slip("the model made a malformed answer", "Your last answer could not be read. Answer again.");
+const UNREADABLE = new InvalidAnswer(
+  "the model made a malformed answer",
+  "Your last answer could not be read. Answer again.",
+);
 
 /** Gemini's words for what its model did wrongly. */
-export const SLIPS: Readonly<Record<string, Slip>> = {
+export const SLIPS: Readonly<Record<string, InvalidAnswer>> = {
   MALFORMED_FUNCTION_CALL: UNREADABLE_CALL,
   UNEXPECTED_TOOL_CALL: UNEXPECTED_CALL,
   MALFORMED_RESPONSE: UNREADABLE,

@@ -1,5 +1,5 @@
 import type { Part } from "gantry";
-import type { ModelMessage, ModelRequest, Opaque, ReasoningPart } from "gantry/plugin";
+import type { ModelMessage, ModelRequest, OpaqueData, ReasoningPart } from "gantry/plugin";
 import { argumentsOf, toolIds, toolNames, type IdForm, type NameForm } from "./call-forms.js";
 import { show, type InputKind, type Media } from "./files.js";
 import type { Metadata, Prompt } from "./language-model.js";
@@ -175,7 +175,7 @@ function hasDetails(part: ReasoningPart): boolean {
 
 /** Opaque fields are for the pair that made them alone; others would refuse them. */
 function ownOptions(
-  part: Part & { opaque?: Opaque },
+  part: Part & { opaque?: OpaqueData },
   rules: PromptRules,
 ): { providerOptions: ProviderOptions } | undefined {
   const { opaque } = part;

@@ -10,7 +10,7 @@ import {
 } from "gantry/plugin";
 import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
-import { guard } from "./require-event-stream.js";
+import { requireEventStream } from "./require-event-stream.js";
 import { present } from "./json.js";
 import { configured, connectionEntries, twiceIn } from "./options.js";
 import { redactor } from "./redact.js";
@@ -68,7 +68,7 @@ function open(module: unknown, specifier: string, given: AiSdkModuleOptions, log
   const network = new Network(context);
   const provider = factory({
     ...present({ apiKey, baseURL: baseUrl, headers: headers && { ...headers } }),
-    fetch: guard(network.fetch, context),
+    fetch: requireEventStream(network.fetch, context),
     ...given.options,
   });
   if (!isAiSdkFactory(provider)) throw new ConfigError(`driver: ${specifier} makes no provider of the AI SDK`);

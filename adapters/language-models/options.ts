@@ -114,8 +114,8 @@ const model = option.textOr(
     {
       id: option.text("The model's identifier at the provider.", { ...filled, required: true }),
       name: option.text("For people.", filled),
-      context_window: option.whole("Tokens.", { min: 1 }),
-      max_output: option.whole("Tokens of an answer.", { min: 1 }),
+      context_window: option.integer("Tokens.", { min: 1 }),
+      max_output: option.integer("Tokens of an answer.", { min: 1 }),
       reasoning: option.flag("Whether it reasons."),
       efforts: option.list(
         option.oneOf(["minimal", "low", "medium", "high", "xhigh", "max"], ""),
@@ -164,7 +164,7 @@ export const connectionEntries = {
       max: 86_400,
     },
   ),
-  max_retries: option.whole("How often a request is tried again after a fault that may pass.", {
+  max_retries: option.integer("How often a request is tried again after a fault that may pass.", {
     min: 0,
     max: 20,
     default: PATIENCE.maxRetries,

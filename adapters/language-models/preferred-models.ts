@@ -1,5 +1,5 @@
 /** By preset: models worth a first try, the best pattern first. Who names no model gets the newest that matches. */
-export const FAVOURITES: Readonly<Record<string, readonly RegExp[]>> = {
+export const PREFERRED_MODELS: Readonly<Record<string, readonly RegExp[]>> = {
   anthropic: [/^claude-sonnet-\d/, /^claude-opus-\d/],
   openai: [/^gpt-\d+(\.\d+)?$/],
   google: [/^gemini-\d+(\.\d+)?-pro(-preview)?$/, /^gemini-\d+(\.\d+)?-flash$/],

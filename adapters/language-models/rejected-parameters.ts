@@ -5,7 +5,7 @@ import type { Optional } from "./wires/wire.js";
 const OPPOSITES: Readonly<Partial<Record<Optional, Optional>>> = { echo: "no_echo", no_echo: "echo" };
 
 /** What each model is known to refuse. A model's own limits are learnt once; every later call of this process leaves the parameter out. */
-export class Refusals {
+export class RejectedParameters {
   readonly #byModel = new Map<string, Set<Optional>>();
   readonly #logger: Logger | undefined;
 

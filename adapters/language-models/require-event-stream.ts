@@ -3,7 +3,7 @@ import { noAnswer, type FaultContext } from "./errors.js";
 import type { Fetch } from "./network.js";
 
 /** `fetch` that turns away what is no event stream, before a package of others reads it as an empty one. */
-export function guard(fetch: Fetch, context: FaultContext): Fetch {
+export function requireEventStream(fetch: Fetch, context: FaultContext): Fetch {
   return async (input, init) => {
     const response = await fetch(
       input,

@@ -14,7 +14,7 @@ export interface Bytes {
 }
 
 /** The body of an answer as it comes, decompressed where the server has compressed it. An abort ends it with the signal's reason. */
-export class Pieces implements Bytes {
+export class ResponseBytes implements Bytes {
   readonly #stream: Readable;
   readonly #signal: AbortSignal;
   #came: Buffer[] = [];

@@ -13,7 +13,7 @@ class Handed extends Error {
 }
 
 /** A `fetch` for packages that only write requests, and what takes the requests from their models. */
-export const handedOver: Fetch = (input, init) => {
+export const captureRequest: Fetch = (input, init) => {
   // As provider-utils of the AI SDK sends them all: a plain object of headers, and JSON as text.
   const [url, headers, body] = [input as string, init?.headers as Record<string, string>, init?.body as string];
   throw new Handed({ url, headers, body: wellFormed(body) });

@@ -1,3 +1,4 @@
+import { currentDocument } from "gantry/plugin";
 import { renameSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -6,7 +7,7 @@ import { isRecord } from "gantry/plugin";
 import type { Adapter } from "lowdb";
 import { readJson, syncFolder } from "./files.js";
 
-/** Version of the files that this code reads and writes. */
+/** Version of the file format that this code reads and writes. */
 export const LAYOUT = 5;
 
 export interface FiledDocument {
@@ -15,21 +16,23 @@ export interface FiledDocument {
   value: unknown;
 }
 
-/** A file under `sessions/`: all documents of a chain, by key. */
+/** A file in the store's folder: all documents of a chain, by key. */
 export interface ChainFile {
   version: number;
   /** Id of the chain's original. */
   chain: string;
-  /** Version of the last change of the chain. The file has everything up to it. */
+  /** Version of the last change of the chain that the file contains. */
   upTo: number;
   documents: Record<string, FiledDocument>;
 }
 
-/** lowdb's adapter for a chain's file. A reader, or a crash, finds the old file or the new one. */
+/** lowdb adapter for a chain's file. Readers, also after a crash, find either the old file or the new one. */
 export class ChainFileAdapter implements Adapter<ChainFile> {
   readonly #temp: string;
 
-  /** `isWanted` is asked right before the new file, which is on the disk, replaces the old one. */
+  /**
+   * `isWanted` is called when the new file is on disk, right before it replaces the old one. False keeps the old file.
+   */
   constructor(
     readonly path: string,
     tempFolder: string,
@@ -53,7 +56,7 @@ export class ChainFileAdapter implements Adapter<ChainFile> {
   }
 }
 
-/** Undefined for a missing file. Throws `StoreError` for a file that this code cannot use. */
+/** Undefined for a missing file. Throws `StoreError` for an unusable file. */
 export function readChainFile(path: string): ChainFile | undefined {
   let file: unknown;
   try {
@@ -62,10 +65,12 @@ export function readChainFile(path: string): ChainFile | undefined {
     throw damaged(path, String(error));
   }
   if (file !== undefined && !isChainFile(file)) throw damaged(path, `expected documents of layout ${LAYOUT}`);
+  for (const [key, document] of Object.entries(file?.documents ?? {}))
+    document.value = currentDocument(key, document.value);
   return file;
 }
 
-/** The error for a chain's file that cannot be used. */
+/** Error for an unusable chain file. */
 export function damaged(path: string, why: string): StoreError {
   return new StoreError(
     `the session's file ${path} is damaged and left as it is (${why}); restore it from a copy, or delete the session`,

@@ -2,10 +2,12 @@ import { contentChain, DocumentMap, type StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import type { ChainFile } from "./chain-file.js";
 
-/** A document in a line of the log. A null value deletes it. The version, if it is not the line's. */
+/**
+ * A document in a log line. A null value deletes the document. `version` is set if it differs from the line's version.
+ */
 export type Entry = readonly [chain: string, key: string, value: unknown, version?: number];
 
-/** A line of the log: a change; or versions up to which the files of chains have everything. */
+/** A log line: a change, or the versions up to which the files of chains are complete. */
 export interface Line {
   version: number;
   set?: readonly Entry[];
@@ -13,11 +15,13 @@ export interface Line {
 }
 
 export interface Chain {
-  /** lowdb's object for the chain's file. Its data are the documents in memory, a null value for a deleted one. */
+  /**
+   * lowdb's object for the chain's file. Its data are the documents in memory; a null value marks a deleted document.
+   */
   readonly low: Low<ChainFile>;
-  /** Version up to which the file has everything; 0 without a file. */
+  /** Version up to which the file is complete; 0 without a file. */
   filed: number;
-  /** False: documents with messages may be in the file alone. */
+  /** False if documents with messages may exist only in the file. */
   isComplete: boolean;
 }
 
@@ -25,10 +29,10 @@ interface Card extends StoredDocument {
   chain: string;
 }
 
-/** Whether a document is small. Lists and runs need such documents, so they are always in memory. */
+/** Whether a document is small. Lists and runs need small documents, so they are always in memory. */
 export const isCard = (key: string): boolean => contentChain(key) === undefined;
 
-/** The chains of a store, by the id of the original; `""` for documents of the whole store. */
+/** The chains of a store by the id of the original. `""` has the documents of the complete store. */
 export class Chains {
   readonly byRoot = new Map<string, Chain>();
   readonly cards = new DocumentMap();
@@ -47,13 +51,13 @@ export class Chains {
     return document && document.value !== null ? { key, ...document } : undefined;
   }
 
-  /** The chain whose file must be read for this document. */
+  /** The chain whose file must be read to get this document; undefined if none. */
   incompleteFor(key: string): Chain | undefined {
     const chain = this.byRoot.get(contentChain(key) ?? "");
     return chain && !chain.isComplete && !(key in chain.low.data.documents) ? chain : undefined;
   }
 
-  /** Applies a line of the log. */
+  /** Applies a log line. */
   apply({ version, set = [], filed = [] }: Line): void {
     this.version = Math.max(this.version, version);
     for (const [root, key, value, own = version] of set) this.#put(root, key, { version: own, value });
@@ -61,7 +65,7 @@ export class Chains {
     for (const [root, upTo] of filed) this.#filed(this.#chain(root), upTo);
   }
 
-  /** Chains of which these entries leave no small document. The entries may be applied already. */
+  /** Chains that have no small document left after these entries. The entries may be applied already. */
   deletedBy(set: readonly Entry[]): string[] {
     const deleted = set.filter(([, key, value]) => value === null && isCard(key));
     const keys = new Set(deleted.map(([, key]) => key));
@@ -72,7 +76,7 @@ export class Chains {
     return [...new Set(deleted.map(([root]) => root))].filter(isDeleted);
   }
 
-  /** Removes documents that the chain's file has, as far as lists do not need them. */
+  /** Removes documents from memory that the chain's file contains, except small ones. */
   forgetFiled(chain: Chain): void {
     if (chain.filed === 0) return;
     chain.isComplete = false;
@@ -81,7 +85,7 @@ export class Chains {
       if ((documents[key]?.version ?? 0) <= chain.filed && !isCard(key)) delete documents[key];
   }
 
-  /** Lines that say all that the files lack, and all small documents. */
+  /** Log lines with everything that the files lack, and all small documents. */
   *lines(): Generator<string> {
     const { version } = this;
     for (const [root, { filed, low }] of this.byRoot) {
@@ -97,7 +101,7 @@ export class Chains {
     data.upTo = Math.max(data.upTo, document.version);
     data.documents[key] = document;
     if (!isCard(key)) return;
-    // The head of a chain belongs to no chain before it is created.
+    // The head of a chain belongs to no chain before the chain is created.
     const old = this.cards.get(key) as Card | undefined;
     if (old && old.chain !== root) delete this.byRoot.get(old.chain)?.low.data.documents[key];
     if (document.value !== null) this.cards.set({ key, ...document, chain: root } as Card);

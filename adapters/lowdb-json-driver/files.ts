@@ -2,14 +2,14 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 
-/** Puts renames and removals in a folder on the disk. Windows has no handle for a folder, and does not need it. */
+/** Syncs renames and removals in a folder to disk. Windows has no handle for a folder and does not need it. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform === "win32") return;
   await using folder = await open(path);
   await folder.sync();
 }
 
-/** The JSON value in a file; undefined for a missing file. Throws `SyntaxError` if the text is something else. */
+/** JSON value of a file; undefined for a missing file. Throws `SyntaxError` if the text is not JSON. */
 export function readJson(path: string): unknown {
   try {
     return JSON.parse(readFileSync(path, "utf8"));
@@ -23,7 +23,7 @@ const SAFE_NAME = /^[a-z0-9][a-z0-9_-]{0,79}$/;
 // Windows opens a device for these names, with any extension.
 const DEVICE_NAME = /^(con|prn|aux|nul|com\d|lpt\d)$/;
 
-/** A name that is safe on every file system, also on those that ignore case: the id, or `~` and its hash. */
+/** File name that is safe on every file system, including case-insensitive ones: the id, or `~` and its hash. */
 export function fileName(id: string): string {
   const isSafe = SAFE_NAME.test(id) && !DEVICE_NAME.test(id);
   return `${isSafe ? id : `~${createHash("sha256").update(JSON.stringify(id)).digest("hex")}`}.json`;

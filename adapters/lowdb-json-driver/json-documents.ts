@@ -1,3 +1,4 @@
+import { currentDocument } from "gantry/plugin";
 import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { SessionExistsError, StoreError, type Logger } from "gantry";
@@ -12,22 +13,23 @@ import { ProcessLock } from "./process-lock.js";
 
 const VERSION_FILE = "version.json";
 const TEMP_FOLDER = "temp";
-/** Files that are written at once: they share syncs of the disk. */
+/** Maximum number of files written concurrently; they share disk syncs. */
 const MAX_FILES_AT_ONCE = 16;
-/** Files of changed chains are written so often, at most. */
+/** Minimum interval between writes of the files of changed chains, in ms. */
 const FILING_INTERVAL_MS = 250;
-/** Writing files takes no more than this part of the time. */
+/** Maximum share of time spent on writing files. */
 const MAX_FILING_SHARE = 0.02;
-/** The log is rewritten when it is so much longer than twice its length when it was rewritten last. */
+/** The log is rewritten when it exceeds twice its size after the last rewrite by this number of bytes. */
 const MAX_LOG_BYTES = 2 * 1024 * 1024;
-/** Estimated length of a rewritten log for each chain, used until the first rewrite. */
+/** Estimated size of a rewritten log per chain, in bytes; used until the first rewrite. */
 const LOG_BYTES_PER_CHAIN = 4_000;
-/** Chains of which all documents are kept in memory. */
+/** Maximum number of chains with all documents in memory. */
 const MAX_COMPLETE_CHAINS = 64;
 
 /**
- * Documents in a folder, for one process. A change is a line of the log. Soon after it, lowdb writes the file of the
- * chain. The log keeps what files lack, and the small documents, so that no file is read before its messages are.
+ * Documents in a folder, for one process. A change is a log line; soon after it, lowdb writes the file of the chain.
+ * The log contains the small documents and everything that the files lack, so that a file is read only for its
+ * messages.
  */
 export class JsonDocuments implements DocumentStore {
   readonly #path: string;
@@ -37,9 +39,9 @@ export class JsonDocuments implements DocumentStore {
   readonly #lowdb: typeof import("lowdb");
   readonly #log: Log;
   readonly #chains: Chains;
-  /** Chains whose files lack something. */
+  /** Chains with incomplete files. */
   readonly #unfiled = new Set<string>();
-  /** Chains whose files were read or written, the last one last. */
+  /** Chains by last read or write of their files, most recent last. */
   readonly #used = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #filing: Promise<void> = Promise.resolve();
@@ -56,7 +58,7 @@ export class JsonDocuments implements DocumentStore {
     this.#chains = new Chains((root) => this.#create(root));
   }
 
-  /** `path`: the folder of the chains' files. Rejects with `StoreError` if another process has the store. */
+  /** Opens the store. `path`: folder of the chains' files. Rejects with `StoreError` if another process has it open. */
   static async open(path: string, logger: Logger | undefined): Promise<JsonDocuments> {
     const beside = `${path}.d`;
     checkLayout(path, beside);
@@ -112,13 +114,13 @@ export class JsonDocuments implements DocumentStore {
     return join(this.#path, fileName(root));
   }
 
-  /** lowdb's object for the file of a chain. */
+  /** Creates lowdb's object for the file of a chain. */
   #create(chain: string): Low<ChainFile> {
     const adapter: ChainFileAdapter = new ChainFileAdapter(
       this.#pathOf(chain),
       join(this.#beside, TEMP_FOLDER),
       async () => {
-        // First the log: after a power cut it must not be older than the files.
+        // Syncs the log first: after a power failure it must not be older than the files.
         await this.#log.sync();
         return this.#chains.byRoot.get(chain)?.low.adapter === adapter;
       },
@@ -126,15 +128,16 @@ export class JsonDocuments implements DocumentStore {
     return new this.#lowdb.Low<ChainFile>(adapter, { version: LAYOUT, chain, upTo: 0, documents: {} });
   }
 
-  /** True if it deletes a chain. */
+  /** Returns whether the entries delete a chain. */
   #write(set: readonly Entry[]): boolean {
     this.#lock.check();
     const roots = new Set(set.map(([root]) => root).filter((root) => root !== ""));
-    // Another program's file, or a damaged one, is not overwritten.
+    // Never overwrites a file of another program or a damaged file.
     for (const root of roots)
       if (!this.#chains.byRoot.has(root) && existsSync(this.#pathOf(root))) throw new SessionExistsError(root);
     const deleted = this.#chains.deletedBy(set).filter((root) => root !== "");
-    // First the file: after a crash a chain without its file is deleted, while a file without its chain is taken in.
+    // Removes the file before the log line. After a crash, a chain without its file is deleted, but a file without its
+    // chain would be imported.
     for (const root of deleted) rmSync(this.#pathOf(root), { force: true });
     this.#append({ version: this.#chains.version + 1, set });
     for (const root of roots) this.#unfiled.add(root);
@@ -147,7 +150,7 @@ export class JsonDocuments implements DocumentStore {
     this.#chains.apply(line);
   }
 
-  /** Has all documents of a chain in memory. */
+  /** Loads all documents of a chain into memory. */
   async #readFile(chain: Chain): Promise<void> {
     const { documents, chain: root } = chain.low.data;
     const low = this.#create(root);
@@ -181,7 +184,7 @@ export class JsonDocuments implements DocumentStore {
     }, this.#filingDelayMs).unref();
   }
 
-  /** Writes the files that lack something. Never rejects: the log has what a file lacks. */
+  /** Writes the incomplete files. Never rejects: the log contains what a file lacks. */
   async #fileAll(): Promise<void> {
     const since = performance.now();
     const roots = [...this.#unfiled];
@@ -200,7 +203,7 @@ export class JsonDocuments implements DocumentStore {
     try {
       await this.#file(root);
     } catch (error) {
-      // With the next change, or at the end of the process.
+      // Retried with the next change, or when the store is closed.
       this.#unfiled.add(root);
       this.#warn({ session: root, why: String(error) });
     }
@@ -212,7 +215,7 @@ export class JsonDocuments implements DocumentStore {
     if (!chain || chain.low.data.upTo <= chain.filed) return;
     const { upTo } = chain.low.data;
     await chain.low.write();
-    // It may have been deleted meanwhile.
+    // The chain may have been deleted meanwhile.
     if (this.#chains.byRoot.get(root) !== chain) return;
     this.#append({ version: this.#chains.version, filed: [[root, upTo]] });
     this.#noteUse(root);
@@ -245,7 +248,7 @@ export class JsonDocuments implements DocumentStore {
     await this.#rewrite();
   }
 
-  /** Deletes chains whose file somebody removed, and takes in files that somebody added. */
+  /** Deletes chains whose file was removed, and imports files that were added. */
   #compareFiles(): void {
     const names = new Set(readdirSync(this.#path).filter((name) => name.endsWith(".json")));
     for (const [root, { filed }] of [...this.#chains.byRoot])
@@ -283,11 +286,17 @@ function writeVersion(path: string): void {
   renameSync(`${path}.new`, path);
 }
 
-/** Throws for a text that is no line of a log. */
+/** Throws if the text is not a log line. */
 function parseLine(text: string): Line {
   const line = JSON.parse(text) as Partial<Line>;
   if (typeof line.version !== "number") throw new Error("it has no version");
-  return line as Line;
+  const set = line.set?.map(([chain, key, value, ...version]): Entry => [
+    chain,
+    key,
+    currentDocument(key, value),
+    ...version,
+  ]);
+  return { ...(line as Line), ...(set && { set }) };
 }
 
 /** Throws `StoreError` for a store of another layout. */
@@ -295,11 +304,11 @@ function checkLayout(path: string, beside: string): void {
   let layout: unknown = "unknown";
   try {
     const stored = readJson(join(beside, VERSION_FILE));
-    // Layout 1 had no such file. A folder without both is new, or has lost what is beside its chains' files.
+    // Layout 1 had no such file. A folder without both files is new, or has lost the folder next to its chains' files.
     const isFirst = stored === undefined && existsSync(join(beside, "index.jsonl"));
     layout = isFirst ? 1 : stored === undefined ? LAYOUT : (stored as { version: unknown }).version;
   } catch {
-    // It is damaged.
+    // The version file is damaged.
   }
   if (layout === LAYOUT) return;
   throw new StoreError(

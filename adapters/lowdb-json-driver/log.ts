@@ -8,17 +8,17 @@ const datasync = promisify(fdatasync);
 const NEWLINE = 10;
 
 /**
- * A file of lines that grows at its end, until it is replaced. Writes are synchronous: the page cache takes them in
- * microseconds, a turn of the event loop takes ten times as long.
+ * An append-only file of lines, which can be replaced as a whole. Writes are synchronous: the page cache takes them in
+ * microseconds, and a turn of the event loop takes ten times as long.
  */
 export class Log {
-  /** Bytes of whole lines. */
+  /** Size of the complete lines, in bytes. */
   bytes = 0;
   #file: number;
-  /** Whether a process that died, or a full disk, may have left a part of a line after them. */
+  /** Whether a partial line may follow, left by a dead process or a full disk. */
   #isTorn = true;
   #hasUnsynced = false;
-  /** The last sync that was begun, and one that waits for its end. */
+  /** The last started sync, and the sync that waits for its end. */
   #sync: Promise<void> = Promise.resolve();
   #nextSync: Promise<void> | undefined;
 
@@ -27,15 +27,15 @@ export class Log {
     this.#file = openSync(path, "r+");
   }
 
-  /** All whole lines. A last line without an end was never acknowledged. */
+  /** All complete lines. An unterminated last line was never acknowledged. */
   *read(): Generator<string> {
-    // A log may be longer than the longest string.
+    // A buffer, because a log may exceed the maximum string length.
     const bytes = readFileSync(this.path);
     for (let end = 0; (end = bytes.indexOf(NEWLINE, this.bytes)) >= 0; this.bytes = end + 1)
       yield bytes.toString("utf8", this.bytes, end);
   }
 
-  /** Writes a line, or throws and leaves the log as it was. */
+  /** Appends a line. If it throws, the log is unchanged. */
   append(line: string): void {
     const bytes = Buffer.from(`${line}\n`);
     if (this.#isTorn) ftruncateSync(this.#file, this.bytes);
@@ -47,7 +47,7 @@ export class Log {
     this.#hasUnsynced = true;
   }
 
-  /** Resolves when all lines are on the disk. Lines that are written during a sync share the next one. */
+  /** Resolves when all lines are on disk. Lines written during a sync share the next sync. */
   sync(): Promise<void> {
     if (!this.#hasUnsynced) return this.#sync;
     this.#nextSync ??= this.#sync
@@ -64,7 +64,7 @@ export class Log {
     return this.#nextSync;
   }
 
-  /** Replaces all lines; the new ones are on the disk when it resolves. */
+  /** Replaces all lines. Resolves when the new lines are on disk. */
   async rewrite(lines: Iterable<string>): Promise<void> {
     let text = "";
     for (const line of lines) text += `${line}\n`;
@@ -75,7 +75,7 @@ export class Log {
     const syncOfOld = this.#sync.catch(() => undefined);
     this.#file = file;
     this.bytes = Buffer.byteLength(text);
-    // Lines that are added now are on the disk when the new file is in its place there.
+    // Lines added now are on disk when the rename of the new file is.
     this.#sync = syncOfOld.then(() => syncFolder(dirname(this.path)));
     await syncOfOld;
     closeSync(old);

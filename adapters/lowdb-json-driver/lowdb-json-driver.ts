@@ -4,10 +4,10 @@ import type { Logger } from "gantry";
 import { JsonDocuments } from "./json-documents.js";
 import type { LowdbJsonOptions } from "./options.js";
 
-/** Hints name sessions, whose ids are unique: drivers on several stores can share it. */
+/** Notifications contain session ids, which are unique. Drivers of several stores can therefore share it. */
 const notifiers = new LocalNotifiers();
 
-/** Sessions in one JSON file each, for one process. Drivers of that process on one folder share a store. */
+/** Stores sessions in one JSON file per chain, for one process. Drivers of that process on one folder share a store. */
 export class LowdbJsonDriver extends DocumentDriver {
   constructor(options: LowdbJsonOptions, logger?: Logger) {
     const documents = new SharedDocuments(options, logger);
@@ -15,17 +15,17 @@ export class LowdbJsonDriver extends DocumentDriver {
   }
 }
 
-/** A store that this process has open, opens or closes. */
+/** A store that this process has open, or is opening or closing. */
 interface OpenStore {
   drivers: number;
   opened: Promise<JsonDocuments>;
   closed?: Promise<void>;
 }
 
-/** By their real path. */
+/** By real path. */
 const openStores = new Map<string, OpenStore>();
 
-/** The documents of a folder, which the first driver opens and the last one closes. */
+/** Documents of a folder. The first driver opens them, the last one closes them. */
 class SharedDocuments implements DocumentStore {
   #documents: JsonDocuments | undefined;
   #path = "";

@@ -1,6 +1,6 @@
 import { option, sharedOptions } from "gantry/plugin";
 
-/** Its options under `session`. */
+/** The driver's options in the section `session`. */
 export const lowdbJsonOptions = option.section({
   path: sharedOptions.path,
   durability: sharedOptions.durability,

@@ -2,19 +2,19 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, utime
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError } from "gantry";
-import { holderState, newId, thisHolder, type Holder } from "gantry/plugin";
+import { holderState, newId, currentHolder, type LeaseHolder } from "gantry/plugin";
 
-/** Name of the token of a lock that no process holds. */
+/** Token name of a lock without a holder. */
 const FREE = "free";
-/** How often a holder shows that it is alive, to processes of other hosts and containers. */
+/** Interval at which a holder updates its token, in ms, for processes of other hosts and containers. */
 const HEARTBEAT_MS = 2_000;
-/** A holder on another host that did not show it for so long is dead. */
+/** Time without an update after which a holder on another host counts as dead, in ms. */
 const MAX_SILENCE_MS = 10_000;
 
 /**
- * Held by one process at a time: a folder with one file, its token, which is named `free` or after the holder. It is
- * taken, released, and taken from a dead process by a rename, which succeeds for one process alone. No holder's name is
- * used again, so two processes that find the same holder dead cannot both take the token.
+ * Lock for one process at a time. It is a folder with one file, the token, named `free` or after the holder. A rename
+ * takes the lock, releases it, or takes it from a dead process; a rename succeeds for only one process. Holder names
+ * are never reused, so two processes that find the same holder dead cannot both take the token.
  */
 export class ProcessLock {
   readonly #token: string;
@@ -23,11 +23,11 @@ export class ProcessLock {
 
   private constructor(readonly folder: string) {
     const id = newId();
-    this.#token = nameOf(thisHolder(id));
+    this.#token = nameOf(currentHolder(id));
     if (!existsSync(folder)) createLock(folder, `${folder}-${id}`);
   }
 
-  /** Rejects with `StoreError` if another process that lives holds it. `store`: its path, for the error. */
+  /** Takes the lock. Rejects with `StoreError` if another live process holds it. `store`: its path, for the error. */
   static async take(folder: string, store: string, maxSilenceMs = MAX_SILENCE_MS): Promise<ProcessLock> {
     const lock = new ProcessLock(folder);
     while (!lock.#rename(FREE, lock.#token)) {
@@ -46,7 +46,10 @@ export class ProcessLock {
     return lock;
   }
 
-  /** Throws `StoreError` if another process has taken it, as from a process that was suspended for long. */
+  /**
+   * Throws `StoreError` if another process has taken the lock, for instance after this process was suspended for a long
+   * time.
+   */
   check(): void {
     if (!this.#isLost) return;
     throw new StoreError(`session store: this process has lost the lock ${this.folder}; restart it`);
@@ -60,7 +63,7 @@ export class ProcessLock {
   async #isDead(name: string, maxSilenceMs: number): Promise<boolean> {
     const state = holderState(holderOf(name));
     if (state !== "elsewhere") return state === "dead";
-    // Times of the file system are compared with each other: clocks of hosts differ.
+    // Compares only times of the file system, because clocks of hosts differ.
     const timeOf = (): number | undefined => statSync(join(this.folder, name), { throwIfNoEntry: false })?.mtimeMs;
     const before = timeOf();
     const until = performance.now() + maxSilenceMs;
@@ -84,7 +87,7 @@ export class ProcessLock {
   }
 }
 
-/** Puts the folder in place with its token in it. */
+/** Creates the folder atomically, with its token in it. */
 function createLock(folder: string, made: string): void {
   mkdirSync(made, { mode: 0o700 });
   writeFileSync(join(made, FREE), "", { mode: 0o600 });
@@ -96,12 +99,12 @@ function createLock(folder: string, made: string): void {
   }
 }
 
-/** A holder as the name of a file. */
-function nameOf({ host, boot, pid, started, id }: Holder): string {
+/** Encodes a holder as a file name. */
+function nameOf({ host, boot, pid, started, id }: LeaseHolder): string {
   return [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
 }
 
-function holderOf(name: string): Holder {
+function holderOf(name: string): LeaseHolder {
   const [host = "", boot = "", pid, started = "", id = ""] = name.split(",").map(decodeURIComponent);
   return { host, boot, pid: Number(pid), started, id };
 }

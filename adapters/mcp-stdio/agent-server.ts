@@ -14,7 +14,10 @@ import { MODES, TOOLS } from "./tools.js";
 
 type Given = Readonly<Record<string, unknown>>;
 
-/** What the client is told as an error of the protocol. The SDK's own puts its code into its message, where clients put it once more. */
+/**
+ * Sent to the client as a JSON-RPC error. The SDK's own error class repeats the code in its message, and clients
+ * prepend the code again.
+ */
 class Refusal extends Error {
   constructor(
     readonly code: number,
@@ -25,18 +28,16 @@ class Refusal extends Error {
   }
 }
 
-/** Sessions of a page of resources. */
 const PAGE = 50;
 const MOST_SESSIONS = 100;
 const SESSION_URI = /^gantry:\/\/sessions\/([\w-]{1,100})$/;
 
-/** What one client of the Model Context Protocol may do with the agent: run it, and read its sessions. */
+/** Serves one MCP client: runs the agent and reads its sessions. */
 export class AgentServer {
   readonly #agent: Agent;
   readonly #logger: Logger;
   readonly #server: Server;
   readonly #closing = new AbortController();
-  /** Calls under way. */
   readonly #calls = new Set<Promise<unknown>>();
   #isRefusing = false;
 
@@ -69,14 +70,17 @@ export class AgentServer {
     this.#server.setRequestHandler("resources/read", ({ params }) => this.#resource(params.uri));
   }
 
-  /** `lost` is called when the client is gone, or speaks no protocol any more. */
+  /** `lost` is called when the client disconnects or the protocol connection breaks. */
   async connect(transport: Transport, lost: () => void): Promise<void> {
     this.#server.onclose = lost;
     this.#server.onerror = (error) => this.#logger.debug("a message of the client could not be used", { error });
     await this.#server.connect(transport);
   }
 
-  /** Take no new calls, answer what is under way; when `signal` aborts, cancel it. Resolves when all is closed. */
+  /**
+   * Rejects new calls and waits for active calls. An abort of `signal` cancels the active calls. Resolves when the
+   * connection is closed.
+   */
   async close(signal: AbortSignal): Promise<void> {
     this.#isRefusing = true;
     const cancel = () => this.#closing.abort(signal.reason);
@@ -93,7 +97,10 @@ export class AgentServer {
     return call;
   }
 
-  /** What a tool cannot do is told to the model that called it; what is no tool to the client. */
+  /**
+   * A failure of a known tool is returned to the calling model as a tool error. An unknown tool is a protocol error for
+   * the client.
+   */
   async #call(name: string, given: Given, context: ServerContext): Promise<CallToolResult> {
     if (this.#isRefusing) throw new Refusal(ProtocolErrorCode.InternalError, "the server is about to stop");
     try {
@@ -120,7 +127,7 @@ export class AgentServer {
     const tell = async (message: string) => {
       if (token === undefined || signal.aborted) return;
       const params = { progressToken: token, progress: (progress += 1), message };
-      // A client that is gone is told nothing; its run ends by its signal.
+      // Delivery errors are ignored: the call's signal ends the run of a disconnected client.
       await context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => undefined);
     };
     await tell(`session ${run.sessionId}`);
@@ -142,14 +149,14 @@ export class AgentServer {
     return { content: [{ type: "text", text: `${output}${note}\n\n[session ${run.sessionId}]` }], structuredContent };
   }
 
-  /** Who answers what a run asks: the client's person, where the client can put questions to them. */
-  #door(context: ServerContext): Pick<RunInput, "ask" | "askedAt" | "asksInAuto"> {
+  /** Run options for permission requests and questions. `ask` is set only if the client supports form elicitation. */
+  #door(context: ServerContext): Pick<RunInput, "ask" | "clientName" | "alwaysAsk"> {
     const { elicitation } = this.#server.getClientCapabilities() ?? {};
     const name = this.#server.getClientVersion()?.name ?? "";
     const askedAt = name === "" ? "mcp" : `mcp:${[...name.replace(/\p{C}/gu, "")].slice(0, 100).join("")}`;
-    // One that says nothing of forms has them: only addresses must be named.
+    // An elicitation capability without any mode implies forms. Only URL mode must be declared.
     const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
-    return { askedAt, asksInAuto: false, ...(hasForms && { ask: asker(this.#server, context) }) };
+    return { clientName: askedAt, alwaysAsk: false, ...(hasForms && { ask: asker(this.#server, context) }) };
   }
 
   async #sessions(given: Given): Promise<CallToolResult> {
@@ -199,7 +206,7 @@ export class AgentServer {
     }
   }
 
-  /** In words for the client; what is not its business goes to the log alone. */
+  /** Error text for the client. Internal errors are logged and reported as "internal error". */
   #reason(error: unknown): string {
     const isTold = error instanceof Error && typeof (error as { code?: unknown }).code === "string";
     if (isTold && !hasCode(error, "store")) return error.message;

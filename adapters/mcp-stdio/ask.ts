@@ -1,12 +1,12 @@
 import type { AskReply, AskRequest } from "gantry";
 import type { Server, ServerContext } from "@modelcontextprotocol/server";
 
-/** A person may take so long, in ms: as long as a timer holds. */
+/** Timeout of an elicitation: the longest delay that a timer supports, about 25 days. */
 const PATIENCE_MS = 2 ** 31 - 1;
-/** Of a change so many characters are shown, and of arguments. */
+/** Maximum characters shown of each side of a change and of the call arguments. */
 const SHOWN = 4_000;
 
-/** What may be chosen of a permission. */
+/** Options of a permission request. */
 const PERMISSION = [
   { id: "allow", label: "Allow" },
   { id: "allow_always", label: "Always allow exactly this" },
@@ -14,8 +14,10 @@ const PERMISSION = [
 ];
 
 /**
- * Has the client put what a run asks to its person. Rejects where they did not choose, which allows nothing and refuses
- * nothing: somebody at another door may.
+ * Returns a function that sends a run's question to the client's user by MCP elicitation.
+ *
+ * It rejects if the user declines or the answer is not one of the choices. A rejection neither grants nor denies:
+ * another client can still answer.
  */
 export function asker(server: Server, { mcpReq }: ServerContext) {
   return async (request: AskRequest, signal: AbortSignal): Promise<AskReply> => {

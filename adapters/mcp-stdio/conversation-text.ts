@@ -1,12 +1,15 @@
 import type { Message, Part, Session } from "gantry";
 
-/** Of a tool's output, and of a call's arguments, so many characters are shown. */
+/** Maximum characters shown of a tool's output; below, of a call's arguments. */
 const OUTPUT = 2_000;
 const ARGUMENTS = 500;
-/** Of all; the rest is asked for by its number. */
+/** Maximum characters of the whole text. The client requests later messages with `after`. */
 const MOST = 500_000;
 
-/** What was said in a session, for a model or a person to read. */
+/**
+ * Returns a session's messages as Markdown for a model or a person. Longer conversations end with the number to
+ * continue after.
+ */
 export function conversationText({ id, title, projectDir }: Session, messages: readonly Message[]): string {
   let text = `# ${title}\n\nSession ${id}, in ${projectDir}\n`;
   for (const message of messages) {
@@ -27,7 +30,7 @@ function sectionOf({ role, name, seq, failed, finished, parts }: Message): strin
 function partText(part: Part, role: Message["role"]): string {
   switch (part.type) {
     case "text":
-      return role === "tool" ? cut(part.text, OUTPUT) : (part.typed ?? part.text);
+      return role === "tool" ? cut(part.text, OUTPUT) : (part.originalText ?? part.text);
     case "tool_call":
       return `> ${part.name} ${cut(part.arguments, ARGUMENTS)}`;
     case "reasoning":

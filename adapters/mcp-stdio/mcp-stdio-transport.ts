@@ -1,24 +1,24 @@
 import { Transform, Writable, type Readable, type TransformCallback } from "node:stream";
 import type { Agent, Logger } from "gantry";
-import { Serving, type Listening, type Transport } from "gantry/plugin";
+import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import type { AgentServer } from "./agent-server.js";
 
-/** Streams other than the process's own, for an embedder or a test. */
+/** Streams to use instead of the process's own, for embedders and tests. */
 export interface StdioStreams {
   input: Readable;
   output: Writable;
 }
 
-/** A message that is longer ends the connection, in bytes. */
+/** A longer message ends the connection. */
 const MOST = 16 * 1024 * 1024;
 
-/** The agent as a server of tools (Model Context Protocol) for the one client at standard input and output. */
+/** Offers the agent as an MCP server to the one client at standard input and output. */
 export class McpStdioTransport implements Transport {
   readonly name = "mcp-stdio";
   readonly #logger: Logger;
   readonly #streams: StdioStreams | undefined;
 
-  /** `streams`: instead of the process's own. */
+  /** `streams` default to the process's standard input and output. */
   constructor(logger: Logger, streams?: StdioStreams) {
     this.#logger = logger;
     this.#streams = streams;
@@ -42,7 +42,7 @@ export class McpStdioTransport implements Transport {
   }
 }
 
-/** Hands on whole lines alone: the SDK copies all that it has of a line with each piece that comes. */
+/** Forwards complete lines only. The SDK would copy its whole buffered line again with each chunk. */
 class WholeLines extends Transform {
   #held: Buffer[] = [];
   #size = 0;
@@ -53,7 +53,8 @@ class WholeLines extends Transform {
 
   override _transform(piece: Buffer, _encoding: string, done: TransformCallback): void {
     const end = piece.lastIndexOf(10) + 1;
-    // Of a piece with several lines no more than the first and what follows the last can be long.
+    // In a chunk with several lines, only the first line and the remainder can exceed the limit: they continue in other
+    // chunks.
     const first = end > 0 ? piece.indexOf(10) : piece.length;
     if (this.#size + first >= MOST) return done(new Error(`it sent a message of more than ${MOST / 1024 / 1024} MB`));
     if (end > 0) {
@@ -68,8 +69,8 @@ class WholeLines extends Transform {
   }
 }
 
-/** The one client, from its first message until it is gone. */
-class Connection extends Serving {
+/** The connection of the one client. It ends when the client disconnects. */
+class Connection extends ListeningBase {
   readonly address = "stdio";
   readonly #server: AgentServer;
   readonly #input: Readable;
@@ -82,22 +83,22 @@ class Connection extends Serving {
     this.#output = output;
     for (const event of ["end", "close", "error"]) input.on(event, this.lost);
     for (const event of ["close", "error"]) output.on(event, this.lost);
-    // What is printed to a reader that left is told by the stream of the process itself.
+    // If the reader of standard output disconnects, only the process's own stream emits the event.
     if (!isOwn(input)) return;
     for (const event of ["close", "error"]) process.stdout.on(event, this.lost);
   }
 
-  /** The client is gone: there is nobody to answer. */
+  /** The client has disconnected: stop at once, without waiting for active calls. */
   readonly lost = (): void => void this.stop(AbortSignal.abort());
 
   protected async end(): Promise<void> {
     await this.#server.close(this.shutdown);
     for (const event of ["end", "close", "error"]) this.#input.off(event, this.lost);
     for (const event of ["close", "error"]) this.#output.off(event, this.lost);
-    // An error that comes late has nobody else to go to.
+    // Late stream errors have no other listener and would crash the process.
     this.#input.on("error", () => undefined);
     this.#output.on("error", () => undefined);
-    // A pipe that stays open on the other side would keep the process.
+    // A pipe that the client keeps open would keep the process alive.
     if (isOwn(this.#input)) this.#input.destroy();
   }
 }
@@ -106,7 +107,10 @@ function isOwn(input: Readable): boolean {
   return input === process.stdin;
 }
 
-/** Standard output for the protocol alone: whatever else writes there goes to standard error. */
+/**
+ * Returns a stream to standard output for the protocol. All other writes to `process.stdout` are redirected to standard
+ * error.
+ */
 function ownStdout(): Writable {
   const { stdout, stderr } = process;
   const write = (chunk: string | Uint8Array, done: (error?: Error | null) => void) =>

@@ -4,7 +4,6 @@ export const MODES = ["auto", "ask", "plan"] as const;
 
 const string = (description: string) => ({ type: "string", description }) as const;
 
-/** What clients may call. */
 export const TOOLS: readonly Tool[] = [
   {
     name: "run",

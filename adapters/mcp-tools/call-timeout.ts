@@ -1,15 +1,15 @@
-/** However often a call's time is begun anew, it takes no longer than so many times it. */
+/** Maximum total time of a call, as a multiple of its timeout. Progress cannot extend a call beyond it. */
 const MOST = 30;
 
-/** The time of one call: begun anew with each sign of life, and held while a person is asked, whose time does not count. */
-export class Patience {
+/** Timeout of one call. Each progress notification restarts it. It is paused while a user answers a question. */
+export class CallTimeout {
   readonly #controller = new AbortController();
   readonly #ms: number;
   readonly #forget: () => void;
   #timer: NodeJS.Timeout | undefined;
-  /** Of all that it may take, in ms. */
+  /** Remaining total time, in ms. */
   #left: number;
-  /** When it was begun last; undefined while it is held. */
+  /** Start of the current timer, as `performance.now()`. Undefined while the timeout is paused. */
   #began: number | undefined;
   isOver = false;
 

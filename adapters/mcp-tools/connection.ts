@@ -3,36 +3,39 @@ import { ownPath } from "./local-path.js";
 import { pathToFileURL } from "node:url";
 import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
-import { isRecord, startProcess, type StandardSchema, type ToolServer } from "gantry/plugin";
+import { isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
 import { listedPrompts, listedTools, MOST, type Listing } from "./listing.js";
 import { line } from "./printable-text.js";
 import { StdioTransport } from "./stdio-transport.js";
 
-/** For one page of a list, and for a sign of life, in ms. */
+/** Timeout of one page of a list; below, of a ping. */
 const LIST_MS = 20_000;
 const PING_MS = 5_000;
-/** Nobody waits longer in the SDK's own time; those who ask have theirs. */
+/** Disables the SDK's own timeout. Callers set theirs through a signal. */
 const FOREVER_MS = 2_000_000_000;
 
-/** What a server may ask of us, and how it is told. */
+/** The client side of a connection: how to start the server, and how to handle its requests. */
 export interface ConnectionContext {
-  readonly server: ToolServer;
-  /** Absolute path of the folder that its session works on: its working directory, unless it names one, and its root. */
+  readonly server: McpServer;
+  /**
+   * Absolute path of the session's project folder. It is the server's root, and its working directory unless the
+   * server's config sets one.
+   */
   readonly projectDir: string;
-  /** What programs get beside their own. */
+  /** Environment variables that the server process gets in addition to those in its config. */
   readonly env: Readonly<Record<string, string>>;
   readonly version: string;
   readonly logger: Logger;
-  /** Without the server's secrets. */
+  /** Removes the server's secrets from a text. */
   readonly hide: (text: string) => string;
-  /** Put what a server wants to know to whoever is there. */
+  /** Sends the server's elicitation request to the user. */
   elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult>;
-  /** It offers something else from now on. */
+  /** Called when the server reports a changed list of tools or prompts. */
   changed(): void;
 }
 
-export interface Asked {
+export interface PendingCall {
   readonly signal: AbortSignal;
   readonly onProgress?: (progress: {
     progress?: number;
@@ -41,7 +44,10 @@ export interface Asked {
   }) => void;
 }
 
-/** An answer: its parts are checked where they are used, since servers differ in them. */
+/**
+ * Accepts any object as a result. The fields are checked where they are used, because servers deviate from the
+ * protocol.
+ */
 const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
   "~standard": {
     version: 1,
@@ -52,12 +58,12 @@ const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
 
 type AnyTransport = Transport & { readonly why: string; readonly errors?: string };
 
-/** A server that answers. */
+/** An open connection to an MCP server. */
 export class Connection {
   readonly #client: Client;
   readonly #transport: AnyTransport;
   readonly #context: ConnectionContext;
-  /** Resolves with why, when it answers no more. */
+  /** Resolves with the reason when the connection ends. The reason is `""` if it was closed locally. */
   readonly ended: Promise<string>;
   #over = false;
 
@@ -69,13 +75,13 @@ export class Connection {
       client.onclose = () => {
         this.#over = true;
         this.#tellErrors();
-        // Of one that ended by itself something may be left.
+        // A server that exited on its own can leave child processes.
         void transport.close().finally(() => resolve(transport.why));
       };
     });
   }
 
-  /** Rejects with why it cannot be spoken to; nothing of it is left then. */
+  /** Connects to the server. Rejects with the reason if that fails; its process and connections are closed by then. */
   static async open(context: ConnectionContext, signal: AbortSignal): Promise<Connection> {
     const { server } = context;
     if ("command" in server) return Connection.#begin(await program(server, context), context, signal);
@@ -85,8 +91,8 @@ export class Connection {
     try {
       return await over("http");
     } catch (error) {
-      const { code } = error instanceof Fault ? error : { code: undefined };
-      // What the older way says to a POST where it awaits a GET.
+      const { code } = error instanceof McpServerError ? error : { code: undefined };
+      // A server with the older SSE transport answers a POST with a 4xx status, because it expects a GET.
       if (signal.aborted || code === undefined || code < 400 || code >= 500 || code === 401 || code === 403)
         throw error;
       return over("sse").catch((other: unknown) => {
@@ -109,7 +115,7 @@ export class Connection {
       const { errors = "" } = transport;
       const said =
         errors === "" || why === "" ? "" : `; it said: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
-      throw new Fault((why === "" ? reasonOf(error) : why) + said, codeOf(error));
+      throw new McpServerError((why === "" ? reasonOf(error) : why) + said, codeOf(error));
     }
   }
 
@@ -117,13 +123,13 @@ export class Connection {
     return this.#over;
   }
 
-  /** What it offers. Rejects where it does not tell. */
+  /** Lists the server's tools and prompts. Rejects if the tools cannot be listed. */
   async list(signal: AbortSignal): Promise<Listing> {
     const { tools, prompts, resources } = this.#client.getServerCapabilities() ?? {};
     const left: string[] = [];
     const [someTools, somePrompts] = await Promise.all([
       tools ? this.#pages("tools/list", "tools", signal) : [],
-      // Who has prompts and does not tell them has tools all the same.
+      // A failed list of prompts must not hide the tools.
       prompts
         ? this.#pages("prompts/list", "prompts", signal).catch((error: unknown) => {
             signal.throwIfAborted();
@@ -140,24 +146,24 @@ export class Connection {
     };
   }
 
-  /** Rejects with `Fault`, or with the signal's reason. */
+  /** Sends one request and returns its result. Rejects with `McpServerError`, or with the signal's reason. */
   async ask(
     method: string,
     params: Readonly<Record<string, unknown>>,
-    { signal, onProgress }: Asked,
+    { signal, onProgress }: PendingCall,
   ): Promise<Readonly<Record<string, unknown>>> {
     try {
       const options = { signal, timeout: FOREVER_MS, ...(onProgress && { onprogress: onProgress }) };
       return await this.#client.request({ method, params }, RESULT, options);
     } catch (error) {
       signal.throwIfAborted();
-      // Why it is over is known a moment later.
-      if (this.#over) throw new Fault(this.#transport.why || "it has ended", codeOf(error), true);
-      throw new Fault(reasonOf(error), codeOf(error));
+      // The close event can follow the error, therefore read the reason only here.
+      if (this.#over) throw new McpServerError(this.#transport.why || "it has ended", codeOf(error), true);
+      throw new McpServerError(reasonOf(error), codeOf(error));
     }
   }
 
-  /** Whether it still answers; one that does not is closed. */
+  /** Pings the server and closes the connection if no answer arrives in time. */
   async checkAlive(): Promise<void> {
     const signal = AbortSignal.timeout(PING_MS);
     await this.#client.ping({ signal, timeout: FOREVER_MS }).catch(async () => {
@@ -165,7 +171,7 @@ export class Connection {
     });
   }
 
-  /** Resolves when nothing of it is left. */
+  /** Resolves when the process and all connections are closed. */
   async close(): Promise<void> {
     await this.#client.close();
     await this.#transport.close();
@@ -178,8 +184,8 @@ export class Connection {
       const time = AbortSignal.any([signal, AbortSignal.timeout(LIST_MS)]);
       const result = await this.ask(method, cursor === undefined ? {} : { cursor }, { signal: time });
       const some = result[key];
-      if (!Array.isArray(some)) throw new Fault(`its answer to ${method} has no ${key}`);
-      // One by one: of a hundred thousand there are no arguments of a call.
+      if (!Array.isArray(some)) throw new McpServerError(`its answer to ${method} has no ${key}`);
+      // Push one entry at a time: a spread of 100,000 arguments would overflow the stack.
       for (const one of some as unknown[]) if (all.length < MOST.looked) all.push(one);
       if (all.length >= MOST.looked) break;
       cursor = result["nextCursor"];
@@ -196,11 +202,11 @@ export class Connection {
   }
 }
 
-/** What a server did not do, and why. */
-export class Fault extends Error {
-  /** Of HTTP, or of JSON-RPC. */
+/** A failed request to an MCP server. The message is the reason. */
+export class McpServerError extends Error {
+  /** HTTP status or JSON-RPC error code; undefined if there is none. */
   readonly code: number | undefined;
-  /** Whether it ended meanwhile. */
+  /** Whether the connection ended during the request. */
   readonly ended: boolean;
 
   constructor(message: string, code?: number, ended = false) {
@@ -211,7 +217,7 @@ export class Fault extends Error {
 }
 
 async function program(
-  { command, args, env, cwd, name }: Extract<ToolServer, { command: string }>,
+  { command, args, env, cwd, name }: Extract<McpServer, { command: string }>,
   { projectDir, env: plain }: ConnectionContext,
 ): Promise<StdioTransport> {
   try {
@@ -221,7 +227,9 @@ async function program(
     return new StdioTransport(process, isWanted);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    throw new Fault(code === "ENOENT" ? `there is no ${command}, or no folder that ${name} could run in` : message);
+    throw new McpServerError(
+      code === "ENOENT" ? `there is no ${command}, or no folder that ${name} could run in` : message,
+    );
   }
 }
 
@@ -230,7 +238,7 @@ function clientFor({ version, projectDir, elicit, changed }: ConnectionContext):
     { name: "gantry", version },
     {
       capabilities: { roots: {}, elicitation: {} },
-      // Schemas of what tools answer are of strangers: none is made a program of.
+      // Output schemas come from a third party. They must not be compiled to code.
       jsonSchemaValidator: {
         getValidator: () => (input) => ({ valid: true, data: input as never, errorMessage: undefined }),
       },
@@ -248,14 +256,14 @@ function clientFor({ version, projectDir, elicit, changed }: ConnectionContext):
   return client;
 }
 
-/** What nobody hears is not looked at: some log without end. */
+/** Whether a message is needed. Other notifications are skipped, because some servers log without limit. */
 function isWanted(message: Readonly<Record<string, unknown>>): boolean {
   const { method, id } = message;
   if (typeof method !== "string" || id !== undefined) return true;
   return /^notifications\/(progress|cancelled|(tools|prompts)\/list_changed)$/.test(method);
 }
 
-/** In a line, without what it says of itself. */
+/** One-line reason of an error, without the prefixes that the SDK adds. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error as { cause?: { code?: unknown; message?: unknown } };
@@ -272,7 +280,7 @@ function reasonOf(error: unknown): string {
   return line(plain).slice(0, 1_000);
 }
 
-/** The status of HTTP, or the code of JSON-RPC. */
+/** HTTP status or JSON-RPC error code. */
 function codeOf(error: unknown): number | undefined {
   if (error instanceof SdkHttpError) return error.status;
   const { code } = (error ?? {}) as { code?: unknown };

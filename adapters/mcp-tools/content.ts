@@ -1,12 +1,12 @@
 import type { FilePart, ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
 
-/** Characters of a result that a model is shown, pieces of it that are looked at, and images with their bytes. */
+/** Limits of one result: characters shown to the model, content blocks, images, and bytes of one image. */
 const MOST = { characters: 30_000, blocks: 1_000, images: 8, bytes: 5 * 1024 * 1024 };
 const NO_IMAGE = "[an image that is none]";
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** What a server said, as a model can read it. */
+/** A server's result in the form that models read. */
 export interface Content {
   text: string;
   parts: ImagePart[] | (ImagePart | FilePart)[];
@@ -16,13 +16,13 @@ export function resultContent(result: Readonly<Record<string, unknown>>): Conten
   const blocks = Array.isArray(result["content"]) ? (result["content"] as unknown[]) : [];
   const read = contentOf(blocks);
   const { structuredContent: structured } = result;
-  // Those that bring it are to say it as text as well; not all do.
+  // The protocol requires a text block beside structured content, but not all servers send it.
   const isSaid = blocks.some((block) => isRecord(block) && block["type"] === "text");
   if (structured === undefined || isSaid) return read;
   return { ...read, text: cut([read.text, jsonOf(structured)].filter((one) => one !== "").join("\n")) };
 }
 
-/** Blocks of a tool's result, or of a prompt. */
+/** Converts the blocks of a tool result or prompt. */
 export function contentOf(blocks: readonly unknown[]): Content {
   const lines: string[] = [];
   const parts: ImagePart[] = [];
@@ -34,13 +34,13 @@ export function contentOf(blocks: readonly unknown[]): Content {
   return { text: cut(lines.join("\n")), parts };
 }
 
-/** What `resources/read` brought. */
+/** Converts the contents of a `resources/read` result. */
 export function resourceContent(contents: unknown): Content {
   const all = Array.isArray(contents) ? (contents as unknown[]) : [];
   return contentOf(all.map((resource) => ({ type: "resource", resource })));
 }
 
-/** A text of at most 30,000 characters, of a longer one beginning and end. */
+/** Limits a text to 30,000 characters. Of a longer text the beginning and the end are kept. */
 export function cut(text: string): string {
   if (text.length <= MOST.characters) return text;
   const half = MOST.characters / 2;
@@ -48,7 +48,7 @@ export function cut(text: string): string {
   return `${whole(text.slice(0, half))}\n[... ${left} characters left out: ask for less at a time ...]\n${whole(text.slice(-half))}`;
 }
 
-/** Indented where that is not most of it: what is nested deep grows a hundredfold by that. */
+/** Indented only if the compact form is within the limit: indentation multiplies the size of deeply nested values. */
 function jsonOf(value: unknown): string {
   const text = JSON.stringify(value);
   return text.length > MOST.characters ? text : JSON.stringify(value, null, 2);
@@ -71,7 +71,7 @@ function lineOf(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): s
   return `[${nameOf(uri)}: ${sizeOf(blob)} of the type ${nameOf(mimeType) || "application/octet-stream"}, which cannot be shown]`;
 }
 
-/** `""` for one that is shown. */
+/** Adds the image to `parts` and returns `""`. Returns a note instead if the image cannot be shown. */
 function imageLine(mediaType: unknown, data: unknown, parts: ImagePart[]): string {
   const type = nameOf(mediaType);
   if (!IMAGES.has(type)) return `[an image of the type ${type}, which cannot be shown]`;
@@ -79,14 +79,15 @@ function imageLine(mediaType: unknown, data: unknown, parts: ImagePart[]): strin
   if (data.length * 0.75 > MOST.bytes) return `[an image of ${sizeOf(data)}: more than can be shown]`;
   if (parts.length >= MOST.images) return "[an image more than can be shown]";
   const plain = data.replace(/\s+/g, "");
-  // A provider refuses one that is none, or is another kind than it is said to be: with this question and, since it is stored, each later one.
+  // Check the actual type: a provider rejects an invalid or mislabelled image. Because the image is stored, every later
+  // request of the session would fail too.
   const found = /^[A-Za-z0-9+/]+={0,2}$/.test(plain) ? kindOf(Buffer.from(plain.slice(0, 32), "base64")) : undefined;
   if (found === undefined) return NO_IMAGE;
   parts.push({ type: "image", mediaType: found, data: plain });
   return "";
 }
 
-/** By the bytes that each kind begins with. */
+/** Detects the media type from the first bytes. */
 function kindOf(start: Buffer): string | undefined {
   const text = start.toString("latin1");
   if (text.startsWith("\x89PNG\r\n\x1a\n")) return "image/png";
@@ -103,12 +104,12 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** In a line. */
+/** Text on a single line, at most 1,000 characters. */
 function nameOf(value: unknown): string {
   return textOf(value).replace(/\s+/g, " ").slice(0, 1_000);
 }
 
-/** Without half a character at an end. */
+/** Removes half a surrogate pair at either end. */
 function whole(text: string): string {
   return text.replace(/^[\uDC00-\uDFFF]|[\uD800-\uDBFF]$/g, "");
 }

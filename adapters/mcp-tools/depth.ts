@@ -1,12 +1,15 @@
 import type { JSONRPCMessage } from "@modelcontextprotocol/client";
 import { isRecord } from "gantry/plugin";
 
-/** Arrays and objects within each other in a message. Code that writes a deeper value out again overflows its stack. */
+/** Maximum nesting of arrays and objects in a message. Code that serializes deeper values overflows the stack. */
 export const MAX_DEPTH = 128;
 
 /**
- * A message that is not too deep: the message itself; a list of tools with each deep tool cut at `MAX_DEPTH`, so that its
- * schema is refused and the other tools stay; an error in place of any other answer. Undefined for what nobody waits for.
+ * Returns the message if its nesting is within `MAX_DEPTH`. Otherwise:
+ *
+ * - A list of tools is truncated at that depth. The schema check then rejects the deep tools only.
+ * - Any other response becomes an error response.
+ * - A request or notification is dropped: the result is undefined.
  */
 export function withinDepth(message: JSONRPCMessage): JSONRPCMessage | undefined {
   if (!isTooDeep(message)) return message;
@@ -31,7 +34,7 @@ function isTooDeep(message: JSONRPCMessage): boolean {
   return false;
 }
 
-/** With null in place of what is deeper. */
+/** Replaces deeper values with null. */
 function cut(value: unknown, depth: number): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (depth === 0) return null;

@@ -3,15 +3,19 @@ import { isRecord } from "gantry/plugin";
 import { line, plain } from "./printable-text.js";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 
-/** Fields that a person is asked for at most, and characters of a question. */
+/** Limits of one form: fields, characters of a question, and choices of a field. */
 const MOST = { fields: 32, characters: 1_000, choices: 32 };
 const LEFT_OUT = "(leave it out)";
 const [YES, NO] = ["yes", "no"];
 
 type Answer = string | number | boolean | string[];
-type Question = ToolContext["question"];
+type Question = ToolContext["askUser"];
 
-/** Put the fields of a server's form to whoever is there, one after the other: who answers none of them declines. */
+/**
+ * Asks the user for the fields of a server's form, one question each.
+ *
+ * Returns `decline` if the user does not answer the first question, and `cancel` for a later one.
+ */
 export async function elicited(
   server: string,
   params: Readonly<Record<string, unknown>>,
@@ -42,7 +46,7 @@ function labelOf(name: string, { title, description }: Readonly<Record<string, u
   return (line(description) === "" ? label : `${label}: ${line(description)}`).slice(0, MOST.characters);
 }
 
-/** Undefined where nobody answers, or says what does not do twice. */
+/** Returns undefined if the user does not answer, or gives two invalid answers. */
 async function answerTo(
   title: string,
   field: Readonly<Record<string, unknown>>,
@@ -71,7 +75,7 @@ async function answerTo(
   return undefined;
 }
 
-/** Values by what a person is shown. */
+/** Maps the label of each choice to its value. Undefined if the field has no choices, or too many. */
 function choicesOf({
   enum: values,
   enumNames: names,

@@ -1,7 +1,7 @@
 import type { FetchLike } from "@modelcontextprotocol/client";
 import { MESSAGE_BYTES, Turns } from "./lines.js";
 
-/** Bytes of what an error says. */
+/** Maximum bytes read of an error response. */
 const ERROR_BYTES = 64 * 1024;
 const CONNECT_MS = 30_000;
 const LOOPBACK = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
@@ -10,20 +10,25 @@ type Undici = typeof import("undici").default;
 type Init = NonNullable<Parameters<FetchLike>[1]>;
 
 /**
- * Connections to servers of tools, whose bodies are bounded. Proxies by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, never one for
- * this machine; no limit on the wait, which whoever asks has.
+ * HTTP client for MCP servers that limits the size of response bodies.
+ *
+ * It uses the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY, except for loopback addresses. It has no response
+ * timeout: callers pass a signal.
  */
 export class HttpBodies {
   #undici: Promise<{ undici: Undici; direct: Dispatcher; proxied: Dispatcher }> | undefined;
   #closed = false;
 
-  /** As `fetch`. `over`: called once when the answer has ended, however that is; `resumable`: it said where it can be gone on with. */
+  /**
+   * Like `fetch`. `over` is called once when the response body has ended, failed or been cancelled. `resumable` is true
+   * if the stream had an event id to resume from.
+   */
   async ask(url: string | URL, init: Init, over: (resumable: boolean) => void): Promise<Response> {
     if (this.#closed) throw new Error("the connection is closed");
     const { undici, direct, proxied } = await (this.#undici ??= open());
     const { hostname } = new URL(url);
     const dispatcher = LOOPBACK.test(hostname) ? direct : proxied;
-    // Their own kind: those of the platform are none to them.
+    // Undici does not accept the platform's `Headers` objects.
     const headers = Object.fromEntries(new Headers(init.headers as Record<string, string>));
     const { method = "GET", body, signal, redirect } = init;
     const asked = {
@@ -47,12 +52,12 @@ export class HttpBodies {
     const told = new Headers([...answer.headers]);
     for (const name of ["content-encoding", "content-length"]) told.delete(name);
     const response = new Response(pieces ? streamOf(pieces) : null, { status, statusText, headers: told });
-    // Where a redirect leads is told from there.
+    // Callers need the final URL after redirects. The `Response` constructor cannot set it.
     Object.defineProperty(response, "url", { value: answer.url });
     return response;
   }
 
-  /** Breaks what is under way. */
+  /** Aborts active requests and rejects new ones. */
   async close(): Promise<void> {
     this.#closed = true;
     const opened = await this.#undici?.catch(() => undefined);
@@ -63,13 +68,16 @@ export class HttpBodies {
 type Dispatcher = import("undici").Dispatcher;
 
 async function open() {
-  // By its default export: of a CommonJS package a bundle knows no names.
+  // Use the default export: a bundler cannot see the named exports of a CommonJS package.
   const { default: undici } = await import("undici");
   const options = { headersTimeout: 0, bodyTimeout: 0, connect: { timeout: CONNECT_MS } };
   return { undici, direct: new undici.Agent(options), proxied: new undici.EnvHttpProxyAgent(options) };
 }
 
-/** Of an error the first bytes, of events each, and of one answer all, no more than a message may have. */
+/**
+ * Limits a response body. An error is truncated after `ERROR_BYTES`. A single event, or any other body as a whole, may
+ * have `MESSAGE_BYTES` at most.
+ */
 async function* bounded(
   body: AsyncIterable<Uint8Array>,
   kind: "error" | "events" | "one",
@@ -82,7 +90,8 @@ async function* bounded(
     for await (const piece of body) {
       await turns.next();
       const end = kind === "events" ? lastBlankLine(piece) : -1;
-      // What stands in one piece may be no more than the piece; one that is cut in two is seen by what comes behind.
+      // The size since the last blank line in the chunk. A blank line split between two chunks is missed, but the next
+      // one resets the size.
       size = end === -1 ? size + piece.length : piece.length - end;
       if (kind === "events") resumable ||= /(^|[\r\n])id:/.test(Buffer.from(piece).toString("latin1"));
       if (kind === "error" && size >= ERROR_BYTES) {
@@ -98,7 +107,7 @@ async function* bounded(
   }
 }
 
-/** Where the last event in a piece ends; -1: none does. */
+/** Offset of the last event boundary in a chunk, or -1. */
 function lastBlankLine(piece: Uint8Array): number {
   const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
   return Math.max(bytes.lastIndexOf("\n\n"), bytes.lastIndexOf("\r\n\r\n"), bytes.lastIndexOf("\r\r"));

@@ -6,15 +6,15 @@ import {
   type JSONRPCMessage,
   type Transport,
 } from "@modelcontextprotocol/client";
-import type { ToolAddress } from "gantry/plugin";
+import type { McpServerHttp } from "gantry/plugin";
 import { HttpBodies } from "./http-bodies.js";
 import { withinDepth } from "./depth.js";
 
-/** For a server to be told that its session is over, in ms. */
+/** Timeout of the request that terminates the session at the server. */
 const GOODBYE_MS = 1_000;
-/** An answer that has ended may still be on its way through the parser, in ms. */
+/** Delay before an ended response counts as incomplete. Its last message can still be in the parser. */
 const PARSE_MS = 100;
-/** How often a stream that broke off is asked for again, and when first, in ms. */
+/** Reconnection of an interrupted stream. Delays are in ms. */
 const AGAIN = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 5_000,
@@ -22,17 +22,17 @@ const AGAIN = {
   maxRetries: 3,
 };
 
-/** As late as a server may say that it wants to be asked again, in ms. */
+/** Maximum retry delay that a server can request. */
 const LONGEST_RETRY_MS = 60_000;
 
-/** Why it is over where the server is there, and knows the session no more. */
-export const FORGOTTEN = "its session is over";
+/** End reason when a reachable server no longer knows the session. */
+export const SESSION_LOST = "its session is over";
 
 interface Waiting {
   readonly cancel: AbortController;
 }
 
-/** Streamable HTTP, or HTTP with SSE as it was before: the SDK's, over connections of our own with limits. */
+/** Streamable HTTP or the older HTTP with SSE. It wraps the SDK's transport and adds size and time limits. */
 export class HttpTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
@@ -49,7 +49,7 @@ export class HttpTransport implements Transport {
   #why = "";
 
   constructor(
-    { url, headers }: ToolAddress,
+    { url, headers }: McpServerHttp,
     type: "http" | "sse",
     wanted: (message: Readonly<Record<string, unknown>>) => boolean,
   ) {
@@ -62,16 +62,16 @@ export class HttpTransport implements Transport {
     if (type === "http") boundRetries(this.#inner);
     this.#inner.onmessage = (message) => this.#take(message);
     this.#inner.onerror = (error) => this.#fault(error);
-    // What is the SDK's to tell of the end it tells when it is closed, which is done here alone.
+    // The SDK's transport reports its end only when it is closed, and only this class closes it.
     this.#inner.onclose = () => undefined;
   }
 
   get sessionId(): string | undefined {
-    // A session means "no initialize": of a new connection there is none.
+    // The SDK skips `initialize` if a session id is set. A new connection has no session yet.
     return undefined;
   }
 
-  /** Why it is over; `""` while it is not, and where it was closed from here. */
+  /** End reason. `""` while the connection is open, or if it was closed locally. */
   get why(): string {
     return this.#why;
   }
@@ -88,11 +88,12 @@ export class HttpTransport implements Transport {
     try {
       await this.#inner.send(message);
     } catch (error) {
-      // It knows the session no more: nothing of what was asked was done. Some say 400, as they do to what is wrong in itself.
+      // The server no longer knows the session, so it has not processed the request. Some servers answer 400, which
+      // they also use for invalid requests.
       const isGone =
         error instanceof SdkHttpError &&
         (error.status === 404 || (error.status === 400 && /session/i.test(error.message)));
-      if (isGone && "method" in message && message.method !== "initialize") this.#finish(FORGOTTEN);
+      if (isGone && "method" in message && message.method !== "initialize") this.#finish(SESSION_LOST);
       throw error;
     }
   }
@@ -113,12 +114,12 @@ export class HttpTransport implements Transport {
     const { method = "GET", body } = init;
     const said = method === "POST" && typeof body === "string" ? (JSON.parse(body) as Record<string, unknown>) : {};
     const id = said["method"] === undefined ? undefined : (said["id"] as string | number | undefined);
-    // In place of the SDK's one signal, to which each of many questions would listen.
+    // The SDK shares one signal, on which many requests would add listeners. Use one controller for each request.
     const cancel = new AbortController();
     if (this.#closed) cancel.abort();
     this.#underWay.add(cancel);
     const isStream = method === "GET";
-    // The second one of the old way would be of a session that nobody began.
+    // A second SSE stream would belong to a session that was never initialized.
     if (isStream && this.#inner instanceof SSEClientTransport && this.#streams++ > 0) {
       this.#finish("its stream has ended");
       return new Response(null, { status: 204 });
@@ -139,7 +140,7 @@ export class HttpTransport implements Transport {
     }
   };
 
-  /** Nobody waits for that answer any more. */
+  /** Aborts the request whose response is no longer needed. */
   #forget(params: unknown): void {
     const { requestId } = (params ?? {}) as { requestId?: string | number };
     if (requestId === undefined) return;
@@ -147,7 +148,7 @@ export class HttpTransport implements Transport {
     this.#waiting.delete(requestId);
   }
 
-  /** An answer ended without what was asked for. */
+  /** The response body ended. Fails the request if its response has not arrived. */
   #brokeOff(id: string | number): void {
     setTimeout(() => {
       if (!this.#waiting.delete(id)) return;
@@ -159,13 +160,13 @@ export class HttpTransport implements Transport {
     const message = withinDepth(given);
     if (!message) return;
     if ("id" in message && !("method" in message) && message.id !== undefined) this.#waiting.delete(message.id);
-    // What was said before an answer is heard before it, though it is heard a moment later.
+    // Deliver in order: notifications before a response are handled asynchronously and must not be overtaken.
     if (this.#wanted(message)) this.#order = this.#order.then(() => this.onmessage?.(message));
   }
 
   #fault(error: Error): void {
     this.onerror?.(error);
-    // It did not come back: whoever waits for the rest of an answer waits in vain.
+    // The stream did not reconnect, so the rest of a response cannot arrive.
     if (error.message.startsWith("Maximum reconnection attempts")) this.#finish("its stream broke off");
   }
 
@@ -178,7 +179,7 @@ export class HttpTransport implements Transport {
   }
 }
 
-/** A server says when it wants to be asked again: at once, in a thousand years. */
+/** Limits the retry delay that a server requests to the range of 500 ms to 60 s. */
 function boundRetries(inner: object): void {
   let wanted: number | undefined;
   Object.defineProperty(inner, "_serverRetryMs", {

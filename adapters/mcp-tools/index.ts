@@ -1,15 +1,15 @@
 import { resolve } from "node:path";
-import { defineAdapter, option, toolServerOptions, type ToolServer } from "gantry/plugin";
+import { defineAdapter, option, mcpServerOptions, type McpServer } from "gantry/plugin";
 import { McpServers } from "./mcp-servers.js";
 
 export { McpServers, secretsOf, type McpServersOptions, type ServerUse } from "./mcp-servers.js";
 export type { ListedPrompt, ListedTool, Listing } from "./listing.js";
 
-const { entries, rule, folderOf } = toolServerOptions;
-// Who is named in a list of tools is wanted.
+const { entries, rule, folderOf } = mcpServerOptions;
+// A server that a list of tools names is enabled by that.
 const { enabled: _, ...own } = entries;
 
-/** One server as a source of tools; a config names its servers under `mcp_servers`. */
+/** One MCP server as a tool source. A config usually declares servers under `mcp_servers`. */
 export default defineAdapter({
   kind: "tool-source",
   name: "mcp-tools",
@@ -19,7 +19,7 @@ export default defineAdapter({
   ),
   create: ({ name, command, args, env, cwd, url = "", headers, type, tools, timeout, trusted }, context) => {
     const address = { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
-    const server: ToolServer =
+    const server: McpServer =
       command === undefined
         ? address
         : {
@@ -33,7 +33,7 @@ export default defineAdapter({
   },
 });
 
-/** What stands in the PATH has no slash. */
+/** A command without a slash is looked up in the PATH. */
 function commandOf(command: string, folder: string): string {
   return command.includes("/") ? resolve(folder, command) : command;
 }

@@ -1,10 +1,10 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
 import { plain as withoutUnseen } from "./printable-text.js";
 
-/** Bytes of one schema, as JSON, and values in it: a model reads all of it with every question. */
+/** Limits of one input schema: its size as JSON, and its nesting. The model reads every schema with each request. */
 const MOST = { bytes: 32 * 1024, depth: 24 };
 const TYPES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
-/** Keys of a schema that hold one, a list of them, or some by name. */
+/** Schema keywords whose value is one schema; below, a list of schemas, and schemas by name. */
 const ONE = new Set(
   "additionalProperties not contains propertyNames if then else items unevaluatedItems unevaluatedProperties contentSchema".split(
     " ",
@@ -12,7 +12,10 @@ const ONE = new Set(
 );
 const LIST = new Set(["anyOf", "oneOf", "allOf", "prefixItems"]);
 const NAMED = new Set(["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"]);
-/** Keys that JSON Schema has, or had, and what stands under them; where it is another thing (a `true` of an older draft), providers refuse the schema. */
+/**
+ * Keywords whose value is not a schema, with a check of the value. A keyword with another value (such as `true` in an
+ * older draft) is removed, because providers reject it.
+ */
 const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
   ...keys("minimum maximum exclusiveMinimum exclusiveMaximum", Number.isFinite),
   ...keys("multipleOf", (value) => Number.isFinite(value) && (value as number) > 0),
@@ -23,26 +26,29 @@ const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
   ...keys("uniqueItems readOnly writeOnly deprecated", (value) => typeof value === "boolean"),
   ...keys("format contentEncoding contentMediaType", (value) => typeof value === "string"),
   ...keys("examples", Array.isArray),
-  // What refers to elsewhere, and what only older drafts know.
+  // References to other documents, and keywords of older drafts only: always removed.
   ...keys("$schema $id id $anchor $comment $vocabulary __proto__", () => false),
   ...keys("$dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor", () => false),
   ...keys("dependencies dependentRequired additionalItems", () => false),
 };
-/** What providers refuse at the root of a tool's arguments. */
+/** Keywords that providers reject at the root of the arguments. */
 const ALTERNATIVES = ["anyOf", "oneOf", "allOf"] as const;
 const CONDITIONS = [...ALTERNATIVES, "not", "if", "then", "else", "enum", "const", "dependentSchemas"];
-/** As Anthropic wants names of arguments; others take more. */
+/** Argument names that Anthropic accepts. Other providers accept more. */
 const ARGUMENT = /^[A-Za-z0-9_.-]{1,64}$/;
 
-/** Why a schema could not be told any model. */
+/** A schema that cannot be sent to a model. The message is the reason. */
 export class SchemaFault extends Error {}
 
 /**
- * The arguments of a tool as every provider takes them: a schema that one refuses would fail each question of the run. What
- * models can do without is left out, since the server checks what it is sent. Throws `SchemaFault` for what is no schema.
+ * Converts a tool's input schema to one that every provider accepts. A rejected schema would fail each model request of
+ * the run.
+ *
+ * Optional constraints are removed, because the server validates the arguments. Throws `SchemaFault` if the value is
+ * not a usable schema.
  */
 export function argumentsSchema(given: unknown): JsonSchema {
-  // Without one there are none.
+  // No schema: the tool takes no arguments.
   if (given === undefined) return { type: "object", properties: {} };
   if (!isRecord(given)) throw new SchemaFault("its input schema is none");
   const arms = ALTERNATIVES.flatMap((key) => (Array.isArray(given[key]) ? (given[key] as unknown[]) : []));
@@ -69,7 +75,7 @@ export function argumentsSchema(given: unknown): JsonSchema {
   return plain;
 }
 
-/** A schema without what some provider refuses. */
+/** Removes the keywords that some provider rejects. */
 function clean(schema: unknown, depth: number): unknown {
   if (typeof schema === "boolean") return schema;
   if (!isRecord(schema)) throw new SchemaFault("a part of its input schema is no schema");
@@ -79,7 +85,7 @@ function clean(schema: unknown, depth: number): unknown {
     const kept = cleanKey(key, value, depth + 1);
     if (kept !== undefined) result[key] = kept;
   }
-  // A list of anything is refused where it does not say so.
+  // Providers reject an array without `items`.
   if (result["type"] === "array" && result["items"] === undefined) result["items"] = {};
   return result;
 }
@@ -101,7 +107,7 @@ function cleanKey(key: string, value: unknown, depth: number): unknown {
   if (key === "required")
     return Array.isArray(value) ? [...new Set(value)].filter((one) => typeof one === "string") : undefined;
   if (key === "enum") return Array.isArray(value) && value.length > 0 ? value : undefined;
-  // The old way to tell of tuples.
+  // The older form of tuples.
   if (key === "items" && Array.isArray(value)) return {};
   if (ONE.has(key)) return clean(value, depth);
   if (LIST.has(key)) {
@@ -115,7 +121,7 @@ function cleanKey(key: string, value: unknown, depth: number): unknown {
   return value;
 }
 
-/** Throws `SchemaFault` where one leads nowhere. Of a cycle there is no end, which is allowed. */
+/** Throws `SchemaFault` if a reference does not resolve. Recursive references are allowed. */
 function checkReferences(value: unknown, root: unknown): void {
   if (Array.isArray(value)) for (const one of value) checkReferences(one, root);
   if (!isRecord(value)) return;
@@ -149,7 +155,7 @@ function keys<T>(names: string, fits: T): Record<string, T> {
   return Object.fromEntries(names.split(" ").map((name) => [name, fits]));
 }
 
-/** One that all engines of providers take: none looks around. */
+/** Whether all providers accept the pattern. Lookaround is not supported by all of them. */
 function isPlainPattern(value: unknown): boolean {
   if (typeof value !== "string" || value.length > 1000 || /\(\?[=!<]/.test(value)) return false;
   try {

@@ -1,17 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Bytes of one message. */
+/** Maximum size of one message, in bytes. */
 export const MESSAGE_BYTES = 8 * 1024 * 1024;
 
-/** Work that was done at a stretch, in ms, before others have their turn. */
+/** Longest continuous work before other tasks get a turn. */
 const STRETCH_MS = 8;
 
-/** Cuts bytes into lines. */
 export class Lines {
   #held: Buffer[] = [];
   #size = 0;
 
-  /** The lines that end in `piece`. Throws when one is longer than a message may be. */
+  /** Returns the lines that end in this chunk, without the line feed. Throws if a line exceeds `MESSAGE_BYTES`. */
   push(piece: Buffer): Buffer[] {
     const lines: Buffer[] = [];
     let from = 0;
@@ -33,21 +32,21 @@ export class Lines {
   }
 }
 
-/** Keeps whoever talks without end from having all the time there is: after each stretch of work as much is waited. */
+/** Keeps a server that sends without pause from blocking the process: after each stretch of work it waits as long. */
 export class Turns {
   #began = performance.now();
   #waited = performance.now();
 
-  /** To be awaited between two pieces of work. */
+  /** Call between two pieces of work. */
   async next(): Promise<void> {
     const now = performance.now();
-    // What came late was waited for.
+    // A stretch that ran long because the process was busy already waited: then wait 1 ms only.
     if (now - this.#began < STRETCH_MS) return;
     await sleep(now - this.#waited > 2 * STRETCH_MS ? 1 : STRETCH_MS);
     this.#began = this.#waited = performance.now();
   }
 
-  /** Nothing was there to do: the next stretch begins. */
+  /** No input was available: the next stretch begins. */
   idle(): void {
     this.#began = performance.now();
   }

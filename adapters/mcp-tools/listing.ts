@@ -2,35 +2,37 @@ import { isRecord, type JsonSchema } from "gantry/plugin";
 import { argumentsSchema, SchemaFault } from "./input-schema.js";
 import { line, plain } from "./printable-text.js";
 
-/** Of one server: entries of a list that are looked at, tools, prompts, characters of a description, and bytes that all its tools take of each question together. */
+/**
+ * Limits of one server: list entries read, tools, prompts, characters of a description, bytes of all tools together in
+ * a model request, and pages of a list.
+ */
 export const MOST = { looked: 10_240, tools: 256, prompts: 256, description: 2_048, bytes: 256 * 1024, pages: 64 };
 
-/** A tool as its server tells of it, checked. */
+/** A validated tool of a server's list. */
 export interface ListedTool {
   readonly name: string;
   readonly description: string;
   readonly inputSchema: JsonSchema;
-  /** As the server says: it changes nothing. */
+  /** Whether the server declares that the tool changes nothing. */
   readonly readOnly: boolean;
 }
 
-/** A prompt as its server tells of it, checked. */
+/** A validated prompt of a server's list. */
 export interface ListedPrompt {
   readonly name: string;
   readonly description: string;
   readonly arguments: readonly { readonly name: string; readonly required: boolean }[];
 }
 
-/** What a server offers. */
 export interface Listing {
   readonly tools: readonly ListedTool[];
   readonly prompts: readonly ListedPrompt[];
   readonly hasResources: boolean;
-  /** What of it cannot be used, each with why. */
+  /** Entries that cannot be used, each with the reason. */
   readonly left: readonly string[];
 }
 
-/** What models may be told of the tools of a server; `left` is added to. */
+/** Returns the usable tools of a list. Appends the rejected ones, with reasons, to `left`. */
 export function listedTools(given: readonly unknown[], left: string[]): ListedTool[] {
   const tools = new Map<string, ListedTool>();
   let bytes = 0;
@@ -51,7 +53,7 @@ export function listedTools(given: readonly unknown[], left: string[]): ListedTo
   return [...tools.values()];
 }
 
-/** What people may say of the prompts of a server; `left` is added to. */
+/** Returns the usable prompts of a list. Appends the rejected ones, with reasons, to `left`. */
 export function listedPrompts(given: readonly unknown[], left: string[]): ListedPrompt[] {
   const prompts = new Map<string, ListedPrompt>();
   for (const one of given) {
@@ -80,7 +82,7 @@ export function listedPrompts(given: readonly unknown[], left: string[]): Listed
   return [...prompts.values()];
 }
 
-/** A few of them in a line, and how many more there are. */
+/** Summarizes rejected entries on one line: the first five and the number of the others. */
 export function inALine(left: readonly string[]): string {
   const shown = left.slice(0, 5).map((one) => line(one).slice(0, 200));
   const more = left.length - shown.length;

@@ -3,9 +3,10 @@ import { homedir } from "node:os";
 import { delimiter, isAbsolute, relative } from "node:path";
 
 /**
- * A PATH without what a repository could put programs into: folders of the project, and those that are named from wherever
- * somebody stands. A server that a config names must not be one that was cloned. A project that holds the home folder is
- * nobody's repository: there it is the relative ones alone.
+ * Removes from a PATH the folders in which a repository could place programs: folders of the project, and relative
+ * folders. A configured server must never run a program from a clone.
+ *
+ * If the project contains the home folder, it is not a repository. Then only relative folders are removed.
  */
 export function ownPath(path: string | undefined, projectDir: string): string | undefined {
   const project = real(projectDir);
@@ -23,7 +24,7 @@ function isWithin(path: string, folder: string): boolean {
   return way === "" || (way !== ".." && !/^\.\.[\\/]/.test(way) && !isAbsolute(way));
 }
 
-/** Of a user that no list of users has, and no variable, it is the root. */
+/** Home folder, or the root folder if the user has none. */
 function home(): string {
   try {
     return real(homedir());

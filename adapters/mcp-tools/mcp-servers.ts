@@ -3,33 +3,33 @@ import {
   headerSecrets,
   Redactor,
   type OpenTools,
-  type ToolServer,
-  type ToolServers,
+  type McpServer,
+  type McpServerFactory,
   type ToolSession,
   type ToolSource,
 } from "gantry/plugin";
 import { serverKey } from "./names.js";
 import type { Listing } from "./listing.js";
-import type { Pauses } from "./restart-backoff.js";
+import type { RestartBackoff } from "./restart-backoff.js";
 import type { SharedServer } from "./shared-server.js";
 import type { ServerUse } from "./tools.js";
 
 export type { ServerUse } from "./tools.js";
 
-/** Sources that are known again when they are asked for again, and servers whose failures are remembered. */
+/** Maximum number of cached tool sources, and of servers whose failures are remembered. */
 const KNOWN = 256;
 
 export interface McpServersOptions {
-  /** The environment of programs, beside what a server names itself. Default none. */
+  /** Environment variables of server processes, in addition to those of the server's config. Default none. */
   env?: Readonly<Record<string, string>> | undefined;
-  /** Told to servers; default `0`. */
+  /** Client version sent to servers. Default `0`. */
   version?: string | undefined;
-  /** Never to be logged or told. */
+  /** Values to redact in logs and errors. */
   secrets?: Iterable<string> | undefined;
   logger?: Logger | undefined;
 }
 
-/** Most of it is loaded with the first server that is opened. */
+/** Loads the implementation when the first server is opened. */
 function code() {
   return Promise.all([
     import("./shared-server.js"),
@@ -40,17 +40,18 @@ function code() {
 }
 
 /**
- * Servers that speak the Model Context Protocol: a source of tools for each, opened with a session's first run. Those who
- * want the same server for the same folder share it; it ends with the last of them.
+ * Creates a tool source for each MCP server. A source opens with the first run of a session.
+ *
+ * Sessions share a server if its definition and the project folder are equal. The server stops with the last session.
  */
-export class McpServers implements ToolServers {
+export class McpServers implements McpServerFactory {
   readonly #env: Readonly<Record<string, string>>;
   readonly #version: string;
   readonly #secrets: Iterable<string>;
   readonly #logger: Logger;
   readonly #sources = new Map<string, ToolSource>();
   readonly #shared = new Map<string, SharedServer>();
-  readonly #pauses = new Map<string, Pauses>();
+  readonly #pauses = new Map<string, RestartBackoff>();
 
   constructor({ env = {}, version = "0", secrets = [], logger = silentLogger }: McpServersOptions = {}) {
     this.#env = env;
@@ -59,7 +60,7 @@ export class McpServers implements ToolServers {
     this.#logger = logger;
   }
 
-  source(server: ToolServer, use: ServerUse = {}): ToolSource {
+  source(server: McpServer, use: ServerUse = {}): ToolSource {
     const known = JSON.stringify([server, use]);
     const source = this.#sources.get(known) ?? {
       name: `mcp:${serverKey(server.name)}`,
@@ -70,19 +71,19 @@ export class McpServers implements ToolServers {
     return source;
   }
 
-  /** What a server offers to a session of this folder. Rejects with why it cannot be had. */
-  async listing(server: ToolServer, projectDir: string, signal: AbortSignal): Promise<Listing> {
+  /** Lists what the server offers to a session of this folder. Rejects with the reason if the server is unavailable. */
+  async listing(server: McpServer, projectDir: string, signal: AbortSignal): Promise<Listing> {
     const { shared, leave } = await this.#join(server, { sessionId: "", projectDir }, signal);
     const { listing } = shared;
     await leave();
     return listing;
   }
 
-  async #open(server: ToolServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
+  async #open(server: McpServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
     const [, { toolsOf }, { promptsOf }] = await code();
     const { shared, leave } = await this.#join(server, session, signal);
     const key = serverKey(server.name);
-    // The same tools as long as they are the same.
+    // Keep the same tool objects until the listing changes.
     const made = {
       listing: undefined as Listing | undefined,
       tools: [] as OpenTools["tools"],
@@ -108,9 +109,9 @@ export class McpServers implements ToolServers {
     };
   }
 
-  /** A user more of the server, which answers then; `leave` is to be called once. */
-  async #join(server: ToolServer, { projectDir }: ToolSession, signal: AbortSignal) {
-    const [{ abortable, SharedServer }, , , { Pauses }] = await code();
+  /** Registers a user of the server and waits until it is ready. The caller must call `leave` once. */
+  async #join(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
+    const [{ abortable, SharedServer }, , , { RestartBackoff: Pauses }] = await code();
     const id = JSON.stringify([server, projectDir]);
     const pauses = this.#pauses.get(id) ?? new Pauses();
     keep(this.#pauses, id, pauses);
@@ -136,7 +137,7 @@ export class McpServers implements ToolServers {
       return { shared, leave };
     } catch (error) {
       if (signal.aborted && (signal.reason as Partial<Error> | undefined)?.name === "TimeoutError") pauses.late();
-      // Who gave up does not wait for its end.
+      // An aborted caller does not wait for the shutdown.
       const left = leave();
       signal.throwIfAborted();
       await left;
@@ -145,18 +146,18 @@ export class McpServers implements ToolServers {
   }
 }
 
-/** What of a server's definition is secret. */
-export function secretsOf(server: ToolServer): string[] {
+/** Returns the secret values of a server's definition. */
+export function secretsOf(server: McpServer): string[] {
   if ("command" in server) return headerSecrets(server.env);
   const own = headerSecrets(server.headers);
   if (!URL.canParse(server.url)) return own;
   const { username, password, pathname, searchParams } = new URL(server.url);
-  // Some have their key in the path or the query.
+  // Some services expect the key in the path or the query.
   const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
   return [...own, ...parts, username, password].filter((secret) => secret !== "");
 }
 
-/** At most so many, those used last. */
+/** Adds an entry and removes the least recently used ones above the limit. */
 function keep<T>(map: Map<string, T>, key: string, value: T): void {
   map.delete(key);
   map.set(key, value);

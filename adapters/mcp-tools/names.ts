@@ -1,13 +1,15 @@
 import { createHash } from "node:crypto";
 
-/** No provider takes longer names of tools. */
+/** Maximum characters of a tool name: the limit of the strictest provider. */
 const LONGEST = 64;
-/** A server's share of them. */
+/** Maximum characters of the server's part of a tool name. */
 const SERVER = 32;
 
 /**
- * What stands for a server in names of tools and in rules: its own name where that may stand there, else what is left of it
- * with a hash of the whole. Distinct names have distinct ones, and none has the `__` that ends it in a tool's name.
+ * Returns the server's key in tool names and rules: its name if that contains only permitted characters. Otherwise the
+ * remaining characters, with a hash of the name.
+ *
+ * Different names have different keys. A key never ends in `__`, which separates it from the tool's name.
  */
 export function serverKey(name: string): string {
   const plain = name
@@ -17,7 +19,10 @@ export function serverKey(name: string): string {
   return plain === name ? name : [plain, hash(name)].filter((part) => part !== "").join("_");
 }
 
-/** `server__tool`, as models call it: as the server calls it where that may be, else with a hash of that name. */
+/**
+ * Returns `server__tool`, the name for models. If the server's tool name has other characters or is too long, a hash of
+ * it is appended.
+ */
 export function toolName(key: string, name: string): string {
   const plain = `${key}__${name.replace(/[^A-Za-z0-9_-]+/g, "_")}`;
   if (plain === `${key}__${name}` && plain.length <= LONGEST) return plain;
@@ -25,18 +30,21 @@ export function toolName(key: string, name: string): string {
   return plain.slice(0, LONGEST - end.length) + end;
 }
 
-/** `mcp:server/tool`, as rules call it: the server's own name of the tool, whatever models see, so that no rule misses it. */
+/**
+ * Returns `mcp:server/tool`, the name for rules. It contains the server's unchanged tool name, so that rules match
+ * whatever models see.
+ */
 export function originOf(key: string, name: string): string {
   return `mcp:${key}/${name}`;
 }
 
-/** `server:prompt`, as people type it. */
+/** Returns `server:prompt`, the name that users type. */
 export function promptName(key: string, name: string): string {
   const plain = name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").slice(0, LONGEST);
   return `${key}:${plain === name ? name : `${plain}_${hash(name)}`}`;
 }
 
-/** Whether a name fits a glob of `*` and `?`. */
+/** Whether a name matches a glob of `*` and `?`. */
 export function fitsGlob(glob: string, name: string): boolean {
   let [at, star, from] = [0, -1, 0];
   for (let i = 0; i < name.length;) {

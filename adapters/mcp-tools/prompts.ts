@@ -7,7 +7,7 @@ import type { SharedServer } from "./shared-server.js";
 
 const TIMEOUT_MS = 30_000;
 
-/** The prompts of a server, as people say them. */
+/** Returns a server's prompts as slash commands. */
 export function promptsOf(key: string, server: SharedServer, { prompts }: Listing): SlashCommand[] {
   return prompts.map((prompt) => ({
     name: promptName(key, prompt.name),
@@ -23,8 +23,10 @@ export function promptsOf(key: string, server: SharedServer, { prompts }: Listin
 }
 
 /**
- * Words by the names of a prompt's arguments: `name=words` where it is said so, else in their order, the last with all that
- * is left. Throws `InputError` where one is missing.
+ * Assigns the typed words to a prompt's arguments. `name=words` sets an argument by name. Other words are assigned in
+ * order, and the last argument gets all that remain.
+ *
+ * Throws `InputError` if a required argument is missing.
  */
 export function argumentsIn(words: string, { arguments: names, name: prompt }: ListedPrompt): Record<string, string> {
   const given: Record<string, string> = {};

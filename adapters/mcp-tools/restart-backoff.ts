@@ -1,14 +1,14 @@
-import { Fault } from "./connection.js";
+import { McpServerError } from "./connection.js";
 
-/** What is waited before a server that failed is started again, by how often it has, in ms. */
+/** Delays before a failed server restarts, by the number of failures in a row. */
 const PAUSES_MS = [0, 0, 1_000, 3_000, 10_000, 30_000] as const;
-/** Also before one that was not ready in time: each run would be held as long again, in ms. */
+/** Delay after a start that timed out. Each new attempt would block a run for the whole timeout. */
 const LATE_MS = 120_000;
-/** One that lived so long has not failed because it was started, in ms. */
+/** A server that ran longer than this resets the failure count. */
 const LIVED_MS = 30_000;
 
-/** How often a server failed in a row, and what is waited for; outlives those that use it. */
-export class Pauses {
+/** Counts a server's failures in a row and delays its next start. It outlives the sessions that use the server. */
+export class RestartBackoff {
   #failed = 0;
   #at = 0;
   #why = "";
@@ -30,10 +30,10 @@ export class Pauses {
     if (ms > LIVED_MS) this.#failed = 0;
   }
 
-  /** Throws what is wrong, as long as it is not to be tried again. */
+  /** Throws the last failure while the delay has not elapsed. */
   check(): void {
     const pause = this.#late ? LATE_MS : PAUSES_MS[Math.min(this.#failed, PAUSES_MS.length - 1)]!;
     const left = this.#at + pause - Date.now();
-    if (left > 0) throw new Fault(`${this.#why} (it is tried again in ${Math.ceil(left / 1000)} s)`);
+    if (left > 0) throw new McpServerError(`${this.#why} (it is tried again in ${Math.ceil(left / 1000)} s)`);
   }
 }

@@ -1,55 +1,58 @@
 import type { ToolContext } from "gantry";
 import { ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
-import { Connection, Fault, type ConnectionContext } from "./connection.js";
+import { Connection, McpServerError, type ConnectionContext } from "./connection.js";
 import { elicited } from "./elicitation.js";
-import { FORGOTTEN } from "./http-transport.js";
+import { SESSION_LOST } from "./http-transport.js";
 import { line } from "./printable-text.js";
-import { Patience } from "./call-timeout.js";
-import type { Pauses } from "./restart-backoff.js";
+import { CallTimeout } from "./call-timeout.js";
+import type { RestartBackoff } from "./restart-backoff.js";
 import { inALine, type Listing } from "./listing.js";
 
-/** Between two looks at what it offers, in ms. */
+/** Minimum interval between two refreshes of the listing. */
 const LOOK_MS = 1_000;
 
-/** Of what is wrong with one server so much is said. */
+/** Maximum number of different warnings logged about one server. */
 const REASONS = 32;
 
-/** Forms that a server may ask a person to fill in during one call. */
+/** Maximum number of forms that a server may send during one call. */
 const FORMS = 32;
 
-/** A call under way, and who made it. */
+/** An active call and the session that made it. */
 interface Caller {
   readonly context: ToolContext;
-  /** Asked of a person so far. */
+  /** Forms that the server has sent during this call. */
   forms: number;
   readonly over: AbortController;
 }
 
-/** A server as all the sessions have it that are to have the same: begun with the first, ended with the last. */
+/**
+ * One MCP server that all sessions with the same definition and folder share. It starts with the first session and
+ * stops with the last.
+ */
 export class SharedServer {
   readonly #context: Omit<ConnectionContext, "elicit" | "changed">;
-  readonly #pauses: Pauses;
+  readonly #pauses: RestartBackoff;
   readonly #end = new AbortController();
-  /** Calls under way: whoever made them may be asked. */
+  /** Active calls. A form of the server goes to the session of the call. */
   readonly #calls = new Set<Caller>();
-  /** Forms are put to a person one after the other. */
+  /** The last form in progress. Forms are shown to users one at a time. */
   #turn: Promise<unknown> = Promise.resolve();
   #users = 0;
   #connection: Promise<Connection> | undefined;
   #listing: Listing | undefined;
-  /** Reasons why something of it could not be used, and failures, that were said. */
+  /** Warnings that have been logged, each once. */
   readonly #said = new Set<string>();
   #looking: Promise<void> | undefined;
   #lookAgain = false;
   #looked = 0;
 
-  constructor(context: Omit<ConnectionContext, "elicit" | "changed">, pauses: Pauses) {
+  constructor(context: Omit<ConnectionContext, "elicit" | "changed">, pauses: RestartBackoff) {
     this.#context = context;
     this.#pauses = pauses;
   }
 
-  /** As it was when it was looked at last. */
+  /** What the server offered at the last refresh; empty before the first. */
   get listing(): Listing {
     return this.#listing ?? { tools: [], prompts: [], hasResources: false, left: [] };
   }
@@ -62,7 +65,7 @@ export class SharedServer {
     this.#users += 1;
   }
 
-  /** One user less; with the last it ends. Resolves when nothing of it is left. */
+  /** Removes a user. After the last one the server stops. Resolves when its process and connections are closed. */
   async leave(): Promise<void> {
     this.#users -= 1;
     if (this.#users > 0) return;
@@ -72,7 +75,7 @@ export class SharedServer {
     await this.#looking;
   }
 
-  /** The server, started where it is not there. Rejects with `Fault`: why it cannot be had. */
+  /** Returns the connection, and starts the server if necessary. Rejects with `McpServerError` if it is unavailable. */
   async ready(): Promise<Connection> {
     for (;;) {
       const opening = (this.#connection ??= this.#opened());
@@ -91,7 +94,10 @@ export class SharedServer {
     return opening;
   }
 
-  /** One question to it; who asks, and may be asked by it meanwhile, is `context`. Rejects with `ToolError` or the signal's reason. */
+  /**
+   * Sends one request. `context` is the calling session, which answers the server's forms during the call. Rejects with
+   * `ToolError`, or with the signal's reason.
+   */
   async ask(
     method: string,
     params: Readonly<Record<string, unknown>>,
@@ -102,7 +108,7 @@ export class SharedServer {
     }: { context?: ToolContext; signal?: AbortSignal; timeoutMs: number },
   ): Promise<Readonly<Record<string, unknown>>> {
     const { name } = this.#context.server;
-    const time = new Patience(timeoutMs, signal);
+    const time = new CallTimeout(timeoutMs, signal);
     const caller = context && { context, forms: 0, over: new AbortController() };
     if (caller) this.#calls.add(caller);
     try {
@@ -117,8 +123,8 @@ export class SharedServer {
           this.#waits.add(time);
           return await connection.ask(method, params, { signal: time.signal, ...(context && { onProgress }) });
         } catch (error) {
-          // Of a session that it forgot nothing was done, so that it may be asked again.
-          if (round > 0 || !(error instanceof Fault) || error.message !== FORGOTTEN) throw error;
+          // A server that lost its session has not processed the request. Sending it once more is safe.
+          if (round > 0 || !(error instanceof McpServerError) || error.message !== SESSION_LOST) throw error;
         } finally {
           this.#waits.delete(time);
         }
@@ -131,7 +137,7 @@ export class SharedServer {
           `${name} did not answer within ${timeoutMs / 1000} s; whether it did its work is not known.`,
         );
       }
-      if (!(error instanceof Fault)) throw error;
+      if (!(error instanceof McpServerError)) throw error;
       const doubt = error.ended && method === "tools/call" ? "; whether it did its work is not known" : "";
       throw new ToolError(`${name}: ${this.#context.hide(error.message)}${doubt}.`);
     } finally {
@@ -141,7 +147,7 @@ export class SharedServer {
     }
   }
 
-  readonly #waits = new Set<Patience>();
+  readonly #waits = new Set<CallTimeout>();
 
   async #open(): Promise<Connection> {
     const { signal } = this.#end;
@@ -161,8 +167,8 @@ export class SharedServer {
       }
       const { logger, server, hide } = this.#context;
       void connection.ended.then((why) => {
-        // One that only forgot us is there.
-        if (signal.aborted || why === FORGOTTEN) return;
+        // A server that only lost its session is still running.
+        if (signal.aborted || why === SESSION_LOST) return;
         this.#pauses.lived(Date.now() - began);
         this.#pauses.failed(why || "it answered nothing");
         logger.warn("a server of tools has ended; it is started again when it is needed", {
@@ -180,21 +186,21 @@ export class SharedServer {
   #offers(listing: Listing): void {
     this.#listing = listing;
     const { logger, server, hide } = this.#context;
-    // Names that change are no news, reasons are.
+    // Compare the reasons only: the names in a listing may change.
     const news = listing.left.filter((one) => this.#isNews(one.slice(one.lastIndexOf(": ") + 2)));
     if (news.length === 0) return;
     const left = hide(inALine(listing.left));
     logger.warn("what a server of tools offers could not all be used", { server: server.name, left });
   }
 
-  /** Whether it was not said before. */
+  /** Whether the reason has not been logged yet. Marks it as logged. */
   #isNews(reason: string): boolean {
     if (this.#said.has(reason) || this.#said.size >= REASONS) return false;
     this.#said.add(reason);
     return true;
   }
 
-  /** Look at what it offers now, once for however many changes it tells of. */
+  /** Refreshes the listing. Several change notifications cause one refresh. */
   #look(): void {
     this.#lookAgain = true;
     this.#looking ??= this.#lookWhile().finally(() => (this.#looking = undefined));
@@ -219,13 +225,16 @@ export class SharedServer {
     }
   }
 
-  /** Only whoever made the one call that is under way can be meant; of several sessions none is asked what another one's call wants. */
+  /**
+   * Sends a form to the session of the active call. Declines if calls of several sessions are active: the form could
+   * belong to any of them.
+   */
   async #elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult> {
     const callers = [...this.#calls];
     const [caller] = callers.slice(-1);
     if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId))
       return { action: "decline" };
-    // Whoever asks without end is not answered, and has the time of the call alone.
+    // Further forms are declined and do not pause the timeout of the call.
     if ((caller.forms += 1) > FORMS) return { action: "decline" };
     const over = AbortSignal.any([signal, caller.over.signal]);
     const turn = this.#turn.then(() => this.#ask(params, caller, over));
@@ -233,14 +242,13 @@ export class SharedServer {
     return turn;
   }
 
-  /** Never rejects. */
   async #ask(params: Readonly<Record<string, unknown>>, { context }: Caller, over: AbortSignal): Promise<ElicitResult> {
     if (over.aborted) return { action: "cancel" };
-    // A person may take their time.
+    // The time that the user needs does not count.
     for (const time of this.#waits) time.hold();
     try {
-      const question: ToolContext["question"] = (one) =>
-        over.aborted ? Promise.resolve(undefined) : context.question(one);
+      const question: ToolContext["askUser"] = (one) =>
+        over.aborted ? Promise.resolve(undefined) : context.askUser(one);
       return await abortable(elicited(this.#context.server.name, params, question), over);
     } catch {
       return { action: "cancel" };
@@ -265,7 +273,7 @@ function progressLine({
   return [share, said].filter((one) => one !== "").join(" ");
 }
 
-/** The promise's outcome, or the signal's reason if that comes first. */
+/** Settles like the promise, or rejects with the signal's reason if that comes first. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason as Error);

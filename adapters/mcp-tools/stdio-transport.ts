@@ -3,21 +3,24 @@ import { isRecord, type OwnedProcess } from "gantry/plugin";
 import { withinDepth } from "./depth.js";
 import { Lines, Turns } from "./lines.js";
 
-/** Bytes that may wait for a program that reads nothing. */
+/** Maximum bytes buffered for a server that does not read its input. */
 const WAITING_BYTES = 32 * 1024 * 1024;
-/** Kept of what it prints on its standard error, in bytes. */
+/** Bytes of standard error that are kept. */
 const KEPT_BYTES = 4 * 1024;
-/** It may end by itself when its input does, in ms; then it is told to, and has so long again. */
+/** Time for the server to exit after its input is closed; below, after the signal to terminate. */
 const END_MS = 300;
 const GRACE_MS = 1_000;
 
-/** Messages as lines of a program's standard streams, of bounded length, read no faster than they can be worked on. */
+/**
+ * Messages as lines of a process's standard streams. Lines have a maximum size and are read no faster than they are
+ * handled.
+ */
 export class StdioTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #process: OwnedProcess;
-  /** Whether a message is for anybody. */
+  /** Whether a message is needed. */
   readonly #wanted: (message: Readonly<Record<string, unknown>>) => boolean;
   #errors = "";
   #end: Promise<void> | undefined;
@@ -33,12 +36,12 @@ export class StdioTransport implements Transport {
     for (const stream of [process.stderr, process.stdout, process.stdin]) stream.on("error", () => undefined);
   }
 
-  /** The end of what it printed on its standard error. */
+  /** The last bytes of standard error. */
   get errors(): string {
     return this.#errors.trim();
   }
 
-  /** Why it is over; `""` while it is not, and where it was closed from here. */
+  /** End reason. `""` while the process is running, or if it was closed locally. */
   get why(): string {
     return this.#why;
   }
@@ -46,7 +49,7 @@ export class StdioTransport implements Transport {
   async start(): Promise<void> {
     const read = this.#read();
     void this.#process.ended.then(async ({ code, signal }) => {
-      // What it said last is said.
+      // Handle the last output of the process before reporting its end.
       await Promise.race([read, new Promise((resolve) => setTimeout(resolve, END_MS))]);
       this.#finish(signal === null ? `it ended with exit code ${code ?? "unknown"}` : `it was ended by ${signal}`);
     });
@@ -63,7 +66,7 @@ export class StdioTransport implements Transport {
     stdin.write(line);
   }
 
-  /** Resolves when nothing of it is left. */
+  /** Resolves when the process and its children have ended. */
   async close(): Promise<void> {
     this.#end ??= this.#stop();
     this.#finish("");
@@ -101,7 +104,7 @@ export class StdioTransport implements Transport {
       if (text === "") return;
       message = JSON.parse(text);
     } catch {
-      // Many print a word of welcome there.
+      // Many servers print a start message to standard output.
       this.onerror?.(new Error("a line that is no message"));
       return;
     }
@@ -119,7 +122,7 @@ export class StdioTransport implements Transport {
   }
 }
 
-/** Whoever asked would wait for ever, since it is no answer. */
+/** Whether a response is malformed. Ignoring it would leave the request pending until its timeout. */
 function isBrokenAnswer({ jsonrpc, id, method, result, error }: Readonly<Record<string, unknown>>): boolean {
   if (method !== undefined || id === undefined) return false;
   const isError = isRecord(error) && Number.isSafeInteger(error["code"]) && typeof error["message"] === "string";

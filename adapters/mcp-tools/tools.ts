@@ -6,19 +6,24 @@ import type { ListedTool, Listing } from "./listing.js";
 import type { SharedServer } from "./shared-server.js";
 
 export interface ServerUse {
-  /** Which of its tools: their names, or globs for them; default all. */
+  /** The server's tools to offer, as names or globs. Default all. */
   readonly tools?: readonly string[];
-  /** How long a call may take, in seconds; what the server tells of its progress begins it anew, up to 30 times as long. Default 120. */
+  /**
+   * Timeout of a call, in seconds. Progress notifications restart it, up to 30 times its length in total. Default 120.
+   */
   readonly timeout?: number;
-  /** Whether what it says of tools that only look is believed; default false: each may change things, and needs permission. */
+  /**
+   * Whether the server's read-only hints are trusted. By default they are not: each tool may change things and needs
+   * permission.
+   */
   readonly trusted?: boolean;
 }
 
-/** Resources that a list of them tells at most. */
+/** Maximum number of entries in a list of resources. */
 const RESOURCES = 200;
 const READ = "read_resource";
 
-/** The tools of a server, as models have them. */
+/** Returns the tools of a server as models see them. */
 export function toolsOf(
   key: string,
   server: SharedServer,
@@ -36,7 +41,7 @@ export function toolsOf(
 function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: number, trusted: boolean): Tool {
   const { name, description, inputSchema, readOnly } = tool;
   const looks = trusted && readOnly;
-  // Its server checks what it is sent, by a schema that is its own.
+  // The server validates arguments with its own schema.
   const schema: StandardSchema<Record<string, unknown>> = {
     "~standard": {
       version: 1,
@@ -65,7 +70,7 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
   return { ...made, origin: originOf(key, name) };
 }
 
-/** Reads what the server offers beside its tools. */
+/** Lists and reads the server's resources. */
 function readTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
   const made = defineTool({
     name: toolName(key, READ),

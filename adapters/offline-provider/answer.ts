@@ -1,21 +1,21 @@
 import type { FoundServer } from "./local-servers.js";
 import type { Outcome, Step } from "./steps.js";
 
-/** Ways to attach a model that are at hand. */
+/** Information for the user on how to attach a model. */
 export interface Hints {
   hints: readonly string[];
   found: readonly FoundServer[];
-  /** Where the configuration is, for people. */
+  /** Path of the config file as shown to the user. */
   configFile: string;
 }
 
-/** Most of one result that is quoted. */
+/** Maximum lines quoted of one result; below, characters. */
 const LINES = 60;
 const CHARACTERS = 4000;
-/** Asks for a change, a command or a thought: what only a model can give. */
+/** Requests for changes, commands or reasoning, which only a model can handle. */
 const BEYOND =
   /\b(?:fix|change|edit|refactor|rewrite|implement|add|create|generate|delete|remove|rename|move|replace|update|upgrade|install|execute|commit|debug|optimi[sz]e|translate|review|explain|why|how (?:do|does|can|to|should|would)|improve|convert|migrate|write|summari[sz]e|compare|suggest|run (?:the|my|all|npm|a)|build (?:the|a|me|an))\b/i;
-/** What people ask of a manifest, and the field that says it. */
+/** Questions about a manifest, and the field that answers them. */
 const FIELDS: readonly [asked: RegExp, field: string][] = [
   [/\bmain (?:entry|file|module|field)\b|\bentry ?-?(?:point|file)s?\b|["'`]main["'`]/i, "main"],
   [/\bscripts?\b|\bhow (?:do|can|to)\b[^.?!\n]{0,20}\b(?:run|build|test|start|lint)\b/i, "scripts"],
@@ -26,7 +26,10 @@ const FIELDS: readonly [asked: RegExp, field: string][] = [
   [/(?<!node |node\.js )\bversion\b(?! of node)/i, "version"],
 ];
 
-/** The last text of a run but for how to attach a model: what the tools returned, quoted, and what was not done. */
+/**
+ * Returns the final text of a run: the quoted tool results, and what was not done. The instructions for attaching a
+ * model follow separately.
+ */
 export function answer(prompt: string, results: [Step, Outcome][], lacking: string[], attachments: number): string {
   const parts = results.map(([step, outcome]) => quoted(step, outcome, prompt));
   if (lacking.length > 0) parts.push(`This takes the tools ${list(lacking, ", ")}, which are not switched on here.`);
@@ -42,7 +45,7 @@ export function answer(prompt: string, results: [Step, Outcome][], lacking: stri
   return parts.join("\n\n");
 }
 
-/** What a call is about, in Markdown, behind a blank; `""` for the project folder. */
+/** Describes the target of a call in Markdown, with a leading blank. `""` for the project folder. */
 export function subject({ input: { pattern, path } }: Step): string {
   const about = [pattern, path].filter((name) => name !== undefined);
   return about.length === 0 ? "" : ` ${list(about, " in ")}`;
@@ -62,11 +65,11 @@ function quoted(step: Step, { output, failed }: Outcome, prompt: string): string
   return said || `${name}, as \`read\` gave it:\n\n${fenced(output)}`;
 }
 
-/** What a JSON file has of the fields that are asked for; `""` where none is, or it is none. */
+/** Quotes the requested fields of a JSON file. Returns `""` if none is requested or the file is not JSON. */
 function fieldsAsked(output: string, prompt: string, name: string): string {
   const asked = FIELDS.flatMap(([words, field]) => (words.test(prompt) ? [field] : []));
   try {
-    // The tool numbers the lines.
+    // Remove the line numbers that the tool adds.
     const file = JSON.parse(output.replace(/^ *\d+\t/gm, "")) as Record<string, unknown>;
     const there = asked.filter((field) => Object.hasOwn(file, field));
     const missing = asked.filter((field) => !there.includes(field));
@@ -78,11 +81,11 @@ function fieldsAsked(output: string, prompt: string, name: string): string {
   }
 }
 
-/** A code block that its content cannot break out of, cut at a size that people read. */
+/** Returns a code block whose fence does not occur in the text. Long texts are truncated. */
 function fenced(text: string, language = ""): string {
   const lines = text.trimEnd().split("\n");
   const head = lines.slice(0, LINES).join("\n");
-  // No character is cut in two.
+  // Do not end with half a surrogate pair.
   const kept = head.slice(0, CHARACTERS).replace(/[\uD800-\uDBFF]$/, "");
   const fence = "`".repeat(Math.max(3, ...[...kept.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   const shown = kept.split("\n").length;
@@ -90,7 +93,7 @@ function fenced(text: string, language = ""): string {
   return `${fence}${language}\n${kept}\n${fence}${cut}`;
 }
 
-/** What the guide is, and the ways to a model that are at hand. */
+/** Explains the offline guide and the available ways to attach a model. */
 export function howToAttach({ hints, found: [local], configFile }: Hints): string {
   const start = "`OPENAI_API_KEY=... gantry serve` (in a clone: `OPENAI_API_KEY=... npm start`)";
   const said =
@@ -114,14 +117,14 @@ ${JSON.stringify({ providers: [{ provider }], model: { provider, model } })}
 Or start it with a key of a hosted model: ${start}.${also}`;
 }
 
-/** A short name for a conversation: the beginning of its first message, to the end of a sentence or a word. */
+/** Short title of a conversation: its first message up to the end of a sentence or word. */
 export function title(message: string): string {
   const text = message.replace(/\s+/g, " ").trim();
   const [words = ""] = /^.{12,49}?(?=[,;:.?!](?:\s|$))|^.{1,49}(?=\s|$)|^.{1,49}/su.exec(text) ?? [];
   return words.replace(/^./u, (first) => first.toLocaleUpperCase());
 }
 
-/** What was asked and called so far, word for word: the one summary that needs no understanding. */
+/** Lists the requests and calls of a transcript verbatim. */
 export function summary(transcript: string): string {
   const lines = transcript.match(/^(?:user: |- |(?:assistant: )?\[calls ).+$/gm) ?? [];
   const last = lines.slice(-60).map((line) => `- ${line.replace(/^- /, "").slice(0, 300)}`);

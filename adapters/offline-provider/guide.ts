@@ -2,17 +2,20 @@ import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import { answer, howToAttach, subject, summary, title, type Hints } from "./answer.js";
 import { stepsFor, type Outcome, type Step } from "./steps.js";
 
-/** Calls for one prompt; what is not found by then stays unfound. */
+/** Maximum number of calls for one prompt. */
 const MAX_CALLS = 12;
 
-/** What the guide says next, and calls; without calls it is done. It goes by the messages since the last user message alone. */
+/**
+ * Returns the guide's next text and calls. A result without calls ends the run. Only the messages since the last user
+ * message count.
+ */
 export function nextTurn({ messages, system, tools }: ModelRequest, hints: Hints) {
   const start = messages.findLastIndex(({ role }) => role === "user");
   const parts = messages[start]?.parts ?? [];
-  // The prompt is the first text; what follows are attachments.
+  // The first text is the prompt. The other parts are attachments.
   const prompt = parts.find((part) => part.type === "text")?.text ?? "";
   if (tools.length === 0) {
-    // The kernel's own small requests have no tools and say at once what they are.
+    // Gantry's internal requests (title, summary) have no tools and name their purpose first.
     const purpose = system.slice(0, 400);
     if (/\btitle\b/i.test(purpose)) return { text: title(prompt), calls: [] };
     if (/\b(?:notes|summar\w+)\b/i.test(purpose)) return { text: summary(prompt), calls: [] };
@@ -31,7 +34,7 @@ export function nextTurn({ messages, system, tools }: ModelRequest, hints: Hints
   add(stepsFor(prompt));
   const calls: Step[] = [];
   const results: [Step, Outcome][] = [];
-  // What an outcome makes worth a look joins the map while it is walked.
+  // An outcome can add steps to the map during the iteration.
   for (const [key, step] of steps) {
     const outcome = outcomes.get(key);
     if (outcome) results.push([step, outcome]);
@@ -51,7 +54,7 @@ export function nextTurn({ messages, system, tools }: ModelRequest, hints: Hints
   };
 }
 
-/** What each call returned, by its tool and arguments. */
+/** Maps each call's tool and arguments to its outcome. */
 function outcomesOf(messages: readonly ModelMessage[]): Map<string, Outcome> {
   const calls = new Map<string, string>();
   const outcomes = new Map<string, Outcome>();

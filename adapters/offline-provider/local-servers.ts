@@ -1,16 +1,16 @@
 import { get } from "node:http";
 
-/** A model server that people run on their own machine. */
+/** A model server on the user's own machine. */
 export interface LocalServer {
-  /** For people: `Ollama`. */
+  /** Display name, such as `Ollama`. */
   name: string;
-  /** Preset in the configuration. */
+  /** Name of the provider preset in the config. */
   provider: string;
-  /** Lists its models in the form of OpenAI: `{ data: [{ id }] }`. */
+  /** URL that lists the models in OpenAI's format: `{ data: [{ id }] }`. */
   url: string;
 }
 
-/** One that answered, and the first model that it offers. */
+/** A server that answered, with its first model that is not for embeddings. */
 export type FoundServer = LocalServer & { model: string };
 
 export const LOCAL_SERVERS: readonly LocalServer[] = [
@@ -20,10 +20,10 @@ export const LOCAL_SERVERS: readonly LocalServer[] = [
 
 const LIMIT_MS = 1000;
 const LIMIT_BYTES = 1_000_000;
-/** Models that only turn text into vectors. */
+/** Embedding models, which cannot answer. */
 const EMBEDDING = /embed|bge-|minilm/i;
 
-/** Those of `servers` that answer within a second and have a model. Never rejects: nothing found is no fault. */
+/** Returns the servers that answer within one second and have a model. Never rejects. */
 export async function findLocalServers(servers: readonly LocalServer[], signal: AbortSignal): Promise<FoundServer[]> {
   const found = servers.map((server) => look(server, signal).catch(() => []));
   return (await Promise.all(found)).flat();
@@ -33,11 +33,11 @@ async function look(server: LocalServer, signal: AbortSignal): Promise<FoundServ
   const text = await fetchText(server.url, AbortSignal.any([signal, AbortSignal.timeout(LIMIT_MS)]));
   const { data } = JSON.parse(text) as { data: { id: string }[] };
   const model = data.find(({ id }) => id !== "" && !EMBEDDING.test(id))?.id;
-  // Whatever is on that port, its words end up in an answer.
+  // The server on that port is untrusted, and its text appears in an answer.
   return model === undefined ? [] : [{ ...server, model: model.replace(/[^\p{L}\p{N}._:/@+-]/gu, "").slice(0, 100) }];
 }
 
-// Not fetch: loading it takes longer than the whole look.
+// Uses node:http, because loading fetch takes longer than the request.
 function fetchText(url: string, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     get(url, { signal, agent: false, headers: { accept: "application/json" } }, (response) => {

@@ -1,6 +1,6 @@
 const WORD = /[([{<]*(?:`([^`\n]{1,300})`|"([^"\n]{1,300})"|“([^”\n]{1,300})”|'([^'\n]{1,300})'(?!\w)|(\S+))/g;
 const PUNCTUATION = /^[("'[<{,;:]+|(?:[)"'\]>,;:?!…。、？！]|\.(?!\w)|['’]s)+$/gu;
-/** Endings that make a bare word a file name; behind a slash any ending does. */
+/** File extensions of bare words. After a slash any extension counts. */
 const ENDING =
   /^(?:bash|c|cc|cfg|cjs|conf|cpp|cs|css|csv|cts|env|go|gradle|h|hpp|html?|ini|ipynb|java|jsonc?|jsx?|kt|lock|lua|mdx?|mjs|mts|php|py|rb|rs|scss|sh|sql|svelte|svg|swift|tf|toml|tsx?|txt|vue|xml|ya?ml|zig)$/i;
 const FILE = /^(?:Makefile|Dockerfile|LICEN[CS]E|README|CHANGELOG|CONTRIBUTING|SECURITY|NOTICE|\.[a-z][\w.-]*)$/;
@@ -15,7 +15,7 @@ const FOLDER = new RegExp(
   "gi",
 );
 
-/** Files, folders and kinds of files that a text names, in the order named, and what else it quotes. */
+/** Extracts the files, folders and globs that a text names, in order, and other quoted texts. */
 export function namesIn(prompt: string): Record<"files" | "folders" | "globs" | "quoted", Set<string>> {
   const names = {
     files: new Set<string>(),

@@ -13,19 +13,21 @@ const MODEL: Model = {
   input: ["text"],
   prices: { input: 0, output: 0 },
 };
-/** What is streamed at once: a line, or some 80 characters of it up to a blank; never a part of a character. */
+/** Streamed chunks: a line, or about 80 characters up to a blank. A character is never split. */
 const PIECES = /[^\n]{0,80}\n|[^\n]{1,80}$|[^\n]{0,80} |[^]{1,80}/gu;
 
 /**
- * A model that is none: it follows fixed rules, calls the tools that a prompt names, and quotes what they return.
- * The same question on the same folder gives the same answer. No key, no network.
+ * A model provider without a model. It follows fixed rules, calls the tools that a prompt names, and quotes their
+ * results.
+ *
+ * The same prompt in the same folder gives the same answer. It needs no key and no network.
  */
 export class OfflineProvider implements ModelProvider {
   readonly name = "offline";
   readonly idleTimeoutMs = 30_000;
   readonly maxRetries = 0;
   readonly maxWaitMs = 0;
-  readonly known: readonly Model[] = [MODEL];
+  readonly configuredModels: readonly Model[] = [MODEL];
   readonly #options: OfflineOptions;
   readonly #closed = new AbortController();
   #looking: Promise<readonly FoundServer[]> | undefined;
@@ -47,7 +49,7 @@ export class OfflineProvider implements ModelProvider {
     const turn = nextTurn(request, { hints, found, configFile });
     for (const [text] of turn.text.matchAll(PIECES)) {
       yield { type: "text", block: "0", text };
-      // Sockets get their turn, as with a model that needs time for each token.
+      // Let sockets send each chunk, as with a real model.
       await setImmediate();
       signal.throwIfAborted();
     }
@@ -61,13 +63,13 @@ export class OfflineProvider implements ModelProvider {
     await this.#looking;
   }
 
-  /** Model servers of this host, looked for once, so that answers can name them; takes a second at most. */
+  /** Searches this machine for model servers, once. Takes one second at most. */
   #look(): Promise<readonly FoundServer[]> {
     return (this.#looking ??= findLocalServers(this.#options.servers ?? LOCAL_SERVERS, this.#closed.signal));
   }
 }
 
-/** Tokens counted as a quarter of the bytes, which is close for English and code. */
+/** Estimates tokens as a quarter of the bytes, which is close for English and code. */
 function usageOf({ system, messages, tools }: ModelRequest, said: string): ModelUsage {
   const offered = tools.map(({ name, description, inputSchema }) => [name, description, inputSchema]);
   return {

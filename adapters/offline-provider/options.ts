@@ -14,21 +14,21 @@ export const offlineOptions = option.section({
 });
 
 export interface OfflineOptions {
-  /** Said to the user among the ways to attach a model, for instance `Ollama (llama3.2)`. Default none. */
+  /** Ways to attach a model that answers mention, such as `Ollama (llama3.2)`. Default none. */
   hints?: readonly string[] | undefined;
-  /** Servers of this host to look for while models are listed. Default Ollama and LM Studio on their usual ports. */
+  /** Local servers to search for. Default Ollama and LM Studio on their usual ports. */
   servers?: readonly LocalServer[] | undefined;
-  /** Named to the user as the place to configure a model. Default `~/.gantry/config.json`. */
+  /** Path of the config file as shown to the user. Default `~/.gantry/config.json`. */
   configFile?: string | undefined;
 }
 
-/** With `~` for the user's own folder, as people write it. */
+/** Replaces the user's home folder with `~`. */
 export function fromHome(file: string): string {
   let home: string;
   try {
     home = homedir();
   } catch {
-    // A user that has none.
+    // The user has no home folder.
     return file;
   }
   const relative = path.relative(home, file);

@@ -1,13 +1,12 @@
 import { namesIn } from "./names.js";
 
-/** A call that a prompt asks for, and what its outcome makes worth a look. */
+/** A tool call that a prompt requests, and the calls that follow from its outcome. */
 export interface Step {
   tool: "list" | "read" | "grep" | "glob";
   input: Readonly<Record<string, string | number | undefined>>;
   next?: (outcome: Outcome) => Step[];
 }
 
-/** What a tool returned. */
 export interface Outcome {
   output: string;
   failed: boolean;
@@ -21,7 +20,7 @@ const SEARCH =
   /\b(?:search(?:\s+the\s+(?:code(?:base)?|project|files))?\s+for|grep(?:\s+for)?|look(?:ing)?\s+for|find|us(?:es?|ages?)\s+of|references?\s+to|files?\s+(?:that\s+|which\s+)?(?:contain|mention|use|import|call|define)s?|where\s+(?:is|are|was|does|do|did))\s+([^?!\n]+)/gi;
 const MARKS = /\b(TODO|FIXME|HACK|XXX)s?\b/g;
 const LINES = /(?:\blines?\s+|(?<=\w):)(\d{1,7})(?:\s*(?:-|–|to|through)\s*(\d{1,7}))?\b/i;
-/** Words that are never what someone looks for. */
+/** Words that are never a search term. */
 const FILLER =
   /^(?:|an?|the|all|any|every|some|this|that|my|our|its?|of|in|on|for|to|from|with|and|or|is|we|you|i|they|text|string|word|named?|called|functions?|methods?|class(?:es)?|variables?|constants?|types?|interfaces?|code|places?|lines?|occurrences?|us(?:ag)?es?|references?|files?|here)$/i;
 const README = /^README(?:\.\w+)?$/im;
@@ -29,7 +28,7 @@ const MANIFEST = /^(?:package\.json|pyproject\.toml|Cargo\.toml|go\.mod|composer
 const MANIFEST_MEANT =
   /\bmain (?:entry|file|module)\b|\bentry ?-?(?:point|file)s?\b|\bscripts?\b|\bhow (?:do|can|to)\b[^.?!\n]{0,20}\b(?:run|build|test|start|lint)\b|\bdependenc(?:y|ies)\b|\bnode(?:\.js)? version|\bversion of node\b/i;
 
-/** The calls that a prompt names, by fixed rules: the same prompt always gives the same ones. */
+/** Returns the calls that a prompt names. The rules are fixed: the same prompt always gives the same calls. */
 export function stepsFor(prompt: string): Step[] {
   const names = namesIn(prompt);
   const [files, folders, globs] = [[...names.files], [...names.folders], [...names.globs]];
@@ -52,27 +51,30 @@ export function stepsFor(prompt: string): Step[] {
   return steps;
 }
 
-/** What the files are to be searched for, as a regular expression. */
+/** Returns the search term of a prompt as a regular expression. */
 function soughtIn(prompt: string, quoted: readonly string[], names: readonly string[]): string | undefined {
   const marks = new Set([...prompt.matchAll(MARKS)].map(([, mark]) => mark));
   if (marks.size > 0) return `\\b(${[...marks].join("|")})\\b`;
   for (const [, rest = ""] of prompt.matchAll(SEARCH)) {
     const words = rest.replace(/(?<!\S)\S+\s+(?:source\s+)?files\b/gi, "").split(/[\s"'`(),.:;]+/);
     const text = quoted[0] ?? words.find((word) => !FILLER.test(word)) ?? "";
-    // Files and folders are found by their names.
+    // Files and folders are read or listed, not searched for.
     if (text.length < 2 || MANIFEST_MEANT.test(rest) || names.some((name) => name.startsWith(text))) continue;
     return /^[\p{L}\p{N}_]+$/u.test(text) ? `\\b${text}\\b` : text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
   }
   return undefined;
 }
 
-/** The project folder, and the first of its files that fits each of `names`. */
+/** Lists the project folder, then reads the first file that matches each pattern. */
 function list(...names: RegExp[]): Step {
   const next: Step["next"] = ({ output }) => names.flatMap((name) => name.exec(output) ?? []).map((path) => read(path));
   return { tool: "list", input: {}, next };
 }
 
-/** A file; a folder is listed, and of what is not there three in other folders are read. */
+/**
+ * Reads a file. A folder is listed instead. If the path does not exist, up to three files of that name in other folders
+ * are read.
+ */
 function read(path: string, from = NaN, to = from): Step {
   const name = path.slice(path.lastIndexOf("/") + 1);
   const elsewhere = ({ output }: Outcome): Step[] => {

@@ -16,7 +16,7 @@ export interface Call {
 }
 
 /** Longest that a statement may take that carries or tells much, in seconds. */
-export const LONG = 300;
+export const LONG_STATEMENT_SECONDS = 300;
 
 interface Waiting extends Call {
   /** When it came, in ms. */
@@ -39,7 +39,7 @@ const WAITING = { calls: 2000, size: 64 * 1024 * 1024 };
  * meanwhile share the next one, and so a round trip and a commit; with little to do each goes at once and alone. What is
  * to be on the disk has a lane of its own: nothing else waits for that.
  */
-export class Calls {
+export class CallBatcher {
   readonly #connections: Connections;
   readonly #sql: string;
   readonly #lanes = [new Lane(), new Lane()] as const;
@@ -96,7 +96,7 @@ export class Calls {
   async #ask(group: readonly Call[]): Promise<Part[][]> {
     const text = `[${group.map((call, n) => `{"n":${n},${call.text}}`).join()}]`;
     // A copy of a long conversation may take its time.
-    const seconds = text.length > 1_000_000 ? LONG : undefined;
+    const seconds = text.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
     const again = group.every(({ reads }) => reads) ? "read" : "once";
     const patient = group.some((call) => call.patient);
     const asking = { seconds, patient };

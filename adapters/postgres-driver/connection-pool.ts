@@ -2,9 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { StoreError, type Logger } from "gantry";
 import type { Address } from "./address.js";
 import { codeOf, reason, unavailable } from "./errors.js";
-import { Link } from "./connection.js";
+import { Connection } from "./connection.js";
 import { Outage } from "./outage.js";
-import { LOOK_MS, SCARCE_MS, TURN_MS, roomAt, type Room } from "./server-capacity.js";
+import { LOOK_MS, SCARCE_MS, TURN_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
 
 /** Times are in seconds. */
 export interface PoolOptions {
@@ -21,22 +21,22 @@ export interface PoolOptions {
 interface Waiter {
   /** Whether it waits as long as it may, also for a server that is known to be away. */
   readonly patient: boolean;
-  readonly lost: Loss | undefined;
+  readonly lost: ConnectionLoss | undefined;
   /** Characters of what the call carries. */
   readonly size: number;
-  take(link: Link): void;
+  take(link: Connection): void;
   refuse(error: Error): void;
 }
 
 /** How somebody lost a connection: why, and what to tell beside where no other is to be had. */
-export interface Loss {
+export interface ConnectionLoss {
   readonly why: string;
   readonly note: string;
 }
 
 /** How a connection is wanted. */
-export interface Want {
-  lost?: Loss | undefined;
+export interface ConnectionRequest {
+  lost?: ConnectionLoss | undefined;
   patient?: boolean;
 }
 
@@ -58,14 +58,14 @@ const AGE_MS = 30 * 60_000;
  * A few connections, which all calls share. What was lost is got again as soon as somebody asks. Where a server has not
  * enough for all of its processes each has one at a time, and not for long.
  */
-export class LinkPool {
+export class ConnectionPool {
   readonly #address: Address;
   readonly #options: PoolOptions;
   readonly #outage: Outage;
   /** Those that are whole, also the idle ones. */
-  readonly #links = new Set<Link>();
+  readonly #links = new Set<Connection>();
   /** The last one used is the next: the others may rest, and go. */
-  readonly #idle: Link[] = [];
+  readonly #idle: Connection[] = [];
   readonly #attempts = new Set<Promise<void>>();
   readonly #goodbyes = new Set<Promise<void>>();
   readonly #waiting: Waiter[] = [];
@@ -76,7 +76,7 @@ export class LinkPool {
   #retry: NodeJS.Timeout | undefined;
   #sweep: NodeJS.Timeout | undefined;
   #turn: NodeJS.Timeout | undefined;
-  #room: Room = "enough";
+  #room: ServerCapacity = "enough";
   #scarceUntil = 0;
   #lookedAt = 0;
   #life: AbortController | undefined;
@@ -101,7 +101,7 @@ export class LinkPool {
    * characters; whoever had one and `lost` it is first. Who is not `patient` waits for no server that has been away for
    * two seconds. Rejects with `StoreError`.
    */
-  async take(until: number, size: number, { lost, patient = false }: Want = {}): Promise<Link> {
+  async take(until: number, size: number, { lost, patient = false }: ConnectionRequest = {}): Promise<Connection> {
     if (!this.#life) throw new StoreError(`session store ${this.#address.where}: it is closed`);
     const idle = this.#idle.pop();
     if (idle) {
@@ -146,7 +146,7 @@ export class LinkPool {
   }
 
   /** Done with it: to whoever waits, or aside. One that was lost is forgotten already. */
-  put(link: Link, idleSince = Date.now()): void {
+  put(link: Connection, idleSince = Date.now()): void {
     if (link.lost) return;
     if (!this.#life || Date.now() - link.since > AGE_MS) {
       own(this.#goodbyes, link.end());
@@ -179,17 +179,17 @@ export class LinkPool {
   }
 
   /** Whether all who want a connection get one: those who get none cannot say so. */
-  async #look(link: Link, idleSince: number): Promise<void> {
+  async #look(link: Connection, idleSince: number): Promise<void> {
     this.#lookedAt = Date.now();
     try {
-      this.#see(await roomAt(link));
+      this.#see(await readServerCapacity(link));
     } catch {
       // A server that tells nothing of itself has enough until it refuses; a connection that was lost is forgotten.
     }
     this.put(link, idleSince);
   }
 
-  #see(room: Room): void {
+  #see(room: ServerCapacity): void {
     if (room === "scarce") this.#scarceUntil = Date.now() + SCARCE_MS;
     // What there is at one moment others take in the next.
     this.#room = room === "enough" && Date.now() < this.#scarceUntil ? "scarce" : room;
@@ -249,7 +249,7 @@ export class LinkPool {
   }
 
   /** Why there is no connection to be had. */
-  #none(before = "", lost?: Loss): StoreError {
+  #none(before = "", lost?: ConnectionLoss): StoreError {
     const all = `all ${this.#links.size} connections are in use (session.pool.size)`;
     const why = this.#outage.why ?? lost?.why ?? (this.#links.size > 0 ? all : "the server does not answer");
     return unavailable(this.#address.where, `${before}${why}${lost?.note ?? ""}`);
@@ -292,7 +292,7 @@ export class LinkPool {
   async #connect(signal: AbortSignal): Promise<void> {
     const begun = Date.now();
     try {
-      const link = await Link.dial(this.#address, ATTEMPT_MS, signal, this.#waiting.length > 0);
+      const link = await Connection.dial(this.#address, ATTEMPT_MS, signal, this.#waiting.length > 0);
       this.#failures = 0;
       this.#outage.reached();
       this.#links.add(link);
@@ -323,7 +323,7 @@ export class LinkPool {
     this.whenAway?.(this.#none());
   }
 
-  #forget(link: Link): void {
+  #forget(link: Connection): void {
     this.#links.delete(link);
     const at = this.#idle.indexOf(link);
     if (at >= 0) this.#idle.splice(at, 1);

@@ -41,7 +41,7 @@ export class TooLong extends Error {
 }
 
 /** One connection. What it says of itself has neither the address nor the password. */
-export class Link {
+export class Connection {
   readonly #pg: Pg;
   readonly #address: Address;
   readonly #client: Client;
@@ -65,14 +65,14 @@ export class Link {
   }
 
   /** Connect. Rejects as `pg` or the system says why not; at the latest after `ms`, or when the signal says so. With `held` false it keeps no process from ending. */
-  static async dial(address: Address, ms: number, signal: AbortSignal, held = true): Promise<Link> {
+  static async dial(address: Address, ms: number, signal: AbortSignal, held = true): Promise<Connection> {
     const { default: pg } = await import("pg");
     const soon = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
     try {
-      return await new Link(pg, address, address.tls !== "none").#connect(soon, held);
+      return await new Connection(pg, address, address.tls !== "none").#connect(soon, held);
     } catch (error) {
       if (address.tls !== "if offered" || !/does not support SSL/.test(String(error))) throw error;
-      return new Link(pg, address, false).#connect(soon, held);
+      return new Connection(pg, address, false).#connect(soon, held);
     }
   }
 

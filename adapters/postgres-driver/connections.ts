@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger, StoreError } from "gantry";
 import { readAddress, type Address } from "./address.js";
 import { isConflict, isLost, reason, unavailable, withoutWords } from "./errors.js";
-import { LinkPool, type Loss, type PoolOptions } from "./connection-pool.js";
+import { ConnectionPool, type ConnectionLoss, type PoolOptions } from "./connection-pool.js";
 import { TooLong, type Value } from "./connection.js";
 
 export type { Value } from "./connection.js";
@@ -32,13 +32,13 @@ const CONFLICTS = 10;
 export class Connections {
   readonly #options: PoolOptions;
   readonly #address: Address;
-  readonly #pool: LinkPool;
+  readonly #pool: ConnectionPool;
 
   /** Opens nothing. `ConfigError` for a URL that says no place. */
   constructor(options: ConnectionOptions, logger?: Logger) {
     this.#options = options.pool;
     this.#address = readAddress(options.url);
-    this.#pool = new LinkPool(this.#address, options.pool, logger);
+    this.#pool = new ConnectionPool(this.#address, options.pool, logger);
   }
 
   get address(): Address {
@@ -67,7 +67,7 @@ export class Connections {
   async open(prepare: (query: Query) => Promise<void>): Promise<void> {
     this.#pool.open();
     const until = this.#soon();
-    let lost: Loss | undefined;
+    let lost: ConnectionLoss | undefined;
     for (let losses = 1; ; losses++) {
       const link = await this.#pool.take(until, 0, { lost });
       try {
@@ -100,7 +100,7 @@ export class Connections {
     const size = sizeOf(values);
     const note = again === "once" ? UNKNOWN : "";
     let until = this.#soon();
-    let lost: Loss | undefined;
+    let lost: ConnectionLoss | undefined;
     for (let losses = 0, conflicts = 0; ;) {
       const link = await this.#pool.take(until, size, { lost, patient });
       try {
@@ -135,7 +135,7 @@ export class Connections {
   }
 
   /** A moment, so that nothing turns in circles; the error where no time is left. */
-  async #again(losses: number, until: number, { why, note }: Loss): Promise<void> {
+  async #again(losses: number, until: number, { why, note }: ConnectionLoss): Promise<void> {
     if (Date.now() >= until) throw unavailable(this.#address.where, why + note);
     if (losses > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** losses));
   }

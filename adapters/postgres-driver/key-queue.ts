@@ -5,7 +5,7 @@ const KNOWN = 20_000;
  * Changes that touch the same thing take effect in the order in which they were asked for, whichever connection they go by;
  * others do not wait for each other.
  */
-export class Order {
+export class KeyQueue {
   /** By what is touched: the last change that touches it. */
   readonly #last = new Map<string, Promise<void>>();
   /** The last change of which nobody knows what it touches. */

@@ -1,13 +1,13 @@
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Hints } from "gantry/plugin";
+import { ChainListeners } from "gantry/plugin";
 import type { Logger } from "gantry";
 import type { Notifier } from "gantry/plugin";
 import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
 import { reason } from "./errors.js";
-import { Link } from "./connection.js";
-import { LOOK_MS as ROOM_MS, roomAt, type Room } from "./server-capacity.js";
+import { Connection } from "./connection.js";
+import { LOOK_MS as ROOM_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
 
 /** Between two statements that tell others, in ms: what comes meanwhile goes with the next. */
 const BATCH_MS = 50;
@@ -55,7 +55,7 @@ export class PostgresNotifier implements Notifier {
   readonly #address: Address;
   readonly #logger: Logger | undefined;
   /** Both by short names of chains. */
-  readonly #hints = new Hints();
+  readonly #hints = new ChainListeners();
   readonly #watched = new Map<string, Watched>();
   readonly #states: ListenOptions["states"];
   #looking: Promise<void> | undefined;
@@ -65,14 +65,14 @@ export class PostgresNotifier implements Notifier {
   readonly #news = new Set<string>();
   #telling: Promise<void> | undefined;
   #pause: NodeJS.Timeout | undefined;
-  #link: Link | undefined;
+  #link: Connection | undefined;
   #dialing: Promise<void> | undefined;
   #failures = 0;
   #retry: NodeJS.Timeout | undefined;
   #tick: NodeJS.Timeout | undefined;
   #rest: NodeJS.Timeout | undefined;
   /** Whether there is a connection to listen at; behind a pooler there is none. */
-  #room: Room = "enough";
+  #room: ServerCapacity = "enough";
   #roomCheck: NodeJS.Timeout | undefined;
 
   /** Opens nothing. `channel` is at most 63 bytes. */
@@ -190,7 +190,7 @@ export class PostgresNotifier implements Notifier {
         const state = states.get(watched.rootId) ?? null;
         if (state === watched.state) continue;
         watched.state = state;
-        this.#hints.tell(name);
+        this.#hints.notify(name);
       }
     } catch (error) {
       this.#logger?.debug("what other processes changed cannot be seen", { reason: reason(error).why });
@@ -199,9 +199,9 @@ export class PostgresNotifier implements Notifier {
 
   /** Never rejects. */
   async #dial(signal: AbortSignal): Promise<void> {
-    let link: Link | undefined;
+    let link: Connection | undefined;
     try {
-      link = await Link.dial(this.#address, ATTEMPT_MS, signal, false);
+      link = await Connection.dial(this.#address, ATTEMPT_MS, signal, false);
       if (!(await this.#mayListen(link))) return;
       link.whenNotified = (payload) => this.#heard(payload);
       await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], ATTEMPT_MS / 1000);
@@ -218,9 +218,9 @@ export class PostgresNotifier implements Notifier {
   }
 
   /** Only where enough connections are left for those who work. Ends it otherwise. */
-  async #mayListen(link: Link): Promise<boolean> {
+  async #mayListen(link: Connection): Promise<boolean> {
     const before = this.#room;
-    this.#room = await roomAt(link);
+    this.#room = await readServerCapacity(link);
     if (this.#room !== before && this.#tick) {
       clearInterval(this.#tick);
       this.#tick = this.#ticks();
@@ -273,7 +273,7 @@ export class PostgresNotifier implements Notifier {
     const [, sender, names = ""] = /^([^:]*):(.*)$/.exec(payload) ?? [];
     if (sender === undefined || sender === this.#me) return;
     if (names === ANY) this.#look();
-    else for (const name of names.split(",")) this.#hints.tell(name);
+    else for (const name of names.split(",")) this.#hints.notify(name);
   }
 }
 

@@ -28,7 +28,7 @@ export const postgresOptions = option.section({
   ),
   durability: sharedOptions.durability,
   pool: option.section({
-    size: option.whole("Most connections of a process, beside the one that listens for news.", {
+    size: option.integer("Most connections of a process, beside the one that listens for news.", {
       min: 1,
       max: 1000,
       default: DEFAULTS.size,

@@ -1,15 +1,15 @@
-import { DriverLife } from "gantry/plugin";
+import { DriverLifecycle } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
   AskQuery,
   ChainData,
   ChainHead,
   ChangeResult,
-  Holder,
+  LeaseHolder,
   Instruction,
-  LeaseHeld,
+  LeaseConflict,
   LeaseOptions,
-  LeaseTaken,
+  AcquiredLease,
   MessagePage,
   RunQuery,
   SessionChange,
@@ -25,7 +25,7 @@ import { explain } from "./errors.js";
 import { whole } from "./options.js";
 import type { PostgresOptions } from "./options.js";
 import { PostgresNotifier } from "./listener.js";
-import { Order } from "./key-queue.js";
+import { KeyQueue } from "./key-queue.js";
 import {
   dumpChain,
   getSession,
@@ -47,8 +47,8 @@ import type { Work } from "./writes.js";
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
   readonly notifier: PostgresNotifier;
-  readonly #life: DriverLife<Store>;
-  readonly #order = new Order();
+  readonly #life: DriverLifecycle<Store>;
+  readonly #order = new KeyQueue();
   readonly #full: boolean;
 
   /** Throws `ConfigError` for a URL that says no place. */
@@ -62,7 +62,7 @@ export class PostgresDriver implements SessionDriver {
     const states = (rootIds: readonly string[]): Promise<Map<string, string>> => statesOf(store, rootIds);
     const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, states, logger });
     this.notifier = notifier;
-    this.#life = new DriverLife({
+    this.#life = new DriverLifecycle({
       where: connections.where,
       open: async () => {
         try {
@@ -156,7 +156,12 @@ export class PostgresDriver implements SessionDriver {
     return this.#change(touched, () => deleteChains(ids));
   }
 
-  async lease(id: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld> {
+  async lease(
+    id: string,
+    holder: LeaseHolder,
+    ttlMs: number,
+    options?: LeaseOptions,
+  ): Promise<AcquiredLease | LeaseConflict> {
     const chain = this.#order.chain(id) ?? this.#chain(id);
     const lease = await this.#change([chain], () => takeLease(id, holder, ttlMs, options));
     const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
@@ -185,11 +190,11 @@ export class PostgresDriver implements SessionDriver {
   }
 
   #read<T>(read: (store: Store) => Promise<T>): Promise<T> {
-    return this.#life.do((store) => read(store));
+    return this.#life.run((store) => read(store));
   }
 
   #change<T>(touched: readonly (string | undefined)[], ready: () => Work<T>): Promise<T> {
-    return this.#life.do(async (store) => {
+    return this.#life.run(async (store) => {
       try {
         const change = ready();
         return await this.#order.after(touched, () => change(store));
@@ -201,5 +206,5 @@ export class PostgresDriver implements SessionDriver {
 }
 
 function keysOf(run: SessionStart["run"]): string[] {
-  return run && run.key !== "" ? [`key ${run.key}`] : [];
+  return run && run.idempotencyKey !== "" ? [`key ${run.idempotencyKey}`] : [];
 }

@@ -1,3 +1,4 @@
+import { currentMessage } from "gantry/plugin";
 import { SessionNotFoundError } from "gantry";
 import type { Ask, Message, Session } from "gantry";
 import type {
@@ -14,7 +15,7 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry/plugin";
-import { LONG } from "./call-batcher.js";
+import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
 import type { Value } from "./connections.js";
 import { askOf, instructionOf, messageOf, recordOf, runOf, sessionOf, snapshotOf } from "./rows.js";
 import type { AskRow, Part, RunRow } from "./rows.js";
@@ -67,7 +68,7 @@ export function leaseHeadOf(parts: readonly Part[]): LeaseHead | undefined {
   const unfinished = kindOf(parts, "r").map((part) => runOfPart(part, original.id));
   // The same session, but no object is told twice.
   const both = { original, newest: newest === original ? structuredClone(original) : newest };
-  const messages = view ? [...(JSON.parse(view.body) as Message[]), ...said] : said;
+  const messages = view ? [...(JSON.parse(view.body) as Message[]).map(currentMessage), ...said] : said;
   return { ...both, messages, unfinished };
 }
 
@@ -145,7 +146,7 @@ export async function listRuns(store: Store, query: RunQuery): Promise<StoredRun
 }
 
 /** The statement of a list of runs, each state by its own index, and its values. */
-export function runsStatement({ id, sessionId, states, key, before, limit }: RunQuery): {
+export function runsStatement({ id, sessionId, states, idempotencyKey: key, before, limit }: RunQuery): {
   sql: string;
   values: Value[];
 } {
@@ -199,19 +200,19 @@ export async function listInstructions(store: Store, sessionId: string): Promise
 
 /** All of a chain as of one moment. */
 export async function dumpChain(store: Store, id: string): Promise<ChainData | undefined> {
-  const parts = await store.read<Part>("SELECT * FROM @.dump@v($1)", [stored(id)], LONG);
+  const parts = await store.read<Part>("SELECT * FROM @.dump@v($1)", [stored(id)], LONG_STATEMENT_SECONDS);
   const sessions = new Map<number, SessionData>();
   for (const { idx, tag, body } of kindOf(parts, "s").sort((a, b) => a.idx - b.idx))
-    sessions.set(idx, { session: sessionOf(body), cut: told(tag), view: [], messages: [] });
+    sessions.set(idx, { session: sessionOf(body), hiddenBy: told(tag), view: [], messages: [] });
   const root = sessions.get(0)?.session.id;
   if (root === undefined) return undefined;
   for (const { idx, body } of kindOf(parts, "v")) {
     const data = sessions.get(idx);
-    if (data) data.view = JSON.parse(body) as Message[];
+    if (data) data.view = (JSON.parse(body) as Message[]).map(currentMessage);
   }
   for (const part of inOrder(kindOf(parts, "m"))) {
     const data = sessions.get(part.idx);
-    data?.messages.push({ message: messageOf(part, data.session.id), cut: told(part.tag) });
+    data?.messages.push({ message: messageOf(part, data.session.id), hiddenBy: told(part.tag) });
   }
   return {
     sessions: [...sessions.values()],

@@ -1,5 +1,14 @@
 import type { Ask, Message, ReasoningEffort, RunRecord, Session, SessionMode, Usage } from "gantry";
-import type { Instruction, Leave, PartDelta, SessionChange, SessionFields, Snapshot, StoredRun } from "gantry/plugin";
+import { currentGrants, currentParts, currentRun } from "gantry/plugin";
+import type {
+  Instruction,
+  PermissionGrant,
+  PartDelta,
+  SessionChange,
+  SessionFields,
+  Snapshot,
+  StoredRun,
+} from "gantry/plugin";
 import { stored, told } from "./text-encoding.js";
 
 /** A row of what a read tells; what its columns hold depends on the kind (`sql/read.sql`). */
@@ -48,13 +57,13 @@ export function sessionOf(body: string): Session {
     id: told(row.id),
     alias: told(row.alias),
     title: told(row.title),
-    titled: row.titled,
+    hasFinalTitle: row.titled,
     provider: told(row.provider),
     model: told(row.model),
     reasoningEffort: told(row.reasoning_effort) as ReasoningEffort,
     mode: told(row.mode) as SessionMode,
-    leave: JSON.parse(row.leave) as Leave[],
-    cuts: JSON.parse(row.cuts) as number[],
+    permissionGrants: currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
+    rewinds: JSON.parse(row.cuts) as number[],
     projectDir: told(row.project_dir),
     parentId: told(row.parent_id),
     spawnedBy:
@@ -80,9 +89,21 @@ export function sessionOf(body: string): Session {
 
 /** All of a session, with what is said in it. */
 export function rowOfSession(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
-  const { chain, parentId, spawnedBy, createdAt, lastSeq, usage, id, alias, leave, cuts, ...fields } = session;
+  const {
+    chain,
+    parentId,
+    spawnedBy,
+    createdAt,
+    lastSeq,
+    usage,
+    id,
+    alias,
+    permissionGrants: leave,
+    rewinds: cuts,
+    ...fields
+  } = session;
   return {
-    ...rowOfFields({ ...fields, leave, cuts }, usage, seqs),
+    ...rowOfFields({ ...fields, permissionGrants: leave, rewinds: cuts }, usage, seqs),
     id: stored(id),
     alias: stored(alias),
     root: stored(chain.root),
@@ -101,7 +122,7 @@ export function rowOfSession(session: Session, seqs: readonly number[], cut: str
 
 /** Fields that a change sets, what it adds to the counters, and where what it adds begins and ends. */
 export function rowOfFields(
-  { title, titled, leave, cuts, ...fields }: SessionFields,
+  { title, hasFinalTitle: titled, permissionGrants: leave, rewinds: cuts, ...fields }: SessionFields,
   usage: Usage | undefined,
   seqs: readonly number[],
 ): Record<string, unknown> {
@@ -145,6 +166,7 @@ export function rowOfMessage({ seq, finished, shown, sessionId: _, ...body }: Me
 /** A message as it is stored, with what it has gained since when it is still growing. */
 export function messageOf({ seq, done, body, more, gained }: Part, sessionId: string): Message {
   const { id, ...rest } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
+  rest.parts = currentParts(rest.parts);
   if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(rest.parts, deltas);
   return {
     id,
@@ -188,7 +210,7 @@ export interface RunRow {
 
 type Named = Pick<RunRecord, "fingerprint" | "answer">;
 
-export function rowOfRun({ fingerprint, answer, key, ...run }: RunRecord): Record<string, unknown> {
+export function rowOfRun({ fingerprint, answer, idempotencyKey: key, ...run }: RunRecord): Record<string, unknown> {
   const named = fingerprint === "" && answer === null ? "" : JSON.stringify({ fingerprint, answer } satisfies Named);
   const { id, state, startedAt } = run;
   return { id: stored(id), key: stored(key), state, started_at: stored(startedAt), named, record: JSON.stringify(run) };
@@ -196,8 +218,8 @@ export function rowOfRun({ fingerprint, answer, key, ...run }: RunRecord): Recor
 
 export function recordOf({ record, named, key }: Pick<RunRow, "record" | "named" | "key">, root: string): RunRecord {
   const kept: Named = named ? (JSON.parse(named) as Named) : { fingerprint: "", answer: null };
-  const run = JSON.parse(record) as Omit<RunRecord, "key" | keyof Named>;
-  return { ...run, sessionId: root, key: told(key), ...kept };
+  const run = currentRun(JSON.parse(record) as RunRecord);
+  return { ...run, sessionId: root, idempotencyKey: told(key), ...kept };
 }
 
 export function runOf(row: RunRow): StoredRun {

@@ -1,7 +1,7 @@
-import type { Link } from "./connection.js";
+import type { Connection } from "./connection.js";
 
 /** What a server has left for connections: enough, hardly any, or nobody can tell because a pooler stands in between. */
-export type Room = "enough" | "scarce" | "pooled";
+export type ServerCapacity = "enough" | "scarce" | "pooled";
 
 /** How often whoever has connections looks whether others get none, in ms: those cannot say so themselves. */
 export const LOOK_MS = 2000;
@@ -15,7 +15,7 @@ const ASKED = `SELECT pg_backend_pid() AS pid, (SELECT sum(numbackends)::int FRO
     - coalesce(current_setting('reserved_connections', true)::int, 0) AS most`;
 
 /** What the server has left. Rejects when the connection is lost. */
-export async function roomAt(link: Link): Promise<Room> {
+export async function readServerCapacity(link: Connection): Promise<ServerCapacity> {
   const [row] = await link.run<{ pid: number; used: number; most: number }>(ASKED, [], 5);
   // What a pooler says of a connection is its own.
   if (!row || row.pid !== link.backend) return "pooled";

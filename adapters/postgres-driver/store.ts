@@ -1,4 +1,4 @@
-import { Calls } from "./call-batcher.js";
+import { CallBatcher } from "./call-batcher.js";
 import type { Call } from "./call-batcher.js";
 import type { Connections, Value } from "./connections.js";
 import type { Part } from "./rows.js";
@@ -8,12 +8,12 @@ import { sqlOf } from "./schema.js";
 export class Store {
   readonly #connections: Connections;
   readonly #sql: (sql: string) => string;
-  readonly #calls: Calls;
+  readonly #calls: CallBatcher;
 
   constructor(connections: Connections, schema: string) {
     this.#connections = connections;
     this.#sql = sqlOf(schema);
-    this.#calls = new Calls(connections, this.#sql("SELECT * FROM @.calls@v($1)"));
+    this.#calls = new CallBatcher(connections, this.#sql("SELECT * FROM @.calls@v($1)"));
   }
 
   /** One that may go together with others. */

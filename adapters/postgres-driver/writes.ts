@@ -3,16 +3,16 @@ import type {
   AnswerResult,
   ChainData,
   ChangeResult,
-  Holder,
+  LeaseHolder,
   Instruction,
   Lease,
-  LeaseHeld,
+  LeaseConflict,
   LeaseOptions,
-  LeaseTaken,
+  AcquiredLease,
   SessionChange,
   SessionStart,
 } from "gantry/plugin";
-import { LONG } from "./call-batcher.js";
+import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
 import { leaseHeadOf } from "./reads.js";
 import {
   askOf,
@@ -43,7 +43,12 @@ function rowsOf<T>(list: readonly T[] | undefined, row: (one: T) => unknown): un
 
 export function createSession(start: SessionStart, full: boolean): Work<void> {
   const { session, messages = [], view = [], run, fence = null, sync = true } = start;
-  const data = { session, cut: "", view: [...view], messages: messages.map((message) => ({ message, cut: "" })) };
+  const data = {
+    session,
+    hiddenBy: "",
+    view: [...view],
+    messages: messages.map((message) => ({ message, hiddenBy: "" })),
+  };
   const chain = chainOf({ sessions: [data], snapshots: [], runs: run ? [run] : [], asks: [] });
   const { root } = session.chain;
   return create(root, root === session.id, fence, full && sync, chain);
@@ -56,7 +61,7 @@ export function loadChain(chain: ChainData, full: boolean): Work<void> {
 
 function chainOf({ sessions, snapshots, runs, asks }: ChainData): Record<string, unknown> {
   const messages = sessions.flatMap((data) =>
-    data.messages.map(({ message, cut }) => ({
+    data.messages.map(({ message, hiddenBy: cut }) => ({
       ...rowOfMessage(message),
       idx: data.session.chain.index,
       cut: stored(cut),
@@ -64,7 +69,7 @@ function chainOf({ sessions, snapshots, runs, asks }: ChainData): Record<string,
   );
   const views = sessions.filter(({ view }) => view.length > 0);
   return {
-    sessions: sessions.map(({ session, cut, messages: said }) =>
+    sessions: sessions.map(({ session, hiddenBy: cut, messages: said }) =>
       rowOfSession(
         session,
         said.map(({ message }) => message.seq),
@@ -97,7 +102,7 @@ function fieldsOf(fields: Record<string, unknown>): string {
 }
 
 export function changeSession(id: string, change: SessionChange, full: boolean): Work<ChangeResult> {
-  const { fence, sync, set, usage, add = [], append = [], finish = [], cut, restore, release = false } = change;
+  const { fence, sync, set, usage, add = [], append = [], finish = [], revert: cut, restore, release = false } = change;
   const { answer, instruct } = change;
   const fields = set || usage || add.length > 0;
   const seqs = add.map(({ seq }) => seq);
@@ -115,7 +120,7 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
   const others = {
     answer: answer && rowOfAnswer(answer),
     instruct: instruct && { id: stored(instruct.id), instruction: JSON.stringify(instruct) },
-    followed: rowsOf(change.followed, stored),
+    followed: rowsOf(change.consumedInstructions, stored),
   };
   // A run waits for a server that is away; a caller that only releases, answers or instructs is told at once.
   const patient = Object.values(own).some((value) => value !== undefined);
@@ -147,10 +152,10 @@ function resultOf(parts: readonly Part[]): ChangeResult {
 
 export function takeLease(
   id: string,
-  holder: Holder,
+  holder: LeaseHolder,
   ttlMs: number,
-  { replacing, head }: LeaseOptions = {},
-): Work<LeaseTaken | LeaseHeld> {
+  { fenceToReplace: replacing, head }: LeaseOptions = {},
+): Work<AcquiredLease | LeaseConflict> {
   const text = fieldsOf({
     call: "lease",
     id: stored(id),
@@ -166,12 +171,12 @@ export function takeLease(
 }
 
 /** What `lease` of the database told. */
-function leaseOf(rows: readonly Part[], isWanted: boolean): LeaseTaken | LeaseHeld {
+function leaseOf(rows: readonly Part[], isWanted: boolean): AcquiredLease | LeaseConflict {
   const [first, ...parts] = rows;
   if (!first) throw new Error("the database told nothing of the lease");
   const lease: Lease = {
     rootId: told(first.tag),
-    holder: JSON.parse(first.body) as Holder,
+    holder: JSON.parse(first.body) as LeaseHolder,
     fence: Number(first.seq),
     expiresAt: new Date(Number(first.more)).toISOString(),
   };
@@ -182,7 +187,8 @@ function leaseOf(rows: readonly Part[], isWanted: boolean): LeaseTaken | LeaseHe
 }
 
 export function forgetKeys(before: string): Work<void> {
-  return async (store) => void (await store.change("SELECT @.forget_keys@v($1)", [stored(before)], LONG));
+  return async (store) =>
+    void (await store.change("SELECT @.forget_keys@v($1)", [stored(before)], LONG_STATEMENT_SECONDS));
 }
 
 /** With what others began to delete and did not end. */
@@ -190,9 +196,14 @@ export function deleteChains(ids: readonly string[]): Work<void> {
   let given = ids.map(stored);
   return async (store) => {
     for (;;) {
-      const chains = await store.change<{ chain: string }>("SELECT * FROM @.delete@v($1, $2)", [given, SWEEP], LONG);
+      const chains = await store.change<{ chain: string }>(
+        "SELECT * FROM @.delete@v($1, $2)",
+        [given, SWEEP],
+        LONG_STATEMENT_SECONDS,
+      );
       if (chains.length === 0) return;
-      for (const { chain } of chains) await store.change("SELECT @.sweep@v($1, $2)", [chain, SWEEP], LONG);
+      for (const { chain } of chains)
+        await store.change("SELECT @.sweep@v($1, $2)", [chain, SWEEP], LONG_STATEMENT_SECONDS);
       given = [];
     }
   };

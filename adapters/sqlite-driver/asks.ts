@@ -1,3 +1,4 @@
+import { currentRun } from "gantry/plugin";
 import { SessionExistsError, type Ask, type RunRecord } from "gantry";
 import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
 import { limitOf } from "./reads.js";
@@ -49,7 +50,12 @@ export function forgetKeys(db: Statements, before: string): void {
     before,
   );
   for (const { id, record } of rows) {
-    const run: RunRecord = { ...(JSON.parse(record) as RunRecord), key: "", fingerprint: "", answer: null };
+    const run: RunRecord = {
+      ...currentRun(JSON.parse(record) as RunRecord),
+      idempotencyKey: "",
+      fingerprint: "",
+      answer: null,
+    };
     db.update("runs", "id", id, { key: "", record: JSON.stringify(run) });
   }
 }

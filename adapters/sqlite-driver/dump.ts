@@ -18,11 +18,11 @@ export function dumpChain(db: Statements, id: string): ChainData | undefined {
     return {
       sessions: sessions.map((row) => ({
         session: sessionOf(row),
-        cut: row.cut,
+        hiddenBy: row.cut,
         view: viewOf(db, row.n),
         messages: db
           .all<MessageRow & { cut: string }>("SELECT * FROM messages WHERE session = ? ORDER BY seq", row.n)
-          .map((message) => ({ message: wholeMessage(db, message, row.id), cut: message.cut })),
+          .map((message) => ({ message: wholeMessage(db, message, row.id), hiddenBy: message.cut })),
       })),
       snapshots: db
         .all<SnapshotRow>("SELECT id, after, created_at FROM snapshots WHERE chain = ? ORDER BY n", original.n)
@@ -36,16 +36,16 @@ export function dumpChain(db: Statements, id: string): ChainData | undefined {
 /** Inside a transaction that holds the write lock; a throw undoes all of it. */
 export function loadChain(db: Statements, { sessions, snapshots, runs, asks }: ChainData): void {
   let chain = 0;
-  for (const { session, cut, view, messages } of sessions) {
+  for (const { session, hiddenBy: cut, view, messages } of sessions) {
     const n = createSession(db, { session, messages: messages.map(({ message }) => message), view });
     chain ||= n;
     if (cut !== "") db.run("UPDATE sessions SET cut = ? WHERE n = ?", cut, n);
-    for (const { message, cut: hidden } of messages)
+    for (const { message, hiddenBy: hidden } of messages)
       if (hidden !== "") db.run("UPDATE messages SET cut = ? WHERE chain = ? AND seq = ?", hidden, chain, message.seq);
   }
   for (const snapshot of snapshots) db.insert("snapshots", { chain, ...rowOfSnapshot(snapshot) });
   for (const run of runs) {
-    if (db.get("SELECT 1 FROM runs WHERE id = ?", run.id)) throw new RunKeyTakenError(run.key);
+    if (db.get("SELECT 1 FROM runs WHERE id = ?", run.id)) throw new RunKeyTakenError(run.idempotencyKey);
     putRun(db, sessions[0]?.session.id ?? "", run, null);
   }
   for (const ask of asks) putAsk(db, sessions[0]?.session.id ?? "", ask);

@@ -1,7 +1,8 @@
+import { currentMessage, currentRun } from "gantry/plugin";
 import { SessionNotFoundError, type Message, type RunRecord, type RunState } from "gantry";
 import type {
   ChainHead,
-  Holder,
+  LeaseHolder,
   Instruction,
   LeaseHead,
   MessagePage,
@@ -174,7 +175,7 @@ export function wholeMessage(db: Statements, row: MessageRow, sessionId: string)
 /** The compacted view that a session began with. */
 export function viewOf(db: Statements, session: number): Message[] {
   const row = db.get<{ messages: string }>("SELECT messages FROM views WHERE session = ?", session);
-  return row ? (JSON.parse(row.messages) as Message[]) : [];
+  return row ? (JSON.parse(row.messages) as Message[]).map(currentMessage) : [];
 }
 
 interface RunRow {
@@ -192,18 +193,18 @@ export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN (
 
 /** What is stored of a run; a record of an earlier version lacks some. */
 function recordOf(record: string): RunRecord {
-  const lacking = { fingerprint: "", after: 0, line: null, retry: null, answer: null } as const;
-  return { ...lacking, ...(JSON.parse(record) as Omit<RunRecord, keyof typeof lacking>) };
+  const lacking = { fingerprint: "", after: 0, queueLease: null, retry: null, answer: null } as const;
+  return { ...lacking, ...currentRun(JSON.parse(record) as RunRecord) };
 }
 
 const runOf = ({ record, holder }: RunRow): StoredRun => ({
   run: recordOf(record),
-  holder: holder === null ? null : (JSON.parse(holder) as Holder),
+  holder: holder === null ? null : (JSON.parse(holder) as LeaseHolder),
 });
 
 /** The statement of a list of runs of one state or of any, and its values behind the first. */
 export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: Value[] } {
-  const { id, sessionId, key, before } = query;
+  const { id, sessionId, idempotencyKey: key, before } = query;
   const where = [
     ...(id === undefined ? [] : ["r.id = ?"]),
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),

@@ -1,6 +1,13 @@
 /// <reference lib="es2024.string" />
 import type { Message, Part, ReasoningEffort, Session, SessionMode } from "gantry";
-import type { Leave, Role, Shown, Snapshot } from "gantry/plugin";
+import {
+  currentGrants,
+  currentParts,
+  type PermissionGrant,
+  type Role,
+  type ToolDisplay,
+  type Snapshot,
+} from "gantry/plugin";
 
 /** A list without entries, as JSON. */
 const NONE = "[]";
@@ -71,13 +78,13 @@ export function sessionOf(row: SessionRow): Session {
     id: row.id,
     alias: row.alias,
     title: row.title,
-    titled: row.titled === 1,
+    hasFinalTitle: row.titled === 1,
     provider: row.provider,
     model: row.model,
     reasoningEffort: row.reasoning_effort as ReasoningEffort,
     mode: row.mode as SessionMode,
-    leave: row.leave === NONE ? [] : (JSON.parse(row.leave) as Leave[]),
-    cuts: row.cuts === NONE ? [] : (JSON.parse(row.cuts) as number[]),
+    permissionGrants: row.leave === NONE ? [] : currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
+    rewinds: row.cuts === NONE ? [] : (JSON.parse(row.cuts) as number[]),
     projectDir: row.project_dir,
     parentId: row.parent_id,
     spawnedBy:
@@ -103,13 +110,13 @@ export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
     id: session.id,
     alias: session.alias,
     title: session.title,
-    titled: Number(session.titled),
+    titled: Number(session.hasFinalTitle),
     provider: session.provider,
     model: session.model,
     reasoning_effort: session.reasoningEffort,
     mode: session.mode,
-    leave: JSON.stringify(session.leave),
-    cuts: JSON.stringify(session.cuts),
+    leave: JSON.stringify(session.permissionGrants),
+    cuts: JSON.stringify(session.rewinds),
     project_dir: session.projectDir,
     parent_id: session.parentId,
     spawner: session.spawnedBy?.sessionId ?? null,
@@ -149,12 +156,12 @@ export function messageOf(row: MessageRow, sessionId: string, pieces: readonly P
     sessionId,
     seq: row.seq,
     role: row.role as Role,
-    parts: grown(JSON.parse(row.parts) as Part[], pieces),
+    parts: grown(currentParts(JSON.parse(row.parts) as Part[]), pieces),
     toolCallId: row.tool_call_id,
     name: row.name,
     failed: row.failed === 1,
     createdAt: row.created_at,
-    ...(row.shown ? { shown: JSON.parse(row.shown) as Shown } : {}),
+    ...(row.shown ? { shown: JSON.parse(row.shown) as ToolDisplay } : {}),
     finished: row.finished === 1,
   };
 }

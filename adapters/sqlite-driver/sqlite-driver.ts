@@ -1,16 +1,16 @@
 import type { Database } from "better-sqlite3";
-import { DriverLife, LookingNotifier } from "gantry/plugin";
+import { DriverLifecycle, PollingNotifier } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
   AskQuery,
   ChainData,
   ChainHead,
   ChangeResult,
-  Holder,
+  LeaseHolder,
   Instruction,
-  LeaseHeld,
+  LeaseConflict,
   LeaseOptions,
-  LeaseTaken,
+  AcquiredLease,
   MessagePage,
   RunQuery,
   SessionChange,
@@ -46,16 +46,16 @@ interface Opened extends Connection {
 /** Sessions in one SQLite file that any number of processes share. */
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
-  readonly notifier = new LookingNotifier(() => this.#isChanged());
+  readonly notifier = new PollingNotifier(() => this.#isChanged());
   readonly #logger: Logger | undefined;
-  readonly #life: DriverLife<Opened>;
+  readonly #life: DriverLifecycle<Opened>;
   #idle: NodeJS.Timeout | undefined;
   #opened: Database | undefined;
   #seen: unknown;
 
   constructor(options: SqliteOptions, logger?: Logger) {
     this.#logger = logger;
-    this.#life = new DriverLife({
+    this.#life = new DriverLifecycle({
       where: options.path,
       open: async () => {
         const connection = await connect(options, logger, patiently);
@@ -131,12 +131,17 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => deleteChains(db, ids));
   }
 
-  lease(rootId: string, holder: Holder, ttlMs: number, options?: LeaseOptions): Promise<LeaseTaken | LeaseHeld> {
+  lease(
+    rootId: string,
+    holder: LeaseHolder,
+    ttlMs: number,
+    options?: LeaseOptions,
+  ): Promise<AcquiredLease | LeaseConflict> {
     return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, options));
   }
 
   synced(): Promise<void> {
-    return this.#life.do(({ writes }) => writes.synced());
+    return this.#life.run(({ writes }) => writes.synced());
   }
 
   dump(id: string): Promise<ChainData | undefined> {
@@ -156,11 +161,11 @@ export class SqliteDriver implements SessionDriver {
   }
 
   #read<T>(read: (db: Statements) => T): Promise<T> {
-    return this.#life.do(({ statements }) => patiently(() => read(statements)));
+    return this.#life.run(({ statements }) => patiently(() => read(statements)));
   }
 
   #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
-    return this.#life.do(async ({ db, wal, statements, writes }) => {
+    return this.#life.run(async ({ db, wal, statements, writes }) => {
       try {
         return await writes.add(sync, () => change(statements));
       } finally {

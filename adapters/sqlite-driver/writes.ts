@@ -3,11 +3,11 @@ import { SeqTakenError } from "gantry/plugin";
 import type { Message, RunRecord } from "gantry";
 import type {
   ChangeResult,
-  Holder,
+  LeaseHolder,
   Instruction,
-  LeaseHeld,
+  LeaseConflict,
   LeaseOptions,
-  LeaseTaken,
+  AcquiredLease,
   PartDelta,
   SessionChange,
   SessionStart,
@@ -59,9 +59,9 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   if (!place) return releaseUncreated(db, id, change);
   checkFence(place.root, change.fence, place.fence);
   if (change.fence === null && changesMessages(change)) forgetLease(db, place.root);
-  if (change.cut) cut(db, place, change.cut);
+  if (change.revert) cut(db, place, change.revert);
   if (change.restore !== undefined) restore(db, place, change.restore);
-  if (change.cut || change.restore !== undefined) raiseLastSeq(db, place);
+  if (change.revert || change.restore !== undefined) raiseLastSeq(db, place);
   setFields(db, place, change);
   addMessages(db, place, change.add ?? []);
   grow(db, place, change.append ?? []);
@@ -70,7 +70,7 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   for (const ask of change.asks ?? []) putAsk(db, place.root, ask);
   const answer = change.answer && answerAsk(db, place.root, change.answer);
   if (change.instruct) instruct(db, place.root, change.instruct);
-  const consumedInstructions = (change.followed ?? []).filter(
+  const consumedInstructions = (change.consumedInstructions ?? []).filter(
     (one) => db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root).changes > 0,
   );
   const isReleased = change.release === true && change.fence !== null && releaseLease(db, place.root, change.fence);
@@ -95,7 +95,7 @@ function instruct(db: Statements, root: string, instruction: Instruction): void 
 
 /** A new run, or in place of the one of the chain that has its id. */
 export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
-  const { id, key, state, startedAt } = run;
+  const { id, idempotencyKey: key, state, startedAt } = run;
   if (key !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", key, id))
     throw new RunKeyTakenError(key);
   const record = JSON.stringify({ ...run, sessionId: root });
@@ -125,10 +125,10 @@ export function deleteChains(db: Statements, ids: readonly string[]): void {
 export function takeLease(
   db: Statements,
   rootId: string,
-  holder: Holder,
+  holder: LeaseHolder,
   ttlMs: number,
-  { replacing, head: wanted }: LeaseOptions = {},
-): LeaseTaken | LeaseHeld {
+  { fenceToReplace: replacing, head: wanted }: LeaseOptions = {},
+): AcquiredLease | LeaseConflict {
   const now = Date.now();
   const known = placeOf(db, rootId);
   const root = known?.root ?? rootId;
@@ -141,7 +141,7 @@ export function takeLease(
         );
   const mine = held?.holder_id === holder.id;
   if (held && !mine && held.expires_at > now && held.fence !== replacing) {
-    const rival = JSON.parse(held.holder) as Holder;
+    const rival = JSON.parse(held.holder) as LeaseHolder;
     return {
       heldBy: { rootId: root, holder: rival, fence: held.fence, expiresAt: new Date(held.expires_at).toISOString() },
     };
@@ -175,7 +175,7 @@ function forgetLease(db: Statements, root: string): void {
   db.run("DELETE FROM leases WHERE root = ? AND fence < 0", root);
 }
 
-function changesMessages({ add = [], append = [], finish = [], cut, restore }: SessionChange): boolean {
+function changesMessages({ add = [], append = [], finish = [], revert: cut, restore }: SessionChange): boolean {
   return add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
 }
 
@@ -265,7 +265,18 @@ function updateOf(fields: number): string {
 
 /** One statement, with those columns alone that change: an index is written for each that is named. */
 function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: SessionChange): void {
-  const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir, updatedAt } = set;
+  const {
+    title,
+    hasFinalTitle: titled,
+    provider,
+    model,
+    reasoningEffort,
+    mode,
+    permissionGrants: leave,
+    rewinds: cuts,
+    projectDir,
+    updatedAt,
+  } = set;
   const last = lastOf(add);
   const values: Value[] = [];
   let fields = 0;

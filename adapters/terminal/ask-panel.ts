@@ -6,24 +6,27 @@ import { span, wrap, type Line } from "./spans.js";
 import { cut, written, writtenLine } from "./text.js";
 
 const DIFF_ROWS = 2_000;
-/** So long nothing was pressed before a question takes a key, in ms: what was on its way when it came is no answer. */
+/** Time without key presses before the panel accepts an answer, in ms. Keys pressed earlier were not meant for it. */
 const QUIET_MS = 500;
 
 type Reply = { choice: string } | { text: string };
 
 export interface AskPanelOptions {
-  /** Whether the keys are for it, not for the prompt. */
+  /** Whether the panel receives the keys, not the prompt. */
   hasKeys: boolean;
-  /** It came right behind one that was answered: what is pressed as it comes was for that one. */
+  /**
+   * Whether it follows an answered question directly. Early key presses were then meant for that question and are
+   * dropped.
+   */
   isBehind: boolean;
   answer(reply: Reply): void;
-  /** Milliseconds of a clock that never goes back. */
+  /** Monotonic clock, in ms. */
   now: () => number;
 }
 
 /**
- * A question of a run. Nothing is chosen when it appears, and it takes no key until the keyboard was quiet: whoever types
- * while it comes, or holds a key, must not answer it by that.
+ * A question of a run. No choice is selected when it appears, and it accepts no key until the keyboard was quiet for a
+ * moment. A user who is typing, or holds a key, must not answer it by accident.
  */
 export class AskPanel {
   readonly ask: Ask;
@@ -44,17 +47,17 @@ export class AskPanel {
     this.#quietSince = this.#options.now();
   }
 
-  /** Whether a key is an answer by now. */
+  /** Whether the panel accepts an answer now. */
   get isReady(): boolean {
     return this.#options.now() - this.#quietSince >= QUIET_MS;
   }
 
-  /** In `rows` rows: what it is about, of which the part is seen that there is room for, and below it what can be answered. */
+  /** Renders the panel in `rows` rows: the scrolled part of the content that fits, and the answers below it. */
   rows(columns: number, rows: number, others: number): Line[] {
     const about = this.#about(columns);
     const answers = this.#answers(columns, Math.max(1, Math.floor(rows / 2)));
     const seen = Math.max(1, rows - answers.length - 1);
-    // One of them says that there is more.
+    // Reserves a row for the hint about hidden rows.
     const page = about.length > seen ? Math.max(1, seen - 1) : seen;
     this.#page = page;
     this.#top = Math.max(0, Math.min(this.#top, about.length - page));
@@ -67,7 +70,7 @@ export class AskPanel {
     return [...shown, ...answers, [span(cut(`   ${this.#keys(others)}`, columns), "dim")]];
   }
 
-  /** False: it is for the prompt, as is what is written next. */
+  /** Returns false if the input, and what follows it, belongs to the prompt. */
   press(input: Input): boolean {
     if (input.type === "wheel") this.#top -= input.rows;
     else if (input.type === "key" && input.name === "pageup") this.#top -= this.#page;
@@ -84,7 +87,7 @@ export class AskPanel {
     const { choices, free_text: mayType } = this.ask;
     if (input.type !== "key") {
       const number = /^[1-9]$/.test(input.text) ? Number(input.text) : Infinity;
-      // "1. first" is no answer, but the beginning of a text.
+      // With free text, a digit starts the text ("1. first") and selects no choice.
       this.#at = !mayType && number <= choices.length ? number - 1 : -1;
       if (mayType) this.#text.insert(input.text);
       else return this.#at !== -1;
@@ -120,7 +123,7 @@ export class AskPanel {
       .join(", ");
   }
 
-  /** Choices, each as a whole where they have the room, and what is written. */
+  /** The choices and the typed text. Choices are wrapped if they fit, otherwise cut to one row each. */
   #answers(columns: number, most: number): Line[] {
     const { choices, free_text: mayType } = this.ask;
     const typed = mayType
@@ -152,7 +155,7 @@ export class AskPanel {
     return [...rows, ...typed];
   }
 
-  /** What is asked, why, and what it would do: the diff, else the arguments of the call. */
+  /** The question, its reason, and its effect: the diff, or else the arguments of the call. */
   #about(columns: number): Line[] {
     if (this.#body?.columns === columns) return this.#body.rows;
     const { diff, input, kind, title, reason } = this.ask;

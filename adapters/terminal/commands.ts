@@ -1,9 +1,8 @@
 import type { Session } from "gantry/client";
-import type { Desk } from "./store.js";
-import { Confirm, Picker, Sheet, type Entry } from "./overlays.js";
+import type { TerminalStore } from "./store.js";
+import { Confirm, Picker, TextOverlay, type Entry } from "./overlays.js";
 import { writtenLine, short } from "./text.js";
 
-/** Sessions of a page of the list. */
 const PAGE = 50;
 const MODES: Readonly<Record<string, string>> = {
   auto: "tools run without asking",
@@ -12,7 +11,7 @@ const MODES: Readonly<Record<string, string>> = {
 };
 const EFFORTS = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
 
-/** What can be typed in place of a prompt. */
+/** Commands that a user can type instead of a prompt. */
 export const COMMANDS: readonly (readonly [name: string, about: string])[] = [
   ["help", "keys and commands"],
   ["new", "begin a new session"],
@@ -43,8 +42,8 @@ const KEYS: readonly (readonly [key: string, about: string])[] = [
   ["Ctrl+Z", "back to the shell; fg comes back"],
 ];
 
-/** Do what a line that begins with `/` says. */
-export function runCommand(desk: Desk, line: string): void {
+/** Runs a line that starts with `/`. */
+export function runCommand(desk: TerminalStore, line: string): void {
   const [word = "", ...rest] = line.slice(1).split(/\s+/);
   const said = rest.join(" ").trim();
   const command = Object.hasOwn(DOES, word) ? DOES[word] : undefined;
@@ -52,19 +51,19 @@ export function runCommand(desk: Desk, line: string): void {
   else desk.attempt(() => sayCommand(desk, word, line));
 }
 
-/** One that the agent knows is a prompt of its own, also while a run goes on. */
-async function sayCommand(desk: Desk, word: string, line: string): Promise<void> {
+/** A command of the agent is sent as a prompt of its own, also during a run. */
+async function sayCommand(desk: TerminalStore, word: string, line: string): Promise<void> {
   const known = await desk.saidCommands();
   if (known.some(([name]) => name === word)) desk.say(line, [], true);
   else desk.notice(`There is no command /${writtenLine(word)}; /help lists them.`, true);
 }
 
-const DOES: Readonly<Record<string, (desk: Desk, said: string) => void>> = {
+const DOES: Readonly<Record<string, (desk: TerminalStore, said: string) => void>> = {
   help: (desk) =>
     desk.attempt(async () => {
       const said = await desk.saidCommands().catch(() => []);
       const rows = [...COMMANDS, ...said].map(([name, about]) => [`/${name}`, about] as const);
-      desk.show(new Sheet("Keys and commands", [...KEYS, ...rows]));
+      desk.show(new TextOverlay("Keys and commands", [...KEYS, ...rows]));
     }),
   new: (desk) => desk.fresh(),
   sessions: (desk, said) => (said === "" ? chooseSession(desk) : desk.attempt(() => desk.open(said))),
@@ -93,11 +92,11 @@ const DOES: Readonly<Record<string, (desk: Desk, said: string) => void>> = {
   exit: (desk) => desk.options.leave(),
 };
 
-function titleOf(desk: Desk): string {
+function titleOf(desk: TerminalStore): string {
   return desk.conversation.page.state?.session.title ?? "nothing yet";
 }
 
-function chooseModel(desk: Desk, said: string): void {
+function chooseModel(desk: TerminalStore, said: string): void {
   desk.attempt(async () => {
     const { conversation } = desk;
     const picker = new Picker({
@@ -125,13 +124,13 @@ function chooseModel(desk: Desk, said: string): void {
   });
 }
 
-async function setModel(desk: Desk, id: string): Promise<void> {
+async function setModel(desk: TerminalStore, id: string): Promise<void> {
   const provider = id.slice(0, id.indexOf("/"));
   await desk.conversation.change({ provider, model: id.slice(provider.length + 1) });
   desk.notice(`From now on ${writtenLine(id)} answers.`);
 }
 
-function chooseMode(desk: Desk, said: string): void {
+function chooseMode(desk: TerminalStore, said: string): void {
   const set = (mode: string) =>
     desk.attempt(async () => {
       if (mode !== "auto" && mode !== "ask" && mode !== "plan")
@@ -144,7 +143,7 @@ function chooseMode(desk: Desk, said: string): void {
   desk.show(new Picker({ title: "Mode", entries, current: desk.conversation.mode, pick: ({ id }) => set(id) }));
 }
 
-function chooseEffort(desk: Desk, said: string): void {
+function chooseEffort(desk: TerminalStore, said: string): void {
   const { conversation } = desk;
   const set = (effort: string) =>
     desk.attempt(async () => {
@@ -162,7 +161,7 @@ function chooseEffort(desk: Desk, said: string): void {
   );
 }
 
-async function tellCost(desk: Desk): Promise<void> {
+async function tellCost(desk: TerminalStore): Promise<void> {
   const { id, page } = desk.conversation;
   if (id === undefined) return desk.notice("Nothing was said yet.");
   const runs = await desk.options.client.runs.list({ sessionId: id, size: 10 });
@@ -173,14 +172,14 @@ async function tellCost(desk: Desk): Promise<void> {
       `${short(input)} in, ${short(output)} out${cost > 0 ? `, $${cost.toFixed(4)}` : ", no price known"}`,
     ] as const;
   desk.show(
-    new Sheet("Cost", [
+    new TextOverlay("Cost", [
       ...(usage ? [row("this session", usage)] : []),
       ...runs.map((run) => row(`${run.started_at.slice(0, 16).replace("T", " ")} ${run.state}`, run.usage)),
     ]),
   );
 }
 
-async function compact(desk: Desk, wanted: string): Promise<void> {
+async function compact(desk: TerminalStore, wanted: string): Promise<void> {
   const { conversation } = desk;
   if (conversation.id === undefined) return desk.notice("Nothing was said yet.");
   desk.notice("The model sums up what was said ...");
@@ -189,7 +188,7 @@ async function compact(desk: Desk, wanted: string): Promise<void> {
   else if (seen !== undefined) desk.notice(`Its model sees ${seen} messages now; you see all that was said.`);
 }
 
-function confirmDelete(desk: Desk, { id, label }: Entry, then: () => void): Confirm {
+function confirmDelete(desk: TerminalStore, { id, label }: Entry, then: () => void): Confirm {
   return new Confirm(`Delete the session "${label}"? All that was said in it goes.`, () =>
     desk.attempt(async () => {
       await desk.options.client.sessions.delete(id);
@@ -199,8 +198,8 @@ function confirmDelete(desk: Desk, { id, label }: Entry, then: () => void): Conf
   );
 }
 
-/** The sessions of this folder, the last used first; further pages come at the end of the list. */
-export function chooseSession(desk: Desk): void {
+/** Lists the sessions of this folder, the most recently used first. Scrolling to the end loads the next page. */
+export function chooseSession(desk: TerminalStore): void {
   const { client, projectDir } = desk.options;
   let typed = "";
   let page = 0;
@@ -236,7 +235,7 @@ export function chooseSession(desk: Desk): void {
       asking = false;
       page += 1;
       total = list.sessions.length === 0 ? found.length : list.total;
-      // One that was used meanwhile has moved to the front, and another one to this page.
+      // A session used since the last page has moved to the front. Another session has then moved to this page again.
       const known = new Set(found.map(({ id }) => id));
       found = [...found, ...list.sessions.filter(({ id }) => !known.has(id)).map(entryOf)];
       picker.note = "no session yet";

@@ -1,16 +1,16 @@
-/** Something that a prompt may go on with. */
+/** A completion that the prompt offers. */
 export interface Suggestion {
-  /** In place of what stands from `from` to the cursor. */
+  /** Replaces the text from `from` to the cursor. */
   readonly text: string;
   readonly about: string;
-  /** More is to be typed behind it. */
+  /** Whether the command takes an argument, so that Enter does not send it yet. */
   readonly waits?: boolean;
 }
 
-/** What can be said by a slash; `hint`: what to type behind it. */
+/** A command that starts with a slash. `hint` describes its argument. */
 export type CommandLine = readonly [name: string, about: string, hint?: string];
 
-/** What a prompt may go on with, and from where on. */
+/** Suggestions, and the position in the text where they start. */
 export interface Completion {
   readonly from: number;
   readonly suggestions: readonly Suggestion[];
@@ -18,7 +18,7 @@ export interface Completion {
 
 const MOST = 8;
 
-/** What is being written at the cursor: a command at the beginning, or the name of a file behind `@`. */
+/** The word at the cursor: a command at the start of the text, or a file name after `@`. */
 export function wordAt(text: string, at: number): { sign: "/" | "@"; from: number; word: string } | undefined {
   const before = text.slice(0, at);
   if (/^\/\S*$/.test(before)) return { sign: "/", from: 0, word: before.slice(1) };
@@ -28,14 +28,14 @@ export function wordAt(text: string, at: number): { sign: "/" | "@"; from: numbe
     : undefined;
 }
 
-/** The commands that begin so. */
+/** Commands whose name starts with `word`. */
 export function commandsLike(word: string, commands: readonly CommandLine[]): Suggestion[] {
   return commands
     .filter(([name]) => name.startsWith(word))
     .map(([name, about, hint = ""]) => ({ text: `/${name} `, about, ...(hint !== "" && { waits: true }) }));
 }
 
-/** Files whose path has these letters in this order, the closest first. */
+/** Files whose path contains these letters in this order, the best match first. */
 export function filesLike(word: string, files: readonly string[]): Suggestion[] {
   const wanted = word.toLowerCase();
   const found: { path: string; rank: number }[] = [];
@@ -49,7 +49,7 @@ export function filesLike(word: string, files: readonly string[]): Suggestion[] 
     .map(({ path }) => ({ text: `@${path.replaceAll(" ", "\\ ")} `, about: "" }));
 }
 
-/** 0: its name begins so; undefined: these letters are not in it. */
+/** Rank of a match: 0 if the file name starts with the text, undefined if the letters are missing. */
 function rankOf(path: string, wanted: string): number | undefined {
   const whole = path.toLowerCase();
   const name = whole.slice(whole.lastIndexOf("/") + 1);
@@ -65,7 +65,7 @@ function rankOf(path: string, wanted: string): number | undefined {
   return 4;
 }
 
-/** The files that a prompt names with `@`, as far as there are such. */
+/** The existing files that a prompt names with `@`. */
 export function filesIn(text: string, files: readonly string[]): string[] {
   const known = new Set(files);
   const named = [...text.matchAll(/(?:^|\s)@((?:[^\s\\]|\\ )+)/g)].map(([, path = ""]) => path.replaceAll("\\ ", " "));

@@ -12,64 +12,64 @@ import {
 } from "gantry/client";
 import type { PendingPrompt } from "./transcript.js";
 
-/** Messages that are shown when a session is opened, and that come each time its beginning is looked for. */
+/** Number of messages that are loaded when a session opens, and with each older page. */
 export const BATCH = 50;
-/** Longer than any conversation. */
+/** Larger than any sequence number. */
 const END = Number.MAX_SAFE_INTEGER;
 const UNDER_WAY: ReadonlySet<string> = new Set(["queued", "running", "waiting"]);
 
-/** What a session that is not there yet shall have. */
-export interface Wishes {
+/** Settings of a session that does not exist yet. */
+export interface NewSessionOptions {
   provider?: string;
   model?: string;
   mode?: "auto" | "ask" | "plan";
   reasoning_effort?: Effort;
 }
 
-/** What a conversation tells the terminal that shows it. */
-export interface Told {
-  /** Something is to be shown anew. */
+/** Callbacks of a conversation to the terminal that shows it. */
+export interface ConversationListener {
+  /** The conversation has changed and must be redrawn. */
   changed(): void;
-  /** A line for the person. */
+  /** Shows a line to the user. */
   notice(text: string, isBad?: boolean): void;
-  /** Texts that a stopped run did not read. */
+  /** Returns texts that a stopped run did not read. */
   returned(texts: readonly string[]): void;
 }
 
 /**
- * One session as one terminal has it: its last messages, older ones as they are asked for, and what is said in it from
- * now on, whoever says it. One that has no session gets it with the first prompt.
+ * One session as a terminal shows it: its last messages, older ones on request, and all new events from any client.
+ * Without a session, the first prompt creates one.
  */
 export class Conversation {
   readonly page = new SessionPage();
   readonly #client: GantryClient;
-  readonly #told: Told;
+  readonly #told: ConversationListener;
   readonly #end = new AbortController();
   readonly #watching: Promise<void>[] = [];
   readonly #steers: PendingSteers;
-  /** Of a session that begins with a prompt. */
-  readonly wishes: Wishes;
+  /** Settings for a session that the first prompt creates. */
+  readonly wishes: NewSessionOptions;
   id: string | undefined;
   connection: ConnectionState = "connecting";
-  /** Whether there is something before the first message. */
+  /** Whether messages exist before the first loaded one. */
   hasOlder = false;
   isLoading = false;
   #begun = false;
-  /** It was to be stopped before it was known what to stop. */
+  /** True if the user pressed stop, also before the run's session was known. */
   #stopWanted = false;
-  /** The prompt that was sent last, until it was answered. */
+  /** The last prompt request without an answer, and its idempotency key. */
   #unanswered: { asked: string; key: string } | undefined;
-  /** Set from Enter until the server sends the prompt as a message, refuses it, or the person stops the run. */
+  /** Set from Enter until the server sends the prompt as a message, rejects it, or the user stops the run. */
   pendingPrompt: PendingPrompt | undefined;
 
-  constructor(client: GantryClient, told: Told, wishes: Wishes = {}) {
+  constructor(client: GantryClient, told: ConversationListener, wishes: NewSessionOptions = {}) {
     this.#client = client;
     this.#steers = new PendingSteers(client);
     this.#told = told;
     this.wishes = wishes;
   }
 
-  /** Show a session that is there. Rejects with `GantryError`, and nothing is shown then. */
+  /** Shows an existing session. Rejects with `GantryError` and shows nothing if it cannot be read. */
   async open(id: string): Promise<void> {
     await this.#client.sessions.get(id, this.#until);
     this.id = id;
@@ -88,12 +88,12 @@ export class Conversation {
     return this.#begun || UNDER_WAY.has(this.page.state?.run?.state ?? "");
   }
 
-  /** Texts that the run has not read yet, oldest first. */
+  /** Instructions that the run has not read yet, oldest first. */
   get pendingSteers(): readonly string[] {
     return this.#steers.all.map(({ text }) => text);
   }
 
-  /** The questions that wait for an answer, oldest first. */
+  /** Open questions, oldest first. */
   get asks(): readonly Ask[] {
     return this.page.state?.asks ?? [];
   }
@@ -106,13 +106,13 @@ export class Conversation {
     return this.page.state?.session.mode ?? this.wishes.mode ?? "";
   }
 
-  /** Provider and model; "" while nobody has said. */
+  /** Provider and model; "" if neither is set. */
   get model(): string {
     const { provider = "", model = "" } = this.page.state?.session ?? this.wishes;
     return [provider, model].filter((name) => name !== "").join("/");
   }
 
-  /** The batch before the first message; resolves with how many there were. */
+  /** Loads the batch before the first message. Resolves with the number of messages in it. */
   async older(): Promise<number> {
     const [first] = this.page.messages;
     const { id } = this;
@@ -121,7 +121,7 @@ export class Conversation {
     this.#told.changed();
     try {
       const found = await this.#client.sessions.messages(id, { before: first.seq, limit: BATCH }, this.#until);
-      // A cut may have come meanwhile, with others in their place.
+      // A rewind may have replaced these messages in the meantime.
       if (this.page.at(first.seq)) this.page.add(found);
       this.hasOlder = found.length === BATCH && (found[0]?.seq ?? 1) > 1;
       return found.length;
@@ -131,7 +131,10 @@ export class Conversation {
     }
   }
 
-  /** Say something: to the run under way, else as a prompt. What has files, or is a command, waits for the run's end, where there is one. */
+  /**
+   * Sends an instruction to the current run, or else a prompt. A message with files or a command always becomes a
+   * prompt, which waits in the queue until the current run ends.
+   */
   async say(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
     const { id } = this;
     if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
@@ -148,13 +151,13 @@ export class Conversation {
     this.#told.changed();
     const request = {
       message,
-      // We watch as soon as it is known what.
-      answers: true,
+      // This client watches the session as soon as it knows the id.
+      can_answer: true,
       ...(message.startsWith("/") && { commands: true }),
       ...(files.length > 0 && { files: [...files] }),
       ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
     };
-    // Whoever got no answer says the same again: it is done once.
+    // A retry of an unanswered request uses the same key, so that the server executes it once.
     const asked = JSON.stringify(request);
     const { key } = (this.#unanswered =
       this.#unanswered?.asked === asked ? this.#unanswered : { asked, key: crypto.randomUUID() });
@@ -176,8 +179,8 @@ export class Conversation {
   }
 
   /**
-   * Have what was said summed up, `wanted` says what to keep. Resolves with how many messages its model sees now; 0: it was
-   * not worth it; undefined: it failed, and the session's state tells why.
+   * Summarizes the conversation; `wanted` says what to keep. Resolves with the number of messages that the model sees
+   * now, 0 if a summary was not worthwhile, or undefined on failure. The session's state has the error.
    */
   async compact(wanted: string): Promise<number | undefined> {
     const { id } = this;
@@ -192,13 +195,16 @@ export class Conversation {
     return messages;
   }
 
-  /** End the run under way, and those in line that this session has. */
+  /** Stops the current run and the queued runs of this session. */
   async stop(): Promise<void> {
     this.#stopWanted = true;
     if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#until);
   }
 
-  /** Another model, effort, mode or title; of a session that is not there yet when it begins. */
+  /**
+   * Changes model, effort, mode or title. Without a session, the change applies when the session is created; a title is
+   * then ignored.
+   */
   async change(change: SessionChange): Promise<void> {
     if (this.id !== undefined) {
       await this.#client.sessions.update(this.id, change, this.#until);
@@ -211,12 +217,12 @@ export class Conversation {
     if (effort !== undefined) this.wishes.reasoning_effort = effort;
   }
 
-  /** Answer what a run asks. */
+  /** Answers a question of a run. */
   async answer(ask: Ask, reply: { choice: string } | { text: string }): Promise<void> {
     await this.#client.asks.answer(ask.id, reply, this.#until);
   }
 
-  /** Leave it; a run goes on. */
+  /** Stops watching. A run continues. */
   async close(): Promise<void> {
     this.#end.abort();
     await Promise.all(this.#watching);
@@ -245,22 +251,25 @@ export class Conversation {
     this.hasOlder = (last[0]?.seq ?? 1) > 1;
   }
 
-  /** What is behind the last message that cannot change any more is told by the stream. */
+  /**
+   * Sequence number before the last message, so that the stream sends that message again: it may still change.
+   * Undefined if no message precedes it.
+   */
   #lastWhole(): number | undefined {
     const last = this.page.messages.at(-1);
     return last && last.seq > 1 ? last.seq - 1 : undefined;
   }
 
-  #watch(id: string, behind: number | undefined): void {
-    this.#watching.push(this.#follow(id, behind));
+  #watch(id: string, afterSeq: number | undefined): void {
+    this.#watching.push(this.#follow(id, afterSeq));
   }
 
-  async #follow(id: string, behind: number | undefined): Promise<void> {
+  async #follow(id: string, afterSeq: number | undefined): Promise<void> {
     const { signal } = this.#end;
     const options = {
       signal,
-      behind,
-      answers: true,
+      afterSeq,
+      canAnswer: true,
       onConnection: (state: ConnectionState) => {
         this.connection = state;
         this.#told.changed();
@@ -274,7 +283,7 @@ export class Conversation {
           this.#begun = false;
           const { run } = event;
           const ended = run && run.error && (before?.id !== run.id || before.state !== run.state);
-          // What ended before we came is no news, unless we ended it.
+          // Report the end only if this client saw the run before or stopped it.
           if (ended && (before !== undefined || this.#stopWanted))
             this.#told.notice(failure(run.state, run.error), run.state === "failed");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "budget")
@@ -284,7 +293,7 @@ export class Conversation {
         }
         this.#settlePrompt(event);
         if (event.type === "state" || event.type === "message") void this.#settle();
-        if (event.type === "cut" && this.page.messages.length === 0 && event.after > 0) await this.#restore(id);
+        if (event.type === "rewind" && this.page.messages.length === 0 && event.after > 0) await this.#restore(id);
         this.#told.changed();
       }
     } catch (error) {
@@ -301,7 +310,7 @@ function failure(state: string, error: { message: string } | null): string {
   return error?.message ?? "The run failed.";
 }
 
-/** What people said in it, oldest first. */
+/** The user's prompts, oldest first. */
 export function promptsOf(messages: readonly Message[]): string[] {
   return messages
     .filter(({ role }) => role === "user")

@@ -2,9 +2,8 @@ import type { Diff } from "gantry/client";
 import { written, writtenLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
-/** Unchanged lines around a change. */
 const AROUND = 2;
-/** Beyond so many pairs of lines the two texts are told one after the other: looking for what is common takes their product. */
+/** Maximum size of the comparison table, in pairs of lines. Larger texts are shown as removed and added. */
 const PAIRS = 4_000_000;
 
 interface Step {
@@ -12,7 +11,7 @@ interface Step {
   readonly text: string;
 }
 
-/** Rows of what changed in a file, at most `most` of them. */
+/** Rows that show the changes in a file, at most `most` of them. */
 export function diffRows({ path, old_text: before, new_text: after }: Diff, columns: number, most: number): Line[] {
   const steps = stepsOf(before === null ? [] : linesOf(before), linesOf(after));
   const added = steps.filter(({ sign }) => sign === "+").length;
@@ -49,7 +48,7 @@ function linesOf(text: string): string[] {
   return lines;
 }
 
-/** From one text to the other by the longest that is common to both. */
+/** Steps from one text to the other, by their longest common subsequence of lines. */
 function stepsOf(before: readonly string[], after: readonly string[]): Step[] {
   let start = 0;
   while (start < before.length && start < after.length && before[start] === after[start]) start += 1;

@@ -3,13 +3,13 @@ import { graphemes } from "./text.js";
 // eslint-disable-next-line no-control-regex -- what is no text is not taken
 const NO_TEXT = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
-/** A text that a person writes, in any number of lines, and what they wrote before. */
+/** A multi-line text input with history. */
 export class Editor {
   text = "";
-  /** A place in the text, between two characters as people count them. */
+  /** Cursor position: an index into the text, between two graphemes. */
   at = 0;
   #history: string[] = [];
-  /** How far back in the history; 0 is what is being written. */
+  /** Position in the history, counted from its end; 0 is the current text. */
   #back = 0;
   #draft = "";
   #killed = "";
@@ -20,19 +20,19 @@ export class Editor {
     this.at += said.length;
   }
 
-  /** The text so far, with the cursor at its end. */
+  /** Replaces the text and puts the cursor at its end. */
   set(text: string): void {
     this.text = text;
     this.at = text.length;
   }
 
-  /** Put something in place of what stands between `from` and the cursor. */
+  /** Replaces the text between `from` and the cursor. */
   replace(from: number, text: string): void {
     this.text = this.text.slice(0, from) + text + this.text.slice(this.at);
     this.at = from + text.length;
   }
 
-  /** The text, which is the newest of the history now, and nothing in its place. */
+  /** Returns the text, adds it to the history and clears the input. */
   take(): string {
     const said = this.text;
     this.remember(said);
@@ -45,7 +45,7 @@ export class Editor {
     this.#back = 0;
   }
 
-  /** What was said before this terminal was there, oldest first. */
+  /** Sets the history to earlier prompts of the session, oldest first. */
   seed(said: readonly string[]): void {
     this.#history = said.filter((text) => text.trim() !== "");
     this.#back = 0;
@@ -105,7 +105,7 @@ export class Editor {
     this.insert(this.#killed);
   }
 
-  /** A line up, and from the first one what was said before. */
+  /** Moves a line up; from the first line, to the previous history entry. */
   up(): void {
     if (!this.text.slice(0, this.at).includes("\n")) return this.older();
     const column = this.#column();
@@ -115,7 +115,7 @@ export class Editor {
     this.#toColumn(column);
   }
 
-  /** A line down, and from the last one what was said after that. */
+  /** Moves a line down; from the last line, to the next history entry. */
   down(): void {
     if (!this.text.slice(this.at).includes("\n")) return this.newer();
     const column = this.#column();

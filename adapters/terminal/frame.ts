@@ -1,15 +1,15 @@
-import type { Desk } from "./store.js";
+import type { TerminalStore } from "./store.js";
 import type { CursorPosition } from "./painter.js";
 import { cut, graphemes, short, widthOf, widthOfOne, written, writtenLine } from "./text.js";
 import { span, textOf, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
 
-/** Rows of the prompt that are seen at once, of proposals, of a plan, and of messages that the run has not read. */
+/** Maximum visible rows of the prompt, the suggestions, the plan and the unread instructions. */
 const PROMPT_ROWS = 10;
 const PROPOSALS = 6;
 const PLAN_ROWS = 6;
 const STEER_ROWS = 3;
-/** Fewer rows than these are too few for two things. */
+/** Below this number of rows, a panel leaves only one row for messages. */
 const SMALL = 16;
 const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -20,13 +20,19 @@ export interface Frame {
   readonly cursor: CursorPosition | undefined;
 }
 
-/** What a desk looks like in so many columns and rows; `tick` counts what moves by itself. */
-export function frameOf(desk: Desk, transcript: Transcript, columns: number, rows: number, tick: number): Frame {
+/** Renders the store for a screen size. `tick` counts the animation steps. */
+export function frameOf(
+  desk: TerminalStore,
+  transcript: Transcript,
+  columns: number,
+  rows: number,
+  tick: number,
+): Frame {
   const { conversation, overlay, ask } = desk;
   const status = statusRow(desk, columns, tick);
   const prompt = promptRows(desk, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
   const room = Math.max(0, rows - 2 - prompt.rows.length);
-  // What lies over it may take all but a few rows of what was said, on a small screen those too.
+  // A panel leaves four rows for messages, on a small screen one.
   const over = Math.max(1, room < SMALL ? room - 1 : room - 4);
   const panel = overlay
     ? overlay.rows(columns, over)
@@ -59,8 +65,8 @@ export function frameOf(desk: Desk, transcript: Transcript, columns: number, row
   };
 }
 
-/** What stands before the first message. */
-function headRows({ conversation, options }: Desk, columns: number): Line[] {
+/** Rows before the first message. */
+function headRows({ conversation, options }: TerminalStore, columns: number): Line[] {
   if (conversation.isLoading) return [[span("  loading ...", "dim")]];
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
   const rows = wrap([span("gantry ", "heading"), span(writtenLine(options.place), "dim")], columns, [span("  ")]);
@@ -74,7 +80,7 @@ function headRows({ conversation, options }: Desk, columns: number): Line[] {
   return rows;
 }
 
-function planRows({ conversation }: Desk, columns: number): Line[] {
+function planRows({ conversation }: TerminalStore, columns: number): Line[] {
   const plan = conversation.page.state?.plan ?? [];
   if (!conversation.isRunning || plan.every(({ status }) => status === "completed")) return [];
   const at = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
@@ -87,8 +93,8 @@ function planRows({ conversation }: Desk, columns: number): Line[] {
     ]);
 }
 
-/** Messages that the run has not read yet. */
-function steerRows({ conversation }: Desk, columns: number): Line[] {
+/** Instructions that the run has not read yet. */
+function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
   return conversation.pendingSteers
     .slice(-STEER_ROWS)
     .map((text): Line => [
@@ -97,18 +103,18 @@ function steerRows({ conversation }: Desk, columns: number): Line[] {
     ]);
 }
 
-/** What goes on in the background: one line, how many they are and the last of them by name. */
-function processRows({ conversation }: Desk, columns: number): Line[] {
+/** Background processes in one row: their number and the command of the last one. */
+function processRows({ conversation }: TerminalStore, columns: number): Line[] {
   const running = (conversation.page.state?.processes ?? []).filter(({ state }) => state === "running");
   const last = running.at(-1);
   if (!last) return [];
-  // In front of the command: of a long one the end is cut.
+  // The count precedes the command, because a long command is cut at its end.
   const count = running.length === 1 ? "" : `${running.length} `;
   const said = `  ⟳ ${count}in the background: `;
   return [[span(said, "accent"), span(cut(writtenLine(last.command), Math.max(1, columns - said.length)), "dim")]];
 }
 
-function proposalRows({ prompt: { completion } }: Desk, columns: number): Line[] {
+function proposalRows({ prompt: { completion } }: TerminalStore, columns: number): Line[] {
   if (!completion) return [];
   const { suggestions, at } = completion;
   const top = Math.max(0, Math.min(at - PROPOSALS + 1, suggestions.length - PROPOSALS));
@@ -121,13 +127,13 @@ function proposalRows({ prompt: { completion } }: Desk, columns: number): Line[]
     ]);
 }
 
-/** A row of what is being written: from where to where in it, and how it is shown. */
+/** A row of the prompt: where it starts in the text, and its displayed characters. */
 interface Written {
   readonly from: number;
   readonly shown: string;
 }
 
-/** The last text that was broken into rows: most pictures are of the same one. */
+/** The last text broken into rows: most frames show the same text. */
 let broken: { text: string; room: number; rows: readonly Written[] } | undefined;
 
 function brokenInto(text: string, room: number): readonly Written[] {
@@ -157,8 +163,12 @@ function brokenInto(text: string, room: number): readonly Written[] {
   return rows;
 }
 
-/** What is being written, in rows that are broken where the row ends. */
-function promptRows({ editor }: Desk, columns: number, most: number): { rows: Line[]; cursor: CursorPosition } {
+/** The prompt's rows, broken at the screen width, and the cursor in them. */
+function promptRows(
+  { editor }: TerminalStore,
+  columns: number,
+  most: number,
+): { rows: Line[]; cursor: CursorPosition } {
   const all = brokenInto(editor.text, Math.max(1, columns - 3));
   let y = all.length - 1;
   while (y > 0 && (all[y]?.from ?? 0) > editor.at) y -= 1;
@@ -171,7 +181,7 @@ function promptRows({ editor }: Desk, columns: number, most: number): { rows: Li
   };
 }
 
-function statusRow(desk: Desk, columns: number, tick: number): Line {
+function statusRow(desk: TerminalStore, columns: number, tick: number): Line {
   const { conversation } = desk;
   const { state } = conversation.page;
   const run = state?.run;

@@ -1,2 +1,2 @@
-/** The terminal of a served agent: a person's door, built on `gantry/client` alone. */
+/** Terminal interface of a served agent. It uses only `gantry/client`. */
 export { openTerminal, type TerminalOptions } from "./terminal.js";

@@ -1,4 +1,4 @@
-/** What a person did at the keyboard. */
+/** A keyboard or mouse wheel input. */
 export type Input =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "paste"; readonly text: string }
@@ -11,7 +11,7 @@ export type Input =
       readonly shift: boolean;
     };
 
-/** An escape that nothing follows for so long is the key, in ms. */
+/** An escape character without a successor within this time is the Escape key, in ms. */
 const ALONE_MS = 40;
 const WHEEL_ROWS = 3;
 const PASTE = { begin: "\u001b[200~", end: "\u001b[201~" };
@@ -34,7 +34,7 @@ const NUMBERS: Readonly<Record<string, string>> = {
   7: "home",
   8: "end",
 };
-/** Keys that terminals with a protocol of their own tell by the number of their character. */
+/** Keys that extended keyboard protocols report by character code. */
 const CODES: Readonly<Record<string, string>> = { 9: "tab", 13: "enter", 27: "escape", 127: "backspace" };
 
 // eslint-disable-next-line no-control-regex -- what terminals send
@@ -42,11 +42,11 @@ const CSI = /^\u001b\[([<=>?]?)([\d;:]*)([ -/]*)([@-~])/;
 // eslint-disable-next-line no-control-regex -- as above
 const TEXT = /^[^\u0000-\u001f\u007f]+/;
 
-/** Reads what a terminal sends: characters, keys, text that was pasted as a whole, and the wheel. */
+/** Parses terminal input: characters, keys, pasted text (as one input) and the wheel. */
 export class Keyboard {
   readonly #tell: (input: Input) => void;
   #rest = "";
-  /** What came of a paste that is under way; undefined: none is. */
+  /** Parts of the current paste. Undefined outside a paste. */
   #pasted: string[] | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -62,7 +62,7 @@ export class Keyboard {
       if (length === 0) break;
       this.#rest = this.#rest.slice(length);
     }
-    // What a paste brings takes as long as it takes.
+    // A paste has no time limit.
     if (this.#rest !== "" && !this.#pasted) this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
   }
 
@@ -77,7 +77,7 @@ export class Keyboard {
     if (rest.length > 1) this.feed(rest.slice(1));
   }
 
-  /** Take what belongs to the paste: all but what may be the beginning of its end. */
+  /** Consumes text of the paste, except characters that may start the end marker. Returns the consumed length. */
   #paste(pasted: string[], text: string): number {
     const end = text.indexOf(PASTE.end);
     if (end === -1) {
@@ -91,13 +91,13 @@ export class Keyboard {
     return end + PASTE.end.length;
   }
 
-  /** Take one from the front; how long it was, 0: the rest of it is not there yet. */
+  /** Consumes one input from the start. Returns its length, or 0 if it is incomplete. */
   #take(text: string): number {
     if (text.startsWith(PASTE.begin)) {
       this.#pasted = [];
       return PASTE.begin.length;
     }
-    // A mouse of terminals that know no other way: a button and a place, a character each.
+    // Mouse report of terminals without the SGR protocol: button, column and row as one character each. It is ignored.
     if (text.startsWith("\u001b[M")) return text.length < 6 ? 0 : 6;
     const plain = TEXT.exec(text)?.[0];
     if (plain !== undefined) {
@@ -140,7 +140,7 @@ export class Keyboard {
   #sequence(mark: string, numbers: string, final: string): void {
     const [first = "", second = "", third = ""] = numbers.split(";");
     if (mark === "<") {
-      // A press of the wheel; all other buttons are the terminal's.
+      // The wheel; the terminal handles all other buttons.
       if (first === "64" || first === "65")
         this.#tell({ type: "wheel", rows: first === "64" ? WHEEL_ROWS : -WHEEL_ROWS });
       return;

@@ -1,21 +1,21 @@
 import { clean, trimmedEnd } from "./text.js";
 import { span, wrap, type Line, type Look, type Span } from "./spans.js";
 
-/** Characters of one line that are laid out together; the rest of a longer one is plain text behind it. */
+/** Maximum characters of a line that are formatted together. The rest of a longer line is shown without formatting. */
 const PIECE = 4_000;
 
 /**
- * Rows of what a model writes: headings, lists, quotes, code. What is no Markdown stands as it is. A text that grows is
- * asked for again and again: of it only what is new is laid out.
+ * Renders a model's Markdown: headings, lists, quotes, code. Other text is unchanged. For a growing text it formats
+ * only the new part.
  */
 export class Prose {
   readonly #indent: Line;
   #columns = 0;
-  /** What was laid out for good: whole lines, and whole pieces of a line that has no end yet. */
+  /** Text whose rows are final: whole lines, and whole pieces of an unfinished line. */
   #done = "";
   #rows: Line[] = [];
   #fence = "";
-  /** The next character goes on with a line. */
+  /** Whether the next character continues a line. */
   #isWithin = false;
 
   constructor(indent: Line = []) {
@@ -45,7 +45,7 @@ export class Prose {
     }
     this.#done = said.slice(0, from);
     const rows = [...this.#rows];
-    // The last line may become another one.
+    // The last line may still change: format it, but keep the fence state of the lines before it.
     const fence = this.#fence;
     if (from < said.length || !this.#isWithin) this.#take(said.slice(from).replace(/\r$/, ""), rows);
     this.#fence = fence;
@@ -89,17 +89,17 @@ export class Prose {
   }
 }
 
-/** Where a piece of a long line that begins at `from` ends: behind a space, else between two characters. */
+/** End of a piece of a long line that starts at `from`: after a space, or else between two characters. */
 function pieceOf(text: string, from: number): number {
   const space = text.lastIndexOf(" ", from + PIECE);
   if (space > from + PIECE / 2) return space + 1;
   let to = from + PIECE;
-  // No half of a character, and none without what is put upon it.
+  // Do not split a surrogate pair, or a character from its combining marks.
   while (to > from + PIECE / 2 && /^[\p{M}\u200d\udc00-\udfff]/u.test(text.slice(to, to + 2))) to -= 1;
   return to;
 }
 
-/** `code`, **bold** and *slanted*, each within its line. */
+/** Parses `code`, **bold** and *italic*, each within its line. */
 function inline(text: string): Span[] {
   const spans: Span[] = [];
   let at = 0;

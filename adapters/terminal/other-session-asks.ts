@@ -1,18 +1,18 @@
-import type { Desk } from "./store.js";
+import type { TerminalStore } from "./store.js";
 import { writtenLine } from "./text.js";
 
-/** Time between two looks, in ms. The server takes a client for gone 90 s after its last one. */
+/** Polling interval, in ms. The server considers a client gone 90 s after its last request. */
 const LOOK_MS = 10_000;
 
 /**
- * Tells the person of questions of sessions that are not shown, once each, until the signal aborts. Its requests also say
- * that this terminal answers: the questions wait for it.
+ * Notifies the user of questions in other sessions, once each, until the signal aborts. The requests also declare that
+ * this terminal can answer, so that the questions wait for it.
  */
-export function followAsksElsewhere(desk: Desk, signal: AbortSignal): void {
+export function followAsksElsewhere(desk: TerminalStore, signal: AbortSignal): void {
   const known = new Set<string>();
   const look = async () => {
     try {
-      const asks = await desk.options.client.asks.list({ answers: true }, { signal });
+      const asks = await desk.options.client.asks.list({ canAnswer: true }, { signal });
       for (const { id, session_id: session, title } of asks.reverse()) {
         const { conversation } = desk;
         if (known.has(id) || [conversation.id, conversation.page.state?.session.id].includes(session)) continue;
@@ -20,7 +20,7 @@ export function followAsksElsewhere(desk: Desk, signal: AbortSignal): void {
         desk.notice(`Another session asks: ${writtenLine(title)}. /sessions ${session} shows it.`);
       }
     } catch {
-      // The status line says when the server is away.
+      // The status line reports a lost connection.
     }
   };
   void look();

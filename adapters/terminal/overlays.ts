@@ -2,7 +2,7 @@ import { written, writtenLine, cut } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 import type { Input } from "./keys.js";
 
-/** Rows of a list that are seen at once. */
+/** Maximum visible rows of a list. */
 const SEEN = 10;
 
 export interface Entry {
@@ -11,15 +11,15 @@ export interface Entry {
   readonly about: string;
 }
 
-/** What lies over the prompt and has the keys until it is done. */
+/** A panel over the prompt that receives all keys until it closes. */
 export interface Overlay {
   rows(columns: number, rows: number): Line[];
-  /** Whether it is done with. */
+  /** Handles an input. Returns whether the overlay closes. */
   press(input: Input): boolean;
 }
 
-/** A text to read; any key is enough. */
-export class Sheet implements Overlay {
+/** A text to read. Any key except the arrow keys closes it. */
+export class TextOverlay implements Overlay {
   readonly #title: string;
   readonly #text: readonly (readonly [left: string, right: string])[];
   #top = 0;
@@ -54,7 +54,7 @@ export class Sheet implements Overlay {
   }
 }
 
-/** A question before something that cannot be undone: `y` and nothing else does it. */
+/** A confirmation of an action that cannot be undone. Only `y` confirms. */
 export class Confirm implements Overlay {
   readonly #question: string;
   readonly #yes: () => void;
@@ -78,21 +78,21 @@ export class Confirm implements Overlay {
   }
 }
 
-/** What a list can do with its entries. */
+/** Contents and actions of a list. */
 export interface PickerOptions {
   title: string;
   entries: readonly Entry[];
-  /** The one that is chosen now. */
+  /** Id of the entry that is currently selected in the session. */
   current?: string | undefined;
   pick(entry: Entry): void;
   remove?: (entry: Entry) => void;
-  /** The end of it was reached. */
+  /** Called when the selection reaches the end of the list. */
   more?: () => void;
-  /** What is looked for has changed; without it the list looks itself. */
+  /** Called when the search text changes. If absent, the list filters its own entries. */
   search?: (text: string) => void;
 }
 
-/** A list to choose from, which what is typed makes shorter. */
+/** A list to choose from. Typing filters it. */
 export class Picker implements Overlay {
   readonly #options: PickerOptions;
   #entries: readonly Entry[];
@@ -109,7 +109,7 @@ export class Picker implements Overlay {
     );
   }
 
-  /** Another list in its place, with the same one in sight as far as it is there. */
+  /** Replaces the entries. Keeps the selected entry selected if it still exists. */
   set entries(entries: readonly Entry[]) {
     const before = this.#found[this.#at]?.id;
     this.#entries = entries;

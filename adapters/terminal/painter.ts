@@ -34,7 +34,7 @@ export class Painter {
     let changes = "";
     for (let at = 0; at < Math.max(rows.length, this.#rows.length); at += 1) {
       const row = rows[at] ?? "";
-      // Erase first: after a full row the cursor still stands on its last character.
+      // Erase first: after a full row the cursor is still on its last character.
       if (row !== this.#rows[at]) changes += `\u001b[${at + 1};1H\u001b[0m\u001b[K${row}\u001b[0m`;
     }
     this.#rows = rows;

@@ -2,22 +2,22 @@ import { commandsLike, filesIn, filesLike, wordAt, type CommandLine, type Comple
 import { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 
-/** How long the files that `@` proposes, and the commands of `/`, are those that were found, in ms. */
+/** Time for which the lists of files (`@`) and commands (`/`) are cached, in ms. */
 const FOUND_MS = 5_000;
 
-/** What a prompt needs of the desk that it lies on. */
+/** Services that a prompt needs from the terminal. */
 export interface PromptHost {
-  /** What can be typed in place of a prompt. */
+  /** The terminal's own commands. */
   readonly commands: readonly CommandLine[];
-  /** Find what can be said by a slash besides, and tell it. */
+  /** Loads the agent's commands and passes them to the callback. */
   findCommands(found: (commands: readonly CommandLine[]) => void): void;
-  /** Find the files that `@` proposes and tell them; undefined: there are none to be had. */
+  /** Loads the files that `@` suggests and passes them to the callback. Undefined: no files are available. */
   readonly findFiles: ((found: (files: readonly string[]) => void) => void) | undefined;
-  /** Enter was pressed on something. `files` are those of it that are named. */
+  /** Called on Enter with a non-empty text. `files` are the existing files that it names. */
   submit(text: string, files: readonly string[]): void;
 }
 
-/** What is being written, and what may follow at the cursor. */
+/** The text input with its suggestions. */
 export class Prompt {
   readonly editor = new Editor();
   completion: (Completion & { at: number }) | undefined;
@@ -31,20 +31,20 @@ export class Prompt {
     this.#host = host;
   }
 
-  /** Characters, typed or pasted. */
+  /** Inserts typed or pasted characters. */
   insert(text: string): void {
     this.editor.insert(text);
     this.#complete();
   }
 
-  /** Nothing is written; what was can be had back with ↑. */
+  /** Clears the input. The text stays in the history (↑). */
   putAside(): void {
     this.editor.remember(this.editor.text);
     this.editor.set("");
     this.completion = undefined;
   }
 
-  /** Do what a key does here. */
+  /** Handles a key. */
   press({ name, ctrl, alt, shift }: Extract<Input, { type: "key" }>): void {
     const { editor } = this;
     if (this.completion && !alt && this.#inCompletion(name, ctrl)) return;
@@ -110,7 +110,7 @@ export class Prompt {
     this.#host.submit(text, filesIn(text, this.#files));
   }
 
-  /** What may follow at the cursor. `not`: it was looked for, not written. */
+  /** Updates the suggestions at the cursor. `not`: the key only moved or closed them, so none are shown. */
   #complete(not = false): void {
     const { editor } = this;
     const found = not ? undefined : wordAt(editor.text, editor.at);
@@ -136,7 +136,7 @@ export class Prompt {
 
   #listFiles(): void {
     const now = performance.now();
-    // Those that were made meanwhile are found the next time.
+    // Newer files are found after the cache time.
     if (now - this.#filesAsked < FOUND_MS) return;
     this.#filesAsked = now;
     this.#host.findFiles?.((files) => {
@@ -145,7 +145,7 @@ export class Prompt {
     });
   }
 
-  /** Whether the key was for the list below the prompt. */
+  /** Handles a key for the suggestion list. Returns false if it belongs to the prompt. */
   #inCompletion(name: string, ctrl: boolean): boolean {
     const { completion, editor } = this;
     if (!completion || ctrl) return false;
@@ -155,7 +155,7 @@ export class Prompt {
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
       const { text = "", waits = false } = suggestions[at] ?? {};
-      // A command that is written out is done with Enter at once.
+      // Enter runs a completely typed command at once.
       if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
       editor.replace(from, text);
       this.completion = undefined;

@@ -1,24 +1,24 @@
 /**
- * Cursor, screen, paste and wheel as this program has them, and as it found them. A row that a terminal takes for wider
- * than we do ends at its edge: it does not go on in the next one.
+ * Sequences that set up the cursor, screen, paste and wheel modes, and restore them. Line wrapping is off: a row that
+ * the terminal measures wider than this program ends at the edge.
  */
 const BEGIN = "\u001b[?1049h\u001b[?7l\u001b[2J\u001b[H\u001b[?2004h\u001b[?1000h\u001b[?1006h";
 const END = "\u001b[?1006l\u001b[?1000l\u001b[?2004l\u001b[?2026l\u001b[?7h\u001b[0m\u001b[?1049l\u001b[?25h";
 
-/** Behind a stop that did not come, in ms. */
+/** Time after which a suspend that had no effect is undone, in ms. */
 const AWAY_MS = 200;
 
-/** A terminal that is taken, and given back as it was: when it is asked for, and whatever ends the process. */
+/** Takes over the terminal, and restores it on request or when the process ends for any reason. */
 export class Screen {
   readonly #input: NodeJS.ReadStream;
   readonly #output: NodeJS.WriteStream;
   #taken = false;
   #wheel = true;
-  /** The shell has the terminal. */
+  /** Whether the shell has the terminal. */
   #isAway = false;
   readonly #restore = () => this.giveBack();
   readonly #suspended = () => this.#resume();
-  /** Told when all of it is to be drawn anew. */
+  /** Called when the whole screen must be redrawn. */
   onLost: () => void = () => undefined;
 
   constructor(input: NodeJS.ReadStream, output: NodeJS.WriteStream) {
@@ -28,7 +28,7 @@ export class Screen {
 
   take(): void {
     this.#taken = true;
-    // Of whatever the process ends: an exit, an error that nobody caught.
+    // Also covers an exit call and an uncaught exception.
     process.on("exit", this.#restore);
     process.on("SIGCONT", this.#suspended);
     this.#output.write(BEGIN);
@@ -45,13 +45,13 @@ export class Screen {
     try {
       this.#input.setRawMode(false);
     } catch {
-      // The terminal is gone.
+      // The terminal no longer exists.
     }
     this.#output.write(END);
     this.#input.pause();
   }
 
-  /** Whether the wheel is ours; else text is marked with the mouse as ever. */
+  /** Whether the program receives the wheel. If false, the mouse selects text as usual. */
   set wheel(on: boolean) {
     this.#wheel = on;
     if (this.#taken) this.#output.write(on ? "\u001b[?1000h\u001b[?1006h" : "\u001b[?1006l\u001b[?1000l");
@@ -65,15 +65,15 @@ export class Screen {
     this.#output.write("\u001b[2J\u001b[H");
   }
 
-  /** Give the shell the terminal until it brings this process back. */
+  /** Returns the terminal to the shell until it continues this process. */
   suspend(): void {
     if (process.platform === "win32" || !this.#taken) return;
     this.#isAway = true;
     this.#input.setRawMode(false);
     this.#output.write(END);
-    // All that the shell started with us, as the terminal itself does it: what waits for us is stopped too.
+    // Stops the whole process group, as Ctrl+Z of the terminal does, so that a waiting parent stops too.
     process.kill(0, "SIGTSTP");
-    // Where no shell could bring it back, nothing was stopped.
+    // Without job control nothing was stopped: restore the screen.
     setTimeout(() => this.#isAway && this.#resume(), AWAY_MS);
   }
 

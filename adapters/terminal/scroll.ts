@@ -1,14 +1,14 @@
 import type { Block } from "./transcript.js";
 import type { Line } from "./spans.js";
 
-/** Rows of what was said that are in sight, wherever in it: at its end, or where somebody looks. */
+/** Scroll position in the messages: at the end, which it follows, or at a fixed row. */
 export class Scroll {
-  /** The row at the top of what is seen: a row of a block; undefined: the end is seen, and followed. */
+  /** The top visible row, as a row of a block. Undefined: the end is visible and followed. */
   #anchor: { seq: number; row: number } | undefined;
-  /** What was asked for since the last look. */
+  /** Rows to scroll, collected since the last frame. */
   #by = 0;
   #height = 1;
-  /** Somebody looked for what is before the first row. */
+  /** Whether the user scrolled up at the first row. */
   wantsOlder = false;
 
   by(rows: number): void {
@@ -32,7 +32,7 @@ export class Scroll {
     return this.#anchor === undefined;
   }
 
-  /** The rows in sight, `height` of them at most. */
+  /** The visible rows, at most `height`. */
   look(blocks: readonly Block[], height: number): Line[] {
     const total = blocks.reduce((sum, { rows }) => sum + rows.length, 0);
     const last = Math.max(0, total - height);
@@ -65,7 +65,7 @@ export class Scroll {
 function anchorAt(blocks: readonly Block[], top: number): { seq: number; row: number } | undefined {
   let at = 0;
   for (const { seq, rows } of blocks) {
-    // What stands before the first message goes when others come before it: rows are counted from a message.
+    // Rows before the first message change when older messages load. The anchor therefore counts from a message.
     if (seq > 0 && top < at + rows.length) return { seq, row: top - at };
     at += rows.length;
   }

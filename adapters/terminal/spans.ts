@@ -1,19 +1,19 @@
 import { cut, graphemes, widthOf, widthOfOne } from "./text.js";
 
-/** What a piece of a line means; the terminal's own sixteen colours say it, which fit its background. */
+/** Meaning of a piece of a line. It maps to the terminal's 16 colours, which suit its background. */
 export type Look =
   "plain" | "bold" | "dim" | "italic" | "code" | "heading" | "accent" | "good" | "bad" | "warn" | "selected" | "person";
 
-/** A piece of a line. Its text is clean: nothing in it moves a cursor. */
+/** A piece of a line. Its text is clean: it contains no control characters. */
 export interface Span {
   readonly text: string;
   readonly look: Look;
 }
 
-/** What stands in one row. */
+/** Contents of one row. */
 export type Line = readonly Span[];
 
-/** Blue is not to be read on many dark backgrounds, yellow on many light ones: neither is used. */
+/** Does not use blue and yellow: blue is unreadable on many dark backgrounds, yellow on many light ones. */
 const CODES: Readonly<Record<Look, string>> = {
   plain: "",
   bold: "1",
@@ -28,7 +28,7 @@ const CODES: Readonly<Record<Look, string>> = {
   selected: "7",
   person: "1",
 };
-/** Without colours: what is told by weight alone. */
+/** Codes without colours; only weight distinguishes them. */
 const COLOURLESS: Readonly<Record<Look, string>> = {
   ...CODES,
   code: "",
@@ -38,7 +38,6 @@ const COLOURLESS: Readonly<Record<Look, string>> = {
   warn: "1",
 };
 
-/** A piece of a line. */
 export function span(text: string, look: Look = "plain"): Span {
   return { text, look };
 }
@@ -50,7 +49,7 @@ export function paint(line: Line, colours: boolean): string {
     .join("");
 }
 
-/** A line as text for the terminal, cut where it is wider than `columns`. */
+/** A line as text for the terminal, cut to `columns`. */
 export function paintRow(line: Line, columns: number, hasColours: boolean): string {
   let remainingColumns = columns;
   const fitting: Span[] = [];
@@ -63,7 +62,7 @@ export function paintRow(line: Line, columns: number, hasColours: boolean): stri
   return paint(fitting, hasColours);
 }
 
-/** A line without its looks. */
+/** Text of a line, without styles. */
 export function textOf(line: Line): string {
   return line.map(({ text }) => text).join("");
 }
@@ -74,17 +73,14 @@ interface Cell {
   readonly look: Look;
 }
 
-/**
- * A line in as many rows as it takes, broken between words where there are any. `first` stands before the first row,
- * `rest` before the others.
- */
+/** Breaks a line into rows, between words if possible. `first` precedes the first row, `rest` the others. */
 export function wrap(line: Line, columns: number, first: Line = [], rest: Line = first): Line[] {
   const room = Math.max(1, columns - Math.max(widthOf(textOf(first)), widthOf(textOf(rest))));
   const cells: Cell[] = [];
   for (const { text, look } of line)
     for (const one of graphemes(text)) {
       const width = widthOfOne(one);
-      // What is wider than all there is would be torn apart by the terminal.
+      // The terminal would break a grapheme that is wider than the row.
       cells.push(width > room ? { text: "?", width: 1, look } : { text: one, width, look });
     }
   const rows: Line[] = [];
@@ -95,7 +91,7 @@ export function wrap(line: Line, columns: number, first: Line = [], rest: Line =
     const cell = cells[at];
     if (!cell) break;
     if (used + cell.width > room && cell.text === " ") {
-      // Between two words that end and begin a row.
+      // Drops the space at which the row breaks.
       rows.push(joined(cells, start, at));
       start = at + 1;
       used = 0;

@@ -1,7 +1,7 @@
 import { GantryError, NotFoundError, type GantryClient, type Model } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
 import type { CommandLine } from "./completion.js";
-import { Conversation, promptsOf, type Told, type Wishes } from "./conversation.js";
+import { Conversation, promptsOf, type ConversationListener, type NewSessionOptions } from "./conversation.js";
 import type { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 import type { Overlay } from "./overlays.js";
@@ -10,35 +10,38 @@ import { writtenLine } from "./text.js";
 import type { Notice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
-/** A question so soon behind an answer, in ms, is looked at by who gave it: it has the keys, and none is for the prompt. */
+/**
+ * A question that appears within this time after an answer follows it, in ms. The user is looking at it: its early keys
+ * are dropped and do not reach the prompt.
+ */
 const BEHIND_MS = 2_000;
-/** An Enter so soon behind the one that answered, in ms, was for that. */
+/** A second Enter within this time after an answer is ignored, in ms. */
 const TWICE_MS = 300;
 
 export interface DeskOptions {
   client: GantryClient;
-  /** Of a session that begins here. */
-  wishes: Wishes;
-  /** The folder whose files `@` names, as this machine has it; without one nothing is proposed. */
+  /** Settings of new sessions. */
+  wishes: NewSessionOptions;
+  /** Lists the files that `@` suggests, from a folder on this machine. Undefined: no suggestions. */
   files?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
-  /** Sessions of this folder alone are listed. */
+  /** Lists only sessions of this folder. Undefined: all sessions. */
   projectDir?: string | undefined;
-  /** What the status line calls the place: a folder, or a server. */
+  /** Location for the first line of the screen: a folder or a server. */
   place: string;
-  /** What can be typed in place of a prompt, and what does it. */
+  /** The terminal's own commands, and the function that runs them. */
   commands: readonly (readonly [name: string, about: string])[];
-  run: (desk: Desk, line: string) => void;
+  run: (desk: TerminalStore, line: string) => void;
   leave: () => void;
-  /** Let the shell have the terminal. */
+  /** Returns the terminal to the shell. */
   suspend: () => void;
-  /** The wheel scrolls here, or is the terminal's own. */
+  /** Sets whether the program or the terminal handles the wheel. */
   wheel: (on: boolean) => void;
-  /** Milliseconds of a clock that never goes back. */
+  /** Monotonic clock, in ms. Default: `performance.now`. */
   now?: () => number;
 }
 
-/** What a person has before them: a conversation, a prompt, and what lies over it. Tells its view when it changed. */
-export class Desk implements Told {
+/** State of the terminal: a conversation, a prompt, and the panel over it. Notifies its view of changes. */
+export class TerminalStore implements ConversationListener {
   readonly options: DeskOptions;
   readonly prompt: Prompt;
   readonly scroll = new Scroll();
@@ -46,16 +49,16 @@ export class Desk implements Told {
   notices: Notice[] = [];
   overlay: Overlay | undefined;
   ask: AskPanel | undefined;
-  /** Thoughts, outputs and diffs whole. */
+  /** Whether thoughts, outputs and diffs are shown in full. */
   all = false;
   wheel = true;
-  /** Set by the view that draws the desk. */
+  /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
   #models: Promise<Model[]> | undefined;
   readonly #now: () => number;
-  /** When a question was answered here. */
+  /** When the user last answered a question here, by the clock `now`. */
   #answered = -Infinity;
-  /** One Ctrl+C was pressed, and nothing since. */
+  /** Whether the last key was Ctrl+C. */
   #leaving = false;
   readonly #end = new AbortController();
   readonly #gone: Promise<void>[] = [];
@@ -95,21 +98,21 @@ export class Desk implements Told {
     this.tell([text], isBad);
   }
 
-  /** The texts go back into the prompt, before what is typed by now. */
+  /** Puts the texts back into the prompt, before the typed text. */
   returned(texts: readonly string[]): void {
     const { text } = this.editor;
     this.editor.set([...texts, ...(text === "" ? [] : [text])].join("\n"));
     this.notice("The run did not read your last message: it is in the prompt again.");
   }
 
-  /** Lines behind what was said by now. */
+  /** Adds notice lines after the current last message. */
   tell(rows: readonly string[], isBad = false): void {
     const behind = this.conversation.page.messages.at(-1)?.seq ?? 0;
     this.notices = [...this.notices, { behind, rows, isBad }];
     this.changed();
   }
 
-  /** Do something that takes a while; what goes wrong is told. */
+  /** Starts an asynchronous action. Shows its error as a notice. */
   attempt(work: () => Promise<unknown>): void {
     work().then(
       () => this.changed(),
@@ -120,7 +123,7 @@ export class Desk implements Told {
     );
   }
 
-  /** Show another session; the one that was shown goes on without us. */
+  /** Shows another session. The run of the previous one continues. */
   async open(id: string): Promise<void> {
     const next = new Conversation(this.options.client, this, {});
     try {
@@ -134,19 +137,19 @@ export class Desk implements Told {
     this.changed();
   }
 
-  /** A conversation that has no session yet. */
+  /** Shows a conversation without a session. */
   fresh(): void {
     this.#replace(new Conversation(this.options.client, this, { ...this.options.wishes }));
     this.changed();
   }
 
-  /** What can be said by a slash to this session's agent, beside what is typed here in place of a prompt. */
+  /** Loads the slash commands of this session's agent. Excludes names that the terminal's own commands use. */
   async saidCommands(): Promise<CommandLine[]> {
     const { client, projectDir, commands } = this.options;
     const { id } = this.conversation;
     const all = await client
       .commands(id === undefined ? { projectDir } : { sessionId: id }, { signal: this.#end.signal })
-      // A server of before has none.
+      // Older servers do not have this endpoint.
       .catch((error: unknown) => {
         if (error instanceof NotFoundError) return [];
         throw error;
@@ -156,19 +159,19 @@ export class Desk implements Told {
       .map(({ name, description, hint }) => [name, writtenLine(`${description} ${hint}`.trim()), hint]);
   }
 
-  /** Say it as a prompt: what a slash stands for is found out by the agent. */
+  /** Sends a prompt. The agent expands slash commands. */
   say(text: string, files: readonly string[] = [], isCommand = false): void {
     const { conversation } = this;
     this.attempt(() =>
       conversation.say(text, files, isCommand).catch((error: unknown) => {
-        // It was not said: it stands there again, if nothing else does.
+        // Sending failed: restores the text, if the prompt is empty.
         if (this.editor.text === "") this.editor.set(text);
         throw error;
       }),
     );
   }
 
-  /** Asked for once, when somebody looks. */
+  /** Loads the models at the first use and caches them. */
   models(): Promise<Model[]> {
     this.#models ??= this.options.client.models({ signal: this.#end.signal }).catch((error: unknown) => {
       this.#models = undefined;
@@ -177,19 +180,19 @@ export class Desk implements Told {
     return this.#models;
   }
 
-  /** Lie over the prompt. */
+  /** Shows an overlay; undefined closes it. */
   show(overlay: Overlay | undefined): void {
     this.overlay = overlay;
     this.changed();
   }
 
-  /** What somebody did at the keyboard. */
+  /** Handles an input of the keyboard or wheel. */
   press(input: Input): void {
     const isStop = input.type === "key" && input.ctrl && input.name === "c";
     if (!isStop) this.#leaving = false;
     if (this.overlay) {
       const { overlay } = this;
-      // What it does may lay another one in its place.
+      // The action may have opened another overlay.
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
     } else if (isStop) this.#stop();
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.by(-input.rows);
@@ -200,7 +203,7 @@ export class Desk implements Told {
     this.changed();
   }
 
-  /** The view has nothing above what it shows. */
+  /** Called by the view when the user scrolled above the first row. */
   reachedTop(): void {
     const { conversation } = this;
     if (conversation.hasOlder && !conversation.isLoading) this.attempt(() => conversation.older());
@@ -223,14 +226,14 @@ export class Desk implements Told {
     this.ask = undefined;
   }
 
-  /** Whether the question took what was pressed. */
+  /** Whether the question consumed the input. */
   #toAsk(input: Input): boolean {
     const { ask } = this;
-    // Pressed once too often on the one before.
+    // A second Enter for the previous question.
     if (input.type === "key" && input.name === "enter" && this.#hasAnswered(TWICE_MS)) return true;
     if (!ask?.hasKeys) return false;
     if (input.type === "key" && (input.ctrl || input.name === "tab" || input.name === "escape")) return false;
-    // Nothing that answers: somebody is writing, and goes on where that belongs.
+    // The input is no answer: the user is typing a prompt, which receives the keys from now on.
     if (!ask.press(input)) ask.hasKeys = false;
     return ask.hasKeys;
   }
@@ -263,7 +266,7 @@ export class Desk implements Told {
     if (this.ask) this.scroll.toEnd();
   }
 
-  /** The first one stops what goes on, or takes back what was written; a second one leaves. */
+  /** The first Ctrl+C stops the run or clears the prompt; a second one quits. */
   #stop(): void {
     if (this.#leaving) return this.options.leave();
     this.#leaving = true;
@@ -272,7 +275,7 @@ export class Desk implements Told {
     else if (this.editor.text !== "") this.prompt.putAside();
   }
 
-  /** Whether it was one that the whole desk has, whatever is written. */
+  /** Handles a global key. Returns false for keys that belong to the prompt. */
   #key({ name, ctrl, shift }: Extract<Input, { type: "key" }>): boolean {
     const { scroll, ask } = this;
     if (name === "pageup") scroll.pages(-1);

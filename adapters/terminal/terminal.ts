@@ -1,45 +1,49 @@
 import { GantryClient } from "gantry/client";
 import { COMMANDS, runCommand } from "./commands.js";
 import { followAsksElsewhere } from "./other-session-asks.js";
-import type { Wishes } from "./conversation.js";
-import { Desk } from "./store.js";
+import type { NewSessionOptions } from "./conversation.js";
+import { TerminalStore } from "./store.js";
 import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";
 import { writtenLine } from "./text.js";
 import { View } from "./view.js";
 
-/** Where an agent is served. */
+/** Address of a served agent, and headers of its requests. */
 interface Server {
   url: string;
   headers: Readonly<Record<string, string>>;
-  /** In place of the platform's. */
+  /** Default: the platform's `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
 }
 
 export interface TerminalOptions {
   input: NodeJS.ReadStream;
   output: NodeJS.WriteStream;
-  /** Where the agent is served, and what its requests carry. Called when the terminal is there already: it may take a while. */
+  /** Starts or finds the server. Called after the first frame, because it may take a while. */
   serve: () => Promise<Server>;
-  /** The session to go on with, `last` for the one that was used last in this folder; without it a new one begins. */
+  /** Id of the session to continue, or `last` for the one last used in this folder. Undefined: a new session. */
   session?: string | undefined;
-  /** Of a session that begins here. */
-  wishes: Wishes;
-  /** Sessions of this folder alone are listed. */
+  /** Settings of new sessions, also applied to a continued one. */
+  wishes: NewSessionOptions;
+  /** Lists only sessions of this folder. Undefined: all sessions. */
   projectDir?: string | undefined;
-  /** Files that `@` proposes, of the session's folder; undefined before there is a session. */
+  /**
+   * Lists the files that `@` suggests, from the session's folder. The folder is undefined before the session exists.
+   */
   files?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
-  /** What the place is called: a folder, or a server. */
+  /** Location for the first line of the screen: a folder or a server. */
   place: string;
   colours: boolean;
-  /** Ends it. */
+  /** Closes the terminal when it aborts. */
   signal?: AbortSignal | undefined;
-  /** Given what tells lines to the person, for a log that must not draw over the screen. */
+  /** Receives a function that shows lines to the user, for logs that must not draw over the screen. */
   onReady?: ((tell: (line: string) => void) => void) | undefined;
 }
 
-/** Show the terminal until the person leaves. Resolves with the session that was shown last; the screen is given back. */
+/**
+ * Shows the terminal until the user quits. Resolves with the last shown session. Restores the screen before it settles.
+ */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
   const { input, output, wishes, projectDir, files, place, colours, signal } = options;
   const screen = new Screen(input, output);
@@ -52,7 +56,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   let failed: (error: unknown) => void = () => undefined;
   const crash = new Promise<never>((_, reject) => (failed = reject));
   crash.catch(() => undefined);
-  const desk = new Desk({
+  const desk = new TerminalStore({
     client,
     wishes,
     files,
@@ -76,7 +80,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   };
   screen.onLost = redraw;
   output.on("resize", redraw);
-  // Told on a screen that is as it was, by whoever called.
+  // The caller reports these errors on the restored screen.
   process.on("uncaughtException", failed);
   process.on("unhandledRejection", failed);
   input.on("data", read);
@@ -84,13 +88,13 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   signal?.addEventListener("abort", leave, { once: true });
   try {
     options.onReady?.((line) => desk.notice(writtenLine(line)));
-    // Behind the first picture.
+    // Wait until the first frame is drawn.
     await new Promise((resolve) => setImmediate(resolve));
     known(options.serve());
     followAsksElsewhere(desk, ended.signal);
     if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", wishes, projectDir));
     if (signal?.aborted) leave();
-    // Who cannot be served is told why, on a screen that is as it was.
+    // If the server cannot start, the promise rejects and the caller reports why on the restored screen.
     await Promise.race([left, crash, server.then(() => left)]);
     return { session: desk.conversation.id };
   } finally {
@@ -108,14 +112,19 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   }
 }
 
-/** Go on with a session, as it is wished to be from now on. */
-async function resume(desk: Desk, session: string, wishes: Wishes, projectDir: string | undefined): Promise<void> {
+/** Continues a session and applies the given settings to it. */
+async function resume(
+  desk: TerminalStore,
+  session: string,
+  wishes: NewSessionOptions,
+  projectDir: string | undefined,
+): Promise<void> {
   if (session !== "last") await desk.open(session);
   else await openLast(desk, projectDir);
   if (desk.conversation.id !== undefined && Object.keys(wishes).length > 0) await desk.conversation.change(wishes);
 }
 
-async function openLast(desk: Desk, projectDir: string | undefined): Promise<void> {
+async function openLast(desk: TerminalStore, projectDir: string | undefined): Promise<void> {
   const { sessions } = await desk.options.client.sessions.list({
     size: 1,
     ...(projectDir !== undefined && { projectDir }),
@@ -125,7 +134,7 @@ async function openLast(desk: Desk, projectDir: string | undefined): Promise<voi
   else desk.notice("No session in this folder yet: this is a new one.");
 }
 
-/** A client of a server that is still starting: each request waits until it is known where it goes. */
+/** Creates a client for a server that is still starting. Each request waits for the server's address. */
 function lateClient(server: Promise<Server>): GantryClient {
   return new GantryClient({
     url: "http://gantry.invalid",
@@ -140,7 +149,7 @@ function lateClient(server: Promise<Server>): GantryClient {
   });
 }
 
-/** What is waited for, until the signal. */
+/** Resolves or rejects with `wanted`, or rejects with the signal's reason when it aborts. */
 function until<T>(wanted: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return wanted;
   return new Promise((resolve, reject) => {

@@ -1,44 +1,47 @@
 import stringWidth from "string-width";
 
-/** Columns that a tab takes, whatever stands before it. */
+/** A tab has a fixed width, independent of its column. */
 const TAB = "    ";
 /**
- * Of strings that begin with OSC and the like those alone that end, in their line: what has no end would take all that
- * follows with it. None holds what could begin another, so that each is looked at once.
+ * Escape sequences. A string sequence (OSC and similar) matches only if it ends in its line, because an unterminated
+ * one would remove all following text. It contains no start of another sequence, so each is scanned once.
  */
 const SEQUENCES =
   // eslint-disable-next-line no-control-regex -- control characters are what is looked for
   /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]|(?:\u001b[\]PX^_]|[\u009d\u0090\u0098\u009e\u009f])[^\u0007\u001b\n\u0080-\u009f]*(?:\u0007|\u001b\\|\u009c)|\u001b[ -/]*[0-~]/g;
-/** What is left of them, other line ends, what turns the direction of text or is not seen, and halves of characters. */
+/** Remaining control characters, other line ends, direction controls, invisible characters and lone surrogates. */
 const UNSEEN =
   // eslint-disable-next-line no-control-regex -- as above
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Surrogate}/gu;
-/** More marks on one character than any script has. */
+/** More than eight combining marks on one character, which no script uses. The second group is the excess. */
 const MARKS = /(\p{M}{8})(\p{M}+)/gu;
 /**
- * Text of which each character is one grapheme and one column: ASCII, Latin letters, dashes and quotes, lines of boxes,
- * and the sign of the prompt. It needs neither a segmenter nor a table of widths, which take 20 ms of a start.
+ * Text in which each character is one grapheme and one column: ASCII, Latin letters, dashes and quotes, box-drawing
+ * lines, and the prompt sign. It needs neither a segmenter nor a width table, which take 20 ms of a start.
  */
 const PLAIN = /^[\n\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2500-\u259f\u276f]*$/;
-/** Runs of characters each of which is one as people count them, if nothing is put upon it: those are found much faster. */
+/**
+ * Runs of characters that are one grapheme each, unless a combining mark follows. They are found much faster than by
+ * the segmenter.
+ */
 const SINGLE =
   /[\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u0400-\u0482\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{8,}/g;
-/** Characters that the segmenter is given at once: with the length of a text the time that it takes for each one grows. */
+/** Maximum characters per call of the segmenter: its time per grapheme grows with the length of the text. */
 const PIECE = 256;
-/** Widths of what is looked up that are kept. */
+/** Maximum number of cached widths. */
 const KNOWN_WIDTHS = 4_096;
 
 /**
- * What a stranger said as it may stand on a terminal: lines and what is seen. Escape sequences are taken out whole; any
- * other character that a terminal would act on, or nobody would see, is named. Not for what a person is about to allow.
+ * Untrusted text for display on a terminal, with its lines. Escape sequences are removed; other control and invisible
+ * characters are shown by name. Do not use it for content that the user is about to permit: use `written`.
  */
 export function clean(text: string): string {
   return PLAIN.test(text) ? text : written(text.replace(SEQUENCES, ""));
 }
 
 /**
- * Text of which nothing is taken out: what is not seen is named, each character of it. For what a person decides upon,
- * for names, and for what is in files.
+ * Text with all its characters: invisible ones are shown by name, nothing is removed. For permission requests, names
+ * and file contents.
  */
 export function written(text: string): string {
   if (PLAIN.test(text)) return text;
@@ -54,7 +57,9 @@ export function written(text: string): string {
     });
 }
 
-/** The same in one line, in which other lines are told by a sign: behind a `#` they are no comment. */
+/**
+ * The same in one line. A sign marks each line break, so that text after a `#` comment does not look like a part of it.
+ */
 export function writtenLine(text: string): string {
   const said = written(text);
   if (!said.includes("\n")) return said;
@@ -65,7 +70,7 @@ export function writtenLine(text: string): string {
     .join(" ⏎ ");
 }
 
-/** Text without the empty lines at its end. */
+/** Text without trailing line breaks. */
 export function trimmedEnd(text: string): string {
   let end = text.length;
   while (end > 0 && text[end - 1] === "\n") end -= 1;
@@ -74,7 +79,7 @@ export function trimmedEnd(text: string): string {
 
 let segmenter: Intl.Segmenter | undefined;
 
-/** Characters as people count them. */
+/** Grapheme clusters: characters as a reader counts them. */
 export function graphemes(text: string): string[] {
   if (PLAIN.test(text)) return text.split("");
   const characters = (segmenter ??= new Intl.Segmenter(undefined, { granularity: "grapheme" }));
@@ -84,7 +89,7 @@ export function graphemes(text: string): string[] {
     while (from < to) {
       const end = Math.min(to, from + PIECE);
       const segments = Array.from(characters.segment(text.slice(from, end)), ({ segment }) => segment);
-      // The last one may go on behind the piece.
+      // The last grapheme may continue after the piece.
       if (end < to && segments.length > 1) segments.pop();
       for (const one of segments) {
         found.push(one);
@@ -94,7 +99,7 @@ export function graphemes(text: string): string[] {
   };
   for (const { 0: run, index } of text.matchAll(SINGLE)) {
     rest(index);
-    // What follows may be put upon the last one.
+    // A combining mark may follow the last character.
     for (let i = 0; i < run.length - 1; i += 1) found.push(run[i] ?? "");
     from = index + run.length - 1;
   }
@@ -102,7 +107,7 @@ export function graphemes(text: string): string[] {
   return found;
 }
 
-/** Columns that it takes on a terminal. */
+/** Width of a text on the terminal, in columns. */
 export function widthOf(text: string): number {
   if (PLAIN.test(text)) return text.length;
   let width = 0;
@@ -112,7 +117,7 @@ export function widthOf(text: string): number {
 
 const widths = new Map<string, number>();
 
-/** Columns of one character as people count them. */
+/** Width of one grapheme, in columns. */
 export function widthOfOne(one: string): number {
   const code = one.charCodeAt(0);
   if (one.length === 1) {
@@ -127,7 +132,7 @@ export function widthOfOne(one: string): number {
   return width;
 }
 
-/** As much of the line as fits into so many columns, with an ellipsis where it does not. */
+/** Cuts a line to `columns` and marks the cut with an ellipsis. */
 export function cut(text: string, columns: number): string {
   if (widthOf(text) <= columns) return text;
   let kept = "";
@@ -140,7 +145,7 @@ export function cut(text: string, columns: number): string {
   return columns < 1 ? "" : `${kept}…`;
 }
 
-/** `1234567` as `1.2M`. */
+/** Formats `1234567` as `1.2M`. */
 export function short(count: number): string {
   if (count < 1000) return String(count);
   if (count < 999_950) return `${(count / 1000).toFixed(count < 99_950 ? 1 : 0)}k`;

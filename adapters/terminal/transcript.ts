@@ -4,16 +4,16 @@ import { Prose } from "./markdown.js";
 import { clean, cut, trimmedEnd, written, writtenLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
-/** Rows of a tool's output, and of a diff, where nobody asked for all. */
+/** Maximum rows of a tool's output and of a diff, unless the user shows all. */
 const OUTPUT_ROWS = 6;
 const DIFF_ROWS = 24;
-/** Where somebody did: a terminal is no pager of megabytes. */
+/** Maximum rows when the user shows all: a terminal cannot page through megabytes. */
 const ALL_ROWS = 2_000;
-/** Characters of an output that are looked at for its rows. */
+/** Maximum characters of an output that are split into rows. */
 const OUTPUT_CHARACTERS = 200_000;
-/** Of what a call is about, where nobody asked for all. */
+/** Maximum characters of a call's summary, unless the user shows all. */
 const SUMMARY_CHARACTERS = 2_000;
-/** Arguments by which a call is told, the first that it has. */
+/** Arguments that summarize a call, in order of preference. */
 const TELLING = [
   "command",
   "filePath",
@@ -29,19 +29,19 @@ const TELLING = [
 
 export interface Layout {
   readonly columns: number;
-  /** Thoughts, outputs and diffs whole. */
+  /** Whether thoughts, outputs and diffs are shown in full. */
   readonly all: boolean;
 }
 
-/** A message in rows; `seq` says which. */
+/** Rows of one message or notice. Notices have a `seq` between two messages. */
 export interface Block {
   readonly seq: number;
   readonly rows: readonly Line[];
 }
 
-/** What a line is told between messages. */
+/** Lines that the terminal shows between messages. */
 export interface Notice {
-  /** Behind the message with this `seq`. */
+  /** `seq` of the message before the notice. */
   readonly behind: number;
   readonly rows: readonly string[];
   readonly isBad: boolean;
@@ -61,13 +61,13 @@ interface Kept {
   readonly block: Block;
 }
 
-/** A session's messages in rows. What did not change is not laid out again. */
+/** Renders a session's messages. Caches the rows of unchanged messages. */
 export class Transcript {
   #kept = new WeakMap<object, Kept>();
-  /** The message that is being written: each time another object, with more text. */
+  /** The message that is currently streamed. Each update is another object, with more text. */
   #growing: { seq: number; prose: Prose } | undefined;
 
-  /** The messages and notices of a page in their order, and at the end a prompt that is not among the messages yet. */
+  /** The messages and notices of a page in order. A prompt that is not among the messages yet comes last. */
   blocks(
     { messages, progress }: SessionPage,
     notices: readonly Notice[],
@@ -88,7 +88,7 @@ export class Transcript {
     };
     for (const message of messages) {
       tell(message.seq);
-      // It stands with its call.
+      // The result is shown with its call.
       if (message.role === "tool" && called.has(message.tool_call_id)) continue;
       const from = message.tool_calls.flatMap(({ id }) => [results.get(id), progress.get(id)]);
       blocks.push(
@@ -158,7 +158,7 @@ function messageRows(
 function thoughtRows({ reasoning, content, finished }: Message, { columns, all }: Layout): Line[] {
   if (reasoning === null || reasoning.trim() === "") return [];
   const isThinking = finished === false && content === "";
-  // Of what still grows the end is seen, of which a long line has its end.
+  // A growing thought shows its end. The slice limits the work for a long text.
   const seen = isThinking && !all ? reasoning.slice(-OUTPUT_ROWS * columns * 2) : reasoning;
   const lines = clean(seen.trim()).split("\n");
   if (!all && !isThinking) return [[], [span(`  ✻ thought (${lines.length} lines, Ctrl+O shows them)`, "dim")]];
@@ -188,7 +188,7 @@ function callRows(
       rows.push(...diffRows(diff, columns - 4, all ? ALL_ROWS : DIFF_ROWS).map((row): Line => [span("    "), ...row]));
     return rows;
   }
-  // Of what still runs, what it printed last.
+  // A running call shows its latest output.
   const output = result ? saidBy(result) : (printed ?? "");
   if (output.trim() === "") return rows;
   const look = result?.failed ? "bad" : "dim";
@@ -207,7 +207,7 @@ function callRows(
   return rows;
 }
 
-/** What a call is about, in one line. */
+/** Summary of a call's arguments, in one line. */
 function summaryOf({ function: { arguments: given } }: ToolCall): string {
   let read: unknown;
   try {
@@ -224,7 +224,7 @@ function summaryOf({ function: { arguments: given } }: ToolCall): string {
   return fields.size === 0 ? "" : writtenLine(given);
 }
 
-/** Its text; what is no text by its kind and name. */
+/** The text of a message. Other parts are shown by kind and name. */
 function saidBy({ content }: Message): string {
   if (typeof content === "string") return content;
   return content

@@ -1,4 +1,4 @@
-import type { Desk } from "./store.js";
+import type { TerminalStore } from "./store.js";
 import { frameOf } from "./frame.js";
 import type { Painter } from "./painter.js";
 import { paintRow, type Line } from "./spans.js";
@@ -6,7 +6,7 @@ import { Transcript } from "./transcript.js";
 
 /** Minimum time from one frame to the next, in ms. */
 const FRAME_INTERVAL_MS = 16;
-/** A frame that takes longer is followed by a pause of this many times its duration, so that other work gets its turn. */
+/** A frame that takes longer is followed by a pause of this many times its duration, so that other work can run. */
 const PAUSE_PER_FRAME = 3;
 /** Interval of the frames of the spinner, in ms. */
 const SPIN_INTERVAL_MS = 120;
@@ -18,15 +18,15 @@ interface PaintedRow {
 }
 
 /**
- * Draws a desk whenever it has changed. The first change after a pause is drawn at once; changes that follow within
+ * Draws the store whenever it has changed. The first change after a pause is drawn at once. Changes that follow within
  * `FRAME_INTERVAL_MS` share a frame.
  */
 export class View {
-  readonly #desk: Desk;
+  readonly #desk: TerminalStore;
   readonly #painter: Painter;
   readonly #hasColours: boolean;
   readonly #transcript = new Transcript();
-  /** Rows of the transcript are the same objects in each frame. */
+  /** Painted text by row. Rows of the transcript are the same objects in each frame. */
   readonly #painted = new WeakMap<Line, PaintedRow>();
   #cancelFrame: (() => void) | undefined;
   /** Earliest time of the next frame, by `performance.now()`. */
@@ -34,7 +34,7 @@ export class View {
   #spinner: NodeJS.Timeout | undefined;
   #tick = 0;
 
-  constructor(desk: Desk, painter: Painter, hasColours: boolean) {
+  constructor(desk: TerminalStore, painter: Painter, hasColours: boolean) {
     this.#desk = desk;
     this.#painter = painter;
     this.#hasColours = hasColours;
@@ -59,7 +59,7 @@ export class View {
     if (this.#desk.scroll.wantsOlder) this.#desk.reachedTop();
   }
 
-  /** Draws nothing more. */
+  /** Stops drawing. */
   close(): void {
     this.#desk.onChanged = () => undefined;
     this.#cancelFrame?.();

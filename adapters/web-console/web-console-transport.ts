@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { silentLogger, type Agent, type Logger } from "gantry";
-import { Serving, type Listening, type Transport } from "gantry/plugin";
+import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import { answer, type HttpHost } from "gantry/http";
 import type { WebConsoleOptions } from "./options.js";
 import type { ConsolePages } from "./pages.js";
@@ -30,8 +30,8 @@ export class WebConsoleTransport implements Transport {
       authenticated: false,
       requiredHeaders: Object.keys(requiredHeaders ?? {}).length > 0 ? requiredHeaders : undefined,
       // What makes a link is none of these: it is for those who have the headers.
-      pages: ["/", ADDRESS, `${ADDRESS}/`, `${ADDRESS}/assets/*`, `${ADDRESS}/login`],
-      front: ADDRESS,
+      browserPaths: ["/", ADDRESS, `${ADDRESS}/`, `${ADDRESS}/assets/*`, `${ADDRESS}/login`],
+      homePath: ADDRESS,
       handler: (request, response) => this.#with(response, (pages) => pages.serve(request, response)),
       refuse: (_request, response, refusal) => this.#with(response, (pages) => pages.refuse(response, refusal)),
     });
@@ -51,7 +51,7 @@ export class WebConsoleTransport implements Transport {
 }
 
 /** Nothing of it goes on by itself; the port is closed by whoever opened it. */
-class ConsoleServing extends Serving {
+class ConsoleServing extends ListeningBase {
   constructor(readonly address: string) {
     super();
   }

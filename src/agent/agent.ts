@@ -1,5 +1,5 @@
 import { checkOptions, BUS_EVENTS, type AgentOptions } from "./options.js";
-import { partsOf } from "./services.js";
+import { createServices } from "./services.js";
 import type { ReadinessCheck } from "./readiness.js";
 import { Bus } from "../base/bus.js";
 import { newId, now } from "../base/ids.js";
@@ -15,30 +15,30 @@ import type { NotReady, Readiness } from "../ports/readiness.js";
 import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
-import type { ToolServers } from "../ports/mcp-server.js";
+import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { CommandQuery } from "../run/prompt/agent-commands.js";
 import { Asks } from "../run/permissions/requests.js";
 import type { ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/describe.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
 import { checkInput, oneOf } from "../run/input/run-input.js";
-import type { AgentParts, Spawned } from "../run/context/run-context.js";
+import type { AgentServices, Spawned } from "../run/context/run-context.js";
 import { Runs } from "../run/runs.js";
-import type { RunsHere } from "../run/local-runs.js";
+import type { LocalRuns } from "../run/local-runs.js";
 import { SessionProcesses } from "../run/session-processes.js";
 import { forgetFilesOf } from "../sessions/forget-files.js";
 import { OpenedStore } from "./opened-store.js";
-import { quietInOutage } from "../sessions/outage.js";
+import { throttleOutageLogs } from "../sessions/outage.js";
 import { Sessions } from "../sessions/sessions.js";
 
-/** Tools that a cancel could not end get so long, in ms, when the agent closes. */
+/** How long `close` waits for tools that did not stop after a cancel, in ms. */
 const STRAGGLER_MS = 2_500;
 
 const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
 
 /**
- * A coding agent: a model, tools and persistent sessions. Transports are written against this class;
- * embedded, `new Agent({ providers, tools })` is all there is to it.
+ * A coding agent: a model, tools and persistent sessions. Transports are written against this class. Embedded use needs
+ * only `new Agent({ providers, tools })`.
  */
 export class Agent {
   /** Reported with streamed tokens. */
@@ -47,18 +47,18 @@ export class Agent {
   readonly projectDir: string;
   readonly sessions: Sessions;
   readonly models: Models;
-  /** What opens servers of tools that a run brings; undefined: none may be brought. */
-  readonly toolServers: ToolServers | undefined;
+  /** Opens the MCP servers that a run's input names. Undefined: runs cannot name any. */
+  readonly mcpServerFactory: McpServerFactory | undefined;
 
-  readonly #parts: AgentParts;
+  readonly #parts: AgentServices;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
   readonly #store: OpenedStore;
   readonly #watchers: Watchers;
   readonly #presence: Presence;
   readonly #processes: SessionProcesses;
-  #here: RunsHere | undefined;
-  #making: Promise<RunsHere> | undefined;
+  #here: LocalRuns | undefined;
+  #making: Promise<LocalRuns> | undefined;
   #runs: Runs | undefined;
   #asks: Asks | undefined;
   #isDraining = false;
@@ -70,7 +70,7 @@ export class Agent {
   constructor(options: AgentOptions) {
     checkOptions(options);
     const { driver, fileHistory } = options;
-    const logger = quietInOutage(options.logger ?? silentLogger);
+    const logger = throttleOutageLogs(options.logger ?? silentLogger);
     const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
     const closing = this.#closing.signal;
     this.#store = new OpenedStore({ driver, bus, logger, fileHistory, closing });
@@ -78,7 +78,7 @@ export class Agent {
     this.#presence = new Presence((options.clientGrace ?? AGENT_DEFAULTS.clientGrace) * 1000);
     this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closing, this.#presence);
     const changed = (rootId: string, messages: boolean) => void this.#watchers.tell(rootId, messages);
-    this.#parts = partsOf(options, {
+    this.#parts = createServices(options, {
       name: this.name,
       store,
       bus,
@@ -87,13 +87,13 @@ export class Agent {
       spawn: (input, spawned) => this.#start(input, spawned),
       closing,
     });
-    const { kept, mode, models, projectDir, tasks, tools } = this.#parts;
+    const { conversationCache: kept, mode, models, projectDir, tasks, tools } = this.#parts;
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
     forgetFilesOf(bus, fileHistory, tasks, logger);
     this.#processes = new SessionProcesses(tools, bus, tasks, store, (rootId) => changed(rootId, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
-    this.toolServers = options.toolServers;
+    this.mcpServerFactory = options.mcpServerFactory;
     this.models = models;
     this.sessions = new Sessions({
       store,
@@ -110,20 +110,20 @@ export class Agent {
     });
   }
 
-  /** The mode of new sessions. */
+  /** Default mode for new sessions. */
   get mode(): SessionMode {
     return this.#parts.mode;
   }
 
   /**
-   * Sorted by name; those of sources, which each session opens, are not among them. Where a function makes them, they
-   * are there when `prepare` has resolved, or a run has begun.
+   * The agent's own tools, sorted by name. Tools of sources are not included, because each session opens its sources.
+   * If a function creates the tools, the list is empty until `prepare` resolves or a run starts.
    */
   get tools(): readonly Tool[] {
     return this.#parts.tools.list.tools;
   }
 
-  /** Those of other processes on the store too. */
+  /** Runs of this process and of other processes on the same store. */
   get runs(): Runs {
     return (this.#runs ??= new Runs({
       store: this.#parts.store,
@@ -135,14 +135,16 @@ export class Agent {
   }
 
   /**
-   * A client that answers questions of any session connects; the returned function disconnects it. `answers` says so for
-   * one session, each time a run of it asks: it gets the id of the chain's first session.
+   * Connects a client that can answer requests of any session. The returned function disconnects it.
+   *
+   * `answers` is called each time a run makes a request, with the id of the chain's first session. It returns whether
+   * the client answers for that session.
    */
   attend(answers: (sessionId: string) => boolean = () => true): () => void {
     return this.#presence.join(answers);
   }
 
-  /** What runs ask of people. */
+  /** Requests of runs to users. */
   get asks(): Asks {
     return (this.#asks ??= new Asks({
       store: this.#parts.store,
@@ -152,10 +154,12 @@ export class Agent {
   }
 
   /**
-   * Start a run. Rejects before anything is stored or asked with `InputError`, `SessionNotFoundError`, `SessionBusyError`,
-   * `ProjectFolderError`, `ModelSelectionError`, `ModelTimeoutError`, `TooManyRunsError`, `ShuttingDownError`, `StoreError`,
-   * or `RunCancelledError` when the signal aborts meanwhile. Resolves with a run that is already going. One that waited in
-   * line is stored before that, and when it rejects, with why.
+   * Starts a run and resolves when the run is active. A queued run is stored while it waits; if `run` rejects then, the
+   * reason is stored too.
+   *
+   * Rejects before anything is stored or sent to a model with `InputError`, `SessionNotFoundError`, `SessionBusyError`,
+   * `ProjectFolderError`, `ModelSelectionError`, `ModelTimeoutError`, `TooManyRunsError`, `ShuttingDownError` or
+   * `StoreError`. Rejects with `RunCancelledError` if the signal aborts first.
    */
   async run(input: RunInput): Promise<Run> {
     checkInput(input);
@@ -163,31 +167,34 @@ export class Agent {
     return this.#start(input);
   }
 
-  /** What can be said by `/name words` in a session, or in a new one of a folder. Rejects with `SessionNotFoundError`, `StoreError`. */
+  /**
+   * Lists the slash commands (`/name words`) of a session, or of a new session in a folder. Rejects with
+   * `SessionNotFoundError`, `StoreError`.
+   */
   async commands(where: CommandQuery = {}): Promise<ListedCommand[]> {
     return (await import("../run/prompt/agent-commands.js")).commandsOf(this.#parts, where);
   }
 
-  /** How a stored tool call is shown to a person; `input` undefined when the arguments are broken JSON. Never throws. */
+  /** Describes a stored tool call for display. `input` is undefined if the arguments are invalid JSON. Never throws. */
   describeCall(name: string, args: string, projectDir: string): DescribedCall {
     const tool = this.tools.find((one) => one.name === name) ?? this.#parts.sources.find(name);
     return describeCall(tool, name, args, projectDir);
   }
 
-  /** Listen on the bus; the returned function ends it. */
+  /** Adds a listener to the bus. The returned function removes it. */
   on<E extends keyof BusEvents>(event: E, listener: (event: BusEvents[E]) => void): () => void {
     oneOf("event", BUS_EVENTS, event);
     return this.#parts.bus.on(event, listener);
   }
 
-  /** Open the store now rather than with the first session. Rejects with `StoreError`. */
+  /** Opens the store now instead of at the first use. Rejects with `StoreError`. */
   async open(): Promise<void> {
     await this.#store.get();
   }
 
   /**
-   * Loads the code of a run, so that the first run does not wait for it. The code that asks the preferred provider loads
-   * afterwards: the returned promise does not wait for it, `close` does. Never rejects: the first run reports the fault.
+   * Loads the code of runs in advance, so that the first run starts faster. The code of the preferred provider loads
+   * afterwards: `close` waits for it, the returned promise does not. Never rejects: the first run reports the error.
    */
   async prepare(): Promise<void> {
     if (this.#isRefusing) return;
@@ -197,12 +204,12 @@ export class Agent {
   }
 
   /**
-   * Whether work should be given to it: not while its store cannot be reached, its providers are asked for their first
-   * lists of models, or it is about to end. The store is opened for that. As of a second ago at most, however many
-   * ask. Rejects with the signal's reason alone.
+   * Whether the agent should receive work. It is not ready while the store is unreachable, the first model lists are
+   * being fetched, or the agent drains. Opens the store if necessary. The result is cached for one second. Rejects only
+   * with the signal's reason.
    */
   async readiness(signal?: AbortSignal): Promise<Readiness> {
-    // Nobody needs to know more of one that ends, and its store may be closed.
+    // While the agent drains, its store may already be closed, and no other reason matters.
     if (!this.#isDraining) {
       const reasons = await (await this.#checksReadiness()).reasons(signal);
       if (!this.#isDraining) return { ready: reasons.length === 0, reasons };
@@ -210,24 +217,27 @@ export class Agent {
     return { ready: false, reasons: [DRAINING] };
   }
 
-  /** Be not ready from now on, and go on as before: whoever chooses between agents has time to see it. */
+  /** Reports the agent as not ready from now on, but still accepts runs. Load balancers get time to react. */
   drain(): void {
     this.#isDraining = true;
   }
 
-  /** Refuse new runs from now on, with `ShuttingDownError`. */
+  /** Rejects new runs from now on with `ShuttingDownError`. */
   refuseNew(): void {
     this.#isDraining = true;
     this.#isRefusing = true;
     this.#here?.closeLine();
   }
 
-  /** Refuse new runs, cancel those under way with `ShuttingDownError`, wait for them, close store and providers. Safe to call twice. */
+  /**
+   * Rejects new runs, cancels active runs with `ShuttingDownError`, waits for them, then closes store and providers.
+   * Idempotent.
+   */
   close(): Promise<void> {
     return (this.#closed ??= this.#close());
   }
 
-  /** As `close`, for `await using agent = new Agent(...)`. */
+  /** Same as `close`, for `await using agent = new Agent(...)`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -236,10 +246,10 @@ export class Agent {
     this.refuseNew();
     this.#closing.abort(new ShuttingDownError());
     await this.#parts.tasks.settled();
-    this.#parts.kept.clear();
+    this.#parts.conversationCache.clear();
     this.#processes.close();
     await this.#store.rest();
-    await this.#parts.stragglers.settled(STRAGGLER_MS);
+    await this.#parts.unsettledTools.settled(STRAGGLER_MS);
     await this.#parts.sources.close();
     await this.models.close();
     const closing = [...this.#providers.map((provider) => provider.close())];
@@ -250,25 +260,25 @@ export class Agent {
   }
 
   #start(input: RunInput, spawned?: Spawned): Promise<Run> {
-    // Who asks first comes first, whatever takes longer to be looked up.
+    // Taken before anything is awaited, so that runs keep the order of their requests.
     const ticket = { id: newId(), at: now() };
     return this.#parts.tasks.add(this.#runsHere().then((here) => here.start(input, ticket, spawned)));
   }
 
-  /** Loading takes 50 ms of the event loop: requests that have arrived come first. */
+  /** Loading blocks the event loop for 50 ms, so requests that have already arrived go first. */
   async #prepareModels(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
     await this.models.prepare(this.#closing.signal);
   }
 
-  /** More than half of an agent is needed by nobody before the first run. */
-  #runsHere(): Promise<RunsHere> {
-    return (this.#making ??= import("../run/local-runs.js").then(({ RunsHere }) => {
+  /** Loaded lazily: more than half of the agent's code is not needed before the first run. */
+  #runsHere(): Promise<LocalRuns> {
+    return (this.#making ??= import("../run/local-runs.js").then(({ LocalRuns: RunsHere }) => {
       return (this.#here = new RunsHere({
         parts: this.#parts,
         run: (input) => this.run(input),
         isRefusing: () => this.#isRefusing,
-        heed: () => this.#processes.heed(),
+        heed: () => this.#processes.watchProcesses(),
         freeKey: (key) => this.runs.freeKey(key),
       }));
     }));

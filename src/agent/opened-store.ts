@@ -6,17 +6,17 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import { Housekeeping } from "../sessions/housekeeping.js";
 
 export interface OpenedStoreOptions {
-  /** Undefined: sessions live in memory. */
+  /** Undefined: sessions are stored in memory. */
   driver: SessionDriver | undefined;
-  /** Told of what housekeeping deletes. */
+  /** Receives an event for each session that housekeeping deletes. */
   bus: Bus<BusEvents>;
   logger: Logger;
   fileHistory: FileHistory | undefined;
-  /** Aborted when the agent closes: a store that is opened then is kept by nobody. */
+  /** Aborted when the agent closes. A store that opens after that gets no housekeeping. */
   closing: AbortSignal;
 }
 
-/** The store of one agent: opened with its first use, kept in the background, closed with the agent. */
+/** The store of one agent. Opens at the first use, runs housekeeping in the background, and closes with the agent. */
 export class OpenedStore {
   readonly #options: OpenedStoreOptions;
   #driver: SessionDriver | undefined;
@@ -28,7 +28,7 @@ export class OpenedStore {
     this.#driver = options.driver;
   }
 
-  /** Rejects with `StoreError`; who asks then opens it anew. */
+  /** Opens the store if necessary. Rejects with `StoreError`; the next call tries again. */
   get(): Promise<SessionDriver> {
     return (this.#opened ??= this.#open().catch((error: unknown) => {
       this.#opened = undefined;
@@ -36,12 +36,12 @@ export class OpenedStore {
     }));
   }
 
-  /** Nothing is done to it in the background any more. */
+  /** Stops the background work on the store. */
   async rest(): Promise<void> {
     await this.#housekeeping?.close();
   }
 
-  /** One that never opened has nothing to close. */
+  /** Does nothing if the store never opened. */
   async close(): Promise<void> {
     const driver = await this.#opened?.catch(() => undefined);
     await driver?.close();

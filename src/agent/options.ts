@@ -21,86 +21,105 @@ import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { SlashCommand } from "../ports/slash-command.js";
 import type { Tool } from "../ports/tool.js";
-import type { ToolServers } from "../ports/mcp-server.js";
+import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { SESSION_MODES } from "../sessions/session-modes.js";
 
-/** What an agent is made of; providers alone are enough. */
+/** Options of an agent. Only `providers` is required. */
 export interface AgentOptions {
   /** In order of preference. */
   providers: readonly ModelProvider[];
-  /** Default: sessions in memory, gone with the process. */
+  /** Default: sessions in memory, lost when the process ends. */
   driver?: SessionDriver | undefined;
-  /** Tools, and sources that are opened for each session; or what makes them, asked before the first run. Default: none. */
-  tools?: readonly (Tool | ToolSource)[] | (() => Promise<readonly (Tool | ToolSource)[]>) | undefined;
-  /** What people may say by `/name words`, beside what is built in, the project's own and that of tool sources. Default: none. */
-  commands?: readonly SlashCommand[] | undefined;
-  /** Folders of such commands, one a file, of whoever runs the agent; absolute paths. Default: none. */
-  commandFolders?: readonly string[] | undefined;
-  /** Opens servers of tools that clients bring along (`RunInput.servers`). Default: there are none. */
-  toolServers?: ToolServers | undefined;
   /**
-   * Who judges calls, asked in order: the first that does not pass decides. Where all pass, `rules` do; where none of
-   * them fits, tools that need permission ask where somebody can be asked, and run where nobody can.
+   * Tools, and tool sources that are opened for each session. A function is called once, before the first run. Default:
+   * none.
+   */
+  tools?: readonly (Tool | ToolSource)[] | (() => Promise<readonly (Tool | ToolSource)[]>) | undefined;
+  /**
+   * Slash commands, in addition to the built-in ones, those of the project and those of tool sources. Default: none.
+   */
+  commands?: readonly SlashCommand[] | undefined;
+  /** Absolute paths of the operator's command folders, with one command per file. Default: none. */
+  commandFolders?: readonly string[] | undefined;
+  /** Opens MCP servers that a run's input names (`RunInput.mcpServers`). Default: runs cannot name any. */
+  mcpServerFactory?: McpServerFactory | undefined;
+  /**
+   * Policies for tool calls, evaluated in order; the first that does not pass decides. If all pass, `rules` decide.
+   *
+   * If no rule matches, tools that need permission ask. In mode `auto` they ask only if the run's client can answer,
+   * and otherwise run.
    */
   permissions?: PermissionPolicy | readonly PermissionPolicy[] | undefined;
-  /** Which calls run, are asked about and are refused; the first that fits decides. Default: none. */
+  /** Rules that allow calls, ask about them or deny them; the first match decides. Default: none. */
   rules?: readonly PermissionRule[] | undefined;
-  /** Of sessions that are new; default `auto`. */
+  /** Default mode for new sessions; default `auto`. */
   mode?: SessionMode | undefined;
   /**
-   * What becomes of a question where nobody is there to answer it: it is refused (`reject`, the default), allowed
-   * (`allow`; a question that is no permission stays unanswered), or waits for somebody (`wait`), as long as `askTimeout`.
+   * Policy for requests when no client can answer:
+   *
+   * - `reject` (default): denies the call.
+   * - `allow`: allows the call. A question that is no permission request stays unanswered.
+   * - `wait`: waits for a client for at most `askTimeout`.
    */
   unattended?: Unattended | undefined;
-  /** How long a question waits for an answer where nobody is there, in seconds; default 300. */
+  /** How long a request waits for an answer when no client can answer, in seconds; default 300. */
   askTimeout?: number | undefined;
-  /** How long a question waits after the last client that can answer has disconnected, in seconds; default 60. */
+  /** How long a request still waits after the last client that can answer disconnects, in seconds; default 60. */
   clientGrace?: number | undefined;
   /** Default: none. */
   hooks?: Hooks | undefined;
-  /** Absolute path of the folder to work on; default the working directory. */
+  /** Absolute path of the folder to work on. Default: the working directory. */
   projectDir?: string | undefined;
-  /** Added to the system prompt. */
+  /** Text for the system prompt; `prompt` says how it is used. */
   systemPrompt?: string | undefined;
   /**
-   * `extend` (default): what is added comes behind how an agent works. `replace`: in place of that; the folder, what the
-   * project says and skills are told all the same.
+   * How `systemPrompt` is used. `extend` (default): appended to the built-in instructions. `replace`: used instead of
+   * them. The project folder, the project's instructions and skills are included in both cases.
    */
   prompt?: PromptUse | undefined;
-  /** Whether a model is told what the project says: its `AGENTS.md` files, skills, branch and tree; default true. */
+  /** Whether the prompt includes the project's `AGENTS.md` files, skills, branch and file tree; default true. */
   projectInstructions?: boolean | undefined;
-  /** Folder of the user's own `AGENTS.md` and `skills`; absolute. Default none. */
+  /** Absolute path of the folder with the user's own `AGENTS.md` and `skills`. Default: none. */
   home?: string | undefined;
-  /** Never read for a prompt, whatever leads there; absolute paths. Default none. */
+  /** Absolute paths that are never read for a prompt, not even through a link. Default: none. */
   deniedPaths?: readonly string[] | undefined;
-  /** Model calls of one run; default 100. */
+  /** Maximum model calls per run; default 100. */
   maxIterations?: number | undefined;
-  /** Runs at the same time; default 512. */
+  /** Maximum concurrent runs; default 512. */
   concurrentRuns?: number | undefined;
-  /** Bytes of the attachments of all runs together; default 256 MiB. */
-  attachedBytes?: number | undefined;
-  /** Bytes kept of a tool's output; default 1 MiB. */
+  /** Maximum bytes of the attachments of all active runs; default 256 MiB. */
+  attachmentBytes?: number | undefined;
+  /** Maximum stored bytes of one tool output; default 1 MiB. */
   toolOutputBytes?: number | undefined;
-  /** What each run may cost at most; see `RunInput.budget` for less. Default: nothing is bounded. */
+  /** Budget of each run; `RunInput.budget` can only lower it. Default: no limit. */
   budget?: Budget | undefined;
-  /** What all runs of a session may cost together. Default: nothing is bounded. */
+  /** Budget of all runs of a session together. Default: no limit. */
   sessionBudget?: SessionBudget | undefined;
-  /** USD per million tokens of a model whose price nobody knows; left out, such a model costs 0, and is refused to a run with a budget in USD. */
+  /**
+   * Price of models without a known price, in USD per million tokens. Undefined: such a model costs 0, and a run with a
+   * USD budget cannot use it.
+   */
   unknownPrice?: ModelPrices | undefined;
-  /** How sessions outlive the model's window. */
+  /** How sessions are compacted when they reach the model's context window. */
   compaction?: CompactionOptions | undefined;
-  /** Where a run names none. Default: the first model. */
+  /** Used if the run's input names no model. Default: the first model. */
   model?:
     | { provider?: string | undefined; model?: string | undefined; reasoningEffort?: ReasoningEffort | undefined }
     | undefined;
-  /** How long a run waits for a model to be found, in ms; default 30,000. */
+  /** How long a run waits until its model is found, in ms; default 30,000. */
   modelTimeoutMs?: number | undefined;
-  /** A model listing older than this is asked for again when somebody looks, in seconds; 0: never; default 300. */
+  /**
+   * Maximum age of a model list, in seconds; default 300. An older list is fetched again at the next request for it. 0:
+   * never.
+   */
   catalogueRefresh?: number | undefined;
-  /** Keeps what files were before tools changed them, for `sessions.undo`: `folderHistory`. Default: nothing is kept. */
+  /**
+   * Stores the earlier contents of files that tools change, for `sessions.undo`; for example `folderHistory`. Default:
+   * contents are not stored.
+   */
   fileHistory?: FileHistory | undefined;
-  /** Where model listings outlive the process; default nowhere. */
+  /** Persistent cache of model lists. Default: no cache. */
   catalogue?: CatalogueCache | undefined;
   logger?: Logger | undefined;
 }
@@ -111,7 +130,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   tools: true,
   commands: true,
   commandFolders: true,
-  toolServers: true,
+  mcpServerFactory: true,
   permissions: true,
   rules: true,
   mode: true,
@@ -127,7 +146,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   deniedPaths: true,
   maxIterations: true,
   concurrentRuns: true,
-  attachedBytes: true,
+  attachmentBytes: true,
   toolOutputBytes: true,
   budget: true,
   sessionBudget: true,
@@ -141,7 +160,7 @@ const KNOWN: Readonly<Record<keyof AgentOptions, true>> = {
   logger: true,
 };
 
-/** What TypeScript would have refused, for those who write JavaScript. Throws `InputError`. */
+/** Checks options at run time, for callers without TypeScript. Throws `InputError`. */
 export function checkOptions(options: unknown): void {
   if (!isRecord(options)) throw new InputError("options", "an object with `providers`");
   for (const key of Object.keys(options)) {
@@ -162,7 +181,7 @@ export function checkOptions(options: unknown): void {
   if (options["mode"] !== undefined) oneOf("mode", SESSION_MODES, options["mode"]);
   if (options["unattended"] !== undefined) oneOf("unattended", UNATTENDED, options["unattended"]);
   const { askTimeout = 1 } = options;
-  // Longer ones no timer holds.
+  // Timers do not support much longer delays.
   if (typeof askTimeout !== "number" || !(askTimeout > 0 && askTimeout <= 86_400))
     throw new InputError("askTimeout", "a number of seconds above 0, at most 86,400");
   const { clientGrace = 0 } = options;
@@ -187,7 +206,7 @@ export const HOOKS: Readonly<Record<keyof Hooks, true>> = {
   beforeModelCall: true,
 };
 
-/** One that is misspelt would guard nothing. */
+/** A hook with a misspelled name would never be called. */
 function checkHooks(hooks: unknown): void {
   if (!isRecord(hooks)) throw new InputError("hooks", "an object with hooks");
   for (const [name, hook] of Object.entries(hooks)) {
@@ -219,7 +238,7 @@ const NAMES: Readonly<Record<keyof BusEvents, true>> = {
 };
 export const BUS_EVENTS = Object.keys(NAMES) as readonly (keyof BusEvents)[];
 
-/** Whether a record says nothing: most budgets do. */
+/** Whether a record has no defined value; most budgets have none. */
 function isEmpty(value: unknown): boolean {
   return value === undefined || (isRecord(value) && Object.values(value).every((one) => one === undefined));
 }

@@ -1,24 +1,27 @@
 import { abortable, settlesWithin } from "../base/abort.js";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import type { Models } from "../models/models.js";
 import type { Logger } from "../ports/logger.js";
 import type { NotReady } from "../ports/readiness.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 export interface ReadinessOptions {
-  /** Opened where it is not. */
+  /** Opens the store if necessary. */
   store: () => Promise<SessionDriver>;
   models: Models;
   logger: Logger;
 }
 
-/** What was found holds so long, in ms: any number may ask, and the store is asked once. */
+/** How long a result is reused, in ms. Any number of requests cause one query of the store. */
 const FRESH_MS = 1_000;
-/** A store that does not answer for so long, in ms, is as good as away. */
+/** A store that does not answer within this time counts as unreachable, in ms. */
 const STORE_MS = 2_000;
-/** Most lists of models are there before; who asks first need not come again for them. In ms. */
+/**
+ * How long a check waits for the first model lists, in ms. They usually arrive before, so that the first request needs
+ * no retry.
+ */
 const MODELS_MS = 500;
-/** Questions that a store may leave unanswered; then nothing more is asked before it answers one of them. */
+/** Maximum unanswered queries to the store. At this number, no query is sent until the store answers one. */
 const UNANSWERED = 4;
 
 const AWAY: NotReady = { code: "store_unreachable", message: "the session store cannot be reached" };
@@ -27,7 +30,7 @@ const SYNCING: NotReady = {
   message: "the lists of models are being fetched for the first time",
 };
 
-/** Finds out whether runs can begin: whoever asks meanwhile shares the answer, and for a while whoever asks then. */
+/** Checks whether runs can start. Concurrent requests share a result, which is then reused for `FRESH_MS`. */
 export class ReadinessCheck {
   readonly #options: ReadinessOptions;
   readonly #unanswered = new Set<Promise<unknown>>();
@@ -39,11 +42,14 @@ export class ReadinessCheck {
     this.#options = options;
   }
 
-  /** Why not, a second ago at most. Takes two seconds, whatever the store does. Rejects with the signal's reason alone. */
+  /**
+   * Reasons why the agent is not ready; empty if it is ready. The result is at most one second old and takes at most
+   * two seconds. Rejects only with the signal's reason.
+   */
   async reasons(signal?: AbortSignal): Promise<readonly NotReady[]> {
-    if (this.#found === undefined || ticks() - this.#foundAt > FRESH_MS) {
+    if (this.#found === undefined || monotonicMs() - this.#foundAt > FRESH_MS) {
       this.#foundAt = Infinity;
-      this.#found = this.#find().finally(() => (this.#foundAt = ticks()));
+      this.#found = this.#find().finally(() => (this.#foundAt = monotonicMs()));
     }
     return signal ? abortable(this.#found, signal) : this.#found;
   }
@@ -57,14 +63,14 @@ export class ReadinessCheck {
     let failure: unknown = new Error(`no answer within ${STORE_MS} ms`);
     let answered = false;
     if (this.#unanswered.size < UNANSWERED) {
-      // No session has this id: the least that can be asked.
+      // No session has this id, so this is the cheapest query.
       const asked: Promise<unknown> = this.#options
         .store()
         .then((store) => store.get(""))
         .finally(() => this.#unanswered.delete(asked));
       this.#unanswered.add(asked);
     }
-    // One that it owes since long is an answer too.
+    // An answer to an earlier query also shows that the store is reachable.
     const first = Promise.race(this.#unanswered).then(
       () => (answered = true),
       (error: unknown) => (failure = error),

@@ -6,17 +6,20 @@ import { InputError } from "../ports/errors.js";
 import { Project } from "../project/project.js";
 import { AgentTools } from "../run/tools/agent-tools.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
-import { KeptConversations } from "../run/context/conversation-cache.js";
-import { RunPlaces } from "../run/budget/concurrency.js";
-import type { AgentParts } from "../run/context/run-context.js";
+import { ConversationCache } from "../run/context/conversation-cache.js";
+import { RunLimiter } from "../run/budget/concurrency.js";
+import type { AgentServices } from "../run/context/run-context.js";
 import { ToolSources } from "../run/tools/sources.js";
-import { ToolStates } from "../run/tools/tool-state.js";
+import { ToolStateCache } from "../run/tools/tool-state.js";
 
-/** What its runs have of the agent itself. */
-type Own = Pick<AgentParts, "name" | "store" | "bus" | "logger" | "live" | "spawn" | "closing">;
+/** The agent's own members that its runs use. */
+type Own = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "live" | "spawn" | "closing">;
 
-/** What all runs of an agent share, as its options say. Throws `InputError` for two tools or providers of one name. */
-export function partsOf(options: AgentOptions, own: Own): AgentParts {
+/**
+ * Creates the services that all runs of an agent share. Throws `InputError` if two tools or two providers have the same
+ * name.
+ */
+export function createServices(options: AgentOptions, own: Own): AgentServices {
   const { bus, logger } = own;
   const { model, projectDir = process.cwd(), mode = "auto" } = options;
   const tools = new AgentTools(options.tools);
@@ -36,7 +39,7 @@ export function partsOf(options: AgentOptions, own: Own): AgentParts {
     }),
     tools,
     sources: new ToolSources([], bus, logger),
-    toolServers: options.toolServers,
+    mcpServerFactory: options.mcpServerFactory,
     fileHistory: options.fileHistory,
     commands: {
       own: options.commands ?? [],
@@ -48,8 +51,8 @@ export function partsOf(options: AgentOptions, own: Own): AgentParts {
     permissions: [options.permissions ?? []].flat(),
     rules: options.rules ?? [],
     mode,
-    asking: {
-      unattended: options.unattended ?? "reject",
+    unattended: {
+      policy: options.unattended ?? "reject",
       timeoutMs: (options.askTimeout ?? AGENT_DEFAULTS.askTimeout) * 1000,
     },
     hooks: options.hooks ?? {},
@@ -65,14 +68,14 @@ export function partsOf(options: AgentOptions, own: Own): AgentParts {
     },
     projectDir,
     reasoningEffort: model?.reasoningEffort ?? "",
-    places: new RunPlaces(
+    limiter: new RunLimiter(
       options.concurrentRuns ?? AGENT_DEFAULTS.concurrentRuns,
-      options.attachedBytes ?? AGENT_DEFAULTS.attachedBytes,
+      options.attachmentBytes ?? AGENT_DEFAULTS.attachedBytes,
     ),
-    states: new ToolStates(),
-    kept: new KeptConversations(),
-    naming: new Set(),
+    toolStates: new ToolStateCache(),
+    conversationCache: new ConversationCache(),
+    sessionsBeingTitled: new Set(),
     tasks: new TaskSet(),
-    stragglers: new TaskSet(),
+    unsettledTools: new TaskSet(),
   };
 }

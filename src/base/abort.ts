@@ -1,11 +1,14 @@
-/** Calls `act` once when the signal aborts, now when it has. The returned function ends that. */
+/**
+ * Calls `act` once when the signal aborts; at once if it is already aborted. The returned function removes the
+ * listener.
+ */
 export function onAbort(signal: AbortSignal, act: () => void): () => void {
   if (signal.aborted) act();
   else signal.addEventListener("abort", act, { once: true });
   return () => signal.removeEventListener("abort", act);
 }
 
-/** The promise's outcome, or the signal's reason if that comes first. */
+/** Settles like `promise`, or rejects with the signal's reason if the signal aborts first. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const forget = onAbort(signal, () => reject(signal.reason as Error));
@@ -14,9 +17,10 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
 }
 
 /**
- * Hands each value of an iterator to `take`, to its end; what `take` returns is waited for. Rejects as either does, or
- * with the signal's reason at once, whatever the iterator does then. One promise and one listener serve all values: an
- * answer has 20,000 tokens.
+ * Calls `take` with each value of an iterator until the iterator ends, and awaits the promise that `take` returns.
+ *
+ * Rejects when the iterator or `take` fails. Rejects with the signal's reason immediately on abort, even if the
+ * iterator does not stop. All values share one promise and one listener, because an answer can have 20,000 tokens.
  */
 export function takeEach<T>(
   values: AsyncIterator<T>,
@@ -57,7 +61,7 @@ export function takeEach<T>(
   });
 }
 
-/** Waits; rejects with the signal's reason. */
+/** Resolves after `ms`; rejects with the signal's reason. */
 export function delay(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
@@ -71,7 +75,7 @@ export function delay(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Whether the work settled, well or not, within `ms`. Never rejects. */
+/** Whether the work settles within `ms`, by success or failure. Never rejects. */
 export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
@@ -82,17 +86,22 @@ export async function settlesWithin(work: Promise<unknown>, ms: number): Promise
   return Promise.race([settled, late]).finally(() => clearTimeout(timer));
 }
 
-/** A signal that aborts after `ms` with a `TimeoutError`, or with one of `signals`; `clear` when it is no longer needed. */
+/**
+ * A signal that aborts after `ms` with a `TimeoutError`, or when one of the given signals aborts. Call `clear` when it
+ * is no longer needed.
+ */
 export interface Deadline {
   readonly signal: AbortSignal;
-  /** Whether the time was over first. */
+  /** Whether the time limit was reached before another signal aborted. */
   readonly expired: boolean;
   clear(): void;
 }
 
 /**
- * Without a time it is the signals alone. Unlike `AbortSignal.timeout` it keeps the process alive while somebody waits, and it fires for sure:
- * Node loses time-outs that only `AbortSignal.any` refers to (nodejs/node#54614).
+ * Creates a deadline. If `ms` is undefined, only `signals` abort it.
+ *
+ * Unlike `AbortSignal.timeout`, the timer keeps the process alive, and it always fires. Node loses timeouts that only
+ * `AbortSignal.any` refers to (nodejs/node#54614). R src/base/abort.ts deadline.late = expire
  */
 export function deadline(ms: number | undefined, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();

@@ -1,6 +1,9 @@
 type Listener = (event: never) => void;
 
-/** A bus of typed events: payloads by name. A listener that throws is reported and changes nothing. */
+/**
+ * A typed event bus. `Events` maps event names to payloads. An error thrown by a listener is reported and does not
+ * affect other listeners.
+ */
 export class Bus<Events extends object> {
   readonly #listeners = new Map<keyof Events, Set<Listener>>();
   readonly #onError: (error: unknown) => void;
@@ -9,7 +12,7 @@ export class Bus<Events extends object> {
     this.#onError = onError;
   }
 
-  /** Listen; the returned function ends it. */
+  /** Adds a listener. The returned function removes it. */
   on<E extends keyof Events>(event: E, listener: (event: Events[E]) => void): () => void {
     const listeners = this.#listeners.get(event) ?? new Set();
     this.#listeners.set(event, listeners);

@@ -1,4 +1,7 @@
-/** Milliseconds on a clock that never goes back. For `performance`, Node would first load a module, 1 ms of a first turn. */
-export function ticks(): number {
+/**
+ * Milliseconds on a monotonic clock. `performance` is not used: Node first loads a module for it, which adds 1 ms to
+ * the first turn.
+ */
+export function monotonicMs(): number {
   return process.uptime() * 1000;
 }

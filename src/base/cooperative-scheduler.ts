@@ -1,22 +1,30 @@
-import { ticks } from "./clock.js";
+import { monotonicMs } from "./clock.js";
 
-/** So long, in ms, all sharers together may work on in one go before the event loop has its turn. */
+/** Time in ms that all tasks together may use before the event loop continues. */
 const SLICE_MS = 5;
-/** So long, in ms, one of them may while others wait. */
+/** Time in ms that one task may use while others wait. */
 const STEP_MS = 1;
 
 /**
- * Shares the event loop between those who could work on without end, as answers that came in one piece can: each asks
- * before its next step. Connections that are accepted and whoever has not begun come in between.
+ * Shares the event loop between tasks that could run without a pause, for example while processing answers that arrived
+ * in one piece.
+ *
+ * Each task calls `turn` before its next step. New connections and tasks that have not started run in between.
  */
-export class LoopShare {
-  /** Until when, by `ticks`, whoever asks may go on; 0 where nobody asked in this turn of the event loop. */
+export class CooperativeScheduler {
+  /**
+   * Time, on the clock of `monotonicMs`, until which a caller may continue at once. 0 if `turn` was not called in this
+   * iteration of the event loop.
+   */
   #end = 0;
   readonly #waiting: (() => void)[] = [];
 
-  /** Undefined: go on. Else it resolves when it is the caller's turn, first come, first served. */
+  /**
+   * Returns undefined if the caller may continue at once. Otherwise returns a promise that resolves at the caller's
+   * turn, in order of arrival.
+   */
   turn(): Promise<void> | undefined {
-    const now = ticks();
+    const now = monotonicMs();
     if (this.#end === 0) this.#begin(now);
     return now < this.#end ? undefined : new Promise((resolve) => this.#waiting.push(resolve));
   }
@@ -27,15 +35,15 @@ export class LoopShare {
   }
 
   async #release(): Promise<void> {
-    let now = ticks();
+    let now = monotonicMs();
     const end = now + SLICE_MS;
-    // At least one: whoever waits gets on, however long a step takes.
+    // Always releases at least one task, so that waiting tasks make progress however long a step takes.
     for (let go = this.#waiting.shift(); go; go = now < end ? this.#waiting.shift() : undefined) {
       this.#end = now + STEP_MS;
       go();
-      // Comes when the step is done, as far as it needs nothing from outside.
+      // This callback runs after the step ends, if the step does not wait for I/O.
       await new Promise<void>((resolve) => process.nextTick(resolve));
-      now = ticks();
+      now = monotonicMs();
     }
     if (this.#waiting.length > 0) this.#begin(now);
     else this.#end = 0;

@@ -1,4 +1,7 @@
-/** A deep copy of plain data, several times as fast as `structuredClone`, which makes that of anything else. */
+/**
+ * Deep copy of plain data, several times as fast as `structuredClone`. Values that are not plain data are copied with
+ * `structuredClone`.
+ */
 export function copied<T>(value: T): T {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) {
@@ -8,7 +11,8 @@ export function copied<T>(value: T): T {
   }
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) return structuredClone(value);
-  // A spread makes own fields of all, so that a field named `__proto__` is one, here and when it is set below.
+  // The spread makes all fields own properties. A field named `__proto__` is then an ordinary field, here and in the
+  // assignment below. R src/base/copy.ts copied = deepCopy
   const copy = { ...value } as Record<string, unknown>;
   for (const key in copy) {
     const field = copy[key];

@@ -1,16 +1,19 @@
-/** Bytes of text that a tool shows a model by default: some 8,000 tokens. */
+/** Default limit, in bytes, of text that a tool returns to a model: about 8,000 tokens. */
 export const MODEL_BYTES = 30_000;
 
 const LINE_SEARCH = 2_000;
 
-/** Cut `text` to at most `bytes` bytes of UTF-8: the middle goes, head and tail stay, and a line says so. */
+/**
+ * Shortens `text` to at most `bytes` bytes of UTF-8. Removes the middle, keeps the start and the end, and inserts a
+ * line that states how much was removed.
+ */
 export function capText(text: string, bytes: number): string {
   return cutMiddle(text, bytes);
 }
 
-/** As `capText`; `hint` tells the reader how to see the rest. */
+/** As `capText`. `hint` is added to the inserted line and explains how to read the removed part. */
 export function cutMiddle(text: string, bytes: number, hint = ""): string {
-  // A UTF-16 unit is at most 3 bytes, so most texts need no counting.
+  // A UTF-16 unit takes at most 3 bytes, so most texts need no byte count.
   if (text.length * 3 <= bytes) return text;
   if (Buffer.byteLength(text) <= bytes) return text;
   const buffer = Buffer.from(text);
@@ -27,7 +30,10 @@ function join(head: Buffer, tail: Buffer, total: number, bytes: number, hint: st
   return Buffer.byteLength(text) <= bytes ? text : headOf(Buffer.from(note), bytes, false).toString();
 }
 
-/** The first bytes of `buffer`, at most `bytes`, ending behind a line where one ends near, never within a code point. */
+/**
+ * Returns the first bytes of `buffer`, at most `bytes`. Ends after a line if a line ends close to the limit. Never
+ * splits a code point.
+ */
 function headOf(buffer: Buffer, bytes: number, lines = true): Buffer {
   if (buffer.length <= bytes) return buffer;
   let end = bytes;
@@ -51,16 +57,18 @@ function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-/** What becomes of a text before it is cut, and how far beyond a cut it must be able to look. */
+/** A function that cleans text before it is shortened, with the context that the function needs beyond a cut. */
 export interface Cleaning {
   clean(text: string): string;
-  /** In characters. Nothing that `clean` takes out is longer. */
+  /** Characters. `clean` removes nothing longer than this. */
   reach: number;
 }
 
 /**
- * Takes a stream of any length and keeps its beginning and its end, in memory bounded by twice `bytes` and one chunk.
- * More is kept than is shown: what was cleaned with nothing behind the cut would show the half of what lies on it.
+ * Keeps the start and the end of a stream of any length. Memory is bounded by twice `bytes`, twice the reach of the
+ * cleaning, and one chunk.
+ *
+ * More is kept than shown. If cleaning had no context beyond the cut, half of a match at the cut would stay visible.
  */
 export class HeadTail {
   readonly #half: number;
@@ -72,14 +80,14 @@ export class HeadTail {
   #tailBytes = 0;
   #total = 0;
 
-  /** @param bytes How much is shown. */
+  /** @param bytes Bytes to show. */
   constructor(
     readonly bytes: number,
     cleaning?: Cleaning,
   ) {
     this.#half = Math.max(1, Math.floor(bytes / 2));
     this.#cleaning = cleaning;
-    // A character has at most four bytes.
+    // A character takes at most four bytes.
     this.#kept = this.#half + 4 * (cleaning?.reach ?? 0);
   }
 
@@ -99,12 +107,12 @@ export class HeadTail {
       this.#tail.shift();
       this.#tailBytes -= first.length;
     }
-    // Many tiny chunks cost more in objects than in bytes.
+    // Many small chunks use more memory as objects than for their bytes.
     if (this.#tail.length > 256) this.#tail = [Buffer.concat(this.#tail)];
     if (this.#head.length > 256) this.#head = [Buffer.concat(this.#head)];
   }
 
-  /** What was kept, cleaned; bytes that are no UTF-8 become U+FFFD. */
+  /** The kept text, cleaned. Bytes that are not valid UTF-8 become U+FFFD. */
   text(hint = ""): string {
     const head = Buffer.concat(this.#head);
     const tail = Buffer.concat(this.#tail);
@@ -115,10 +123,10 @@ export class HeadTail {
       return join(headOf(head, shown), tailOf(tail, shown), this.#total, Number.POSITIVE_INFINITY, hint);
     }
     const { clean, reach } = this.#cleaning;
-    // All of it is there: it is cut, if at all, when it is clean.
+    // The stream is complete: the caller may shorten it after cleaning.
     if (whole) return clean(Buffer.concat([head, tail]).toString());
     const before = clean(head.toString());
-    // What lies on the cut cannot be told from other text.
+    // At the cut, a partial match cannot be distinguished from other text.
     const first = Buffer.from(before.slice(0, Math.max(0, before.length - reach)));
     const last = Buffer.from(clean(tail.toString()).slice(reach));
     return join(headOf(first, shown), tailOf(last, shown), this.#total, Number.POSITIVE_INFINITY, hint);

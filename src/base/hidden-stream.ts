@@ -1,13 +1,16 @@
 import type { Redactor } from "./redact.js";
 
-/** Stands for what was left out. */
+/** Marks omitted text. */
 const LEFT_OUT = "\n[...]\n";
 
-/** A text that comes in pieces, handed on without secrets, in whatever pieces those come: what may be the begin of one waits. */
+/**
+ * Passes on streamed text without secrets, however the text is split. Text that may be the start of a secret is held
+ * until the next piece.
+ */
 export class HiddenStream {
   readonly #redactor: Redactor;
   readonly #tell: (text: string) => void;
-  /** What was handed on last, as far as a secret may reach back into it, and what waits. */
+  /** Text passed on last, as far back as a secret can reach. `#open` is the text that is held. */
   #before = "";
   #open = "";
 
@@ -16,7 +19,7 @@ export class HiddenStream {
     this.#tell = tell;
   }
 
-  /** `isCut`: something before it was left out. */
+  /** `isCut`: text before this piece was omitted. */
   push(more: string, isCut = false): void {
     if (isCut) this.#before = this.#open = "";
     const { reach } = this.#redactor;
@@ -25,7 +28,7 @@ export class HiddenStream {
     const settled = Math.max(told, this.#redactor.settled(text));
     const hidden = this.#redactor.hide(text.slice(0, settled));
     const news = isCut
-      ? // What lies on the cut cannot be told from other text.
+      ? // At the cut, part of a secret cannot be distinguished from other text.
         LEFT_OUT + hidden.slice(reach)
       : hidden.slice(alike(this.#redactor.hide(this.#before), hidden));
     this.#before = text.slice(Math.max(0, settled - reach), settled);
@@ -33,7 +36,7 @@ export class HiddenStream {
     if (news !== "") this.#tell(news);
   }
 
-  /** Nothing comes any more: what waited is no begin of anything. */
+  /** Ends the stream. The held text is passed on, because no secret can complete it. */
   end(): void {
     const hidden = this.#redactor.hide(this.#before + this.#open);
     const news = hidden.slice(alike(this.#redactor.hide(this.#before), hidden));
@@ -42,7 +45,7 @@ export class HiddenStream {
   }
 }
 
-/** How much two texts have in common at their begin. */
+/** Length of the common start of two texts. */
 function alike(a: string, b: string): number {
   let at = 0;
   while (at < a.length && a[at] === b[at]) at += 1;

@@ -2,16 +2,16 @@ import { randomFillSync } from "node:crypto";
 import { closeSync, openSync, readSync } from "node:fs";
 import { v7 } from "uuid";
 
-/** Enough for 16 identifiers. */
+/** Random bytes fetched at once: enough for 16 identifiers. */
 const AT_ONCE = 256;
 const EACH = 16;
 
 let pool = new Uint8Array(0);
-/** Of the newest identifier: its milliseconds, and its number among those of the same one. */
+/** Timestamp of the newest identifier in ms, and its sequence number within the same millisecond. */
 let msecs = 0;
 let seq = 0;
 
-/** A new identifier: UUIDv7, so that identifiers sort in the order in which a process made them. */
+/** Returns a new UUIDv7. Identifiers sort in the order in which a process created them. */
 export function newId(): string {
   if (pool.length < EACH) pool = randomBytes(AT_ONCE);
   const random = pool.subarray(0, EACH);
@@ -21,7 +21,7 @@ export function newId(): string {
     msecs = time;
     seq = new DataView(random.buffer, random.byteOffset).getInt32(6);
   } else {
-    // The clock stands, or went back: the number goes on, and the time with it where it is used up.
+    // The clock has not advanced or went back: increment the number. If the number overflows, increment the time.
     seq = (seq + 1) | 0;
     if (seq === 0) msecs += 1;
   }
@@ -29,8 +29,10 @@ export function newId(): string {
 }
 
 /**
- * Bytes that nobody can guess, of the system's own source: Node's crypto asks the same, and takes 3 ms to be loaded, for
- * which whoever starts an agent would wait. Where there is no such file, it is asked.
+ * Returns cryptographically secure random bytes, read from the system's source.
+ *
+ * Node's crypto uses the same source but takes 3 ms to load, which would delay the start of an agent. It is the
+ * fallback if the file does not exist or cannot be read.
  */
 export function randomBytes(count: number, source = "/dev/urandom"): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(count);
@@ -42,12 +44,12 @@ export function randomBytes(count: number, source = "/dev/urandom"): Uint8Array<
       closeSync(file);
     }
   } catch {
-    // Windows, and folders that a process is locked into.
+    // Windows, and sandboxes without this file.
   }
   return randomFillSync(bytes);
 }
 
-/** Now, as `2026-01-31T09:15:00.123Z`. */
+/** The current time, as `2026-01-31T09:15:00.123Z`. */
 export function now(): string {
   return new Date().toISOString();
 }

@@ -1,13 +1,13 @@
-/** Thrown by `parseJson`; `message` says where, in words for whoever sent the text. */
+/** Thrown by `parseJson`. `message` states the position, in words for the sender of the text. */
 export class JsonError extends SyntaxError {}
 
-/** Nested deeper, or with more keys, than allowed; whether it is JSON at all was not looked at. */
+/** The text exceeds the allowed depth or number of keys. It was not checked for valid JSON. */
 export class JsonDepthError extends JsonError {}
 
-/** `JSON.parse` takes 0.5 to 1 s for 400,000 different keys, and nothing else runs meanwhile. */
+/** `JSON.parse` takes 0.5 to 1 s for 400,000 different keys and blocks the event loop meanwhile. */
 const MAX_KEYS = 50_000;
 
-/** Counts the levels and the keys of a JSON text that comes in pieces. */
+/** Checks the depth and the number of keys of a JSON text that arrives in pieces. */
 export class JsonLimits {
   readonly #maxDepth: number;
   readonly #maxKeys: number;
@@ -21,7 +21,7 @@ export class JsonLimits {
     this.#maxKeys = maxKeys;
   }
 
-  /** The next piece of the text, or of its UTF-8. Throws `JsonDepthError`. */
+  /** Reads the next piece, as text or UTF-8 bytes. Throws `JsonDepthError`. */
   scan(piece: string | Uint8Array): void {
     const isText = typeof piece === "string";
     for (let i = 0; i < piece.length; i += 1) {
@@ -44,8 +44,11 @@ export class JsonLimits {
 }
 
 /**
- * Parse JSON no deeper than `maxDepth` arrays and objects, with at most `maxKeys` keys in all. `JSON.parse` itself takes
- * hundreds of thousands of levels, and whoever writes such a value out again later dies of it.
+ * Parses JSON with at most `maxDepth` nested arrays and objects and at most `maxKeys` keys in total. Throws
+ * `JsonError`.
+ *
+ * `JSON.parse` itself accepts hundreds of thousands of levels, but writing such a value as JSON later overflows the
+ * stack.
  */
 export function parseJson(text: string, maxDepth = 64, maxKeys = MAX_KEYS): unknown {
   new JsonLimits(maxDepth, maxKeys).scan(text);
@@ -56,7 +59,7 @@ export function parseJson(text: string, maxDepth = 64, maxKeys = MAX_KEYS): unkn
   }
 }
 
-/** Whether a value is an object that is no array. */
+/** Whether a value is an object and not an array. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,8 +1,10 @@
 /**
- * Keep the heap of a process small that has one person's work to do: V8 would let what is young grow to 32 MB, and what is
- * old to four times of what is alive, which makes only a server of many runs at once faster. Takes effect from now on.
+ * Keeps the heap of a single-user process small, from now on.
+ *
+ * By default V8 lets the young generation grow to 32 MB and the old generation to four times the live data. That makes
+ * only a server with many concurrent runs faster.
  */
-export function staySmall(): void {
+export function limitHeapGrowth(): void {
   const { setFlagsFromString } = process.getBuiltinModule("node:v8");
   setFlagsFromString("--semi-space-growth-factor=1");
   setFlagsFromString("--heap-growing-percent=50");

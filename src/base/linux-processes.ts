@@ -3,45 +3,47 @@ import { attempt } from "./attempt.js";
 
 export const IS_LINUX = process.platform === "linux";
 
-/** In the environment of every child, so that those are found that left their process group. */
+/** Environment variable of every child. It identifies children that have left their process group. */
 export const MARK = "GANTRY_CALL";
 
-/** Processes that this process started as commands, MCP servers or background processes, and that have not ended. */
+/** Running processes that this process started as commands, MCP servers or background processes. */
 export const commandPids = new Set<number>();
 
 export interface ProcessStat {
   pid: number;
   parent: number;
   group: number;
-  /** Clock ticks since boot. */
+  /** Start time, in clock ticks since boot. */
   started: number;
   dead: boolean;
-  /** On its way out: it runs nothing of its own any more. */
+  /** Whether the process is exiting and no longer runs its own code. */
   ending: boolean;
 }
 
 /**
- * Whether a process is a command, an MCP server or a background process that gantry started, or descends from one. All of
- * them carry `MARK`, and a process that cleared its environment is found by its ancestors. Not found is a process without
- * a sandbox that cleared its environment and has lost its parent. False without /proc.
+ * Whether a process is a command, MCP server or background process that gantry started, or a descendant of one. Always
+ * false without /proc.
+ *
+ * All of them carry `MARK`. A process that cleared its environment is found by its ancestors. An unsandboxed process
+ * that cleared its environment and lost its parent is not found.
  */
 export function isOfCommand(pid: number): boolean {
   if (!IS_LINUX) return false;
-  // The commands of a gantry that runs in a command of another gantry are not the only processes with a mark.
+  // If this gantry itself runs in a command of another gantry, the mark alone does not identify its own commands.
   const isNested = hasMark(process.pid, `${MARK}=`);
   for (let at = pid, i = 0; at > 1 && at !== process.pid && i < MAX_ANCESTORS; i++) {
     const stat = statOf(at);
-    // The process group is kept when a process loses its parent.
+    // A process keeps its process group when it loses its parent.
     if (commandPids.has(at) || commandPids.has(stat?.group ?? 0) || (!isNested && hasMark(at, `${MARK}=`))) return true;
     at = stat?.parent ?? 0;
   }
   return false;
 }
 
-/** A chain of parents has an end; it may change while it is read. */
+/** Limits the walk to the ancestors, because the chain may change while it is read. */
 const MAX_ANCESTORS = 1_000;
 
-/** All processes of this machine that /proc lists. */
+/** Ids of all processes listed in /proc. */
 export function processes(): number[] {
   return attempt(
     () =>
@@ -52,7 +54,7 @@ export function processes(): number[] {
   );
 }
 
-/** Among the flags of a process that the kernel tells. */
+/** Kernel process flag: the process is exiting. */
 const PF_EXITING = 4;
 
 /** One line of /proc/PID/stat: a name of at most 64 bytes, and numbers. */
@@ -61,7 +63,7 @@ const LINE = Buffer.alloc(2048);
 export function statOf(pid: number): ProcessStat | undefined {
   try {
     const text = lineOf(`/proc/${pid}/stat`);
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain any characters.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ", 20);
     const [state = "", parent, group] = fields;
     return {
@@ -77,7 +79,14 @@ export function statOf(pid: number): ProcessStat | undefined {
   }
 }
 
-/** `readFileSync` asks twice as much of the system, for each process of the machine. */
+/**
+ * Reads the first line of a file in /proc. `readFileSync` needs twice as many system calls, for each process of the
+ * machine. R src/base/linux-processes.ts LINE = LINE_BUFFER R src/base/linux-processes.ts ProcessStat.started =
+ * startTicks R src/base/linux-processes.ts ProcessStat.dead = isDead R src/base/linux-processes.ts ProcessStat.ending =
+ * isExiting R src/base/linux-processes.ts isOfCommand = isCommandProcess R src/base/linux-processes.ts processes =
+ * listProcessIds R src/base/linux-processes.ts statOf = readProcessStat R src/base/linux-processes.ts lineOf =
+ * readProcLine
+ */
 export function lineOf(path: string): string {
   const fd = openSync(path, "r");
   try {

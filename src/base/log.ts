@@ -1,12 +1,11 @@
 import type { LogFields, Logger } from "../ports/logger.js";
 import { Redactor } from "./redact.js";
 
-/** How much is told, from all to the least. */
+/** Levels from the most to the least output. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 
-// Control characters would let a prompt or a provider forge lines of the log or drive a terminal.
-// eslint-disable-next-line no-control-regex
+// With control characters, a prompt or a provider could forge log lines or control a terminal.
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
 
 function plain(value: unknown): unknown {
@@ -22,14 +21,14 @@ function plain(value: unknown): unknown {
   return value;
 }
 
-/** A replacer that is given errors as they are, in place of what their `toJSON` leaves. */
+/** JSON replacer that serialises `Error` values itself, instead of the result of their `toJSON`. */
 function unfolded(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
   return this[key] instanceof Error ? plain(this[key]) : plain(value);
 }
 
 /**
- * A logger that writes one line an entry: `<timestamp> <level> <message> {fields}`.
- * `write` gets the line without its end; `secrets` are redacted wherever they stand.
+ * Creates a logger that writes one line per entry: `<timestamp> <level> <message> {fields}`. `write` receives the line
+ * without a line end. `secrets` are redacted anywhere in the line.
  */
 export function createLogger(options: {
   level: LogLevel;
@@ -56,7 +55,7 @@ export function createLogger(options: {
   return { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") };
 }
 
-/** The same logger with a name in front of each message. */
+/** The same logger with `name: ` before each message. */
 export function namedLogger(logger: Logger, name: string): Logger {
   return {
     debug: (message, fields) => logger.debug(`${name}: ${message}`, fields),
@@ -66,7 +65,7 @@ export function namedLogger(logger: Logger, name: string): Logger {
   };
 }
 
-/** The same logger with these fields in each line. */
+/** The same logger with these fields in each line. Fields of an entry take precedence. */
 export function loggerWith(logger: Logger, more: LogFields): Logger {
   return {
     debug: (message, fields) => logger.debug(message, { ...more, ...fields }),
@@ -76,7 +75,7 @@ export function loggerWith(logger: Logger, more: LogFields): Logger {
   };
 }
 
-/** Says nothing: the default of an embedded agent. */
+/** Writes nothing. Default of an embedded agent. */
 export const silentLogger: Logger = {
   debug: () => undefined,
   info: () => undefined,

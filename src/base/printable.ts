@@ -1,20 +1,26 @@
-/** Control characters, what changes the direction of text or shows nothing, other line ends, and halves of characters. */
+/**
+ * Control characters, invisible characters, characters that change the text direction, Unicode line separators, and
+ * lone surrogates.
+ */
 const UNSEEN =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/u;
 const EACH =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/gu;
 
 /**
- * A name as it can stand in a line of text: as it is where every character of it is seen, else as a JSON string, which
- * says what it is and breaks no line and no terminal.
+ * Makes a name safe to print in a line of text. Returns it unchanged if all its characters are visible, otherwise as an
+ * escaped JSON string that breaks no line and no terminal.
  */
 export function printable(name: string): string {
   if (!UNSEEN.test(name)) return name;
-  return seen(JSON.stringify(name));
+  return escapeInvisible(JSON.stringify(name));
 }
 
-/** Text as a terminal may show it: what is not seen, and what would steer the terminal, is written out. Line feeds and tabs stay where `isText`. */
-export function seen(text: string, isText = false): string {
+/**
+ * Makes text safe for a terminal: writes invisible and control characters as escapes. Line feeds and tabs stay if
+ * `isText`.
+ */
+export function escapeInvisible(text: string, isText = false): string {
   return text.replace(EACH, (character) =>
     isText && (character === "\n" || character === "\t")
       ? character
@@ -22,7 +28,7 @@ export function seen(text: string, isText = false): string {
   );
 }
 
-/** Text of many lines in which nothing hides: its lines end alike, and what is not seen is written out. */
+/** Makes a text of several lines safe to print: normalizes line ends to line feeds and escapes invisible characters. */
 export function lines(text: string): string {
-  return seen(text.replace(/\r\n?/g, "\n"), true);
+  return escapeInvisible(text.replace(/\r\n?/g, "\n"), true);
 }

@@ -1,9 +1,12 @@
 import { attempt } from "./attempt.js";
 
-/** Put where a secret stood. */
+/** Replaces a secret. */
 export const REDACTED = "[redacted]";
 
-/** What keys usually look like, whoever they belong to. Others choose the texts: none of these may look far back, or far ahead in vain. */
+/**
+ * Usual formats of keys, for any provider. The texts are untrusted, so no pattern may scan far back or far ahead in
+ * vain.
+ */
 const KEY_PATTERNS: readonly RegExp[] = [
   /\b(?:sk|pk|rk|xai|gsk|csk|nvapi|fw|pplx|hf|r8|tgp|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{12,}/g,
   /\bAIza[A-Za-z0-9_-]{20,}/g,
@@ -15,7 +18,7 @@ const KEY_PATTERNS: readonly RegExp[] = [
   /(?<=\b[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/:@"']{0,100}:)[^\s/@"'[\]]{4,}(?=@)/gi,
 ];
 
-/** What people write where a server wants some key and takes any: hiding it would hide a word. */
+/** Placeholders that users configure for servers that accept any key. Redacting them would hide ordinary words. */
 const PLACEHOLDERS = new Set([
   ...[
     "none",
@@ -43,22 +46,22 @@ const PLACEHOLDERS = new Set([
   ],
 ]);
 
-/** Shorter values are words, not secrets. */
+/** Minimum length of a secret, in characters. Shorter values are ordinary words. */
 const SHORTEST = 4;
-/** Of an encoded or broken form so many characters must stand together: shorter pieces are chance. */
+/** Minimum length, in characters, of a piece of an encoded or split secret. Shorter matches are chance. */
 const PIECE = 16;
 const GRAM = 8;
-/** Nobody's key is longer; files that stand in a variable are looked for by their lines and their beginning. */
+/** Maximum length of a key, in characters. A file in a variable is matched by its lines and its start. */
 const LONGEST = 4_096;
 
-/** Takes secrets out of texts: those that are known, in whatever form they come, and what looks like a key. */
+/** Removes secrets from texts: known secrets in any form, and text that looks like a key. */
 export class Redactor {
   readonly #secrets: () => Iterable<string>;
   #known: readonly string[] = [];
   #whole: readonly string[] = [];
   #pieces: readonly { text: string; hex: boolean }[] = [];
 
-  /** @param secrets Asked with each text, because keys are also found on the way. */
+  /** @param secrets A function is called for each text, because keys are also found during a run. */
   constructor(secrets: Iterable<string> | (() => Iterable<string>)) {
     this.#secrets = typeof secrets === "function" ? secrets : () => secrets;
   }
@@ -70,24 +73,29 @@ export class Redactor {
   }
 
   /**
-   * Without the known secrets: as they are, escaped for JSON or an address, in base64 or hex, wrapped into lines; also
-   * pieces of 16 characters and more, which a cut leaves behind.
+   * Returns the text without the known secrets. They are found in these forms:
+   * - unchanged
+   * - escaped for JSON or a URL
+   * - in base64 or hex
+   * - wrapped into lines
+   * - in pieces of at least 16 characters, as a cut leaves them
    */
   hide(text: string): string {
     return this.#hidePieces(this.#hideWhole(text));
   }
 
-  /** As `hide`, and without what looks like a key. */
+  /** As `hide`, and also removes text that looks like a key. */
   redact(text: string): string {
     let result = this.#hideWhole(text);
-    // Before pieces are taken out, which would leave a key that looks like a known one in shreds.
+    // Runs before pieces are removed. Otherwise a key that shares a piece with a known secret would be removed only in
+    // part.
     for (const pattern of KEY_PATTERNS) result = result.replace(pattern, REDACTED);
     return this.#hidePieces(result);
   }
 
   /**
-   * Of a text that goes on: how much of it can be shown by now. At its end a secret may have begun, of which `hide` would
-   * know only with what follows.
+   * Number of characters of a streamed text that can be shown now. The end may contain the start of a secret, which
+   * `hide` recognizes only with the text after it.
    */
   settled(text: string): number {
     this.#learn();
@@ -134,7 +142,7 @@ export class Redactor {
       for (const form of base64Forms(bytes)) pieces.set(form, false);
       pieces.set(bytes.toString("hex"), true);
     }
-    // The longest first, so that a secret within another one leaves no rest.
+    // Longest first, so that a secret within a longer secret leaves no remainder.
     this.#whole = [...whole].sort((a, b) => b.length - a.length);
     this.#pieces = [...pieces].flatMap(([text, hex]) => (text.length < GRAM ? [] : [{ text, hex }]));
   }
@@ -145,7 +153,7 @@ export class Redactor {
     const ranges: [number, number][] = [];
     for (const piece of this.#pieces) if (piece.hex === hex) find(shape, piece.text, ranges);
     if (ranges.length === 0) return text;
-    // Only now, since most texts hold none: where in the text each character of the shape stood.
+    // Position in the text of each character of `shape`. Computed only here, because most texts contain no secret.
     const places: number[] = [];
     for (let i = 0; i < source.length; i++) if (!isGap(source.charCodeAt(i))) places.push(i);
     ranges.sort((a, b) => a[0] - b[0]);
@@ -162,14 +170,14 @@ export class Redactor {
   }
 }
 
-/** Replaces secrets in a text: those given, and whatever looks like a key. */
+/** Replaces the given secrets and text that looks like a key. */
 export function redact(text: string, secrets: Iterable<string> = []): string {
   return new Redactor(secrets).redact(text);
 }
 
-/** Whether it looks like a key: by a maker's prefix, or because nobody would write it so by hand. */
+/** Whether a value looks like a key: by a provider's prefix, or because nobody would write it by hand. */
 export function looksSecret(value: string): boolean {
-  // Not by `test`, which goes on where it stopped last.
+  // `search` instead of `test`: `test` continues at the position of the last match.
   if (KEY_PATTERNS.some((pattern) => value.search(pattern) !== -1)) return true;
   return value
     .split(/[^A-Za-z0-9]+/)
@@ -180,22 +188,22 @@ export function looksSecret(value: string): boolean {
     );
 }
 
-/** Names under which a key stands, in a config, an environment or a header. */
+/** Names of settings, environment variables and headers that hold keys. */
 const SECRET_NAME =
   /(^|[-_.])(api[-_]?key|apikey|token|tokens|password|passwd|passphrase|secret|secrets|credentials?|(access|private|auth|signing|secret|master|service)[-_]?key|authorization|auth|cookie)$|^(x[-_])?[a-z0-9-]*[-_]?key$|[-_](key|pass|pat|pw)$/i;
 
-/** Whether what stands under this name is a secret. */
+/** Whether a value with this name is a secret. */
 export function isSecretName(name: string): boolean {
   return SECRET_NAME.test(name);
 }
 
-/** Headers that say what is asked, and by whom. */
+/** Headers that describe the request or the client and hold no secret. */
 const PLAIN_HEADER =
   /version|beta|accept|content|encoding|language|user-agent|referer|origin|host|title|name|model|region|feature|cache|date/i;
 
 /**
- * Of the headers of a request those values that are secrets: by the header's name, or because they look like a key. In
- * a header of somebody's own any single word with digits in it may be one.
+ * Secret values among the headers of a request, by the header's name or because the value looks like a key. In a
+ * nonstandard header, any single word with digits counts as a secret.
  */
 export function headerSecrets(headers: Readonly<Record<string, unknown>>): string[] {
   const isOwn = (name: string, value: string) =>
@@ -205,13 +213,16 @@ export function headerSecrets(headers: Readonly<Record<string, unknown>>): strin
   );
 }
 
-/** `SORT_KEY` and `CACHE_KEY` are names of secrets only if their value is no words: these stand in many a file. */
+/**
+ * Names such as `SORT_KEY` and `CACHE_KEY`: their values are secrets only if they are not words, because such words
+ * occur in many files.
+ */
 const VAGUE_NAME = /(?<!(api|access|private|auth|signing|secret|master|service)[-_]?)key$|auth$/i;
 const WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
 
 /**
- * Secrets in the variables of an environment: passwords of URLs, keys by their look, and values of variables with a name
- * like `API_KEY`. A path or a plain word is no secret.
+ * Secrets in environment variables: passwords in URLs, values that look like keys, and values of variables with a name
+ * like `API_KEY`. A path or a plain word is not a secret.
  */
 export function environmentSecrets(environment: Readonly<Record<string, string | undefined>>): string[] {
   return Object.entries(environment).flatMap(([name, value = ""]) => {
@@ -231,7 +242,9 @@ function isOpaque(value: string): boolean {
   return value.length >= 16 || /\d/.test(value) || /[^A-Za-z]/.test(value) || !/^[A-Z]?[a-z]+$|^[A-Z]+$/.test(value);
 }
 
-/** A header's value also without its scheme, a text of several lines also by its lines. */
+/**
+ * Parts of a secret to look for: a header's value also without its scheme, a text of several lines also line by line.
+ */
 function partsOf(secret: string): string[] {
   const parts = new Set([secret, secret.replace(/^(Bearer|Basic|Token)\s+/i, "")]);
   for (const line of secret.includes("\n") ? secret.split(/\r?\n/) : []) if (line.length >= PIECE) parts.add(line);
@@ -240,18 +253,18 @@ function partsOf(secret: string): string[] {
     .filter((part) => part.trim().length >= SHORTEST && !PLACEHOLDERS.has(part.toLowerCase()));
 }
 
-/** As it stands within a longer text, whichever of its bytes begins a group of three. */
+/** Base64 forms of a secret within a longer text, for each of the three alignments. */
 function base64Forms(bytes: Buffer): string[] {
   return [0, 1, 2].flatMap((lead) => {
     const text = Buffer.concat([Buffer.alloc(lead), bytes]).toString("base64");
     const first = lead === 0 ? 0 : lead + 1;
-    // The last character may hold bits of what follows.
+    // The last character may contain bits of the next byte.
     const form = text.slice(first, Math.floor(((lead + bytes.length) * 8) / 6));
     return [form, form.replaceAll("+", "-").replaceAll("/", "_")];
   });
 }
 
-/** Of the same length, so that places in it are places in the text. */
+/** Normalizes hex notation. The result has the same length, so positions are valid in the original text. */
 function sourceOf(text: string, hex: boolean): string {
   return hex
     ? text
@@ -261,14 +274,17 @@ function sourceOf(text: string, hex: boolean): string {
     : text;
 }
 
-/** How much of a form, and not all of it, stands at the end of a text. */
+/** Number of characters of `form` at the end of a text; less than the full form. */
 function openWhole(text: string, form: string): number {
   let length = Math.min(form.length - 1, text.length);
   while (length > 0 && !text.endsWith(form.slice(0, length))) length -= 1;
   return length;
 }
 
-/** Length of the longest piece of `form` at the end of `text`; 0 of a form that is whole, or where it is chance. */
+/**
+ * Length of the longest piece of `form` at the end of `text`. 0 if the form is complete or the piece is too short to be
+ * more than chance.
+ */
 function openPiece(text: string, form: string): number {
   let length = SHORTEST;
   if (text.length < length || !form.includes(text.slice(-length))) return 0;
@@ -276,14 +292,14 @@ function openPiece(text: string, form: string): number {
   return length === form.length ? 0 : length;
 }
 
-/** Length of the end of `text` that holds so many characters which are no gaps. */
+/** Length of the end of `text` that contains `characters` characters other than gaps. */
 function withGaps(text: string, characters: number): number {
   let at = text.length;
   for (let left = characters; left > 0; at -= 1) if (!isGap(text.charCodeAt(at - 1))) left -= 1;
   return text.length - at;
 }
 
-/** Line ends, blanks, and what programs put between bytes in hex. */
+/** Line ends, spaces, and separators that programs put between hex bytes. */
 function isGap(code: number): boolean {
   return code <= 32 || code === 0x3a || code === 0x2c;
 }
@@ -294,12 +310,12 @@ function compact(text: string): string {
 }
 
 /**
- * Add where pieces of `form` stand in `text`: all of 16 characters and more, or the whole of a shorter form; at a mark
- * of a cut shorter ones, too, because there nobody else's text can be.
+ * Adds the ranges of `text` that contain pieces of `form`: pieces of at least 16 characters, or all of a shorter form.
+ * Next to an ellipsis, which marks a cut, shorter pieces also count, because other text cannot be there.
  */
 function find(text: string, form: string, ranges: [number, number][]): void {
   const least = Math.min(PIECE, form.length);
-  // Whatever piece is long enough holds one of these whole.
+  // Every piece that is long enough contains one of these grams completely.
   const offsets = Array.from({ length: Math.floor(form.length / GRAM) }, (_, i) => i * GRAM);
   for (const offset of [...offsets, form.length - GRAM]) {
     const gram = form.slice(offset, offset + GRAM);

@@ -1,4 +1,4 @@
-/** A text as one word of `sh`. */
+/** Quotes a text as one word of `sh`. */
 export function shellQuote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,10 +1,10 @@
 import { settlesWithin } from "./abort.js";
 
-/** Work that somebody must wait for in the end. Whether it fails is its own business. */
+/** Tasks that must settle before their owner ends. Failures of the tasks are ignored here. */
 export class TaskSet {
   readonly #tasks = new Set<Promise<unknown>>();
 
-  /** Owned until it settles. */
+  /** Tracks the task until it settles. Returns the task itself. */
   add<T>(task: Promise<T>): Promise<T> {
     this.#tasks.add(task);
     const forget = () => void this.#tasks.delete(task);
@@ -12,7 +12,10 @@ export class TaskSet {
     return task;
   }
 
-  /** Resolves when nothing is under way, also of what was added meanwhile; after `ms` at the latest. */
+  /**
+   * Resolves when all tasks have settled, including tasks added meanwhile, or after `ms`. If `ms` is undefined, there
+   * is no limit.
+   */
   async settled(ms?: number): Promise<void> {
     const empty = async (): Promise<void> => {
       while (this.#tasks.size > 0) await Promise.allSettled(this.#tasks);

@@ -1,34 +1,34 @@
-import { endOf } from "./last-characters.js";
+import { lastCharacters } from "./last-characters.js";
 
-/** Text is handed on at most so often, in ms. */
+/** Minimum time between two calls of the listener, in ms. */
 const PAUSE_MS = 100;
-/** Of what came meanwhile so many characters: the last. */
+/** Characters of pending text that are kept: the last ones. */
 const MOST = 64 * 1024;
 
-/** Text that comes in any pieces, handed on at once, then not too often, and no more when it has ended. */
-export class Paced {
+/** Passes on streamed text: the first text at once, later text at most every `PAUSE_MS`, nothing after the end. */
+export class ThrottledOutput {
   readonly #tell: (text: string, isCut: boolean) => void;
   #waiting = "";
-  /** Of what waits the begin is gone. */
+  /** Whether the start of the pending text was dropped. */
   #isCut = false;
   #timer: NodeJS.Timeout | undefined;
   #ended = false;
 
-  /** `tell` also hears whether something between this text and the last one was left out. */
+  /** @param tell Receives the text, and whether text before it was dropped. */
   constructor(tell: (text: string, isCut: boolean) => void) {
     this.#tell = tell;
   }
 
-  /** What is no text is no news: it may come of a tool that was written in JavaScript. */
+  /** Values other than strings are ignored, because they may come from a tool written in JavaScript. */
   push(text: unknown): void {
     if (this.#ended || typeof text !== "string" || text === "") return;
     this.#waiting += text;
-    // Not at each call, of which there may be very many.
+    // Not at each call, because calls can be very frequent.
     if (this.#waiting.length > 2 * MOST) this.#shorten();
     if (!this.#timer) this.#next();
   }
 
-  /** What waits is not handed on any more. */
+  /** Drops the pending text and ends the stream. */
   end(): void {
     this.#ended = true;
     this.#waiting = "";
@@ -42,14 +42,14 @@ export class Paced {
     const [text, isCut] = [this.#waiting, this.#isCut];
     this.#waiting = "";
     this.#isCut = false;
-    // Whatever the text comes from keeps the process.
+    // The timer does not keep the process alive; the source of the text does.
     this.#timer = setTimeout(() => this.#next(), PAUSE_MS).unref();
     this.#tell(text, isCut);
   }
 
   #shorten(): void {
     if (this.#waiting.length <= MOST) return;
-    this.#waiting = endOf(this.#waiting, MOST);
+    this.#waiting = lastCharacters(this.#waiting, MOST);
     this.#isCut = true;
   }
 }

@@ -1,41 +1,41 @@
 export interface FlagSpec {
   readonly type: "boolean" | "string" | "number";
-  /** May be given more than once; all values are kept. Only of strings. */
+  /** Whether the flag can be repeated. All values are kept. For string flags only. */
   readonly isMultiple?: true;
-  /** What stands for its value in help: `FILE`. */
+  /** Placeholder of the value in the help, such as `FILE`. */
   readonly value?: string;
-  /** One line. */
+  /** One-line description for help and completion. */
   readonly about: string;
-  /** The only values that there are. */
+  /** The permitted values. Undefined: any value. */
   readonly choices?: readonly string[];
-  /** What a shell offers for its value. */
+  /** The kind of value that shells complete. */
   readonly completes?: "file" | "folder";
 }
 
-/** Flags by their key: `sessionDriver` is `--session-driver`. */
+/** Flags by key: `sessionDriver` is `--session-driver`. */
 export type FlagSpecs = Readonly<Record<string, FlagSpec>>;
 
-/** What a command says of itself: its flags are read by it, its help and its completion are made of it. */
+/** Description of a command. Its flags are parsed by it, and help and shell completion are generated from it. */
 export interface About<F extends FlagSpecs = FlagSpecs> {
-  /** As it is typed: `serve`, `sessions list`. */
+  /** Full name as typed: `serve`, `sessions list`. */
   readonly name: string;
-  /** One line without an end, for the list of commands. */
+  /** Summary for the list of commands, on one line without a full stop. */
   readonly summary: string;
-  /** What stands behind the name, a line for each way to call it. */
+  /** The words after the command's name, one line for each form. */
   readonly usage: readonly string[];
-  /** The flags that it takes, besides `--help` and `--version`. */
+  /** Flags of the command, without `--help` and `--version`. */
   readonly flags: F;
-  /** Further paragraphs of its help. */
+  /** Further paragraphs of the help. */
   readonly details?: string;
-  /** What follows the name, where its first word chooses a command of its own. */
+  /** Subcommands by name. Undefined if the command has none. */
   readonly commands?: Readonly<Record<string, About>>;
-  /** The values that its first word may have, for completion. */
+  /** Possible values of the first argument, for completion. */
   readonly words?: readonly string[];
-  /** Exit code where its flags are wrong; default 1. */
+  /** Exit code if the flags are invalid. Default 1. */
   readonly wrongUsage?: number;
 }
 
-/** What a command is given of its flags; those that were not said are left out. */
+/** Parsed flags as a command receives them. Absent flags are undefined. */
 export type FlagsOf<F extends FlagSpecs> = {
   readonly [Key in keyof F]?:
     | (F[Key] extends { isMultiple: true }
@@ -48,7 +48,7 @@ export type FlagsOf<F extends FlagSpecs> = {
     | undefined;
 };
 
-/** `--session-driver` of `sessionDriver`. */
+/** Returns the flag for a key: `--session-driver` for `sessionDriver`. */
 export function flagName(key: string): string {
   return `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }

@@ -7,15 +7,15 @@ import type { adapters } from "./about/adapters.js";
 import { loadFor, type Command } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
-/** One line of the list. */
+/** One adapter of the list. */
 export interface AdapterEntry {
   kind: AdapterKind;
-  /** As config writes it. */
+  /** Name as in the config. */
   name: string;
   builtIn: boolean;
-  /** Keys of the config that select it; empty when it is available only. */
+  /** Config keys that select the adapter. Empty if it is only available. */
   selectedBy: string[];
-  /** Why it cannot be used, where it was selected and cannot. */
+  /** Reason why a selected adapter cannot be used. */
   error?: string;
 }
 
@@ -30,7 +30,10 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
   "compaction-strategy": "Compaction strategies (compaction.strategy)",
 };
 
-/** `gantry adapters`: what is available, and what the config selects. Selected modules are loaded and their options checked; nothing is started. */
+/**
+ * `gantry adapters`: lists the available adapters and the config's selection. Selected modules are loaded and their
+ * options checked, but nothing is started.
+ */
 export const run: Command<typeof adapters.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
@@ -49,7 +52,10 @@ export const run: Command<typeof adapters.flags> = async ({ args, flags, output 
   return entries.some(({ error }) => error !== undefined) ? 1 : 0;
 };
 
-/** Every built-in adapter, and every one that the config selects; `check` tells the kind, and rejects for one that cannot be used. */
+/**
+ * Returns all built-in adapters and all that the config selects. `check` resolves with the kind, or rejects if the
+ * adapter cannot be used.
+ */
 async function adapterEntries(
   selection: Selection,
   check: (selected: Selected) => Promise<AdapterKind>,

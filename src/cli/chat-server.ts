@@ -8,20 +8,22 @@ import type { chat } from "./about/chat.js";
 
 type ChatFlags = FlagsOf<typeof chat.flags>;
 
-/** The agent that a terminal talks to. */
+/** The agent that the terminal chat uses. */
 export interface ChatServer {
   readonly url: string;
-  /** Headers that each request carries. */
+  /** Headers of each request. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Replaces the platform's. */
+  /** Fetch function to use instead of the global one. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Ends an agent of this process; releases the connections to another one. */
+  /** Stops an agent in this process, or closes the connections to a remote one. */
   close(): Promise<void>;
 }
 
 /**
- * Connects to the server at `address`, or without one starts an agent of this process in `folder`. `tell` gets lines of the
- * log. Rejects with `ConfigError` where config, flags or the server are not as they must be.
+ * Connects to the server at `address`. If that is undefined, starts an agent for `folder` in this process. `tell`
+ * receives log lines.
+ *
+ * Rejects with `ConfigError` if the config, the flags or the server are invalid.
  */
 export async function openChatServer(
   flags: ChatFlags,
@@ -38,8 +40,10 @@ export async function openChatServer(
 }
 
 /**
- * A server that is there already. Its port may be had by others while it is down: each connection is looked at before anything
- * is sent. Rejects with `ConfigError` where the first one is not to be trusted; of later ones `tell` says so.
+ * Connects to a running server. While that is down, any process can listen on its port, so each connection is checked
+ * before data is sent.
+ *
+ * Rejects with `ConfigError` if the first connection is not trusted. For later connections, `tell` receives the reason.
  */
 async function serverAt(
   { origin }: URL,
@@ -57,7 +61,7 @@ async function serverAt(
       if (message !== "" && message !== told) tell((told = message));
       throw error;
     });
-  // A file that does not exist yet is waited for.
+  // Sends a first request, because only a made connection is checked. Other errors are ignored: the chat retries.
   const refusal = await fetch(`${origin}/api/health`).then(
     async ({ body }) => void (await body?.cancel()),
     (error: unknown) => refusalIn(error),
@@ -69,7 +73,9 @@ async function serverAt(
   return { url: origin, headers, fetch: asked, close };
 }
 
-/** The config; of an agent of our own with a port that nobody else gets in by. */
+/**
+ * Loads the config. An agent in this process gets a random port and a random secret, so that no other user can connect.
+ */
 function configOf(flags: ChatFlags, address: URL | undefined): Promise<LoadedConfig> {
   const home = homeFolder();
   const overrides: Record<string, unknown> = address
@@ -85,7 +91,7 @@ function configOf(flags: ChatFlags, address: URL | undefined): Promise<LoadedCon
   return loadConfig({ home, ...(flags.config !== undefined && { path: flags.config }), overrides });
 }
 
-/** The same agent that `gantry serve` would start here. */
+/** Starts the same agent as `gantry serve` in this folder. */
 async function serveHere(loaded: LoadedConfig, folder: string, tell: (line: string) => void): Promise<ChatServer> {
   const { compose } = await import("../serve/compose.js");
   const { log, server } = loaded.config;
@@ -96,7 +102,10 @@ async function serveHere(loaded: LoadedConfig, folder: string, tell: (line: stri
   return { url, headers: server.requiredHeaders, close: () => composition.stop() };
 }
 
-/** Headers for this address: the given ones; else those of the config, which are for this machine and the host that it names alone. */
+/**
+ * Headers for the server: those of the flags, otherwise those of the config. The latter are sent only to this machine
+ * and to the configured host.
+ */
 function headersFor(
   address: URL,
   given: readonly string[] | undefined,
@@ -112,7 +121,7 @@ function headersFor(
   return headers;
 }
 
-/** A line of the log as a person at the terminal needs it: without its time and its fields. */
+/** Shortens a log line for the terminal: removes the time and the fields. */
 function shortOf(line: string): string {
   return line.replace(/^\S+ (warn|error) /, "").replace(/ \{".*\}$/, "");
 }

@@ -9,12 +9,12 @@ import type { ChatServer } from "./chat-server.js";
 import type { Command } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
-/** Exit code where standard input or output is no terminal on which a cursor can be moved. */
+/** Exit code if standard input or output is not a terminal with cursor control. */
 const NO_TERMINAL = 2;
 
 /**
- * `gantry chat`: talks to a served agent, or to its own agent, which ends with it. The first frame is on the screen before
- * the config, the server and all that they need are loaded.
+ * `gantry chat`: uses a running agent, or starts one that stops with the chat. The first frame is drawn before the
+ * config and the server are loaded.
  */
 export const run: Command<typeof chat.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
@@ -78,7 +78,7 @@ function modelOf(model: string | undefined): { provider?: string; model?: string
   return at === -1 ? { model } : { provider: model.slice(0, at), model: model.slice(at + 1) };
 }
 
-/** What the flags say of a session; what they may be was checked by what the command says of itself. */
+/** Session options from the flags. Their values have been validated against the command's description. */
 function wished({ mode, effort }: FlagsOf<typeof chat.flags>): TerminalOptions["wishes"] {
   const said = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
   return said as TerminalOptions["wishes"];

@@ -5,13 +5,13 @@ import { temporaryFolder } from "../serve/config.js";
 import { tryAdapter, type TriedAdapter, type TriedPart } from "../serve/trial.js";
 import * as kit from "../testing/index.js";
 
-/** A rule that only a fixture lets the command check. */
+/** Thrown by a check that needs a fixture. */
 export class NeedsFixture extends Error {}
 
-/** Members of a fixture, as a module of the user exports them. */
+/** Members of a fixture that a user's module exports. */
 export type FixtureMembers = Readonly<Record<string, unknown>>;
 
-/** Makes parts of an adapter, each in an empty folder. */
+/** Creates parts of an adapter in one temporary folder. */
 export class Bench<Kind extends AdapterKind> {
   readonly #adapter: TriedAdapter<Kind>;
   readonly #parts: TriedPart<Kind>[] = [];
@@ -21,7 +21,7 @@ export class Bench<Kind extends AdapterKind> {
     this.#adapter = adapter;
   }
 
-  /** A part in the folder of those before it, which `clean` removes. */
+  /** Creates a part. All parts share the folder, which `clean` removes. */
   async make(): Promise<AdapterKinds[Kind]> {
     const tried = await tryAdapter(this.#adapter, await this.folder());
     this.#parts.push(tried);
@@ -47,7 +47,7 @@ function needs(member: string): () => never {
 
 type ChecksOf<Kind extends AdapterKind> = (bench: Bench<Kind>, given: FixtureMembers) => kit.Check[];
 
-/** The checks of each kind that has some. What a fixture gives replaces what the command makes. */
+/** The checks of each kind that has some. Members of the fixture override those of the command. */
 const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
   "session-driver": (bench, given) => {
     const opened = async () => {
@@ -89,7 +89,7 @@ const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
         const projectDir = join(await bench.folder(), "project");
         await mkdir(projectDir, { recursive: true });
         const ground = { tool, projectDir, slow: undefined };
-        return Object.defineProperty(ground, "input", { get: needs("create") }) as kit.ToolGround;
+        return Object.defineProperty(ground, "input", { get: needs("create") }) as kit.ToolTestbed;
       },
       clean: () => bench.clean(),
       ...given,
@@ -98,10 +98,10 @@ const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
   hooks: (bench, given) => kit.hooksChecks({ create: () => bench.make(), clean: () => bench.clean(), ...given }),
 };
 
-/** Optional members of each kind's port. */
+/** Optional members of the ports. */
 const OPTIONAL: { readonly [Kind in AdapterKind]?: readonly (keyof AdapterKinds[Kind] & string)[] } = {
   "session-driver": ["synced"],
-  "model-provider": ["assumed", "prepare", "prices", "waits"],
+  "model-provider": ["fallbackModels", "prepare", "prices", "supportsDeferredStart"],
   tool: ["preview", "models", "replaces", "close"],
   hooks: ["beforeToolCall", "afterToolCall", "beforeModelCall", "listeners", "close"],
 };
@@ -111,7 +111,7 @@ const OPTIONAL_OF_FIXTURE: Partial<Readonly<Record<AdapterKind, readonly string[
   "model-provider": ["toolCall", "stall", "fault"],
 };
 
-/** The checks of an adapter; undefined for a kind without checks. */
+/** Returns the checks of an adapter, or undefined for a kind without checks. */
 export function checksOf<Kind extends AdapterKind>(
   kind: Kind,
   bench: Bench<Kind>,
@@ -120,7 +120,7 @@ export function checksOf<Kind extends AdapterKind>(
   return KITS[kind]?.(bench, given);
 }
 
-/** Optional members that neither the part nor the fixture has. */
+/** Optional members that neither the part nor the fixture implements. */
 export function notDeclared<Kind extends AdapterKind>(
   kind: Kind,
   part: AdapterKinds[Kind],

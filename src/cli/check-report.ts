@@ -4,12 +4,12 @@ import { lines } from "../base/printable.js";
 const STATUSES = ["passed", "failed", "not_checked", "not_run"] as const;
 
 export interface CheckResult {
-  /** The capability that the check belongs to. */
+  /** The capability that the check tests. */
   readonly group: string;
   readonly name: string;
-  /** `not_checked`: only a fixture lets the command check it. `not_run`: too many checks before it hung. */
+  /** `not_checked`: the check needs a fixture. `not_run`: too many earlier checks hung. */
   readonly status: (typeof STATUSES)[number];
-  /** Set unless it passed. */
+  /** Reason of any status but `passed`. */
   readonly message?: string;
 }
 
@@ -18,7 +18,7 @@ export interface AdapterReport {
   readonly kind: AdapterKind;
   readonly name: string;
   readonly checks: readonly CheckResult[];
-  /** Optional members that are left out. */
+  /** Optional members that are not implemented. */
   readonly notDeclared: readonly string[];
 }
 

@@ -22,17 +22,17 @@ import { failureLine } from "./failure.js";
 import { UsageError } from "./usage-error.js";
 
 const TIMEOUT_SECONDS = 10;
-/** After so many checks that hang, the others are not run. */
+/** After this number of hung checks, the remaining ones are skipped. */
 const MAX_HUNG = 3;
 
-/** State that all checks of one call share. */
+/** Limits that all checks of one command share. */
 interface Limits {
-  /** Limit of a call of the adapter, in ms. A check has twice as long. */
-  readonly patienceMs: number;
+  /** Timeout of a call of the adapter, in ms. A check has twice the time. */
+  readonly timeoutMs: number;
   readonly interrupted: AbortSignal;
 }
 
-/** `gantry check MODULE`: run the conformance checks of each adapter that the module exports. */
+/** `gantry check MODULE`: runs the conformance checks of each adapter that the module exports. */
 export const run: Command<typeof check.flags> = async (context) => {
   const interrupted = context.interrupted();
   try {
@@ -53,7 +53,7 @@ async function checkModule(
   if (module === undefined || others.length > 0)
     throw new UsageError(`expected one MODULE, got ${args.length} (see gantry check --help)`);
   if (flags.json) output.keepStdoutClean();
-  const limits = { patienceMs: (flags.timeout ?? TIMEOUT_SECONDS) * 1000, interrupted };
+  const limits = { timeoutMs: (flags.timeout ?? TIMEOUT_SECONDS) * 1000, interrupted };
   const options = flags.options === undefined ? {} : await optionsIn(flags.options);
   const adapters = adaptersOf(module, await load(module, limits), options);
   const given = flags.fixture === undefined ? {} : await fixtureIn(flags.fixture, limits);
@@ -68,7 +68,7 @@ async function checkModule(
   return reports.every(({ checks }) => checks.every(isGood)) ? 0 : 1;
 }
 
-/** The options, as JSON or in a file. Rejects with `UsageError`. */
+/** Parses the options, given as JSON or as a file. Rejects with `UsageError`. */
 async function optionsIn(given: string): Promise<Record<string, unknown>> {
   let options: unknown;
   try {
@@ -80,12 +80,15 @@ async function optionsIn(given: string): Promise<Record<string, unknown>> {
   return options;
 }
 
-/** A module by its file, or by the name of a package. Rejects with `UsageError` if there is none, else with why it cannot be loaded. */
-async function load(name: string, { patienceMs, interrupted }: Limits): Promise<Readonly<Record<string, unknown>>> {
+/**
+ * Imports a module by file or package name. Rejects with `UsageError` if it does not exist, otherwise with the reason
+ * why loading failed.
+ */
+async function load(name: string, { timeoutMs, interrupted }: Limits): Promise<Readonly<Record<string, unknown>>> {
   const url = await urlOf(name);
   if (url === undefined) throw new UsageError(`${name}: expected a module: there is no such file or package here`);
   try {
-    return await abortable(soon(importLent(url), "import", patienceMs), interrupted);
+    return await abortable(soon(importLent(url), "import", timeoutMs), interrupted);
   } catch (error) {
     throw new Error(`${name} could not be loaded: ${reasonOf(error)}`, { cause: error });
   }
@@ -105,7 +108,7 @@ async function fixtureIn(file: string, limits: Limits): Promise<FixtureMembers> 
   return fixture;
 }
 
-/** The adapters that a module exports, each once. Throws `UsageError` if there is none. */
+/** The adapters that a module exports, without duplicates. Throws `UsageError` if there are none. */
 function adaptersOf(
   module: string,
   exports: Readonly<Record<string, unknown>>,
@@ -133,7 +136,7 @@ async function reportOf(adapter: TriedAdapter, given: FixtureMembers, limits: Li
   const clean = async () =>
     void (await settlesWithin(
       bench.clean().catch(() => undefined),
-      limits.patienceMs,
+      limits.timeoutMs,
     ));
   let missing: string[] = [];
   const start: Check = {
@@ -141,13 +144,13 @@ async function reportOf(adapter: TriedAdapter, given: FixtureMembers, limits: Li
     run: async () => {
       const part = await bench.make();
       missing = notDeclared(kind, part, given);
-      await tryStart(adapter, part, limits.patienceMs);
+      await tryStart(adapter, part, limits.timeoutMs);
       await bench.clean();
     },
   };
   try {
     let checks = await runChecks([start], clean, limits);
-    const kit = checksOf(kind, bench, { patienceMs: limits.patienceMs, ...given }) ?? [];
+    const kit = checksOf(kind, bench, { timeoutMs: limits.timeoutMs, ...given }) ?? [];
     if (checks.every(({ status }) => status === "passed"))
       checks = [...checks, ...(await runChecks(kit, clean, limits))];
     return { exportName, kind, name, checks, notDeclared: missing };
@@ -170,27 +173,27 @@ async function runChecks(checks: readonly Check[], clean: () => Promise<void>, l
       results.push({ group, name, status: "passed" });
       continue;
     }
-    if (performance.now() - startedAt >= limits.patienceMs) hung++;
+    if (performance.now() - startedAt >= limits.timeoutMs) hung++;
     results.push({
       group,
       name,
       status: error instanceof NeedsFixture ? "not_checked" : "failed",
       message: error.message,
     });
-    // A check that hangs has not cleaned up.
+    // A hung check has not cleaned up.
     await clean();
   }
   return results;
 }
 
-/** The error of a failed check, also from an unhandled promise. Rejects if the command is interrupted. */
-async function faultOf(run: Check["run"], { patienceMs, interrupted }: Limits): Promise<Error | undefined> {
+/** Returns the error of a failed check, also from an unhandled rejection. Rejects if the command is interrupted. */
+async function faultOf(run: Check["run"], { timeoutMs, interrupted }: Limits): Promise<Error | undefined> {
   let fail: (error: unknown) => void = () => undefined;
   const stray = new Promise<never>((_resolve, reject) => (fail = reject));
   const events = ["unhandledRejection", "uncaughtException"] as const;
   for (const event of events) process.on(event, fail);
-  // Before the check, which looks for timers that were not there when it began.
-  const timer = setTimeout(() => fail(new Error(`the check did not end within ${2 * patienceMs} ms`)), 2 * patienceMs);
+  // Starts before the check, which looks for timers that it left open.
+  const timer = setTimeout(() => fail(new Error(`the check did not end within ${2 * timeoutMs} ms`)), 2 * timeoutMs);
   try {
     await abortable(Promise.race([run(), stray]), interrupted);
     return undefined;

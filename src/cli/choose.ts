@@ -3,16 +3,18 @@ import { ALL } from "./about/all.js";
 import type { CommandLine } from "./command-line.js";
 import { helpOf, unknownCommand } from "./help.js";
 
-/** The meaning of a command line: a command with its arguments, a text to print, or a fault. */
+/** Result of a command line: a command with its arguments, a text to print, or an error. */
 export type Chosen =
   { readonly about: About; readonly args: readonly string[] } | { readonly text: string } | { readonly fault: string };
 
-/** What is done without a command; where nobody sits at a terminal it says what to use instead. */
+/** Command for a line without one. Without a terminal, `chat` fails and names the alternatives. */
 const DEFAULT = "chat";
 
 /**
- * The flags of the command that a line begins with, else those of all commands: reading a line takes longer with each of
- * them. A flag has the same type wherever it is one.
+ * Returns the flags of the command that the line begins with, otherwise the flags of all commands. Each flag slows down
+ * parsing.
+ *
+ * A flag has the same type in all commands.
  */
 export function flagsFor([first = DEFAULT]: readonly string[]): FlagSpecs {
   const named = ALL.filter(({ name }) => name === first);
@@ -21,7 +23,7 @@ export function flagsFor([first = DEFAULT]: readonly string[]): FlagSpecs {
   return Object.assign({}, ...flags) as FlagSpecs;
 }
 
-/** Finds the command in a command line, wherever its name stands. */
+/** Finds the command in a command line. Flags can precede its name. */
 export function choose(line: CommandLine, argv: readonly string[], atTerminal: boolean): Chosen {
   const isHelp = line.input[0] === "help";
   const wantsHelp = isHelp || line.flags["help"] === true;

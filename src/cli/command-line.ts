@@ -2,30 +2,30 @@ import meow from "meow";
 import { VERSION } from "../base/version.js";
 import { flagName, type FlagSpec, type FlagSpecs } from "./about.js";
 
-/** A command line as meow reads it. */
+/** A command line as parsed by meow. */
 export interface CommandLine {
-  /** The words that are no flags and no values of flags. */
+  /** Words that are neither flags nor values of flags. */
   readonly input: readonly string[];
-  /** By key: all values of a flag that takes one, `true` for any other. */
+  /** Flags by key: all values of a flag that takes one, otherwise `true`. */
   readonly flags: Readonly<Record<string, unknown>>;
 }
 
-/** The flags of a command, each as `FlagsOf` says. */
+/** Parsed flags of a command, in the form of `FlagsOf`. */
 export type Flags = Readonly<Record<string, string | number | true | readonly string[]>>;
 
-/** Why the flags do not fit. `unknown` names a flag that the command does not have. */
+/** An invalid flag. `unknown` is the flag if the command does not have it. */
 export interface Fault {
   readonly fault: string;
   readonly unknown?: string;
 }
 
-/** Flags of every command, which print a text. */
+/** Flags of every command that print a text. */
 const TEXT_FLAGS = { help: { type: "boolean", shortFlag: "h" }, version: { type: "boolean", shortFlag: "v" } } as const;
 
-/** Read the command line. `specs` has the flags of every command that it may call. */
+/** Parses the command line. `specs` has the flags of every command that it can contain. */
 export function parse(argv: readonly string[], specs: FlagSpecs): CommandLine {
-  // Each flag that takes a value as a list, and numbers as texts: meow throws for a flag that is given twice before the
-  // command is known, and reads `--limit=` as 0.
+  // Flags with values are parsed as lists, and numbers as text. Meow throws for a repeated flag before the command is
+  // known, and parses `--limit=` as 0.
   const flags = Object.entries(specs).map(([key, { type }]) => [
     key,
     type === "boolean" ? { type } : { type: "string", isMultiple: true },
@@ -37,21 +37,21 @@ export function parse(argv: readonly string[], specs: FlagSpecs): CommandLine {
     description: false,
     autoHelp: false,
     autoVersion: false,
-    // Absent flags stay absent.
+    // Meow would set absent flags to false.
     booleanDefault: undefined,
     flags: { ...TEXT_FLAGS, ...(Object.fromEntries(flags) as Record<string, { type: "string"; isMultiple: true }>) },
   });
   return { input: cli.input, flags: cli.flags };
 }
 
-/** The flags of a command from the line that `argv` was read as, or what is wrong with them. */
+/** Returns the flags of a command, or the first error in them. `argv` are the words that were parsed. */
 export function flagsOf(
   { flags }: CommandLine,
   specs: FlagSpecs,
   argv: readonly string[],
 ): { readonly flags: Flags } | Fault {
   const result: Record<string, Flags[string]> = {};
-  // Words after `--` are no flags.
+  // Words after `--` are not flags.
   const words = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
   for (const [key, values] of Object.entries(flags)) {
     const name = flagName(key);
@@ -61,7 +61,7 @@ export function flagsOf(
     if (values === false && (spec?.type === "boolean" || Object.hasOwn(TEXT_FLAGS, key)))
       return { fault: `${name} takes no value` };
     if (!spec || (spec.type === "boolean" ? values !== true : !isTexts(values))) return unknownFlag(key, words);
-    // meow leaves out a flag whose value is missing.
+    // Meow omits a flag without its value.
     if (isTexts(values) && values.length < named) return { fault: `${name} needs a value` };
     const value = isTexts(values) ? valueOf(name, spec, values) : true;
     if (typeof value === "object" && "fault" in value) return value;
@@ -89,7 +89,7 @@ function valueOf(
   return { fault: `${name}: expected a number${/^-[\d.]/.test(text) ? " that is not below 0" : ""}, ${got}` };
 }
 
-/** meow gives the key of an unknown flag only; the message has the word as it was typed. */
+/** Meow reports only the key of an unknown flag. The message shows the word as typed. */
 function unknownFlag(key: string, words: readonly string[]): Fault {
   const bare = (text: string) =>
     text

@@ -4,49 +4,57 @@ import type { FlagsOf, FlagSpecs } from "./about.js";
 import type { SERVING_FLAGS } from "./about/flags.js";
 import { homeFolder, loadConfig, optionAt, type LoadedConfig } from "../serve/config.js";
 
-/** Where a command writes; the command line gives its own streams. */
+/** Output of a command. The entry point uses the streams of the process. */
 export interface Output {
-  /** Text for stdout, as it is; resolves when the reader has taken it, rejects when there is no reader any more. */
+  /** Writes text to stdout unchanged. Resolves when it is written; rejects if the reader has closed the stream. */
   write(text: string): Promise<void>;
-  /** A line for people on stderr. */
+  /** Writes a line for the user to stderr. */
   tell(line: string): void;
-  /** The width of the terminal that stderr is; undefined where it is none. */
+  /** Width of the terminal at stderr. Undefined if stderr is not a terminal. */
   readonly columns: number | undefined;
-  /** Text for that terminal, as it is. */
+  /** Writes text to stderr unchanged, for terminal control. */
   draw(text: string): void;
-  /** Whether stdout is a terminal too. */
+  /** Whether stdout is a terminal. */
   readonly isShown: boolean;
-  /** From now on what libraries print goes to stderr: stdout speaks a protocol. */
+  /** Redirects the output of libraries to stderr, because stdout carries a protocol. */
   keepStdoutClean(): void;
 }
 
-/** What a command reads; the command line gives its own stream. */
+/** Input of a command. The entry point uses the stream of the process. */
 export interface Input extends AsyncIterable<Uint8Array> {
-  /** In all, where it is a file. */
+  /** Total size in bytes if the input is a file, otherwise undefined. */
   readonly bytes: number | undefined;
-  /** Whether somebody types there. */
+  /** Whether the input is a terminal. */
   readonly isTerminal: boolean;
 }
 
 export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
-  /** The command's name, `sessions list`. */
+  /** Full name of the command, such as `sessions list`. */
   readonly name: string;
-  /** What stands behind the name. */
+  /** Words after the command's name. */
   readonly args: readonly string[];
   readonly flags: FlagsOf<F>;
   readonly input: Input;
   readonly output: Output;
-  /** From now on a signal that would end the process aborts this instead, with its name; a second one ends it. */
+  /**
+   * Handles termination signals from now on: the first one aborts the returned signal with the signal's name as reason.
+   * A second one ends the process.
+   */
   interrupted(): AbortSignal;
 }
 
-/** Does its work and resolves with the exit code; undefined: the process lives on by itself. A rejection is one line on stderr and exit code 1. */
+/**
+ * Runs a command and resolves with the exit code. With undefined, the process keeps running. A rejection prints one
+ * line to stderr and sets exit code 1.
+ */
 export type Command<F extends FlagSpecs = FlagSpecs> = (context: CommandContext<F>) => Promise<number | undefined>;
 
-/** The flags that `loadFor` makes something of. */
+/** The flags that `loadFor` applies. */
 export type ConfigFlags = Partial<FlagsOf<typeof SERVING_FLAGS>>;
 
-/** The config with the flags over it; `more`: what else is set, by its key. Rejects with `ConfigError`. */
+/**
+ * Loads the config and applies the flags to it. `more` has further settings by config key. Rejects with `ConfigError`.
+ */
 export async function loadFor(
   flags: ConfigFlags,
   more: Readonly<Record<string, { flag: string; value: unknown }>> = {},

@@ -5,7 +5,7 @@ import { ALL } from "./about/all.js";
 import { SHELLS } from "./about/completion.js";
 import type { Command } from "./command.js";
 
-/** `gantry completion SHELL`: a script for the shell, made of what the commands say of themselves. */
+/** `gantry completion SHELL`: prints a completion script, generated from the command descriptions. */
 export const run: Command = async ({ args, output }) => {
   const [shell = "", another] = args;
   if (another !== undefined || !Object.hasOwn(SCRIPTS, shell))
@@ -21,7 +21,7 @@ const ALWAYS = {
   version: { type: "boolean", about: "print the version" },
 };
 
-/** Each command with the words that lead to it, those that have commands of their own before these. */
+/** All commands, each followed by its subcommands. */
 function every(): About[] {
   return ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
 }
@@ -33,12 +33,11 @@ function flagsOf({ flags }: About): [string, FlagSpec][] {
   ]);
 }
 
-/** What may stand behind a command's name. */
+/** Possible words after a command's name. */
 function wordsOf({ commands, words = [] }: About): readonly string[] {
   return commands ? Object.keys(commands) : words;
 }
 
-/** bash and zsh know the words by the same two tables. */
 function bash(): string {
   const commands = every().map((about) => {
     const flags = flagsOf(about).map(([flag]) => flag);
@@ -164,7 +163,7 @@ function flagsThatComplete(what: FlagSpec["completes"]): string[] {
   return [...new Set(all.filter(([, { completes }]) => completes === what).map(([flag]) => flag))];
 }
 
-/** That take a value of which nothing is known. */
+/** Flags that take any value. */
 function otherFlags(): string[] {
   const all = every().flatMap((about) => flagsOf(about));
   const rest = all.filter(([, { type, choices, completes }]) => type !== "boolean" && !choices && !completes);

@@ -8,7 +8,7 @@ import { openAddress, openSecretly } from "./open-address.js";
 import { refuserOf, type CheckServer } from "./own-server.js";
 import { tokenHeaders } from "./token-headers.js";
 
-/** `gantry console`: open the console of a server that runs. */
+/** `gantry console`: opens the web console of a running server. */
 export const run: Command<typeof webConsole.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded } = await loadFor(flags);
@@ -44,7 +44,7 @@ function given(url: string): string {
   throw new ConfigError("--url: expected the address of a server, such as http://127.0.0.1:8080");
 }
 
-/** The path of the console, with a code where the server asks for headers. */
+/** Requests the path of the console. It contains a code if the server requires headers. */
 async function linkOf(
   origin: string,
   headers: Record<string, string>,
@@ -63,7 +63,7 @@ async function linkOf(
     throw new ConfigError(`${origin} asks for other headers than ${file} has under server.required_headers`);
   if (status === 403) throw new ConfigError(`${origin} refuses: ${wordIn(text, "error") ?? "forbidden"}`);
   const path = status === 200 ? wordIn(text, "path") : undefined;
-  // What answers there may be anything; nothing but an address of a console is opened.
+  // The server is untrusted: open only a path of a console.
   if (path !== undefined && /^\/console(#code=[\w-]+)?$/.test(path)) return path;
   throw new ConfigError(`there is no console at ${origin}: server.console is false there, or it is no gantry`);
 }

@@ -5,7 +5,7 @@ import type { Chosen } from "./choose.js";
 import type { Command, CommandContext, Output } from "./command.js";
 import { flagsOf, parse, type Fault } from "./command-line.js";
 
-/** Each is loaded when it is called for, by the first word of its name; what they say of themselves is in `about`. */
+/** Loaders of the commands, by the first word of the name. The descriptions are in `about`. */
 const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<Command> }>>> = {
   chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
@@ -20,21 +20,21 @@ const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) =>
   completion: () => import("./completion.js"),
 };
 
-/** The streams and the end of the process, which only the command line's first file has. */
+/** Streams and exit of the process. Only the entry point has them. */
 export interface Terminal extends Output, Pick<CommandContext, "input" | "interrupted"> {
-  /** A line on stderr, then the end; with 1 where no code is given. */
+  /** Writes a line to stderr and ends the process. Default exit code 1. */
   fail(line: string, code?: number): never;
-  /** The end. */
+  /** Ends the process. */
   exit(code: number): never;
 }
 
-/** Read the command line and do what it says. */
+/** Parses the command line and runs the command. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<void> {
-  // Starting an agent waits for nothing that it does not need: the descriptions of all commands take time to load.
+  // The descriptions of all commands take time to load, and `serve` does not need them.
   const all = argv[0] === "serve" ? undefined : await import("./choose.js");
   const line = parse(argv, all ? all.flagsFor(argv) : serve.flags);
   if (line.flags["version"] === true || line.input[0] === "version") return print(`${VERSION}\n`, terminal);
-  // Making the stream of standard input takes 3 ms, and `serve` reads nothing from it.
+  // Creating the stdin stream takes 3 ms, and `serve` does not read it.
   const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isShown;
   const chosen: Chosen =
     all || line.flags["help"] === true
@@ -45,7 +45,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   const { about, args } = chosen;
   const read = flagsOf(line, about.flags, argv);
   if ("fault" in read) return fail(await wordsOf(read, about), argv, terminal, about.wrongUsage);
-  // meow sets the name alone; `ps` shall tell one server from another.
+  // Meow sets the title to the name only. With the arguments, `ps` distinguishes several servers.
   process.title = ["gantry", ...argv].join(" ");
   const [first = ""] = about.name.split(" ");
   try {
@@ -58,7 +58,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
       output: terminal,
       interrupted: () => terminal.interrupted(),
     };
-    // Its flags are read by what it says of itself.
+    // The flags have been parsed with the command's own description.
     const code = await run(context as never);
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
@@ -77,7 +77,10 @@ async function print(text: string, terminal: Terminal): Promise<never> {
   return terminal.exit(0);
 }
 
-/** One line for whoever started this, then the end. A client that speaks a protocol with us gets it there as well: an editor shows no stderr. */
+/**
+ * Reports an error in one line and ends the process. An ACP client on standard output also receives it as a protocol
+ * error, because editors do not show stderr.
+ */
 async function fail(message: string, argv: readonly string[], terminal: Terminal, code = 1): Promise<never> {
   const { failureLine } = await import("./failure.js");
   const line = failureLine(message);

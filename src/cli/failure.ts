@@ -1,7 +1,10 @@
-import { seen } from "../base/printable.js";
+import { escapeInvisible } from "../base/printable.js";
 import { GantryError } from "../ports/errors.js";
 
-/** Why a command failed, in one line; what nobody meant is named with the command. Its own file, since few need it. */
+/**
+ * Returns the reason why a command failed. Unexpected errors are prefixed with the command. In its own file, because it
+ * is rarely loaded.
+ */
 export function lineOf(error: unknown, name: string): string {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof GantryError) return message;
@@ -10,7 +13,7 @@ export function lineOf(error: unknown, name: string): string {
   return `${name === "serve" ? "cannot start" : `${name} failed`}: ${message}`;
 }
 
-/** What stderr gets of it: one line, that steers no terminal, whatever was typed. */
+/** Formats an error for stderr: one line without control characters. */
 export function failureLine(message: string): string {
-  return `gantry: ${seen(message.replace(/\s*[\r\n]+\s*/g, " "))}`;
+  return `gantry: ${escapeInvisible(message.replace(/\s*[\r\n]+\s*/g, " "))}`;
 }

@@ -8,7 +8,7 @@ const ALWAYS: FlagSpecs = {
 };
 const SHORT: Readonly<Record<string, string>> = { version: "-v", help: "-h" };
 
-/** What `--help` prints: of a command, or of the program. */
+/** Returns the help of a command. Undefined gives the help of the program. */
 export function helpOf(about: About | undefined): string {
   return about ? commandHelp(about) : programHelp();
 }
@@ -22,7 +22,7 @@ function programHelp(): string {
   ].join("\n");
 }
 
-/** A command, or those that it has. */
+/** Rows of a command, or of its subcommands. */
 function rowsOf({ name, summary, commands }: About): [string, string][] {
   return commands ? Object.values(commands).flatMap(rowsOf) : [[`gantry ${name}`, summary]];
 }
@@ -55,7 +55,7 @@ function table(rows: readonly (readonly [string, string])[]): string {
   return rows.map(([first, second]) => `  ${first.padEnd(width)}  ${second}`).join("\n");
 }
 
-/** Why there is no such command, in one line. */
+/** One-line error for an unknown command. */
 export function unknownCommand(word: string, among: readonly About[] = ALL, of = ""): string {
   const names = among.map(({ name }) => name.slice(of === "" ? 0 : of.length + 1));
   const near = nearest(word, names);
@@ -64,10 +64,10 @@ export function unknownCommand(word: string, among: readonly About[] = ALL, of =
   return `unknown ${what} ${word}${meant || `; expected one of ${names.join(", ")}`} (see gantry ${of === "" ? "" : `${of} `}--help)`;
 }
 
-/** Why a command does not take a flag, in one line. */
+/** One-line error for a flag that the command does not have. */
 export function unknownFlag(flag: string, { name, flags }: About): string {
   const see = `(see gantry ${name} --help)`;
-  // Elsewhere they are no flags of a command, and print their text.
+  // These flags of every command are unknown only if they have a value.
   if (Object.keys(ALWAYS).map(flagName).includes(flag)) return `${flag} takes no value ${see}`;
   const own = [...Object.keys(flags).map(flagName), "--help", "--version"];
   const near = nearest(flag, own);
@@ -75,7 +75,7 @@ export function unknownFlag(flag: string, { name, flags }: About): string {
     .filter((one) => Object.keys(one.flags).some((key) => flagName(key) === flag))
     .map((one) => `gantry ${one.name}`);
   if (others.length > 0) return `unknown flag ${flag} of gantry ${name}: it is one of ${others.join(", ")} ${see}`;
-  // What is read as a flag may have been meant as a prompt.
+  // A prompt that begins with a dash is parsed as a flag.
   if (/\s/.test(flag) && name === "run") return `unknown flag: a prompt that begins with - stands behind -- ${see}`;
   return `unknown flag ${flag}${near === undefined ? "" : `; did you mean ${near}?`} ${see}`;
 }

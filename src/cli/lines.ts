@@ -4,8 +4,8 @@ import { abortable } from "../base/abort.js";
 import { InputError } from "../ports/errors.js";
 
 /**
- * What comes in, line by line. Split on LF alone: other line breaks may stand in a JSON text. A line that no string can
- * hold is an `InputError` as soon as it is so long.
+ * Splits the input into lines, at LF only: JSON texts can contain other line breaks. Throws `InputError` as soon as a
+ * line exceeds `longest` characters (default: the maximum of a string).
  */
 export async function* linesOf(
   input: AsyncIterable<Uint8Array>,
@@ -19,7 +19,7 @@ export async function* linesOf(
   let length = 0;
   let line = 1;
   for (;;) {
-    // Whoever writes may say nothing for long.
+    // The writer can pause for long: an interrupt must end the wait.
     const next = await abortable(chunks.next(), interrupted);
     if (next.done) break;
     const chunk: Uint8Array = next.value;

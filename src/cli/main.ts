@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import type { Terminal } from "./dispatch.js";
 
-// First of all, and in words that every Node knows: what is imported below is parsed only by one that is new enough.
+// Must come first and use only syntax of old Node versions. The modules imported below need a newer parser.
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 && minor < 3)) {
   const needed = major > 20 ? "22.3" : "20.19";
@@ -11,11 +11,11 @@ if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 
 
 keepCompiledCode();
 
-// It is read while standard output is made, which takes as long.
+// Loads in parallel with the creation of standard output, which takes as long.
 const loading = import("./dispatch.js");
 
 let readerLeft = false;
-// Any other error, of a full disk, is a failure.
+// All other errors, such as a full disk, are failures.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => (readerLeft = error.code === "EPIPE"));
 
 const terminal: Terminal = {
@@ -39,7 +39,7 @@ const terminal: Terminal = {
     const controller = new AbortController();
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
       process.on(signal, () => {
-        // As a shell says it of one that a signal ended.
+        // The exit codes that shells use for a signal.
         if (controller.signal.aborted) process.exit({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 }[signal]);
         controller.abort(signal);
       });
@@ -55,7 +55,7 @@ const terminal: Terminal = {
   tell: (line) => console.error(line),
   keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
   fail: (line, code = 1) => {
-    // `gantry sessions export | head`
+    // For example `gantry sessions export | head`.
     if (readerLeft) process.exit(0);
     console.error(line);
     process.exit(code);
@@ -64,8 +64,10 @@ const terminal: Terminal = {
 };
 
 /**
- * Let Node 22 and later keep the compiled code of the files that are loaded from here on in gantry's home folder. The next
- * start reads it in place of compiling. A folder of another user is not used, because its code would run.
+ * Enables the compile cache of Node 22 and later, in gantry's home folder. The next start reads compiled code instead
+ * of compiling.
+ *
+ * A folder of another user is not used, because its code would run.
  */
 function keepCompiledCode(): void {
   const { getBuiltinModule, env, geteuid } = process;
@@ -74,16 +76,16 @@ function keepCompiledCode(): void {
   };
   if (!enableCompileCache) return;
   try {
-    // As `homeFolder` of src/serve/config.ts, whose file is one of those to be kept.
+    // Same rule as `homeFolder` in src/serve/config.ts, which must not be imported here: it is to be cached.
     const home = env["GANTRY_HOME"] || `${getBuiltinModule("node:os").homedir()}/.gantry`;
     const owner = getBuiltinModule("node:fs").statSync(home).uid;
     if (owner === (geteuid?.() ?? owner)) enableCompileCache(`${home}/compiled`);
   } catch {
-    // There is no home folder yet: this is the first start.
+    // The home folder does not exist before the first start.
   }
 }
 
-/** Of standard input or output, where it is a file. */
+/** Size of standard input or output in bytes if it is a file, otherwise undefined. */
 function sizeOfFile(fd: number): number | undefined {
   const { fstatSync } = process.getBuiltinModule("node:fs");
   try {
@@ -94,7 +96,7 @@ function sizeOfFile(fd: number): number | undefined {
   }
 }
 
-/** All of it: the stream takes a disk that has room for the first half alone for success. */
+/** Writes the whole text. The stream would report success after a partial write to a full disk. */
 function writeToFile(text: string): void {
   const { writeSync } = process.getBuiltinModule("node:fs");
   const bytes = Buffer.from(text);

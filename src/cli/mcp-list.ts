@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { createLogger } from "../base/log.js";
 import { childEnvironment } from "../serve/environment.js";
-import { ConfigToolServers, configuredServers } from "../serve/mcp-servers.js";
+import { ConfigMcpServerFactory, configuredServers } from "../serve/mcp-servers.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { mcpList } from "./about/mcp.js";
 import { loadFor, type Command } from "./command.js";
@@ -10,21 +10,20 @@ import { ENDED_BY } from "./exit-reason.js";
 import { cell, table } from "./table.js";
 import { Waiting } from "./wait-for-turn.js";
 
-/** What is said of a server. */
+/** The listed state of one server. */
 interface Listed {
   readonly name: string;
-  /** `off`: the config switches it off. */
+  /** `off`: disabled in the config. */
   readonly state: "ready" | "failed" | "off";
-  /** Why it failed. */
   readonly error?: string;
   readonly tools: readonly { readonly name: string; readonly rule: string; readonly description: string }[];
   readonly prompts: readonly { readonly name: string; readonly hint: string; readonly description: string }[];
 }
 
-/** Longer than a run waits: what has to be downloaded first may be so here. */
+/** Timeout of a start. It is longer than in a run, because the first start can download the server. */
 const OPEN_MS = 120_000;
 
-/** `gantry mcp list`: every server of the config, started as a session in this folder would have it. */
+/** `gantry mcp list`: starts every configured server as a session in this folder would. */
 export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
@@ -37,7 +36,7 @@ export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, 
   });
   const signal = interrupted();
   const env = childEnvironment(config.tools.env);
-  const { sources } = new ConfigToolServers(configuredServers(loaded, home), {
+  const { sources } = new ConfigMcpServerFactory(configuredServers(loaded, home), {
     loaded,
     logger,
     env,
@@ -57,7 +56,7 @@ export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, 
   return all.some(({ state }) => state === "failed") ? 1 : 0;
 };
 
-/** Never rejects. */
+/** Never rejects. A failure gives the state `failed`. */
 async function stateOf(source: ToolSource, projectDir: string, interrupted: AbortSignal): Promise<Listed> {
   const name = source.name.replace(/^mcp:/, "");
   const late = AbortSignal.timeout(OPEN_MS);
@@ -82,7 +81,7 @@ async function stateOf(source: ToolSource, projectDir: string, interrupted: Abor
   }
 }
 
-/** The rule for a tool of this origin: what no rule may hold, or nobody sees, is any one character. */
+/** Returns the rule that matches a tool of this origin. Invisible characters are replaced with the wildcard `?`. */
 function ruleOf(origin: string): string {
   return origin.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (hidden) => "?".repeat(hidden.length));
 }

@@ -1,5 +1,5 @@
 import type { Command } from "./command.js";
 
-/** `gantry mcp ...`: each of its commands is loaded when it is called for. */
+/** `gantry mcp ...`: loads only the requested subcommand. */
 export const run: Command = async (context) =>
   (await (context.name === "mcp serve" ? import("./mcp-serve.js") : import("./mcp-list.js"))).run(context);

@@ -9,7 +9,7 @@ import { ENDED_BY } from "./exit-reason.js";
 import { grouped, table } from "./table.js";
 import { Waiting } from "./wait-for-turn.js";
 
-/** `gantry models [TEXT]`: the models of every provider that the config selects. */
+/** `gantry models [TEXT]`: lists the models of all providers that the config selects. */
 export const run: Command<typeof models.flags> = async ({ args, flags, output, interrupted }) => {
   const [text = "", another] = args;
   if (another !== undefined) throw new ConfigError(`unexpected argument ${another}; see gantry models --help`);
@@ -17,7 +17,7 @@ export const run: Command<typeof models.flags> = async ({ args, flags, output, i
   const { config, secrets } = loaded;
   const waiting = new Waiting(output);
   const logger = createLogger({
-    // Which provider could not be asked is a warning.
+    // Warnings are shown: they name the providers whose list failed.
     level: config.log.level,
     write: (line) => waiting.tell(line),
     secrets: () => secrets,
@@ -51,7 +51,7 @@ function nameOf({ provider, model }: ModelEntry): string {
 
 function tableOf(entries: readonly ModelEntry[], columns: number | undefined): string {
   const rows = entries.map((entry) => {
-    const { contextWindow, maxOutput, prices, reasoning, assumed, input = [] } = entry.model;
+    const { contextWindow, maxOutput, prices, reasoning, isAssumed: assumed, input = [] } = entry.model;
     const takes = input.filter((kind) => kind !== "text");
     return [
       nameOf(entry),

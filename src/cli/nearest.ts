@@ -1,4 +1,4 @@
-/** The name that somebody who typed `word` may have meant; undefined where none is near. */
+/** Returns the name most similar to a mistyped word. Undefined if no name is similar. */
 export function nearest(word: string, names: readonly string[]): string | undefined {
   let best: { name: string; distance: number } | undefined;
   for (const name of names) {
@@ -9,7 +9,10 @@ export function nearest(word: string, names: readonly string[]): string | undefi
   return best?.name;
 }
 
-/** How many letters to put in, take out, replace or swap with their neighbour. Of long words nobody asks. */
+/**
+ * Edit distance: insertions, deletions, replacements and swaps of neighbours. Infinity if the lengths differ by more
+ * than 8, to save work.
+ */
 function distanceOf(a: string, b: string): number {
   if (Math.abs(a.length - b.length) > 8) return Infinity;
   const rows: number[][] = [[...Array(b.length + 1).keys()]];

@@ -7,10 +7,10 @@ import { failureLine } from "./failure.js";
 import { UsageError } from "./usage-error.js";
 
 const MAX_NAME_CHARACTERS = 214;
-/** The documentation, also where the sources are bundled into dist/chunks. */
+/** The documentation folder. The path is the same from dist/chunks, where the bundled code is. */
 const DOCS = new URL("../../docs/", import.meta.url);
 
-/** `gantry new KIND NAME`: write the files of a documentation page into a new folder. */
+/** `gantry new KIND NAME`: writes the files of a documentation page into a new folder. */
 export const run: Command<typeof newAdapter.flags> = async ({ args, flags, output }) => {
   try {
     const [kind, name, ...others] = args;
@@ -41,7 +41,7 @@ function checkName(name: string): void {
     );
 }
 
-/** The files that a page says to save, for a package of this name, and what a package has beside them. */
+/** Extracts the files of a documentation page for a package of this name. Adds the manifest and the readme. */
 export function projectFiles(page: string, name: string): Record<string, string> {
   const [, example = ""] = /^mkdir (\S+) && cd/m.exec(page) ?? [];
   const [check = ""] = /gantry check [^`\n]+/.exec(page) ?? [];
@@ -77,7 +77,7 @@ npm start       # gantry serve with this adapter
   };
 }
 
-/** Writes files into a folder that is empty or missing. */
+/** Writes files into a folder. Rejects with `UsageError` if the folder is not empty. */
 async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
   const existing = await readdir(folder).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];

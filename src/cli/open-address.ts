@@ -7,32 +7,37 @@ import { isOwnClient } from "../http/find-server-owner.js";
 import type { Refusal } from "../ports/http-host.js";
 import { environment } from "../serve/environment.js";
 
-/** An opener that runs for so long, in ms, shows its page. */
+/** An opener that still runs after this time counts as successful. */
 const OPENED_MS = 3_000;
-/** How long a browser may take to come for an address, in ms. */
+/** Time limit for the browser to fetch the handed-over address. */
 const COMES_MS = 20_000;
 
 const REFUSED: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
 const LED = { status: 302, message: "go on there", code: "found" };
 
-/** Give an address to what the platform opens addresses with. False where there is nothing. */
+/** Opens an address in the platform's browser. Resolves with false if there is none or it fails. */
 export async function openAddress(address: string): Promise<boolean> {
   const [command, ...args] = opener();
   return command !== undefined && runs(command, [...args, address]);
 }
 
 /**
- * The same for an address with a secret in it. What a process was started with can be read by every user of the machine:
- * it is handed to the browser in another way, and false where there is none.
+ * Opens an address that contains a secret. All users of the machine can read the arguments of a process, so the address
+ * must not be one.
+ *
+ * Resolves with false if no safe way exists.
  */
 export async function openSecretly(address: string): Promise<boolean> {
   if (process.platform === "linux") return handOver(address);
   if (process.platform === "darwin") return runs("osascript", [], `open location ${JSON.stringify(address)}\n`);
-  // Windows shows no user what another one's processes were started with.
+  // Windows does not show the arguments of a process to other users.
   return openAddress(address);
 }
 
-/** The browser is led to the address by a port of ours, which tells it once, to a process of this user. */
+/**
+ * Opens the address of a temporary local server. It redirects to the secret address once, and only a process of this
+ * user.
+ */
 async function handOver(address: string): Promise<boolean> {
   const { openHttpHost } = await import("../http/http-host.js");
   const path = `/${randomBytes(16).toString("base64url")}`;
@@ -51,7 +56,7 @@ async function handOver(address: string): Promise<boolean> {
     authenticated: false,
     handler: (request, response) => {
       if (request.url !== path || request.method !== "GET") return refuse(response);
-      // Where it cannot be told who comes, the host lets everybody in.
+      // If the peer's user cannot be determined, every peer is accepted.
       void isOwnClient(request.socket).then((isOwn) => {
         if (!isOwn || isTold) return refuse(response);
         isTold = true;
@@ -68,7 +73,10 @@ async function handOver(address: string): Promise<boolean> {
   }
 }
 
-/** Whether a command ends well, or goes on: it is the browser itself then. */
+/**
+ * Runs a command. Resolves with true if it exits with code 0, or still runs after `OPENED_MS`: then it is the browser
+ * itself.
+ */
 async function runs(command: string, args: readonly string[], input?: string): Promise<boolean> {
   const stdio = [input === undefined ? "ignore" : "pipe", "ignore", "ignore"] as const;
   const child = spawn(command, args, { stdio: [...stdio], detached: true, windowsHide: true });
@@ -88,6 +96,6 @@ async function runs(command: string, args: readonly string[], input?: string): P
 function opener(): readonly string[] {
   if (process.platform === "darwin") return ["open"];
   if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
-  // Without a screen it would look for a browser in the terminal, or wait for one.
+  // Without a display, xdg-open would start a browser in the terminal, or wait for one.
   return environment("DISPLAY") || environment("WAYLAND_DISPLAY") || environment("BROWSER") ? ["xdg-open"] : [];
 }

@@ -1,15 +1,18 @@
 import type { Socket } from "node:net";
 import type { Dispatcher } from "undici";
-import { whoseServer } from "../http/find-server-owner.js";
+import { findServerOwner } from "../http/find-server-owner.js";
 import { ConfigError } from "../ports/errors.js";
 
-/** Looks at a connection before anything is sent on it; rejects with `ConfigError` where nothing shall be. */
+/** Checks a connection before data is sent. Rejects with `ConfigError` if it is not trusted. */
 export type CheckServer = (socket: Socket) => Promise<void>;
 
-/** Where the server is down, anybody may have its port: headers are for nobody else, and nobody else is believed. */
+/**
+ * Returns a check that the server is a process of this user. While the server is down, any process can listen on its
+ * port, and must not receive the headers.
+ */
 export function refuserOf(origin: string, hasHeaders: boolean): CheckServer {
   return async (socket) => {
-    const whose = await whoseServer(socket);
+    const whose = await findServerOwner(socket);
     const wayOut = "nothing was sent to it; say --any-user if it is your server all the same";
     if (typeof whose === "object")
       throw new ConfigError(`what listens at ${origin} is a process of another user (uid ${whose.uid}): ${wayOut}`);
@@ -18,11 +21,11 @@ export function refuserOf(origin: string, hasHeaders: boolean): CheckServer {
   };
 }
 
-/** `fetch` over connections of which each is checked when it is made; `close` ends them. */
+/** Returns a `fetch` that checks each new connection, and `close`, which ends all connections. */
 export async function checkedFetch(
   check: CheckServer,
 ): Promise<{ fetch: typeof globalThis.fetch; close: () => Promise<void> }> {
-  // By its default export: of a CommonJS package a bundle knows no names.
+  // Use the default export: a bundler cannot see the named exports of a CommonJS package.
   const { Agent, buildConnector, fetch } = (await import("undici")).default;
   const connect = buildConnector({});
   const dispatcher: Dispatcher = new Agent({
@@ -40,11 +43,11 @@ export async function checkedFetch(
   });
   const asked = (input: string | URL, init?: RequestInit) =>
     fetch(input, { ...(init as Parameters<typeof fetch>[1]), dispatcher });
-  // That of Node is of the same package.
+  // Node's own fetch is from the same package, so the types are compatible.
   return { fetch: asked as unknown as typeof globalThis.fetch, close: () => dispatcher.destroy() };
 }
 
-/** Why a request that was made so was refused before it was sent; undefined where it was not. */
+/** Returns the reason if a request was rejected by the check, otherwise undefined. */
 export function refusalIn(error: unknown): ConfigError | undefined {
   for (let one = error; one instanceof Error; one = one.cause) if (one instanceof ConfigError) return one;
   return undefined;

@@ -1,58 +1,58 @@
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import type { Output } from "./command.js";
 import { grouped } from "./table.js";
 
-/** Drawn anew so often, in ms. */
+/** Interval between two updates of the line. */
 const DRAW_MS = 100;
-/** What it is now counts so much: a rate that jumps cannot be read. */
+/** Weight of the latest rate in the moving average, which keeps the display steady. */
 const NEW = 0.3;
 const MEASURE_MS = 1_000;
 const UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
 
-/** How far the work is. */
+/** Progress of an export or import. */
 export interface Done {
-  /** Sessions. */
+  /** Number of finished sessions. */
   count: number;
   bytes: number;
-  /** Between 0 and 1, where it can be known. */
+  /** Fraction done, between 0 and 1. Undefined if unknown. */
   part?: number | undefined;
-  /** Sessions in all, where that is known. */
+  /** Total number of sessions. Undefined if unknown. */
   total?: number | undefined;
 }
 
-/** One line on the terminal that says how far the work is; nowhere else, and gone when the work is. */
+/** Progress line on the terminal. Nothing is drawn elsewhere, and the line is removed at the end. */
 export class Progress {
   readonly #output: Output;
   readonly #columns: () => number | undefined;
-  readonly #begun = ticks();
+  readonly #begun = monotonicMs();
   #drawnAt = -Infinity;
-  #measured = { at: ticks(), bytes: 0 };
+  #measured = { at: monotonicMs(), bytes: 0 };
   #rate: number | undefined;
   #isDrawn = false;
 
-  /** `isDrawn`: whether it may be drawn at all. */
+  /** With `isDrawn` false, nothing is drawn even on a terminal. */
   constructor(output: Output, isDrawn = true) {
     this.#output = output;
     this.#columns = () => (isDrawn ? output.columns : undefined);
   }
 
-  /** As often as you like; drawn now and then, and only on a terminal. */
+  /** Updates the line. Can be called at any rate; draws every 100 ms at most, and only on a terminal. */
   show(done: Done): void {
     const columns = this.#columns();
-    const now = ticks();
+    const now = monotonicMs();
     if (columns === undefined || now - this.#drawnAt < DRAW_MS) return;
     this.#drawnAt = now;
     this.#measure(done.bytes, now);
     this.#draw(progressLine(done, { seconds: (now - this.#begun) / 1000, rate: this.#rate }, columns));
   }
 
-  /** A line for people, above. */
+  /** Writes a line above the progress line. */
   tell(line: string): void {
     this.clear();
     this.#output.tell(line);
   }
 
-  /** Take the line away. */
+  /** Removes the progress line. */
   clear(): void {
     if (this.#isDrawn) this.#draw("");
     this.#isDrawn = false;
@@ -72,7 +72,10 @@ export class Progress {
   }
 }
 
-/** What fits into the width: the bar goes first, then the rate, the bytes and the time. */
+/**
+ * Formats the progress within the width. If space is short, the bar is dropped first, then the rate, the bytes and the
+ * time.
+ */
 export function progressLine(
   { count, bytes, part, total }: Done,
   { seconds, rate }: { seconds: number; rate: number | undefined },
@@ -81,7 +84,7 @@ export function progressLine(
   const counted = total === undefined ? `${grouped(count)} sessions` : `${grouped(count)}/${grouped(total)} sessions`;
   const left = part !== undefined && part > 0 && seconds > 2 ? `${clock((seconds * (1 - part)) / part)} left` : "";
   const pieces = [counted, left, size(bytes), rate === undefined ? "" : `${size(rate)}/s`];
-  // The last column stays empty: some terminals go to the next line with it.
+  // The last column stays empty, because some terminals wrap after it.
   const room = columns - 1;
   const said: string[] = [];
   for (const piece of pieces) if (piece !== "" && [...said, piece].join("  ").length <= room) said.push(piece);
@@ -92,7 +95,7 @@ export function progressLine(
   return `[${"=".repeat(full)}${" ".repeat(width - full)}]  ${text}`;
 }
 
-/** `12.3 MB` */
+/** Format: `12.3 MB` */
 export function size(bytes: number): string {
   let value = bytes;
   let unit = 0;
@@ -100,7 +103,7 @@ export function size(bytes: number): string {
   return `${unit === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** `1:02:03`, `2:03` */
+/** Format: `1:02:03` or `2:03` */
 function clock(seconds: number): string {
   const all = Math.ceil(seconds);
   const two = (value: number): string => String(value).padStart(2, "0");

@@ -2,10 +2,10 @@ import { PathGuard } from "../files/path-guard.js";
 import { listFiles } from "../processes/file-list.js";
 import { openSearchPlace } from "../processes/search-place.js";
 
-/** More files than a person looks through. */
+/** Maximum number of files offered to the user. */
 const MAX_FILES = 50_000;
 
-/** The files of a folder that no ignore file leaves out, as sorted paths from it; what cannot be read is left out. */
+/** Returns the files of a folder that are not ignored, as sorted relative paths. Unreadable folders are skipped. */
 export async function projectFiles(folder: string, signal: AbortSignal): Promise<string[]> {
   const guard = await PathGuard.create({ roots: [folder], denied: [] });
   const place = await openSearchPlace(guard, { path: folder, isFolder: true }, { project: folder, all: false });

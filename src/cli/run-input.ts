@@ -7,14 +7,16 @@ import type { Input } from "./command.js";
 import { size } from "./progress.js";
 import { UsageError } from "./usage-error.js";
 
-/** More is no prompt. */
+/** Maximum size of standard input as a prompt. */
 const MOST_BYTES = 16_000_000;
-/** Who gives the prompt and forgot that standard input is open is told after so long, in ms. */
+/** Delay before the notice that standard input is still open, in case the user forgot it. */
 const TELL_MS = 2_000;
 
 /**
- * The prompt: the arguments, or standard input, or both. What is piped is material that anybody may have written, so it is
- * the arguments alone that can say a slash command. Rejects with `UsageError`, or the signal's reason.
+ * Reads the prompt from the arguments, standard input or both. Piped text is untrusted, so slash commands are accepted
+ * only if arguments are given.
+ *
+ * Rejects with `UsageError`, or with the signal's reason.
  */
 export async function promptOf(
   args: readonly string[],
@@ -22,7 +24,7 @@ export async function promptOf(
   tell: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Required<Pick<RunInput, "message" | "commands">>> {
-  // A dash alone is standard input, as elsewhere.
+  // A single dash means standard input.
   const said = args.length === 1 && args[0] === "-" ? "" : args.join(" ").trim();
   const commands = said !== "";
   if (input.isTerminal) {
@@ -61,7 +63,7 @@ async function textOf(input: Input, signal: AbortSignal): Promise<string> {
   }
 }
 
-/** The JSON Schema in a file. Rejects with `UsageError`. */
+/** Reads a JSON Schema from a file. Rejects with `UsageError`. */
 export async function schemaOf(file: string): Promise<NonNullable<RunInput["outputSchema"]>> {
   let text: string;
   try {
@@ -79,7 +81,7 @@ export async function schemaOf(file: string): Promise<NonNullable<RunInput["outp
   return schema;
 }
 
-/** The bounds that were said; undefined without any. */
+/** Budget from the flags; undefined if none is set. */
 export function budgetOf(flags: {
   budget?: number | undefined;
   budgetTokens?: number | undefined;

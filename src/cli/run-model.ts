@@ -8,8 +8,10 @@ import { UsageError } from "./usage-error.js";
 type Wanted = Pick<RunInput, "provider" | "model">;
 
 /**
- * What `--model` names, and nothing else: a wish of a client falls back to the preferred model, a job that names one is
- * about its price. Rejects with `UsageError`, where not all could be asked with `ModelSelectionError`, or the signal's reason.
+ * Resolves the model of `--model` without a fallback: a job that names a model depends on its price.
+ *
+ * Rejects with `UsageError` for an unknown model, with `ModelSelectionError` if some provider did not list its models,
+ * or with the signal's reason.
  */
 export async function wantedModel(
   name: string,
@@ -19,7 +21,7 @@ export async function wantedModel(
 ): Promise<Wanted> {
   const wanted = modelOf(name, providers);
   if (wanted.model === "") throw new UsageError(`--model: expected [PROVIDER/]MODEL, got ${JSON.stringify(name)}`);
-  // Of a pair the run asks the one provider, and takes no other.
+  // With a provider, the run asks only that provider.
   if (wanted.provider !== undefined) return wanted;
   const isWanted = ({ model }: ModelEntry): boolean => model.id === wanted.model;
   if ((await agent.models.atHand()).models.some(isWanted)) return wanted;
@@ -31,7 +33,7 @@ export async function wantedModel(
   throw unknownModel(name, agent);
 }
 
-/** What came of a run that was begun with it: where the provider told its models, the name was wrong. */
+/** Converts the error of a run to a usage error if the provider listed its models: then the model's name was wrong. */
 export function asUsage(error: unknown, name: string, agent: Agent, providers: readonly string[]): unknown {
   const { provider } = modelOf(name, providers);
   const isHeard = agent.models.known().some((entry) => entry.provider === provider);
@@ -46,7 +48,7 @@ function unknownModel(name: string, agent: Agent): UsageError {
   );
 }
 
-/** Provider and model of `[provider/]model`: names of models have slashes too. */
+/** Splits `[provider/]model`. Model names can contain slashes. */
 function modelOf(name: string, providers: readonly string[]): Wanted {
   const [first = "", ...rest] = name.split("/");
   return rest.length > 0 && providers.includes(first) ? { provider: first, model: rest.join("/") } : { model: name };

@@ -1,47 +1,47 @@
-import { seen } from "../base/printable.js";
+import { escapeInvisible } from "../base/printable.js";
 import type { AgentEvent } from "../ports/events.js";
 import type { Run } from "../ports/run.js";
 import type { Output } from "./command.js";
 import { cell, cut } from "./table.js";
 
-/** What a line about a call shows of it, where stderr is no terminal. */
+/** Maximum characters of a progress line if stderr is not a terminal. */
 const WIDTH = 120;
 const DIM = "\u001b[2m";
 const PLAIN = "\u001b[0m";
 
-/** How a run is told. */
+/** Prints the events of a run. */
 export interface Printer {
-  /** It goes. */
+  /** Called when the run has started. */
   begin(run: Run): Promise<void>;
   event(event: AgentEvent): Promise<void>;
-  /** It is over. `text`: what stdout gets of it. */
+  /** Called at the end. `text` is the final output for stdout, if any. */
   end(text: string | undefined): Promise<void>;
-  /** A line for people. */
+  /** Prints a line for the user. */
   tell(line: string): void;
 }
 
 export interface PrinterOptions {
   readonly quiet: boolean;
-  /** Whether stdout gets what the model says as it comes. */
+  /** Whether the model's text is streamed to stdout. */
   readonly streams: boolean;
-  /** Whether a terminal may have colours. */
+  /** Whether colours are used on a terminal. */
   readonly coloured: boolean;
 }
 
-/** The tool that asks for a helper. */
+/** Name of the tool that starts a subagent. */
 const HELPERS = "task";
 
-/** For people and scripts: the text on stdout, what is done on stderr. */
+/** Prints text to stdout and progress to stderr. */
 export class TextPrinter implements Printer {
   readonly #output: Output;
   readonly #options: PrinterOptions;
   #messageId = "";
-  /** Ids of calls that ask for a helper. */
+  /** Ids of the calls that start a subagent. */
   readonly #helpers = new Set<string>();
-  /** The last two characters that stdout got. */
+  /** The last two characters written to stdout. */
   #last = "\n\n";
   #isBegun = false;
-  /** Half of a character, until the other half comes. */
+  /** First half of a surrogate pair, until the second half arrives. */
   #half = "";
 
   constructor(output: Output, options: PrinterOptions) {
@@ -62,7 +62,8 @@ export class TextPrinter implements Printer {
         if (event.name === HELPERS) this.#helpers.add(event.callId);
         return this.#progress(`> ${callOf(event.name, event.title)}`);
       case "tool_progress":
-        // A line for each of its own calls; what commands print is theirs.
+        // The progress of a subagent call is one line for each of its tool calls. The progress of other calls is
+        // command output and is not shown.
         if (this.#helpers.has(event.callId))
           for (const line of event.text.trimEnd().split("\n")) this.#progress(`  > ${line}`);
         return;
@@ -87,7 +88,7 @@ export class TextPrinter implements Printer {
 
   tell(line: string): void {
     const { columns, isShown } = this.#output;
-    // Both are the same terminal, as a rule.
+    // Stdout and stderr are usually the same terminal.
     if (columns !== undefined && isShown && !this.#last.endsWith("\n")) {
       this.#output.draw("\n");
       this.#last = "\n\n";
@@ -119,17 +120,17 @@ export class TextPrinter implements Printer {
     if (text === "") return;
     this.#isBegun = true;
     this.#last = (this.#last + text).slice(-2);
-    // A model may say what steers a terminal; a program gets what was said.
-    await this.#output.write(this.#output.isShown ? seen(text, true) : text);
+    // On a terminal, control characters of the model are escaped. Programs receive the unchanged text.
+    await this.#output.write(this.#output.isShown ? escapeInvisible(text, true) : text);
   }
 }
 
-/** `Read a.txt` of `read` says it all. */
+/** Omits the tool's name if the title begins with it: `Read a.txt` of `read`. */
 function callOf(name: string, title: string): string {
   return title.toLowerCase().startsWith(name.toLowerCase()) ? title : `${name}: ${title}`;
 }
 
-/** For programs: a line of JSON for each event. */
+/** Prints each event as a line of JSON. */
 export class JsonPrinter implements Printer {
   readonly #output: Output;
   readonly #quiet: boolean;
@@ -144,7 +145,7 @@ export class JsonPrinter implements Printer {
   }
 
   event(event: AgentEvent): Promise<void> {
-    // The result says the same.
+    // The final result contains the same data.
     if (event.type === "done" || event.type === "error") return Promise.resolve();
     return this.#line(event.type === "retry" ? { ...event, error: errorOf(event.error) } : event);
   }
@@ -162,7 +163,6 @@ export class JsonPrinter implements Printer {
   }
 }
 
-/** An error for programs. */
 export function errorOf(error: unknown): { code: string; message: string } {
   const { code } = error as { code?: unknown };
   return {

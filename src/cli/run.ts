@@ -22,7 +22,7 @@ import { Waiting } from "./wait-for-turn.js";
 type Called = CommandContext<typeof about.flags>;
 
 const EXIT = { done: 0, failed: 1, usage: 2, limit: 3, refused: 4 } as const;
-/** What is wrong with a field of a run is wrong with its flag. */
+/** The flag for each input field, for error messages. */
 const FLAG_OF: Readonly<Record<string, string>> = {
   "budget.usd": "--budget",
   "budget.tokens": "--budget-tokens",
@@ -34,7 +34,7 @@ const FLAG_OF: Readonly<Record<string, string>> = {
 };
 const TITLE = 60;
 
-/** What is told of a run when it is over. */
+/** Outcome of a run. */
 interface Told {
   readonly exitCode: number;
   readonly run?: Run | undefined;
@@ -43,7 +43,7 @@ interface Told {
   readonly error?: unknown;
 }
 
-/** `gantry run PROMPT`: one run of an agent in this process. */
+/** `gantry run PROMPT`: runs one prompt with an agent in this process. */
 export const run: Command<typeof about.flags> = async (context) => {
   const { flags, output } = context;
   const options = {
@@ -59,7 +59,7 @@ export const run: Command<typeof about.flags> = async (context) => {
     await printer.end(flags.json ? `${JSON.stringify(resultOf(told))}\n` : valueOf(told, flags));
   } catch (left) {
     if (isGone(left)) return ENDED_BY["SIGPIPE"];
-    // What was said of it is not whole: a full disk.
+    // The output is incomplete, for example because the disk is full.
     if (error === undefined) exitCode = EXIT.failed;
     error ??= left;
   }
@@ -68,9 +68,9 @@ export const run: Command<typeof about.flags> = async (context) => {
   return exitCode;
 };
 
-/** Never rejects. */
+/** Never rejects. Errors are part of the outcome. */
 async function attempt(context: Called, printer: Printer, interrupted: AbortSignal): Promise<Told> {
-  // Ends the run: a signal, or that what it says can be written no more.
+  // Aborts the run on a signal, or if stdout can no longer be written.
   const ending = new AbortController();
   onAbort(interrupted, () => ending.abort(interrupted.reason));
   let composition: Composition | undefined;
@@ -97,7 +97,7 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
         ...(await sessionOf(context, agent)),
         ...attachmentsOf(context, loaded, home),
         overflow: "merge",
-        askedAt: "run",
+        clientName: "run",
         signal: ending.signal,
         onWaiting: (why) => waiting.show(`waiting for a model${why === "" ? "" : `: ${why}`}`),
       });
@@ -107,7 +107,7 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
       waiting.clear();
     }
     await printer.begin(begun);
-    // A job whose key is missing would go on with what it says.
+    // A job without its key would use the offline guide's answer as a result.
     if (begun.provider === "offline")
       printer.tell("gantry: no language model is attached, the offline guide answers (see gantry models)");
     await tellMode(begun, agent, loaded, context, printer);
@@ -123,7 +123,7 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
   }
 }
 
-/** Tell what it does to its end. Rejects as its result does, or where nobody reads any more. */
+/** Prints the events of the run. Rejects if the run fails, or if the output cannot be written. */
 async function follow(begun: Run, printer: Printer, ending: AbortController, { flags }: Called): Promise<Told> {
   const titles = new Map<string, string>();
   const refused: { name: string; title: string }[] = [];
@@ -135,7 +135,7 @@ async function follow(begun: Run, printer: Printer, ending: AbortController, { f
       await printer.event(event);
     }
   } catch (error) {
-    // Its tools end, and what was said is stored.
+    // Cancels the run and waits until its tools have ended and its messages are stored.
     ending.abort(error);
     await begun.result.catch(() => undefined);
     throw error;
@@ -182,14 +182,14 @@ async function loadConfig({ flags }: Called) {
 function loggerOf({ config, secrets }: LoadedConfig, { flags, output }: Called) {
   const { level } = config.log;
   return createLogger({
-    // What a server tells of itself is no progress.
+    // Informational messages of the server are not progress of the run.
     level: flags.quiet ? "error" : level === "info" ? "warn" : level,
     write: (line) => output.tell(line),
     secrets: () => secrets,
   });
 }
 
-/** Rejects with `UsageError`. */
+/** Finds the session of the flags. Rejects with `UsageError`. */
 async function sessionOf({ flags }: Called, agent: Agent): Promise<Pick<RunInput, "sessionId">> {
   if (flags.session !== undefined) {
     if (!(await agent.sessions.get(flags.session)))
@@ -214,7 +214,7 @@ function waitingOn({ flags, output }: Called) {
   return { columns: flags.quiet ? undefined : output.columns, draw: (text: string) => output.draw(text) };
 }
 
-/** What it means that nobody is there, where that changes what is done. */
+/** Prints how permission requests are decided without a user, if the mode or the rules can cause any. */
 async function tellMode(begun: Run, agent: Agent, { config }: LoadedConfig, { flags }: Called, printer: Printer) {
   if (flags.quiet) return;
   const mode = (await agent.sessions.get(begun.sessionId))?.mode;
@@ -229,22 +229,24 @@ async function tellMode(begun: Run, agent: Agent, { config }: LoadedConfig, { fl
   printer.tell(`nobody is here to be asked: calls that need leave ${then}`);
 }
 
-/** Whoever looks for the session later has a name for it; a generated one is rarely there when a short run ends. */
+/**
+ * Sets the prompt as the session's title, for later lookup. A generated title is rarely ready when a short run ends.
+ */
 async function nameAfterPrompt(begun: Run, agent: Agent, { args }: Called): Promise<void> {
   try {
     const session = await agent.sessions.get(begun.sessionId);
-    if (session?.titled !== false) return;
+    if (session?.hasFinalTitle !== false) return;
     const prompt = args.join(" ");
     const [first] = await agent.sessions.messages(session.id, { limit: 1 });
     const said = first?.parts.find((part) => part.type === "text");
     const title = cut((prompt || (said?.type === "text" ? said.text : "")).replace(/\s+/g, " ").trim(), TITLE);
     if (title !== "") await agent.sessions.update(session.id, { title });
   } catch {
-    // It has none then; the run is what it was.
+    // The title is optional: ignore the error.
   }
 }
 
-/** What stdout gets where its text was not streamed. */
+/** Final output for stdout if the text was not streamed. */
 function valueOf({ result }: Told, { schema }: Called["flags"]): string | undefined {
   if (schema === undefined || result === undefined || !("structured" in result)) return undefined;
   return `${JSON.stringify(result.structured)}\n`;
@@ -264,7 +266,7 @@ function resultOf({ exitCode, run: begun, result, refused = [], error }: Told): 
   };
 }
 
-/** What the command line is told, where that is what was wrong. */
+/** Converts an error to a usage error if the command line caused it, otherwise undefined. */
 function usageOf(error: unknown): UsageError | undefined {
   if (error instanceof UsageError) return error;
   if (hasCode(error, "invalid_input")) {
@@ -281,7 +283,7 @@ async function messageOf(error: unknown): Promise<string> {
   return lineOf(error, "run");
 }
 
-/** Of a stdout that nobody reads any more. */
+/** Whether stdout was closed by its reader. */
 function isGone(error: unknown): boolean {
   const { code } = (error ?? {}) as NodeJS.ErrnoException;
   return code === "EPIPE" || code === "ERR_STREAM_DESTROYED";

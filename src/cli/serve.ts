@@ -2,22 +2,26 @@ import { resolve } from "node:path";
 import { compose, type Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
 import { createLogger } from "../base/log.js";
-import { staySmall } from "../base/limit-heap-growth.js";
+import { limitHeapGrowth } from "../base/limit-heap-growth.js";
 import type { Logger } from "../ports/logger.js";
 import type { serve } from "./about/serve.js";
 import { loadFor, type Command, type Output } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
-// What `main` needs where nothing came of it; from here, so that it is no entry of its own that cuts what every start loads.
+// Used by `main` if the start fails. Exported here because a separate entry would split the bundle that every start
+// loads.
 export { refuseOverStdio } from "../serve/plugins.js";
 
-/** Nothing may keep the process longer than this, in ms, once it was told to stop. */
+/** Time limit for a stop, after which the process exits. */
 const LAST_MS = 4_900;
 const LEFT_OVER_MS = 300;
-/** What people are told of what was started begins so long after it, in ms; the sandbox takes two processes to find out. */
+/**
+ * Delay of the start messages after the listen line. Detecting the sandbox starts two processes, which must not delay
+ * the first client.
+ */
 const TELL_MS = 200;
 
-/** `gantry serve`: start what the config selects, print where it listens, and live until a signal. */
+/** `gantry serve`: starts what the config selects, prints the addresses, and runs until a signal. */
 export const run: Command<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
@@ -25,9 +29,9 @@ export const run: Command<typeof serve.flags> = async ({ args, flags, output }) 
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
   live(composition, loaded.config.server.drainDelay * 1000, logger);
-  // The first client is on its way, or there already: it is answered first.
+  // The first client may already be connected: answer it first.
   setTimeout(() => {
-    if (composition.listening.every(({ address }) => address === "stdio")) staySmall();
+    if (composition.listening.every(({ address }) => address === "stdio")) limitHeapGrowth();
     void import("./start-lines.js").then(({ tellStart }) => tellStart(loaded, home, composition, logger));
   }, TELL_MS).unref();
   return undefined;
@@ -37,7 +41,7 @@ function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
 }
 
-/** Say where it listens, and live until a signal or until a transport has ended. */
+/** Prints the addresses. Handles signals, fatal errors and the end of a transport. */
 function live({ agent, listening, stop }: Composition, drainMs: number, logger: Logger): void {
   let stopping = false;
   let draining = false;
@@ -46,14 +50,14 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
     stopping = true;
     process.exitCode = code;
     setTimeout(() => process.exit(code), LAST_MS).unref();
-    // All is closed then; a handle that a plugin forgot must not keep the process.
+    // Everything is closed by now. An open handle of a plugin must not keep the process alive.
     void stop().then(() => setTimeout(() => process.exit(code), LEFT_OVER_MS).unref());
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
       if (stopping || draining) process.exit(1);
       if (signal !== "SIGTERM" || drainMs === 0) return end(0);
-      // Whoever sends requests here has time to see that it should not any more.
+      // Load balancers have time to stop sending requests.
       draining = true;
       agent.drain();
       logger.info(`draining for ${drainMs / 1000} s`);
@@ -80,15 +84,15 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
       },
     );
   }
-  // Only now: whoever reads these lines may send a signal at once.
+  // After the signal handlers: a reader of these lines may send a signal at once.
   for (const { transport, address } of listening) {
-    // The console is of the server that says so already.
+    // The console is part of the HTTP server, whose address is already printed.
     if (address !== "stdio" && transport !== "web-console")
       process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
   }
 }
 
-/** What a transport is called to whoever started it: those that ship by their protocol, others by their name. */
+/** Display name of a transport: the protocol for built-in ones, otherwise the adapter's name. */
 function serverOf(transport: string): string {
   return `${{ "koa-http-api": "http", "acp-http-sse-ws": "acp", "acp-stdio": "acp" }[transport] ?? transport} server`;
 }

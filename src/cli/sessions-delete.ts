@@ -9,7 +9,7 @@ import { notFound, withSessions } from "./with-sessions.js";
 
 type Called = CommandContext<typeof remove.flags>;
 
-/** `gantry sessions delete ID ...`: asks who sits there, and nobody with `--yes`. */
+/** `gantry sessions delete ID ...`: asks for confirmation, unless `--yes` is set. */
 export const run: Command<typeof remove.flags> = async (context) => {
   const { args, flags, output, input } = context;
   if (args.length === 0) throw new ConfigError("sessions delete: expected the ids of sessions");
@@ -18,7 +18,7 @@ export const run: Command<typeof remove.flags> = async (context) => {
     throw new ConfigError("sessions delete: nobody can be asked here; --yes deletes without");
   return withSessions(context, async ({ sessions }) => {
     const found = new Map<string, Session>();
-    // All are there before any is gone.
+    // Check all ids before deleting any session.
     for (const id of args) {
       const session = await sessions.get(id);
       if (!session) throw notFound(id);

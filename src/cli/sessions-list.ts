@@ -7,11 +7,11 @@ import { refuseArguments } from "./refuse-arguments.js";
 import { dollars, grouped, moment, table } from "./table.js";
 import { withSessions } from "./with-sessions.js";
 
-/** Sessions asked for at a time. */
+/** Number of sessions read at a time. */
 const PAGE = 200;
 const DEFAULT_LIMIT = 50;
 
-/** `gantry sessions list`: a table for people, with `--json` a list for programs. */
+/** `gantry sessions list`: prints a table, or JSON with `--json`. */
 export const run: Command<typeof list.flags> = async (context) => {
   const { args, flags, output } = context;
   refuseArguments(args);
@@ -48,8 +48,8 @@ export const run: Command<typeof list.flags> = async (context) => {
   });
 };
 
-/** For programs: as the SDK has it, without what leave was given for. */
-export function toldOf({ leave: _, ...session }: Session): Omit<Session, "leave"> {
+/** The session as the SDK returns it, without its permission grants. */
+export function toldOf({ permissionGrants: _, ...session }: Session): Omit<Session, "permissionGrants"> {
   return session;
 }
 

@@ -1,5 +1,5 @@
 import { ConfigError } from "../ports/errors.js";
-import { seen } from "../base/printable.js";
+import { escapeInvisible } from "../base/printable.js";
 import type { Message, Part } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { show } from "./about/sessions.js";
@@ -8,13 +8,13 @@ import { toldOf } from "./sessions-list.js";
 import { cell, cut, dollars, grouped, moment } from "./table.js";
 import { notFound, withSessions } from "./with-sessions.js";
 
-/** Messages asked for at a time. */
+/** Number of messages read at a time. */
 const PAGE = 100;
-/** Of what a tool said, so many lines. */
+/** Maximum lines shown of a tool result. */
 const TOOL_LINES = 8;
 const CALL_WIDTH = 100;
 
-/** `gantry sessions show ID`: what was said, as text for people or, with `--json`, for programs. */
+/** `gantry sessions show ID`: prints the messages as text, or as JSON with `--json`. */
 export const run: Command<typeof show.flags> = async (context) => {
   const { args, flags, output } = context;
   const [id, another] = args;
@@ -43,7 +43,7 @@ export const run: Command<typeof show.flags> = async (context) => {
 
 type Sessions = Parameters<Parameters<typeof withSessions>[1]>[0]["sessions"];
 
-/** Page by page: a session may be longer than memory likes. */
+/** Reads page by page, because a session can exceed the memory. */
 async function* messagesOf(sessions: Sessions, id: string, last: number | undefined): AsyncGenerator<Message> {
   if (last !== undefined) {
     yield* await sessions.messages(id, { before: Number.MAX_SAFE_INTEGER, limit: last });
@@ -92,7 +92,9 @@ function asText({ role, name, parts, failed, finished, createdAt }: Message): st
 function partText(part: Part, role: Message["role"]): string {
   switch (part.type) {
     case "text":
-      return role === "tool" ? firstLines(seen(part.text, true)) : seen(part.typed ?? part.text, true);
+      return role === "tool"
+        ? firstLines(escapeInvisible(part.text, true))
+        : escapeInvisible(part.originalText ?? part.text, true);
     case "reasoning":
       return "";
     case "tool_call":

@@ -7,7 +7,10 @@ import type { Command } from "./command.js";
 import { cell } from "./table.js";
 import { notFound, withSessions } from "./with-sessions.js";
 
-/** `gantry sessions undo ID`: files and words as they were before the last run. Exit code 1 where not all of it could be done. */
+/**
+ * `gantry sessions undo ID`: restores files and messages to the state before the last run. The exit code is 1 if some
+ * files could not be changed.
+ */
 export const run: Command<typeof undo.flags> = async (context) => {
   const { args, flags, output } = context;
   const [id, another] = args;
@@ -15,12 +18,13 @@ export const run: Command<typeof undo.flags> = async (context) => {
   const { to, redo = false, force = false, json = false } = flags;
   const dryRun = flags.dryRun === true;
   const filesOnly = flags.filesOnly === true;
-  const wordsOnly = flags.wordsOnly === true;
-  if (redo && (to !== undefined || filesOnly || wordsOnly))
+  const messagesOnly = flags.messagesOnly === true;
+  if (redo && (to !== undefined || filesOnly || messagesOnly))
     throw new ConfigError(
-      "sessions undo: --redo takes the last undo back as it was; leave --to, --files-only and --words-only out",
+      "sessions undo: --redo takes the last undo back as it was; leave --to, --files-only and --messages-only out",
     );
-  if (filesOnly && wordsOnly) throw new ConfigError("sessions undo: expected one of --files-only and --words-only");
+  if (filesOnly && messagesOnly)
+    throw new ConfigError("sessions undo: expected one of --files-only and --messages-only");
   return withSessions(context, async ({ sessions }) => {
     const session = await sessions.get(id);
     if (!session) throw notFound(id);
@@ -33,7 +37,7 @@ export const run: Command<typeof undo.flags> = async (context) => {
     try {
       const undone = await (redo
         ? sessions.redo(id, options)
-        : sessions.undo(id, { ...options, filesOnly, wordsOnly, ...(to !== undefined && { to }) }));
+        : sessions.undo(id, { ...options, filesOnly, messagesOnly, ...(to !== undefined && { to }) }));
       await tell(undone.files, !dryRun, undone.to);
       const { length } = undone.files;
       const left = undone.files.filter(({ outcome }) => isLeft(outcome)).length;
@@ -56,10 +60,10 @@ export const run: Command<typeof undo.flags> = async (context) => {
   });
 };
 
-/** What can be done about it. */
+/** Hint on how to resolve a conflict. */
 function wayOn(files: readonly UndoneFile[], redo: boolean): string {
   if (files.some(({ outcome }) => outcome === "conflict")) return "; --force overwrites";
-  return `; --force does the rest${redo ? "" : ", --words-only leaves all files as they are"}`;
+  return `; --force does the rest${redo ? "" : ", --messages-only leaves all files as they are"}`;
 }
 
 function pathsOf(count: number): string {

@@ -1,6 +1,6 @@
 import type { Command } from "./command.js";
 
-/** `gantry sessions ...`: each of its commands is loaded when it is called for. */
+/** `gantry sessions ...`: loads only the requested subcommand. */
 export const run: Command = async (context) => {
   const { exporting, importing, list, show, undo } = await import("./about/sessions.js");
   switch (context.name) {

@@ -3,7 +3,7 @@ import type { Logger } from "../ports/logger.js";
 import type { Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
 
-/** Say, for people, what the server that was started works with, and at last where they can go on. */
+/** Logs what the started server works with, and the address of the console last. */
 export async function tellStart(
   loaded: LoadedConfig,
   home: string,
@@ -15,19 +15,19 @@ export async function tellStart(
   await composition.tell();
   const address = composition.listening.find(({ transport }) => transport === "web-console")?.address;
   if (address === undefined) return;
-  // A browser has none of these headers before it is given them.
+  // A browser does not have the required headers yet.
   const how = Object.keys(loaded.config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
   logger.info(`console on ${address}${how}`);
 }
 
-/** The model that config names, else whose models there are: asking for their lists would take its time. */
+/** Names the configured model, otherwise the providers. Listing their models would take time. */
 function modelsOf({ config }: LoadedConfig, { providers }: Composition): string {
   const { provider, model } = config.model;
   if (model !== "") return `the model ${provider === "" ? "" : `${provider}/`}${model}`;
   return `models of ${provider === "" ? providers.join(", ") : provider}`;
 }
 
-/** Where sessions are. Of an address nothing is told: there may be a password in it. */
+/** Location of the session store. Database addresses are not logged, because they can contain a password. */
 function storeOf({ config, folder, given }: LoadedConfig, home: string): string {
   const { driver } = config.session;
   const standard = { sqlite: "sessions.db", json: "sessions" }[driver];

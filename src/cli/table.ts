@@ -1,6 +1,9 @@
-import { seen } from "../base/printable.js";
+import { escapeInvisible } from "../base/printable.js";
 
-/** Rows in columns as people read them; a column of numbers stands at its right. No cell can break a line or steer the terminal. */
+/**
+ * Formats rows as aligned columns; the columns in `right` are right-aligned. Line breaks and control characters in
+ * cells are escaped.
+ */
 export function table(
   heads: readonly string[],
   rows: readonly (readonly string[])[],
@@ -18,28 +21,28 @@ export function table(
     .join("");
 }
 
-/** In one line. */
+/** Returns the text on one line, with control characters escaped. */
 export function cell(text: string): string {
-  return seen(text.replace(/\s+/g, " ").trim());
+  return escapeInvisible(text.replace(/\s+/g, " ").trim());
 }
 
-/** At most so many characters; what is left out is told. */
+/** Limits a text to a number of characters. A truncated text ends in `…`. */
 export function cut(text: string, columns: number): string {
   const characters = text.length > columns ? [...text] : [];
   return characters.length > columns ? `${characters.slice(0, Math.max(0, columns - 1)).join("")}…` : text;
 }
 
-/** `1,234,567` */
+/** Format: `1,234,567` */
 export function grouped(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/** `$0.0123`; four figures below a dollar, as most runs cost little. */
+/** Format: `$0.0123`. Four decimals below one dollar, because most runs cost little. */
 export function dollars(usd: number): string {
   return `$${usd >= 1 || usd === 0 ? usd.toFixed(2) : usd.toFixed(4)}`;
 }
 
-/** `2026-11-22 16:53` of a timestamp, in the time of this machine. */
+/** Formats a timestamp as `2026-11-22 16:53` in local time. */
 export function moment(iso: string): string {
   const date = new Date(iso);
   const two = (value: number): string => String(value).padStart(2, "0");

@@ -4,7 +4,10 @@ import { TOKEN_FILE } from "../http/person-token.js";
 import { isLoopback } from "../http/web-safety.js";
 import { homeFolder } from "../serve/config.js";
 
-/** `Authorization` with the token of gantry's home, for a server of this machine; nothing before the first server. */
+/**
+ * `Authorization` header with the token of gantry's home folder, for servers on this machine. Empty if no server has
+ * created the token yet.
+ */
 export function tokenHeaders({ hostname }: URL): Record<string, string> {
   if (!isLoopback(hostname)) return {};
   try {

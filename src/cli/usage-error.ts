@@ -1,2 +1,2 @@
-/** The command line is wrong, and nothing was begun. One line. */
+/** An invalid command line. Nothing has been started. The message is one line. */
 export class UsageError extends Error {}

@@ -1,12 +1,15 @@
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import type { Output } from "./command.js";
 import { cell, cut } from "./table.js";
 
-/** What is quicker than that needs no line, in ms. */
+/** Delay before the line appears. Shorter waits show nothing. */
 const SOON_MS = 300;
 const DRAW_MS = 1_000;
 
-/** One line on the terminal that says what is waited for, and for how long; nowhere else, and gone when it is there. */
+/**
+ * A line on the terminal that shows a wait and its duration. Nothing is drawn elsewhere, and the line is removed at the
+ * end.
+ */
 export class Waiting {
   readonly #output: Pick<Output, "columns" | "draw" | "tell">;
   #timer: NodeJS.Timeout | undefined;
@@ -16,13 +19,13 @@ export class Waiting {
     this.#output = output;
   }
 
-  /** In place of what was said before. */
+  /** Replaces the previous text. */
   show(what: string): void {
     this.clear();
     if (this.#output.columns === undefined) return;
-    const begun = ticks();
+    const begun = monotonicMs();
     const draw = (): void => {
-      const seconds = Math.floor((ticks() - begun) / 1000);
+      const seconds = Math.floor((monotonicMs() - begun) / 1000);
       const line = `${cell(what)}${seconds > 0 ? ` (${seconds} s)` : ""}`;
       this.#output.draw(`\r${cut(line, (this.#output.columns ?? 80) - 1)}\u001b[K`);
       this.#isDrawn = true;
@@ -31,7 +34,7 @@ export class Waiting {
     this.#timer = setTimeout(draw, SOON_MS).unref();
   }
 
-  /** A line for people, above. */
+  /** Writes a line above the waiting line. */
   tell(line: string): void {
     if (this.#isDrawn) this.#output.draw("\r\u001b[K");
     this.#output.tell(line);

@@ -5,7 +5,7 @@ import { ConfigError } from "../ports/errors.js";
 import { openSessions } from "../serve/open-sessions.js";
 import { loadFor, type CommandContext, type ConfigFlags } from "./command.js";
 
-/** Do something with the stored sessions, and close the store. */
+/** Opens the stored sessions, runs `work` and closes the store. Resolves with the result of `work`. */
 export async function withSessions(
   { flags, output }: Pick<CommandContext, "output"> & { flags: ConfigFlags },
   work: (agent: Agent) => Promise<number>,
@@ -25,7 +25,7 @@ export async function withSessions(
   }
 }
 
-/** Of several ids it says which; the words are those of every door. */
+/** Error for an unknown session. It has the same wording as the other clients, and names the id. */
 export function notFound(id: string): ConfigError {
   return new ConfigError(`session not found: ${id}`);
 }

@@ -5,7 +5,7 @@ import { changedFiles } from "../tools/files/changed-files.js";
 import { planIn } from "../tools/agent/todo.js";
 import { isSummary } from "./units.js";
 
-/** Begins the part of a message that repeats the state of its session. */
+/** Marks the message part that repeats the state of the session. */
 const STATE_HEAD = "[State of this session, attached again because older messages left the context window]";
 const MAX_FILES = 100;
 const STATUS_MARKS = { pending: "[ ]", in_progress: "[>]", completed: "[x]" } as const;
@@ -26,14 +26,14 @@ export function attachState(
   return messages.map((message) => (message === target ? { ...message, parts: [...message.parts, part] } : message));
 }
 
-/** A message without the state that an earlier compaction attached. */
+/** Removes the state that an earlier compaction attached. */
 export function detachState<M extends ModelMessage>(message: M): M {
-  // The first part is the text that the state was appended to.
+  // The first part is always the message's own text; the state is appended to it.
   const parts = message.parts.filter((part, i) => i === 0 || part.type !== "text" || !part.text.startsWith(STATE_HEAD));
   return parts.length === message.parts.length ? message : { ...message, parts };
 }
 
-/** `""` if the state holds neither todos nor files. */
+/** Returns `""` if the state holds neither todos nor files. */
 function stateText(state: ReadonlyMap<string, unknown>): string {
   const todos = (planIn(state) ?? []).map(({ content, status }) => `${STATUS_MARKS[status]} ${content}`);
   const files = changedFiles(state);

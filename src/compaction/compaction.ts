@@ -4,42 +4,45 @@ import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
 
-/** How conversations are kept within the model's window. Everything may be left out. */
+/** How conversations are kept within the model's context window. All fields are optional. */
 export interface CompactionOptions {
-  /** Default true. Without it a conversation ends where the model's window does. */
+  /**
+   * Whether conversations are compacted; default true. Without compaction a conversation ends when the context window
+   * is full.
+   */
   enabled?: boolean | undefined;
-  /** `summary` (default), `sliding-window`, or one of your own. */
+  /** `summary` (default), `sliding-window`, or a custom strategy. */
   strategy?: string | CompactionStrategy | undefined;
-  /** Share of the window that a prompt may fill before it is compacted, above 0 and at most 1; default 0.8. */
+  /** Share of the window that a prompt may fill before it is compacted: above 0, at most 1; default 0.8. */
   threshold?: number | undefined;
-  /** Newest messages that are kept, where they fit; default 20. */
+  /** Number of newest messages to keep, as far as they fit; default 20. */
   keepMessages?: number | undefined;
-  /** Tokens; 0 (default): the model's own window. */
+  /** Size of the context window in tokens. 0 (default): the window that the model reports. */
   contextWindow?: number | undefined;
 }
 
-/** A model whose window nobody knows counts as this large, in tokens. */
+/** Assumed window of a model that reports none, in tokens. */
 const UNKNOWN_WINDOW = 128_000;
-/** Left free for the answer, at most; at most a fifth of the window. */
+/** Maximum tokens reserved for the answer. The reserve is never more than a fifth of the window. */
 const ANSWER_TOKENS = 4_096;
 type WindowRun = Pick<ModelCaller, "provider" | "model" | "logger">;
 
 export interface WindowRules {
   enabled: boolean;
-  /** Tokens of prompt and answer. */
+  /** Tokens of prompt and answer together. */
   size: number;
-  /** Tokens of a prompt beyond which it is compacted. */
+  /** Tokens of a prompt above which it is compacted. */
   limit: number;
   keepMessages: number;
-  /** Built in, by its name. */
+  /** Name of a built-in strategy, or a custom strategy. */
   strategy: string | CompactionStrategy;
 }
 
-/** An agent's way to compact. */
+/** The compaction options of an agent. The constructor throws `InputError` for invalid options. */
 export class Compaction {
   readonly #options: Required<Omit<CompactionOptions, "strategy">>;
   readonly #strategy: string | CompactionStrategy;
-  /** Models whose unknown window was told. */
+  /** Models with an unknown window that have been logged, as `provider/model`. */
   readonly #told = new Set<string>();
 
   constructor(options: CompactionOptions) {
@@ -64,7 +67,7 @@ export class Compaction {
     this.#strategy = strategy;
   }
 
-  /** What holds for the window of one run. */
+  /** The window rules for one run. Logs a warning once per model if its window is unknown. */
   rules(run: WindowRun): WindowRules {
     const { enabled, threshold, keepMessages, contextWindow } = this.#options;
     const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#unknown(run));

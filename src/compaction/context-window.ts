@@ -3,7 +3,7 @@ import { abortable } from "../base/abort.js";
 import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, sizeOf, tokensOf } from "../models/estimate.js";
 import { fit, shortened } from "./fit.js";
 import { followUp } from "./follow-up.js";
-import { fitFrame, type Frame } from "./prompt-prefix.js";
+import { fitPrefix, type PromptPrefix } from "./prompt-prefix.js";
 import type { Compaction, WindowRules } from "./compaction.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
@@ -11,9 +11,9 @@ import { attachState, detachState } from "./attached-state.js";
 import type { Conversation } from "../conversation/conversation.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
-import { modelView, repaired } from "../conversation/messages.js";
+import { modelView, repairMessages } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
-import { toldWaits } from "../models/record-retries.js";
+import { recordRetries } from "../models/record-retries.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage, ReasoningEffort } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
@@ -21,40 +21,42 @@ import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
 
-/** Share of the room for messages that a compaction fills, so that the next one is some way off. */
+/** Share of the room for messages that a compaction may fill, so that the next compaction is not needed soon. */
 const HEADROOM = 0.6;
-/** Instructions and tools take at most this share of a prompt; beyond it they are told in short. */
+/** Maximum share of the limit for instructions and tools. Beyond it they are shortened. */
 const FRAME_SHARE = 0.6;
-/** One tool output takes at most this share of the room for messages. */
+/** Maximum share of the room for messages that one tool output may take. */
 const OUTPUT_SHARE = 1 / 3;
-/** What somebody asked to be compacted becomes at most so much of what it was. */
+/** A requested compaction reduces the messages to at most this share of their size. */
 const ASKED_SHARE = 0.5;
-/** The attached state of the session takes at most this share of the room for messages. */
+/** Maximum share of the room for messages that the attached session state may take. */
 const STATE_SHARE = 0.25;
-/** Tokens of messages that are not worth a compaction. */
+/** A requested compaction does nothing if the messages have no more tokens than this. */
 const FEW = 500;
-/** How often a call is tried again after the provider said that the prompt is too long, each time smaller. */
+/** Maximum retries after the provider rejected the prompt as too long. Each retry is smaller than the last. */
 const RETREATS = 5;
 const RETREAT = 0.6;
-/** A reported prompt is believed when it has at least one token for so many bytes; some servers leave cached tokens out. */
+/**
+ * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
+ */
 const PLAUSIBLE_BYTES = 8;
 
-/** What a window reads of its run. */
+/** The members of a run that its context window uses. */
 export interface WindowContext extends ModelCaller {
   readonly effort: ReasoningEffort;
   readonly system: string;
   readonly tools: readonly ToolSpec[];
-  /** Of the last answer; undefined: any. */
+  /** Schema of the final answer. Undefined: the answer is free text. */
   readonly outputSchema?: JsonSchema | undefined;
   readonly conversation: Conversation;
-  /** State that tools keep for the session; attached again after a compaction. */
+  /** State that tools store for the session. It is attached again after a compaction. */
   readonly state: ReadonlyMap<string, unknown>;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
   readonly signal: AbortSignal;
 }
 
-/** The window of one run. */
+/** Opens the context window of one run. */
 export function openWindow(compaction: Compaction, context: WindowContext): ContextWindow {
   const { strategy, ...rules } = compaction.rules(context);
   return new ContextWindow(context, {
@@ -67,7 +69,7 @@ function builtIn(name: string): CompactionStrategy {
   return name === "summary" ? new Summary() : new SlidingWindow();
 }
 
-/** What somebody asked for, or why it has to be. */
+/** Options of one compaction, requested or necessary. */
 interface Asked {
   before?: number;
   most?: number;
@@ -81,13 +83,19 @@ interface Compacted {
 
 type Rules = Omit<WindowRules, "strategy"> & { strategy: CompactionStrategy };
 
-/** The model's window during one run: makes the requests, and compacts the conversation before one would not fit. */
+/**
+ * The model's context window during one run. Builds the requests, and compacts the conversation before a request
+ * exceeds the window.
+ */
 export class ContextWindow {
   readonly #context: WindowContext;
   readonly #rules: Rules;
   #limit: number;
-  #frame: Frame;
-  /** Tokens of the first `count` messages and the frame, as the provider counted them. */
+  #frame: PromptPrefix;
+  /**
+   * Tokens of the first `count` messages and the prompt prefix, as counted by the provider. Undefined: no count is
+   * valid.
+   */
   #reported: { tokens: number; count: number } | undefined;
   #shown = new WeakMap<Message, Message>();
   #retreats = 0;
@@ -99,13 +107,16 @@ export class ContextWindow {
     this.#frame = this.#fitFrame();
   }
 
-  /** The next request, within the window. Rejects with `ProviderError` (`context_length`) when nothing more can give. */
+  /**
+   * Builds the next request, within the window. Rejects with `ProviderError` (`context_length`) if the prompt cannot be
+   * reduced further.
+   */
   async request(): Promise<ModelRequest> {
     if (this.#rules.enabled && this.#promptTokens() > this.#limit) await this.#compact();
     return this.#request();
   }
 
-  /** A model call ended well, and its answer is part of the conversation. */
+  /** Records the usage of a completed model call. The answer must already be part of the conversation. */
   answered(usage: ModelUsage): void {
     this.#retreats = 0;
     const { messages } = this.#context.conversation;
@@ -114,11 +125,11 @@ export class ContextWindow {
     this.#reported = believed ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length } : undefined;
   }
 
-  /** The provider refused a request as too long: compact harder. Resolves with false when that would not help. */
+  /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
   async tooLong(): Promise<boolean> {
     if (!this.#rules.enabled || this.#retreats >= RETREATS) return false;
     this.#retreats += 1;
-    // By bytes alone, as every later estimate will be, so that each retreat makes the request smaller.
+    // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
     this.#reported = undefined;
     const before = this.#promptTokens();
     this.#limit = Math.floor(Math.min(this.#limit, before) * RETREAT);
@@ -138,8 +149,8 @@ export class ContextWindow {
   }
 
   /**
-   * Compact now, since somebody asked, `wanted` says what to keep; by a summary, unless an own strategy was chosen. Resolves
-   * with the tokens of the next prompt.
+   * Compacts now, on request; `instructions` say what to keep. Uses a summary unless a custom strategy is set. Resolves
+   * with the estimated tokens of the next prompt.
    */
   async compact(wanted: string): Promise<number> {
     const messages = tokensOf(this.#seen(this.#context.conversation.messages));
@@ -163,7 +174,8 @@ export class ContextWindow {
       cacheKey: sessionId,
     };
     if (outputSchema) request.outputSchema = outputSchema;
-    // Prompt and answer share the window; many providers refuse a request that allows for more.
+    // Prompt and answer share the window. Many providers reject a request whose answer limit exceeds the rest of the
+    // window.
     const room = Math.floor((size - this.#promptTokens()) * 0.95);
     if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > room) {
       request.maxTokens = Math.max(1, room);
@@ -171,20 +183,23 @@ export class ContextWindow {
     return request;
   }
 
-  /** Last report and what came since at bytes / 3; without a report all of it. */
+  /**
+   * Tokens of the last report, plus an estimate of the newer messages from their bytes. Without a report everything is
+   * estimated.
+   */
   #promptTokens(): number {
     const { messages } = this.#context.conversation;
     if (!this.#reported) return this.#frame.tokens + Math.ceil(this.#bytes() / BYTES_PER_TOKEN);
     return this.#reported.tokens + tokensOf(this.#seen(messages.slice(this.#reported.count)));
   }
 
-  /** Of all messages. */
+  /** Bytes of all messages. */
   #bytes(): number {
     const { size, messages } = this.#context.conversation;
     return this.#showsAll ? size.bytes : bytesOfAll(this.#seen(messages));
   }
 
-  /** Most bytes of one tool output. */
+  /** Maximum bytes of one tool output. */
   get #most(): number {
     return Math.max(600, Math.floor((this.#limit - this.#frame.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
   }
@@ -193,7 +208,10 @@ export class ContextWindow {
     return !this.#rules.enabled || this.#context.conversation.size.largestResult <= this.#most;
   }
 
-  /** Messages as the model sees them: one tool output that would fill the window is cut in the middle, always alike. */
+  /**
+   * Messages as the model sees them. A tool output that would fill the window is cut in the middle, the same way each
+   * time.
+   */
   #seen(messages: readonly Message[]): readonly Message[] {
     if (this.#showsAll) return messages;
     const most = this.#most;
@@ -205,20 +223,20 @@ export class ContextWindow {
     });
   }
 
-  #fitFrame(): Frame {
+  #fitFrame(): PromptPrefix {
     const { system, tools, logger } = this.#context;
     const budget = this.#rules.enabled ? Math.floor(this.#limit * FRAME_SHARE) : Infinity;
-    return fitFrame(system, tools, budget, logger);
+    return fitPrefix(system, tools, budget, logger);
   }
 
-  /** `before`: tokens of the prompt. `most`: of its messages behind it. */
+  /** `before`: estimated tokens of the prompt. `most`: maximum tokens of the messages after the prefix. */
   async #compact({ before = this.#promptTokens(), most = Infinity, wanted }: Asked = {}): Promise<void> {
     const { id: runId, sessionId, conversation, state, recorder, bus, events, provider, logger } = this.#context;
     const room = this.#limit - this.#frame.tokens;
-    const prompt = repaired(this.#seen(conversation.messages)) as Message[];
+    const prompt = repairMessages(this.#seen(conversation.messages)) as Message[];
     const source = prompt.map(detachState);
     const { strategy, messages } = await this.#apply(source, Math.min(most, Math.floor(room * HEADROOM)), wanted);
-    const fitted = fit(repaired(messages), room);
+    const fitted = fit(repairMessages(messages), room);
     const isSame = fitted.length === source.length && fitted.every((message, i) => message === source[i]);
     const view = fit(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
     if (tokensOf(view) > room) {
@@ -226,7 +244,7 @@ export class ContextWindow {
       throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
     }
     this.#reported = undefined;
-    // Nothing was gained: another session of the chain would be of no use.
+    // The compaction saved nothing, so a follow-up session would be useless.
     if (isSame || (wanted !== undefined && tokensOf(view) >= tokensOf(prompt))) return;
     const from = conversation.session;
     const to = await followUp(recorder, conversation, view);
@@ -235,11 +253,11 @@ export class ContextWindow {
     events.push({ type: "compaction", strategy, messages: view.length, tokens: before });
   }
 
-  /** By the chosen strategy; where that fails, or leaves nothing, by the sliding window. */
+  /** Compacts with the chosen strategy. If it fails or returns no messages, the sliding window is used. */
   async #apply(messages: Message[], budget: number, wanted: string | undefined): Promise<Compacted> {
     const { signal, sessionId, logger } = this.#context;
     const { strategy: chosen, keepMessages } = this.#rules;
-    // Whoever asks can wait for a summary, which loses less.
+    // A requested compaction may take the time of a summary, which loses less.
     const strategy = wanted !== undefined && chosen instanceof SlidingWindow ? new Summary() : chosen;
     const input: CompactionInput = {
       messages,
@@ -250,14 +268,14 @@ export class ContextWindow {
       ask: (question, asking) => this.#ask(question, asking),
     };
     try {
-      // Raced, so that a strategy that ignores its signal cannot hold a run.
+      // Raced against the signal, so that a strategy that ignores it cannot block the run.
       const compacted = await abortable((async () => strategy.compact(input, signal))(), signal);
       signal.throwIfAborted();
-      if (repaired(compacted).length > 0) return { strategy: strategy.name, messages: compacted };
+      if (repairMessages(compacted).length > 0) return { strategy: strategy.name, messages: compacted };
       throw new Error("nothing was left of the conversation");
     } catch (error) {
       signal.throwIfAborted();
-      // Nothing has to go: better as it was than without what was said.
+      // A requested compaction is not necessary. Failing is better than dropping messages without a summary.
       if (wanted !== undefined) throw error;
       const why = error instanceof Error ? error.message : String(error);
       logger.warn("a compaction failed; older messages are left out instead", {
@@ -280,12 +298,12 @@ export class ContextWindow {
       tools: [],
       maxTokens,
       effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),
-      thinks: false,
+      needsReasoning: false,
       cacheKey: `${sessionId}-compaction`,
     });
     const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
     const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
-    const waits = toldWaits((retry) => recorder.waits(retry));
+    const waits = recordRetries((retry) => recorder.waits(retry));
     const answer = await callModel(this.#context, "summary", request, signal, waits);
     if ("error" in answer) throw answer.error;
     await recorder.write({ sync: false, usage: answer.paid });

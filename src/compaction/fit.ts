@@ -4,24 +4,31 @@ import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "../models/estimate.js";
 import { currentPrompt, isSummary, unitsOf } from "./units.js";
 
-/** Stands for the output of a tool that was cleared. */
-export const CLEARED = "[old tool output cleared to save room in the context window]";
+/** Replaces a tool output that was cleared. */
+export const CLEARED_NOTE = "[old tool output cleared to save room in the context window]";
 const CUT_ARGUMENTS = JSON.stringify({ note: "arguments left out to save room in the context window" });
 
-/** Outputs up to so many bytes are not worth clearing. */
+/** Outputs of at most this many bytes are not cleared. */
 const WORTH_BYTES = 200;
-/** Texts are cut no shorter. */
+/** Minimum bytes that a shortened text keeps. */
 const SHORTEST_BYTES = 120;
 
 /**
- * Make messages fit a budget, the least loss first: old tool outputs are cleared, large texts cut in the middle, the
- * oldest answers left out with their results, and in the end everything is cut short. The first user message, the prompt
- * that is worked on and a summary stay. The result is over the budget only where nothing more could give.
+ * Makes messages fit a budget in tokens. Steps, in order, until they fit:
+ *
+ * - Clear old tool outputs.
+ * - Cut large texts in the middle.
+ * - Drop the oldest answers with their tool results.
+ * - Cut everything.
+ * - Drop the newest answer.
+ *
+ * The first user message, the current prompt and summaries are never dropped. The result exceeds the budget only if it
+ * cannot be reduced further.
  */
 export function fit<M extends ModelMessage>(messages: readonly M[], budget: number): M[] {
   const room = new Room(messages, Math.max(0, budget) * BYTES_PER_TOKEN);
   const steps = [() => room.clearOld(), () => room.cutLarge(), () => room.dropOld(), () => room.cutAll()];
-  // Better an answer forgotten than a request that is refused.
+  // Losing the newest answer is better than a request that the provider rejects.
   steps.push(() => room.dropLast());
   for (const step of steps) {
     if (room.fits) break;
@@ -30,7 +37,7 @@ export function fit<M extends ModelMessage>(messages: readonly M[], budget: numb
   return room.all;
 }
 
-/** Messages and their size; each step stops as soon as they fit. */
+/** Messages and their total size. Each step stops as soon as they fit. */
 class Room<M extends ModelMessage> {
   readonly #bytes: number;
   readonly #protected: Set<M>;
@@ -54,18 +61,18 @@ class Room<M extends ModelMessage> {
     return this.#total <= this.#bytes;
   }
 
-  /** Tool outputs, oldest first, but for those that the model has not seen yet. */
+  /** Clears tool outputs, oldest first, except those that the model has not seen yet. */
   clearOld(): void {
     for (const unit of this.#units.slice(0, -1)) {
       this.#change(unit, (message) =>
         message.role === "tool" && sizeOf(message) > WORTH_BYTES
-          ? { ...message, parts: [{ type: "text", text: CLEARED }] }
+          ? { ...message, parts: [{ type: "text", text: CLEARED_NOTE }] }
           : message,
       );
     }
   }
 
-  /** The newest outputs share half of the room; a prompt may take a third of it. */
+  /** The newest outputs share half of the budget; each user message may take a third. */
   cutLarge(): void {
     const last = this.#units.at(-1) ?? [];
     const outputs = last.filter((message) => message.role === "tool").length;
@@ -78,7 +85,7 @@ class Room<M extends ModelMessage> {
     }
   }
 
-  /** Whole answers, oldest first; never the newest unit. */
+  /** Drops whole answers, oldest first, but never the newest unit. */
   dropOld(): void {
     for (let i = 0; i < this.#units.length - 1 && !this.fits;) {
       const unit = this.#units[i] ?? [];
@@ -104,7 +111,7 @@ class Room<M extends ModelMessage> {
     }
   }
 
-  /** By place rather than by object, as messages are replaced by shorter copies. */
+  /** Replaces messages by index, because they become shorter copies. */
   #change(unit: M[], change: (message: M) => M): void {
     for (const [i, message] of unit.entries()) {
       if (this.fits) return;
@@ -121,7 +128,10 @@ class Room<M extends ModelMessage> {
   }
 }
 
-/** A message in about so many bytes: long texts cut in the middle, then images and files named rather than shown. */
+/**
+ * Shortens a message to about `bytes`: long texts are cut in the middle, then images and files are replaced by their
+ * names.
+ */
 export function shortened<M extends ModelMessage>(message: M, bytes: number): M {
   if (sizeOf(message) <= bytes) return message;
   const cap = Math.max(SHORTEST_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));

@@ -7,8 +7,8 @@ import type { Session } from "../ports/session.js";
 import { NO_USAGE } from "../conversation/usage.js";
 
 /**
- * Begin the next session of the conversation's chain with `view`, and go on in it. Stored whole or not at all.
- * Rejects with `LeaseLostError`, `SessionNotFoundError` (deleted meanwhile) or `StoreError`.
+ * Starts the next session of the conversation's chain with `view`, and continues the conversation in it. The write is
+ * atomic. Rejects with `LeaseLostError`, `SessionNotFoundError` (deleted in the meantime) or `StoreError`.
  */
 export async function followUp(
   recorder: Recorder,
@@ -34,7 +34,7 @@ export async function followUp(
     try {
       await recorder.follow(next, messages);
     } catch (error) {
-      // Sessions that a revert cut keep their index.
+      // Sessions that a revert hid keep their index, so try the next one.
       if (hasCode(error, "session_exists") && error.sessionId === id) continue;
       throw error;
     }
@@ -43,13 +43,16 @@ export async function followUp(
   }
 }
 
-/** A view as it is stored: what was kept is a copy of itself, with its id and seq; what is new gets its own. */
+/**
+ * Prepares a view for storage. A message that was kept becomes a copy with the same id and seq; a new message gets its
+ * own.
+ */
 function stamped(view: readonly ModelMessage[], source: readonly Message[], sessionId: string): Message[] {
   const byId = new Map(source.map((message) => [message.id, message]));
   const known = view.map((message) => {
     const id: unknown = (message as Partial<Message>).id;
     const origin = typeof id === "string" ? byId.get(id) : undefined;
-    // Each id once: a second use is a new message.
+    // Each id is used once; a repetition is a new message.
     if (origin) byId.delete(origin.id);
     return origin;
   });
@@ -61,7 +64,7 @@ function stamped(view: readonly ModelMessage[], source: readonly Message[], sess
       seq = origin.seq;
       return { ...origin, ...said };
     }
-    // In the gap that what was left out leaves, where there is one.
+    // Use a seq in the gap that dropped messages leave, if there is one.
     const next = known.slice(i).find((message) => message !== undefined)?.seq ?? Infinity;
     if (seq + 1 < next) seq += 1;
     return { ...said, id: newId(), sessionId, seq, createdAt: now(), finished: true };

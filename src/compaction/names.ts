@@ -1,7 +1,7 @@
-/** Names of the strategies that come with gantry. */
+/** Names of the built-in strategies. */
 export const STRATEGIES: readonly string[] = ["sliding-window", "summary"];
 
-/** What holds where nothing else is said; `contextWindow` in tokens, 0 for the model's own. */
+/** Defaults of `CompactionOptions`. `contextWindow` is in tokens; 0 is the model's own window. */
 export const COMPACTION_DEFAULTS = {
   enabled: true,
   strategy: "summary",

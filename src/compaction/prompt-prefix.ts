@@ -4,19 +4,20 @@ import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, frameBytes, toolBytes } from "../models/estimate.js";
 
 /** The part of every request that comes before the messages. */
-export interface Frame {
+export interface PromptPrefix {
   system: string;
   tools: readonly ToolSpec[];
-  /** Estimated. */
+  /** Estimated from the bytes. */
   tokens: number;
 }
 
 /**
- * System prompt and tools in at most `budget` tokens. In a window of the usual size nothing changes; in a small one long
- * instructions are cut in the middle, then tools are described in short, then those least missed are left out.
- * The same input gives the same bytes.
+ * Fits system prompt and tools into at most `budget` tokens. With a window of the usual size nothing changes.
+ *
+ * With a small window, long instructions are cut in the middle first. Then tool descriptions are shortened, and at last
+ * the least important tools are dropped. The same input gives the same bytes. Logs a warning if anything was shortened.
  */
-export function fitFrame(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): Frame {
+export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): PromptPrefix {
   const bytes = Math.max(0, budget) * BYTES_PER_TOKEN;
   let frame = { system, tools };
   const fits = () => frameBytes(frame) <= bytes;
@@ -38,7 +39,10 @@ export function fitFrame(system: string, tools: readonly ToolSpec[], budget: num
   return { ...frame, tokens: Math.ceil(frameBytes(frame) / BYTES_PER_TOKEN) };
 }
 
-/** What an agent can do without; then the largest of a kind that has others; then the largest. */
+/**
+ * The tool to drop next: first optional kinds, then a kind with several tools, then any. The largest of a group goes
+ * first.
+ */
 function leastMissed(tools: readonly ToolSpec[]): ToolSpec | undefined {
   const luxuries = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
   const doubled = tools.filter((tool) => tools.some((other) => other !== tool && other.kind === tool.kind));
@@ -60,7 +64,7 @@ function spec(tool: ToolSpec, description: string, inputSchema: JsonSchema): Too
   return { name, description, inputSchema, kind, parallel, needsPermission };
 }
 
-/** A schema without what is said about its values; a property that is itself called "description" stays. */
+/** Removes descriptions, titles and examples from a schema. A property that is itself named "description" stays. */
 function bare(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(bare);
   if (typeof schema !== "object" || schema === null) return schema;

@@ -4,7 +4,7 @@ import type { Message, ModelMessage } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN } from "../models/estimate.js";
 import { fit } from "./fit.js";
-import { slide, type Slid } from "./sliding-window.js";
+import { slideWindow, type SlideResult } from "./sliding-window.js";
 import { isSummary, SUMMARY_HEAD } from "./units.js";
 
 const INSTRUCTIONS = `You write the notes with which a coding agent goes on after the beginning of its conversation is taken from its memory.
@@ -15,13 +15,13 @@ Write, in the language of the conversation and as short as completeness allows:
 - what is under way, what failed and why, and the next steps.
 Answer with the notes alone.`;
 
-/** Tokens of a summary, where a third of the room for messages has as many. */
+/** Maximum tokens of a summary. A third of the budget applies if that is less. */
 const MAX_SUMMARY_TOKENS = 8_192;
-/** Bytes shown of one message. */
+/** Maximum bytes of one message in the transcript. */
 const MESSAGE_BYTES = 4_000;
 const OUTPUT_BYTES = 1_500;
 
-/** Like the sliding window, and the model sums up what is left out. */
+/** Like the sliding window, but the model summarizes the dropped messages. */
 export class Summary implements CompactionStrategy {
   readonly name = "summary";
 
@@ -29,7 +29,8 @@ export class Summary implements CompactionStrategy {
     const { prompts, newest, dropped } = slideWithin(input);
     const isAsked = input.wanted !== undefined;
     const kept = new Set<ModelMessage>([...prompts, ...newest]);
-    // Who asks loses nothing that is in no summary, the rest of a prompt that is shortened neither.
+    // A requested compaction summarizes all messages that do not stay unchanged. That includes the original of a
+    // shortened prompt.
     const gone = isAsked ? input.messages.filter((message) => !kept.has(message)) : dropped;
     if (gone.length === 0) return isAsked ? [...input.messages] : fit([...prompts, ...newest], input.budget);
     const question = {
@@ -47,27 +48,27 @@ export class Summary implements CompactionStrategy {
       name: "",
       failed: false,
     };
-    // Behind the first goal and before the prompt that is worked on, as it was said.
+    // The summary goes after the first user message and before the current prompt, in chronological order.
     const [first, ...rest] = prompts;
     const view: ModelMessage[] = [...(first ? [first] : []), summary, ...rest, ...newest];
     return isAsked ? view : fit(view, input.budget);
   }
 }
 
-/** As many of the newest messages as fit beside a summary, so that nothing goes that was not summed up. */
-function slideWithin({ messages, keepMessages, budget, wanted, estimate }: CompactionInput): Slid {
+/** Keeps as many of the newest messages as fit next to a summary, so that every dropped message is in the summary. */
+function slideWithin({ messages, keepMessages, budget, wanted, estimate }: CompactionInput): SlideResult {
   const room = Math.floor(budget * 0.6);
-  // Whoever asks has nothing shortened.
+  // A requested compaction shortens nothing.
   const fits = (kept: Message[]) =>
     wanted === undefined ? fit(kept, room).length === kept.length : estimate(kept) <= room;
   for (let keep = keepMessages; ; keep -= Math.max(1, Math.floor(keep / 8))) {
-    const slid = slide(messages, keep);
+    const slid = slideWindow(messages, keep);
     const kept = [...slid.prompts, ...slid.newest];
     if (keep <= 1 || fits(kept)) return slid;
   }
 }
 
-/** `isWhole`: what the user said is not cut. */
+/** `isWhole`: whether user messages are included uncut. */
 function transcribed(message: Message, isWhole: boolean): string {
   if (isSummary(message)) return textOf(message);
   if (message.role === "tool") {

@@ -1,14 +1,17 @@
 import { textOf } from "../conversation/messages.js";
 import type { ModelMessage } from "../ports/message.js";
 
-/** Begins the message that stands for what was left out; also how such a message is known again. */
+/** Marks the message that replaces dropped messages, and identifies such a message. */
 export const SUMMARY_HEAD = "[Summary of the earlier conversation, which outgrew the context window]\n\n";
 
 export function isSummary(message: ModelMessage): boolean {
   return message.role === "user" && textOf(message).startsWith(SUMMARY_HEAD);
 }
 
-/** What stays or goes together: an answer with the results of its calls, any other message alone. */
+/**
+ * Groups messages that must stay together: an answer with the results of its calls. Any other message is a group of its
+ * own.
+ */
 export function unitsOf<M extends ModelMessage>(messages: readonly M[]): M[][] {
   const units: M[][] = [];
   for (const message of messages) {
@@ -19,7 +22,7 @@ export function unitsOf<M extends ModelMessage>(messages: readonly M[]): M[][] {
   return units;
 }
 
-/** The user's message that is worked on: the last one that a user wrote. */
+/** The last message that a user wrote, which the model is working on. */
 export function currentPrompt<M extends ModelMessage>(messages: readonly M[]): M | undefined {
   return messages.findLast((message) => message.role === "user" && !isSummary(message));
 }

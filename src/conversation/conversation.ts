@@ -1,29 +1,29 @@
-import { bytesOf, callsOf, ToldMessages } from "./messages.js";
+import { bytesOf, callsOf, ModelMessageCache } from "./messages.js";
 import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 
-/** What messages take, in bytes. */
+/** Size of messages, in bytes. */
 export interface ConversationSize {
-  /** Of a model's window. */
+  /** Bytes of text that a model reads. */
   bytes: number;
-  /** Of memory, by attached files. */
+  /** Memory used by attached images and files. */
   attached: number;
-  /** Of the largest result of a tool. */
+  /** Size of the largest tool result. */
   largestResult: number;
 }
 
-/** What a model is working on: the stored messages that it sees, and where the next one goes. */
+/** The conversation of a running model: the stored messages that it sees, and the position of the next message. */
 export class Conversation {
-  /** Ids of all tool calls so far, also of those that a compaction left out. */
+  /** Ids of all tool calls so far, including calls that a compaction removed. */
   readonly callIds = new Set<string>();
-  /** What the model is told of each message; made once, as long as it is the same model. */
-  readonly told = new ToldMessages();
-  /** The session that is written to: the newest of its chain. */
+  /** Messages as the model reads them. Each is created once, as long as the model stays the same. */
+  readonly told = new ModelMessageCache();
+  /** The session that receives new messages: the newest of its chain. */
   session: Session;
   #messages: Message[];
   #lastSeq: number;
-  /** Of the messages, once somebody asked. */
+  /** Size of the messages. Undefined until `size` is first read. */
   #size: ConversationSize | undefined;
 
   constructor(session: Session, messages: Message[]) {
@@ -33,17 +33,17 @@ export class Conversation {
     this.#lastSeq = Math.max(session.lastSeq, messages.at(-1)?.seq ?? 0);
   }
 
-  /** In order: a follow-up's view, then what was said. */
+  /** In order: the view of a follow-up, then the later messages. */
   get messages(): readonly Message[] {
     return this.#messages;
   }
 
-  /** Greatest `seq` given so far. */
+  /** Greatest `seq` assigned so far. */
   get lastSeq(): number {
     return this.#lastSeq;
   }
 
-  /** Counted once, then added to: a long conversation is not measured again at each turn. */
+  /** Computed once and then updated, so that a long conversation is not measured again at each turn. */
   get size(): Readonly<ConversationSize> {
     if (!this.#size) {
       this.#size = { bytes: 0, attached: 0, largestResult: 0 };
@@ -52,7 +52,7 @@ export class Conversation {
     return this.#size;
   }
 
-  /** A new message with the next `seq`; not yet part of the conversation. */
+  /** Creates a message with the next `seq`. Does not add it to the conversation. */
   compose(message: ModelMessage, finished = true): Message {
     this.#lastSeq += 1;
     return { ...message, id: newId(), sessionId: this.session.id, seq: this.#lastSeq, createdAt: now(), finished };
@@ -64,7 +64,7 @@ export class Conversation {
     if (this.#size) grow(this.#size, message);
   }
 
-  /** Go on in the chain's next session, with what that begins with. */
+  /** Continues in the chain's next session, which starts with `messages`. */
   goOnIn(session: Session, messages: Message[]): void {
     this.session = session;
     this.#messages = messages;
@@ -76,7 +76,10 @@ export class Conversation {
   }
 }
 
-/** What people are shown beside a message is in the store: whole files need not be kept for a model that never sees them. */
+/**
+ * Removes what users are shown for a tool call. The store keeps it, and models never see it, so whole files need not
+ * stay in memory.
+ */
 function forModel(message: Message): Message {
   if (!message.shown) return message;
   const { shown: _, ...rest } = message;

@@ -1,13 +1,13 @@
-import type { FilePart, ModelMessage, Opaque, Part, TextPart, ToolCallPart } from "../ports/message.js";
+import type { FilePart, ModelMessage, OpaqueData, Part, TextPart, ToolCallPart } from "../ports/message.js";
 
-/** Given to a model for a call whose end nobody saw. */
+/** Result that a model reads for a call whose outcome was not recorded. */
 export const INTERRUPTED = "[interrupted: outcome unknown]";
 
-/** Stands behind an answer that broke off, so that a model goes on with it and roles alternate. */
+/** Follows an interrupted answer, so that the model continues it and roles alternate. */
 export const CUT_OFF =
   "[Your answer was cut off here. Go on exactly where it stopped, without repeating anything; a tool call that was not made yet is to be made.]";
 
-/** A call without a result, and the message that made it. */
+/** A call without a result, and the message that contains it. */
 export interface DanglingCall {
   call: ToolCallPart;
   after: ModelMessage;
@@ -16,7 +16,7 @@ export interface DanglingCall {
 const NO_CALLS: readonly ToolCallPart[] = [];
 
 export function callsOf(message: ModelMessage): readonly ToolCallPart[] {
-  // Most messages have none, and long conversations are asked message by message.
+  // Most messages have no calls, and long conversations are read message by message.
   if (!message.parts.some(isCall)) return NO_CALLS;
   return message.parts.filter(isCall);
 }
@@ -29,9 +29,9 @@ export function textOf(message: ModelMessage): string {
   return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
-/** What people are shown that a message says: of a command what was typed. */
+/** Text of a message as users see it. For a slash command this is the typed text. */
 export function typedText(message: ModelMessage): string {
-  return message.parts.map((part) => (part.type === "text" ? (part.typed ?? part.text) : "")).join("");
+  return message.parts.map((part) => (part.type === "text" ? (part.originalText ?? part.text) : "")).join("");
 }
 
 /** A tool message that answers `call`. */
@@ -39,7 +39,7 @@ export function toolMessage(call: Pick<ToolCallPart, "id" | "name">, text: strin
   return { role: "tool", parts: [{ type: "text", text }], toolCallId: call.id, name: call.name, failed };
 }
 
-/** Calls that no later message answers. */
+/** Calls that no message answers. */
 export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
   const answered = new Set<string>();
   for (const message of messages) if (message.role === "tool") answered.add(message.toolCallId);
@@ -52,11 +52,15 @@ export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[]
 }
 
 /**
- * The same conversation in an order that every provider takes: each answer right behind its call, in the order stored;
- * a call without an answer gets one that says so, an answer without a call is left out, an empty message too.
- * Doing it twice changes nothing.
+ * The same conversation in an order that every provider accepts:
+ * - Each answer follows its call, in stored order.
+ * - A call without an answer gets an answer that states the interruption.
+ * - An answer without a call is omitted.
+ * - An empty message is omitted.
+ *
+ * The function is idempotent.
  */
-export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
+export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[] {
   const answers = new Map<string, ModelMessage>();
   const places = new Map<ModelMessage, number>();
   messages.forEach((message, place) => {
@@ -72,7 +76,7 @@ export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
       result.push(message);
       continue;
     }
-    // A call id that came before is another provider's mistake; its second use could never be paired.
+    // A repeated call id is a provider's error. The second call could never be paired with its answer.
     const parts = message.parts.filter((part) => {
       if (part.type !== "tool_call") return true;
       const fresh = !seen.has(part.id);
@@ -91,29 +95,29 @@ export function repaired(messages: readonly ModelMessage[]): ModelMessage[] {
   return result;
 }
 
-/** Whom a model is asked as: opaque fields are given to the pair that made them alone. */
+/** Provider and model that receive the messages. Opaque fields are sent only to the pair that created them. */
 type Pair = Readonly<{ provider: string; model: string }>;
 
-/** A message of a conversation; one that broke off is not finished. */
+/** A stored message. `finished` is false for an interrupted answer. */
 type SaidMessage = ModelMessage & { readonly finished?: boolean };
 
-/** What a model is told of one message. */
-interface Told {
+/** A message as the model reads it. */
+interface PreparedMessage {
   readonly said: SaidMessage;
   readonly message: ModelMessage;
-  /** It broke off. */
+  /** Whether the answer was interrupted. */
   readonly broken: boolean;
-  /** There is something in it for a model. */
+  /** Whether the message has content for a model. */
   readonly says: boolean;
 }
 
-/** What a model is told of each message of a conversation that grows: made once for each, as long as the pair is the same. */
-export class ToldMessages {
+/** Model messages of a growing conversation. Each is created once, as long as the pair stays the same. */
+export class ModelMessageCache {
   #pair: Pair = { provider: "", model: "" };
-  #told: Told[] = [];
+  #told: PreparedMessage[] = [];
 
-  /** One for each; good until it is asked again. */
-  of(messages: readonly SaidMessage[], pair: Pair): readonly Told[] {
+  /** Returns one entry for each message. The array is valid until the next call. */
+  of(messages: readonly SaidMessage[], pair: Pair): readonly PreparedMessage[] {
     if (pair.provider !== this.#pair.provider || pair.model !== this.#pair.model) this.#told = [];
     this.#pair = pair;
     const told = this.#told;
@@ -125,36 +129,36 @@ export class ToldMessages {
   }
 }
 
-function toldAs(said: SaidMessage, pair: Pair): Told {
-  const message = toldOf(said, pair);
+function toldAs(said: SaidMessage, pair: Pair): PreparedMessage {
+  const message = toModelMessage(said, pair);
   const broken = message.role === "assistant" && said.finished === false;
   return { said, message, broken, says: saysSomething(message, broken) };
 }
 
 /**
- * What a model sees of a conversation: repaired, reasoning and opaque fields of other pairs and of answers that broke
- * off left out, attached text shown as text.
+ * A conversation as a model reads it: repaired, with attached text as text. Reasoning and opaque fields of other pairs
+ * are omitted, and so is the reasoning of interrupted answers.
  */
 export function modelView(
   messages: readonly SaidMessage[],
   pair: Pair,
-  memory: ToldMessages = new ToldMessages(),
+  memory: ModelMessageCache = new ModelMessageCache(),
 ): ModelMessage[] {
   const told = memory.of(messages, pair);
   const joined: ModelMessage[] = [];
   let cut = false;
   for (const { message, broken, says } of told) {
     if (!says) continue;
-    // What a person said next says more than we could.
+    // A user message that follows is a better instruction than the standard text.
     if (cut && message.role !== "user") joined.push(cutOff());
     joined.push(message);
     cut = broken;
   }
   if (cut) joined.push(cutOff());
-  return repaired(joined);
+  return repairMessages(joined);
 }
 
-function toldOf(message: SaidMessage, pair: Pair): ModelMessage {
+function toModelMessage(message: SaidMessage, pair: Pair): ModelMessage {
   const { role, toolCallId, name, failed } = message;
   const whole = message.finished !== false;
   const asItIs = message.parts.every(
@@ -165,9 +169,9 @@ function toldOf(message: SaidMessage, pair: Pair): ModelMessage {
 }
 
 function toldPart(part: Part, pair: Pair, whole: boolean): Part[] {
-  const mine = (opaque: Opaque | undefined) =>
+  const mine = (opaque: OpaqueData | undefined) =>
     opaque !== undefined && opaque.provider === pair.provider && opaque.model === pair.model;
-  // Providers refuse half a thought, and one that is not followed by what it led to.
+  // Providers reject incomplete reasoning, and reasoning without the answer that it led to.
   if (part.type === "reasoning") return whole && mine(part.opaque) ? [part] : [];
   if (part.type === "file") return [attachedText(part) ?? part];
   if ((part.type === "text" || part.type === "tool_call") && part.opaque && !mine(part.opaque)) {
@@ -177,7 +181,7 @@ function toldPart(part: Part, pair: Pair, whole: boolean): Part[] {
   return [part];
 }
 
-/** Reasoning alone is no answer: providers refuse an assistant message with nothing else in it. */
+/** Providers reject an assistant message that contains only reasoning. */
 function saysSomething(message: ModelMessage, broken: boolean): boolean {
   if (message.role === "tool") return true;
   if (broken) return textOf(message).trim() !== "";
@@ -194,7 +198,7 @@ function isBlank(part: Part): boolean {
 
 const shownText = new WeakMap<FilePart, TextPart | null>();
 
-/** A file that is valid UTF-8 without NUL as text that names it; anything else undefined. */
+/** Returns a text part with the file's name if the file is valid UTF-8 without NUL, otherwise undefined. */
 export function attachedText(file: FilePart): TextPart | undefined {
   const known = shownText.get(file);
   if (known !== undefined) return known ?? undefined;
@@ -206,13 +210,13 @@ export function attachedText(file: FilePart): TextPart | undefined {
       part = { type: "text", text: `<file name="${name}">\n${text}${text.endsWith("\n") ? "" : "\n"}</file>` };
     }
   } catch {
-    // Not UTF-8: stays a file.
+    // Not UTF-8: the part stays a file.
   }
   shownText.set(file, part);
   return part ?? undefined;
 }
 
-/** Bytes of a message as a model reads it, for estimates; an image counts as about 1,500 tokens whatever its size. */
+/** Bytes of a message as a model reads it, for estimates. An image counts as about 1,500 tokens whatever its size. */
 export function bytesOf(message: ModelMessage): number {
   let bytes = 16;
   for (const part of message.parts) {

@@ -6,39 +6,41 @@ import type { Instruction, RunRecord } from "../ports/run.js";
 import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";
 
-/** What watchers see of a change. */
+/** The fields of a change that watchers see. */
 export type StoredChange = Pick<SessionChange, "add" | "append" | "finish" | "set" | "usage">;
 
 /**
- * A change under a run's lease, and what it changes of the run. `sync` as that of the driver; `later`: the disk is not
- * waited for by this change, but by all that asks for `Recorder.onDisk`.
+ * A change under a run's lease, with the changed fields of the run. `sync` is as in the driver's `write`. With `later`,
+ * this change does not wait for the disk, but readers of `Recorder.onDisk` do.
  */
 type RunChange = Omit<SessionChange, "fence" | "sync"> & { sync: boolean | "later"; run?: Partial<RunRecord> };
 
 /**
- * A batch of streamed text is written when it has so many pieces, or is so old, in ms, whichever comes first; or so many
- * characters, since a piece may hold many tokens that came together.
+ * A batch of streamed text is written when it has this many pieces or characters, or after `BATCH_MS`. A piece may hold
+ * many tokens that arrived together.
  */
 const BATCH = { pieces: 10, characters: 100 };
 const BATCH_MS = 100;
 
 /**
- * Writes what a run says as it says it. Streamed text goes in small batches that never make the model wait; everything
- * else is stored when the promise resolves, and on the disk when `onDisk` does. A write that failed fails the next awaited one.
+ * Stores the messages of a run while it produces them.
+ *
+ * Streamed text is written in small batches without delaying the model. Every other change is stored when its promise
+ * resolves, and on the disk when `onDisk` resolves. If a write fails, the next awaited write fails too.
  */
 export class Recorder {
   readonly #driver: SessionDriver;
   readonly #fence: number;
   #run: RunRecord;
   #sessionUsage: Usage;
-  /** The newest of the chain: changes when a compaction starts a follow-up. */
+  /** The newest session of the chain. Changes when a compaction starts a follow-up. */
   #sessionId: string;
   #growing: Message | undefined;
   #begun = false;
-  /** By the index of a part in the answer its place in the growing message, which holds texts alone. */
+  /** Maps the index of a part in the answer to its index in the growing message, which contains only texts. */
   #places = new Map<number, number>();
   #pending: PartDelta[] = [];
-  /** What is pending, before it was joined. */
+  /** Number of pending pieces before they were joined. */
   #pieces = 0;
   #characters = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -49,7 +51,12 @@ export class Recorder {
   readonly #onFailure: (error: unknown) => void;
   readonly #onStored: (change: StoredChange) => void;
 
-  /** `sessionUsage`: what the chain used before. `onFailure` hears at once of a batch that could not be written, so that the run can stop; `onStored` of each change that is in the store now. */
+  /**
+   * Parameters:
+   * - `sessionUsage`: the chain's usage before this run.
+   * - `onFailure`: called as soon as a batch cannot be written or synced, so that the run can stop.
+   * - `onStored`: called for each change after it is stored.
+   */
   constructor(
     driver: SessionDriver,
     sessionId: string,
@@ -69,30 +76,31 @@ export class Recorder {
     this.#onStored = onStored;
   }
 
-  /** The run as it was last written. */
+  /** The run record as last written. */
   get run(): RunRecord {
     return this.#run;
   }
 
-  /** Greatest `seq` of the messages that this run stored, or is about to. */
+  /** Greatest `seq` of the messages that this run has stored or is storing. */
   get lastSeq(): number {
     return this.#lastSeq;
   }
 
-  /** Of the whole chain, as the store has it: nobody else may count while the lease is held. */
+  /** Usage of the whole chain as stored. No other process changes it while the lease is held. */
   get sessionUsage(): Usage {
     return this.#sessionUsage;
   }
 
   /**
-   * Resolves when all that was stored until now is on the disk: before that no model is asked, no tool runs and no run has
-   * ended. Meanwhile what comes next is made ready. Rejects with `StoreError`.
+   * Resolves when everything stored until now is on the disk. Rejects with `StoreError`.
+   *
+   * Model requests, tool calls and the end of a run wait for it. The next step is prepared meanwhile.
    */
   get onDisk(): Promise<void> {
     return this.#onDisk;
   }
 
-  /** Begin the session with its first message, and the run with it. Rejects as the driver's `create`. */
+  /** Creates the session with its first message and the run. Rejects as the driver's `create`. */
   async begin(session: Session, message: Message): Promise<void> {
     const sync = this.#driver.synced === undefined;
     this.#lastSeq = message.seq;
@@ -101,14 +109,17 @@ export class Recorder {
     this.#onStored({ add: [message] });
   }
 
-  /** Begin the chain's next session with a compacted view, and write on in it. Rejects as the driver's `create`. */
+  /** Creates the chain's next session with a compacted view and continues in it. Rejects as the driver's `create`. */
   async follow(session: Session, view: readonly Message[]): Promise<void> {
     await this.#driver.create({ session, view, fence: this.#fence });
     this.#sessionId = session.id;
     this.#onStored({});
   }
 
-  /** Text of a growing message; `part` is its index in the answer, of which tool calls and what never got text are no part yet. Never waits. */
+  /**
+   * Adds streamed text to a growing message. `part` is the index in the answer; tool calls and parts without text are
+   * not stored yet. Never waits.
+   */
   append(message: Message, delta: Omit<PartDelta, "messageId">): void {
     if (this.#growing?.id !== message.id) {
       this.#growing = { ...message, parts: [], finished: false };
@@ -125,10 +136,13 @@ export class Recorder {
     this.#next();
   }
 
-  /** The final form of a message; nothing of it had to be streamed before. Resolves with `instructions` of the driver's `write`. */
+  /**
+   * Stores the final form of a message, whether or not it was streamed before. Resolves with the `instructions` of the
+   * driver's `write`.
+   */
   async finish(
     message: Message,
-    more: Pick<SessionChange, "usage" | "followed" | "release"> & { run?: Partial<RunRecord> } = {},
+    more: Pick<SessionChange, "usage" | "consumedInstructions" | "release"> & { run?: Partial<RunRecord> } = {},
   ): Promise<Instruction[]> {
     await this.#settle();
     const begun = this.#begun && this.#growing?.id === message.id;
@@ -138,11 +152,14 @@ export class Recorder {
     return this.write({ sync: "later", ...said, ...more, set: { updatedAt: now() } });
   }
 
-  /** A growing message that will grow no more, and is not whole: stored as far as it came, and never finished. */
+  /**
+   * Ends a growing message that will not be completed. The text received so far is stored, and the message stays
+   * unfinished.
+   */
   async breakOff(message: Message): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    // Taken first, so that the end of a batch does not begin the next.
+    // Taken first, so that the end of a running batch does not start another one.
     const pending = this.#taken();
     while (this.#writing !== undefined) await this.#writing;
     if (this.#growing?.id !== message.id) return;
@@ -152,7 +169,10 @@ export class Recorder {
     await this.write({ sync: true, add, append: pending, set: { updatedAt: now() } });
   }
 
-  /** Any other change, under the run's lease. What is used counts to the run too; `run`: fields of it that change. Resolves with `instructions` of the driver's `write`. */
+  /**
+   * Writes any other change under the run's lease. Its usage is also added to the run. `run`: changed fields of the
+   * run. Resolves with the `instructions` of the driver's `write`.
+   */
   async write({ run, ...change }: RunChange): Promise<Instruction[]> {
     if (this.#failure) throw this.#failure.error;
     const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
@@ -161,13 +181,19 @@ export class Recorder {
     return left;
   }
 
-  /** The run waits to ask its model again; null: no more. Rejects as the driver's `write`. */
+  /** Stores that the run waits before its next model request; null ends the wait. Rejects as the driver's `write`. */
   async waits(retry: RunRecord["retry"]): Promise<void> {
     await this.write({ sync: false, run: { retry } });
   }
 
-  /** How the run ended, where no change before said so; also where one before could not be written. Resolves with `instructions` of the driver's `write`. */
-  async end(how: Partial<RunRecord>, more: Pick<SessionChange, "followed" | "release"> = {}): Promise<Instruction[]> {
+  /**
+   * Stores the end of the run if no earlier change contained it, even after a failed write. Resolves with the
+   * `instructions` of the driver's `write`.
+   */
+  async end(
+    how: Partial<RunRecord>,
+    more: Pick<SessionChange, "consumedInstructions" | "release"> = {},
+  ): Promise<Instruction[]> {
     return this.#write({ sync: true, ...more }, how);
   }
 
@@ -176,7 +202,7 @@ export class Recorder {
     if (run) this.#run = { ...this.#run, ...run };
     const put = run ? [...runs, this.#run] : runs;
     const later = sync === "later";
-    // Before anybody can read them.
+    // Must precede the write, because readers see the messages as soon as it is done.
     for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
     const { instructions } = await this.#driver.write(this.#sessionId, {
       ...rest,
@@ -198,22 +224,22 @@ export class Recorder {
     });
   }
 
-  /** Nothing of this recorder is under way any more. Never rejects. */
+  /** Stops the timer and waits for a running batch. Never rejects. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     await this.#writing;
   }
 
-  /** Write the batch when it is whole. */
+  /** Writes the batch if it is full, otherwise starts its timer. */
   #next(): void {
     if (this.#writing !== undefined || this.#pieces === 0) return;
     if (this.#pieces >= BATCH.pieces || this.#characters >= BATCH.characters) this.#flush();
-    // At the same time for all runs of a process: what is written together shares a transaction.
+    // The timers of all runs of a process fire at the same time, because writes made together share a transaction.
     else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS - (Date.now() % BATCH_MS));
   }
 
-  /** What is pending, and is so no more. */
+  /** Removes and returns the pending text. */
   #taken(): PartDelta[] {
     const pending = this.#pending;
     this.#pending = [];
@@ -238,12 +264,12 @@ export class Recorder {
       })
       .finally(() => {
         this.#writing = undefined;
-        // Tokens that came while the batch was written are the next one.
+        // Tokens received during the write form the next batch.
         this.#next();
       });
   }
 
-  /** What is pending is dropped (the final form holds it), what is being written is waited for. */
+  /** Drops the pending text, which the final form contains, and waits for a running batch. */
   async #settle(): Promise<void> {
     this.#taken();
     clearTimeout(this.#timer);

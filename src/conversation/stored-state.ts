@@ -1,28 +1,34 @@
-import type { Message, ModelMessage, Opaque } from "../ports/message.js";
+import type { Message, ModelMessage, OpaqueData } from "../ports/message.js";
 
-/** Whose the state is that goes with a tool's result; no model, so that none is ever sent it. */
+/**
+ * Owner of the state stored with a tool result. It names no real provider or model, so the state is never sent to a
+ * model.
+ */
 const OWNER = { provider: "gantry", model: "tool state" } as const;
 
-/** Begins the keys that say for which tools a person gave leave for good. */
-export const LEAVE = "leave:";
+/** Prefix of the keys of permanent permission grants. */
+export const GRANT_PREFIX = "leave:";
 
-/** What a session was told of the place that it works in: it goes with a prompt, and with nothing else. */
-export const SURROUNDINGS = "surroundings";
+/** Key of the environment that a session was last given. Stored only with a prompt. */
+export const ENVIRONMENT_KEY = "surroundings";
 
-/** Begins the keys that say which files of instructions a result told of, and which version of each. */
-export const TOLD = "told:";
+/** Prefix of the keys of instruction files that a tool result contained. The value is the version of the file. */
+export const INSTRUCTION_PREFIX = "told:";
 
-/** What a call changed of its session's state; null: it was taken away. */
+/** Session state that a call changed, by key. Null removes the key. */
 export type StateChanges = Record<string, unknown>;
 
-/** A tool's result with what its call changed, or a prompt with what its session was told. */
+/**
+ * Adds state to a tool result (changed by its call) or to a prompt (the environment). Returns the message unchanged if
+ * there are no changes or its first part is not text.
+ */
 export function withState(result: ModelMessage, changes: StateChanges): ModelMessage {
   const [first, ...rest] = result.parts;
   if (Object.keys(changes).length === 0 || first?.type !== "text") return result;
   return { ...result, parts: [{ ...first, opaque: { ...OWNER, data: changes } }, ...rest] };
 }
 
-/** The state that a conversation left behind. */
+/** The state after all messages of a conversation. */
 export function stateOf(messages: readonly Message[]): Map<string, unknown> {
   const state = new Map<string, unknown>();
   for (const { role, parts } of messages) {
@@ -30,9 +36,9 @@ export function stateOf(messages: readonly Message[]): Map<string, unknown> {
     for (const part of parts) {
       if (part.type !== "text" || !isOurs(part.opaque)) continue;
       for (const [key, value] of Object.entries(part.opaque.data as StateChanges)) {
-        if ((key === SURROUNDINGS) !== (role === "user")) continue;
-        // Leave is a person's to give, not a stored conversation's.
-        if (value === null || key.startsWith(LEAVE)) state.delete(key);
+        if ((key === ENVIRONMENT_KEY) !== (role === "user")) continue;
+        // Only a user can grant permissions; grants in stored conversations are ignored.
+        if (value === null || key.startsWith(GRANT_PREFIX)) state.delete(key);
         else state.set(key, value);
       }
     }
@@ -40,22 +46,22 @@ export function stateOf(messages: readonly Message[]): Map<string, unknown> {
   return state;
 }
 
-/** Which version of a file of instructions these messages tell, where one of them does. */
-export function toldOf(messages: readonly Message[], from: string): unknown {
+/** Version of an instruction file in the newest of these messages that contains it; undefined if none does. */
+export function instructionVersion(messages: readonly Message[], from: string): unknown {
   for (const { role, parts } of messages.toReversed()) {
     const [first] = parts;
     if (role !== "tool" || first?.type !== "text" || !isOurs(first.opaque)) continue;
-    const version = (first.opaque.data as StateChanges)[TOLD + from];
+    const version = (first.opaque.data as StateChanges)[INSTRUCTION_PREFIX + from];
     if (version !== undefined) return version;
   }
   return undefined;
 }
 
-function isOurs(opaque: Opaque | undefined): opaque is Opaque {
+function isOurs(opaque: OpaqueData | undefined): opaque is OpaqueData {
   return opaque?.provider === OWNER.provider && opaque.model === OWNER.model && isPlainJson(opaque.data);
 }
 
-/** Whether a copy from a store would be the same. */
+/** Whether a value survives storage as JSON unchanged. */
 export function isPlainJson(value: unknown, depth = 0): boolean {
   if (value === null || typeof value === "string" || typeof value === "boolean") return true;
   if (typeof value === "number") return Number.isFinite(value);

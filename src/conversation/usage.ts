@@ -1,6 +1,5 @@
 import type { Usage } from "../ports/usage.js";
 
-/** Nothing used. */
 export const NO_USAGE: Usage = Object.freeze({ promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 });
 
 export function addUsage(a: Usage, b: Usage): Usage {

@@ -5,30 +5,41 @@ import { asPathError, PathGuard, type OpenedFile } from "./path-guard.js";
 import type { FilePart } from "../ports/message.js";
 
 const MIB = 1024 * 1024;
-/** Most bytes of one attachment. */
+/** Maximum size of one attachment, in bytes. */
 const FILE_BYTES = 20 * MIB;
-/** Most bytes and files of one run, so that a request cannot fill the memory. */
+/** Maximum bytes and files of one run. Limits the memory that a request can use. */
 const TOTAL_BYTES = 64 * MIB;
 const FILES = 256;
-/** Characters of a path that a message repeats. */
+/** Maximum characters of a path in an error message. */
 const SHOWN = 300;
 
-/** Which files of this machine a client may attach. Paths are absolute. */
+/** The local files that a client may attach. All paths are absolute. */
 export interface AttachmentPolicy {
-  /** Relative paths start here. */
+  /** Base folder for relative paths. */
   projectDir: string;
-  /** Any regular file, as for clients of this machine; else the project folder, the temporary folder and `allowPaths`. */
+  /**
+   * True for local clients: any regular file is allowed. Otherwise only the project folder, the temporary folder and
+   * `allowPaths` are.
+   */
   anywhere: boolean;
   allowPaths: readonly string[];
-  /** Never, also below: gantry's home and store. /proc, /sys and /dev are never read. */
+  /**
+   * Paths that are always denied, with everything below them: gantry's home and store. /proc, /sys and /dev are denied
+   * in any case.
+   */
   deniedPaths: readonly string[];
-  /** Told the bytes of each file before it is read; what it throws is passed on. */
+  /**
+   * Called with the size of each file before the file is read. An exception with the code `too_many_runs` is rethrown
+   * unchanged, any other becomes an `AttachmentError`. Undefined: no reservation.
+   */
   reserve?: ((bytes: number) => void) | undefined;
 }
 
 /**
- * Read files of this machine as parts of a prompt, all or none. Only regular files of at most 20 MiB, checked on what
- * was really opened; neither a named pipe nor a device can make it wait. Rejects with `AttachmentError`.
+ * Reads local files as parts of a prompt. Returns either all parts or none.
+ *
+ * Accepts only regular files of at most 20 MiB, checked on the open file. Named pipes and devices cannot block the
+ * call. Rejects with `AttachmentError`.
  */
 export async function readAttachments(paths: readonly string[], policy: AttachmentPolicy): Promise<FilePart[]> {
   if (paths.length === 0) return [];
@@ -64,14 +75,14 @@ async function read(
   limit: number,
   reserve: AttachmentPolicy["reserve"],
 ): Promise<Buffer> {
-  // Not even as a way to somewhere else: /proc is full of links that mean another file to every process.
+  // Checks the name before it is resolved: /proc holds links whose target depends on the reading process.
   if (guard.denies(path)) throw new PathError("denied", "access is denied");
   const file: OpenedFile = await guard.openFile(path);
   try {
     const size = Number(file.stats.size);
     if (size > limit) throw new TooLarge(size);
     reserve?.(size);
-    // One more than it should have, to see whether it grows meanwhile.
+    // Allocates one extra byte, so that a file that grows during the read does not end the loop early.
     const bytes = Buffer.allocUnsafe(size + 1);
     let length = 0;
     while (length < bytes.length) {

@@ -1,14 +1,17 @@
 import { join } from "node:path";
 import { PathError } from "../ports/errors.js";
-import { hold, openHeld, placeOf, wayTo, type Held } from "./handles.js";
+import { pinFile, openPinned, realPathOf, procPath, type PinnedFile } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
 import { makeWay, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
-import { reach } from "./reach.js";
+import { resolvePath } from "./reach.js";
 import type { Rules } from "./rules.js";
 
-/** Opens by walking from handle to handle; what is open is asked where it is, and that is what the rules see. */
+/**
+ * Opens paths by walking from file descriptor to file descriptor. The rules check the real path of each open
+ * descriptor.
+ */
 export class ByHandle implements Opener {
   readonly #rules: Rules;
 
@@ -17,7 +20,7 @@ export class ByHandle implements Opener {
   }
 
   async resolve(path: string): Promise<Target> {
-    const { handle, stats, path: place, rest, ways } = await reach(path, this.#rules);
+    const { handle, stats, path: place, rest, ways } = await resolvePath(path, this.#rules);
     handle.close();
     const full = join(place, ...rest);
     this.#rules.check(full);
@@ -26,19 +29,19 @@ export class ByHandle implements Opener {
   }
 
   async openFile(path: string): Promise<OpenedFile> {
-    const reached = await reach(path, this.#rules);
+    const reached = await resolvePath(path, this.#rules);
     try {
       this.#rules.check(join(reached.path, ...reached.rest));
       if (reached.rest.length > 0) throw new PathError("not_found", "not found");
       if (!reached.stats.isFile()) throw notRegular(reached.stats);
-      return { handle: await openHeld(reached.handle), path: reached.path, stats: reached.stats };
+      return { handle: await openPinned(reached.handle), path: reached.path, stats: reached.stats };
     } finally {
       reached.handle.close();
     }
   }
 
   async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
-    const reached = await reach(path, this.#rules);
+    const reached = await resolvePath(path, this.#rules);
     let folder: OpenedFolder;
     try {
       this.#rules.check(join(reached.path, ...reached.rest));
@@ -52,14 +55,14 @@ export class ByHandle implements Opener {
     return await makeWay(folder, reached.rest);
   }
 
-  #folder({ handle }: Held, path: string): OpenedFolder {
+  #folder({ handle }: PinnedFile, path: string): OpenedFolder {
     return new OpenedFolder(path, {
-      at: (name) => wayTo(handle, name),
-      check: async () => this.#rules.check(placeOf(handle)),
+      at: (name) => procPath(handle, name),
+      check: async () => this.#rules.check(realPathOf(handle)),
       enter: async (name) => {
-        const held = await holdFolder(wayTo(handle, name));
+        const held = await holdFolder(procPath(handle, name));
         try {
-          const place = placeOf(held.handle);
+          const place = realPathOf(held.handle);
           this.#rules.check(place);
           return this.#folder(held, place);
         } catch (error) {
@@ -72,8 +75,8 @@ export class ByHandle implements Opener {
   }
 }
 
-async function holdFolder(way: string): Promise<Held> {
-  const held = await hold(way).catch((error: unknown) => {
+async function holdFolder(way: string): Promise<PinnedFile> {
+  const held = await pinFile(way).catch((error: unknown) => {
     throw codeOf(error) === "ENOENT" ? replacedMeanwhile() : error;
   });
   if (held.stats.isDirectory()) return held;

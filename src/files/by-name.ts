@@ -12,9 +12,11 @@ import type { Rules } from "./rules.js";
 const ATTEMPTS = 5;
 
 /**
- * For systems that reach nothing by a handle (macOS, Windows, Linux without /proc). Weaker: names are resolved, what was
- * opened is compared with what the resolved name is afterwards, and whoever swaps a parent folder at the right moments
- * can still come between. Only somebody who can already write to the project can do that.
+ * Opener for systems without paths through a descriptor (macOS, Windows, Linux without /proc).
+ *
+ * Weaker than `ByHandle`: it resolves the name, opens it, and compares the open file with a new resolution of the name.
+ * A process that swaps a parent folder at the right moments can still redirect the access. Such a process needs write
+ * access to the project.
  */
 export class ByName implements Opener {
   readonly #rules: Rules;
@@ -42,7 +44,7 @@ export class ByName implements Opener {
       if (!target.exists) throw new PathError("not_found", "not found");
       let handle: FileHandle | undefined;
       try {
-        // Looked at before it is opened, because opening a device can already do something.
+        // Checks the type before opening, because opening a device can already have side effects.
         const before = await lstat(target.path);
         if (!before.isFile() && !before.isSymbolicLink()) throw notRegular(before);
         handle = await open(target.path, constants.O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
@@ -52,7 +54,7 @@ export class ByName implements Opener {
       } catch (error) {
         await handle?.close();
         handle = undefined;
-        // Swapped between two steps: look again.
+        // The name changed between two steps: try again.
         if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ELOOP") || attempt === ATTEMPTS) throw error;
       }
       await handle?.close();
@@ -88,7 +90,7 @@ export class ByName implements Opener {
     });
   }
 
-  /** Whether what is open is what an allowed path leads to; then it does not matter what the names meant a moment ago. */
+  /** Whether an allowed path still leads to the open file. If so, earlier meanings of the name do not matter. */
   async #stillThere(path: string, opened: BigIntStats): Promise<boolean> {
     const real = await realpath(path);
     this.#rules.check(real);
@@ -105,7 +107,7 @@ async function openFolderAt(path: string): Promise<FileHandle> {
   }
 }
 
-/** Resolve symbolic links of as much of `path` as exists; the rest is appended as it stands. */
+/** Resolves the symbolic links of the existing part of `path`. `missingNames` are the remaining names, unchanged. */
 async function resolveNearest(path: string): Promise<{ existing: string; rest: string[] }> {
   const rest: string[] = [];
   for (let at = resolve(path); ; at = dirname(at)) {

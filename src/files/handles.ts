@@ -1,17 +1,22 @@
 import { closeSync, constants, fstatSync, open as openFile, openSync, readlinkSync, type BigIntStats } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 
-// Windows knows none of these.
+// Windows defines none of these flags.
 export const O_NONBLOCK = constants.O_NONBLOCK ?? 0;
 export const O_NOFOLLOW = constants.O_NOFOLLOW ?? 0;
 export const O_DIRECTORY = constants.O_DIRECTORY ?? 0;
-/** Linux: a handle on the name alone. Nothing is read and no device or pipe notices. Node has no word for it. */
+/**
+ * Linux flag: opens a descriptor for the name only. No data is read, and devices and pipes do not notice. Node does not
+ * define this constant.
+ */
 const O_PATH = 0o10000000;
 
 let probed: boolean | undefined;
 
-/** Whether this system can go from handle to handle: Linux with /proc. Tried once a process. */
-export function hasHandleWays(): boolean {
+/**
+ * Whether this system can walk from descriptor to descriptor: Linux with /proc. The result is cached for the process.
+ */
+export function hasHandlePaths(): boolean {
   return (probed ??= probe());
 }
 
@@ -29,7 +34,7 @@ function probe(): boolean {
   }
 }
 
-/** A handle on a name alone. Whoever gets it closes it; safe to do twice. */
+/** A descriptor for a name only (`O_PATH`). The caller must close it; closing twice is safe. */
 export class NameHandle {
   #number: number;
 
@@ -37,7 +42,7 @@ export class NameHandle {
     this.#number = number;
   }
 
-  /** Rejects with the system's error. */
+  /** Opens `way` without following a symbolic link at its end. Rejects with the system's error. */
   static open(way: string): Promise<NameHandle> {
     return new Promise((resolve, reject) =>
       openFile(way, O_PATH | O_NOFOLLOW, (error, number) => (error ? reject(error) : resolve(new NameHandle(number)))),
@@ -48,39 +53,44 @@ export class NameHandle {
     return this.#number;
   }
 
-  /** Synchronous: the open has just loaded what it returns, and a way to a thread and back takes longer. */
+  /** Synchronous: the open call has just loaded the inode, and a round trip to the thread pool takes longer. */
   stat(): BigIntStats {
     return fstatSync(this.#number, { bigint: true });
   }
 
-  /** At once: nothing was read by it, so that no disk is asked, and a way to a thread and back takes longer. */
+  /**
+   * Synchronous: no data was read, so that closing needs no disk access. A round trip to the thread pool takes longer.
+   */
   close(): void {
     if (this.#number !== -1) closeSync(this.#number);
     this.#number = -1;
   }
 }
 
-/** A way by which system calls reach what a handle holds, whatever its name means by now. */
-export function wayTo(handle: NameHandle, name?: string): string {
+/**
+ * Path for system calls to the pinned file, or to `name` in the pinned folder. Stays valid if the original name changes
+ * its meaning.
+ */
+export function procPath(handle: NameHandle, name?: string): string {
   return name === undefined ? `/proc/self/fd/${handle.fd}` : `/proc/self/fd/${handle.fd}/${name}`;
 }
 
 /**
- * Where what a handle holds is now, without symbolic links: the kernel's own word. At once: it knows that without a disk,
- * and a way to a thread and back takes longer.
+ * Current real path of the pinned file, from the kernel. Synchronous: the kernel needs no disk access for it, and a
+ * round trip to the thread pool takes longer.
  */
-export function placeOf(handle: NameHandle): string {
-  return readlinkSync(wayTo(handle));
+export function realPathOf(handle: NameHandle): string {
+  return readlinkSync(procPath(handle));
 }
 
-/** What a name is, held; a symbolic link is held itself. */
-export interface Held {
+/** A pinned file and its state. If the name is a symbolic link, the link itself is pinned. */
+export interface PinnedFile {
   readonly handle: NameHandle;
   readonly stats: BigIntStats;
 }
 
-/** Rejects with the system's error. */
-export async function hold(way: string): Promise<Held> {
+/** Pins `way`. Rejects with the system's error. */
+export async function pinFile(way: string): Promise<PinnedFile> {
   const handle = await NameHandle.open(way);
   try {
     return { handle, stats: handle.stat() };
@@ -90,7 +100,7 @@ export async function hold(way: string): Promise<Held> {
   }
 }
 
-/** Open for reading the very file that is held, and no other. */
-export function openHeld(handle: NameHandle): Promise<FileHandle> {
-  return open(wayTo(handle), constants.O_RDONLY | O_NONBLOCK);
+/** Opens the pinned file for reading. */
+export function openPinned(handle: NameHandle): Promise<FileHandle> {
+  return open(procPath(handle), constants.O_RDONLY | O_NONBLOCK);
 }

@@ -3,14 +3,17 @@ import { lstat, stat } from "node:fs/promises";
 import { isVouched, type OwnedPlace } from "./owners.js";
 import { PathGuard } from "./path-guard.js";
 
-/** Paths that are remembered. */
+/** Maximum cached paths. */
 const PATHS = 256;
-/** Entries of a folder that are looked at for the folders in it. */
+/** Maximum entries of a folder that are read to find its subfolders. */
 const LOOKED = 1_000;
-/** What changed less than this ago, in ms, may change again without its times telling. */
+/**
+ * Minimum age of a change, in ms, before the result is cached. A second change sooner than this may leave the file
+ * times unchanged.
+ */
 const RACY_MS = 2_000;
 
-/** The beginning of a file, and whether there is more of it. */
+/** The start of a text file. `isCut` is true if the file is longer. */
 export interface KnownText {
   readonly text: string;
   readonly isCut: boolean;
@@ -19,14 +22,16 @@ export interface KnownText {
 type Look<T> = (place: OwnedPlace, guard: PathGuard) => Promise<{ said: T; stats: BigIntStats }>;
 
 /**
- * What is at paths that every run wants to know, remembered for as long as it is the same. One look at a name tells
- * that; what is new or changed is opened by the guard. No link is followed out of a place's root, nor to what is denied.
+ * Caches the content of paths that every run reads, until the path changes. One `lstat` detects a change. New and
+ * changed paths are opened through a `PathGuard`.
+ *
+ * Links cannot lead out of the root of a path, nor to a denied path.
  */
 export class Known<T> {
   readonly #look: Look<T>;
   readonly #denied: readonly string[];
   readonly #racyMs: number;
-  /** By path; the one read first goes first. */
+  /** By path, in the order of reading. The oldest entry is removed first. */
   readonly #known = new Map<string, { mark: string; uid: bigint; said: T }>();
 
   constructor(look: Look<T>, denied: readonly string[], racyMs = RACY_MS) {
@@ -35,7 +40,10 @@ export class Known<T> {
     this.#racyMs = racyMs;
   }
 
-  /** What is there; undefined where there is nothing, or nothing that may be read. Never rejects. */
+  /**
+   * Returns the content. Undefined if the path is missing, unreadable, denied or of an owner who is not allowed. Never
+   * rejects.
+   */
   async read(place: OwnedPlace): Promise<T | undefined> {
     const { path, owners } = place;
     try {
@@ -61,7 +69,7 @@ export class Known<T> {
   }
 }
 
-/** The first `bytes` of files. */
+/** Creates a cache of the first `bytes` bytes of files. */
 export function knownFiles(bytes: number, denied: readonly string[], racyMs?: number): Known<KnownText> {
   const look: Look<KnownText> = async ({ path }, guard) => {
     const { handle, stats } = await guard.openFile(path);
@@ -77,7 +85,7 @@ export function knownFiles(bytes: number, denied: readonly string[], racyMs?: nu
   return new Known(look, denied, racyMs);
 }
 
-/** Names of at most `most` folders in folders, sorted. */
+/** Creates a cache of the sorted names of subfolders, with at most `most` names per folder. */
 export function knownFolders(most: number, denied: readonly string[], racyMs?: number): Known<readonly string[]> {
   const look: Look<readonly string[]> = async ({ path }, guard) => {
     const folder = await guard.openFolder(path);
@@ -86,7 +94,7 @@ export function knownFolders(most: number, denied: readonly string[], racyMs?: n
       const names: string[] = [];
       let left = LOOKED;
       for await (const entry of folder.entries()) {
-        // A link to a folder is opened, or not, when something in it is.
+        // A link may lead to a folder. It is checked when a file below it is opened.
         if (entry.isDirectory() || entry.isSymbolicLink()) names.push(entry.name);
         if (names.length >= most || --left <= 0) break;
       }
@@ -99,8 +107,8 @@ export function knownFolders(most: number, denied: readonly string[], racyMs?: n
 }
 
 /**
- * The text of a file's first bytes, without its mark of byte order; `""` of what is none. The half of a character on
- * which a cut lies is left out.
+ * Decodes the first bytes of a text file, without the byte order mark. Returns `""` for binary content. If `isCut`, an
+ * incomplete character at the end is dropped.
  */
 export function textIn(bytes: Buffer, isCut: boolean): string {
   const mark = bytes.length < 2 ? 0 : bytes.readUInt16BE(0);
@@ -109,7 +117,7 @@ export function textIn(bytes: Buffer, isCut: boolean): string {
   return new TextDecoder(encoding).decode(bytes, { stream: isCut });
 }
 
-/** What another file, and the same one after a change or under one more name, does not have. */
+/** Identifies one state of one file. Differs for any other file, and after a change or a new hard link. */
 function markOf({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
   return [dev, ino, size, mtimeNs, ctimeNs].join(" ");
 }

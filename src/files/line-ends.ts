@@ -13,7 +13,7 @@ export function toCrlf(text: string): string {
   return text.replace(/\r?\n/g, "\r\n");
 }
 
-/** As they are compared. */
+/** Converts line ends for comparison. */
 export function toLf(text: string): string {
   return text.replaceAll("\r\n", "\n");
 }

@@ -8,8 +8,9 @@ export function isInside(path: string, folder: string): boolean {
 }
 
 /**
- * A name as the most lenient file system reads it: without case, in one Unicode form, without what some ignore.
- * Used to refuse, never to let in: on a stricter system it refuses a little more.
+ * Folds a path as the most lenient file system does: no case, one Unicode form, no ignored characters.
+ *
+ * Used only to deny access. On a stricter file system it denies slightly more.
  */
 export function folded(path: string): string {
   return path
@@ -18,7 +19,7 @@ export function folded(path: string): string {
     .toLowerCase();
 }
 
-/** A failed system call in words. */
+/** Converts the error of a system call to a `PathError` with a readable message. */
 export function asPathError(error: unknown): PathError {
   if (error instanceof PathError) return error;
   const { code, message } = error as NodeJS.ErrnoException;
@@ -47,7 +48,7 @@ export function asPathError(error: unknown): PathError {
   }
 }
 
-/** What something that is no regular file is called. */
+/** Error for a path that is not a regular file. The message names the type. */
 export function notRegular(stats: { isDirectory(): boolean; isFIFO(): boolean; isSocket(): boolean }): PathError {
   if (stats.isDirectory()) return new PathError("folder", "is a folder");
   const what = stats.isFIFO() ? "a named pipe" : stats.isSocket() ? "a socket" : "a device";

@@ -18,31 +18,32 @@ import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
 import { asPathError, codeOf } from "./names.js";
 
-/** How a system reaches what is in an open folder, and knows where it is. */
+/** System-specific access to the entries of an open folder. */
 export interface FolderAccess {
-  /** A path for system calls to `name` in the folder. */
+  /** Path for system calls to `name` in the folder. */
   at(name: string): string;
-  /** Rejects with `PathError` unless the folder is still somewhere allowed. */
+  /** Rejects with `PathError` unless the folder is still at an allowed path. */
   check(): Promise<void>;
-  /** A folder in it, never by a link. Rejects with `PathError` or the system's error. */
+  /** Opens a subfolder; a symbolic link is rejected. Rejects with `PathError` or the system's error. */
   enter(name: string): Promise<OpenedFolder>;
   close(): Promise<void>;
 }
 
-/** A tree deeper than this is not deleted, because each level is held open. */
+/** Maximum depth of a tree that is deleted. Each level keeps a descriptor open. */
 const MAX_DEPTH = 500;
-/** Entries of a folder that are read at a time. */
+/** Entries of a folder per read. */
 const ENTRIES_AT_ONCE = 256;
-/** Names read at a time from a folder that is being emptied. */
+/** Entries per read from a folder that is being emptied. */
 const BATCH = 1_000;
 
 /**
- * A folder held open, so that what happens in it cannot be led elsewhere by a symbolic link put in its place meanwhile.
- * Names are names of what lies directly in it; none is followed when it is a link. What changes something asks first
- * where the folder is now. All methods reject with `PathError`, unless they say otherwise.
+ * An open folder. A symbolic link that later takes its place cannot redirect the operations.
+ *
+ * Names are direct children; links are not followed. Operations that change a child first check where the folder is
+ * now. All methods reject with `PathError`, unless stated otherwise.
  */
 export class OpenedFolder {
-  /** Without symbolic links, as it was when it was opened. */
+  /** Real path at the time of opening, without symbolic links. */
   readonly path: string;
   readonly #access: FolderAccess;
 
@@ -51,18 +52,20 @@ export class OpenedFolder {
     this.#access = access;
   }
 
-  /** A path by which system calls reach `name` in this very folder; where the system offers none, the plain path. */
+  /**
+   * Path for system calls to `name` in this open folder. On systems without paths through a descriptor, the plain path.
+   */
   at(name: string): string {
     return this.#access.at(name);
   }
 
-  /** What is in it. Ends with the system's error when it cannot be read. */
+  /** Yields the entries of the folder. Throws the system's error if the folder cannot be read. */
   async *entries(): AsyncGenerator<Dirent> {
     const folder = await opendir(this.at("."), { bufferSize: ENTRIES_AT_ONCE });
     try {
       for (let entry = await folder.read(); entry !== null; entry = await folder.read()) {
         yield entry;
-        // The rest of what was read with it is in memory, and a promise for each entry takes longer than the disk.
+        // The other entries of this read are already in memory. A promise for each would take longer than the disk.
         for (let count = 1; count < ENTRIES_AT_ONCE; count++) {
           const next = folder.readSync();
           if (next === null) return;
@@ -74,13 +77,13 @@ export class OpenedFolder {
     }
   }
 
-  /** The names of all regular files in it. */
+  /** Returns the names of all regular files in the folder. */
   async files(): Promise<ReadonlySet<string>> {
     const entries = await readdir(this.at("."), { withFileTypes: true }).catch(refuse);
     return new Set(entries.flatMap((entry) => (entry.isFile() ? [entry.name] : [])));
   }
 
-  /** Undefined when there is nothing of that name. */
+  /** Returns the state of a child, without following a link. Undefined if the name does not exist. */
   async stat(name: string): Promise<Stats | undefined> {
     try {
       return await lstat(this.#own(name));
@@ -90,18 +93,21 @@ export class OpenedFolder {
     }
   }
 
-  /** What a link says. */
+  /** Returns the target of a link. */
   readLink(name: string): Promise<string> {
     return readlink(this.#own(name)).catch(refuse);
   }
 
-  /** A folder in it, never by a link. */
+  /** Opens a subfolder; a symbolic link is rejected. */
   async folder(name: string): Promise<OpenedFolder> {
     this.#own(name);
     return this.#access.enter(name).catch(refuse);
   }
 
-  /** Make a folder in it, unless there is something of that name. `mode`: exactly that, whatever the umask. */
+  /**
+   * Creates a subfolder unless the name exists. `mode` is set exactly, regardless of the umask; undefined: the system's
+   * default.
+   */
   async make(name: string, mode?: number): Promise<void> {
     await this.#access.check();
     const isMade = await mkdir(this.#own(name)).then(
@@ -121,20 +127,20 @@ export class OpenedFolder {
     }
   }
 
-  /** A new link; what it leads to is not looked at. */
+  /** Creates a symbolic link. The target is not checked. */
   async link(name: string, target: string): Promise<void> {
     await this.#access.check();
     await symlink(target, this.#own(name)).catch(refuse);
   }
 
-  /** A new file, open for writing; there must be nothing of that name. */
+  /** Creates a file and opens it for writing. Rejects if the name exists. */
   async create(name: string, mode: number): Promise<FileHandle> {
     await this.#access.check();
     const { O_WRONLY, O_CREAT, O_EXCL } = constants;
     return open(this.#own(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(refuse);
   }
 
-  /** Rejects when this process may not write to the file. */
+  /** Rejects if this process may not write to the file. */
   async writable(name: string): Promise<void> {
     await access(this.#own(name), constants.W_OK).catch(refuse);
   }
@@ -144,18 +150,18 @@ export class OpenedFolder {
     await rename(this.#own(from), this.#own(to)).catch(refuse);
   }
 
-  /** Take away a file or a link. */
+  /** Removes a file or a link. */
   async unlink(name: string): Promise<void> {
     await this.#access.check();
     await unlink(this.#own(name)).catch(refuse);
   }
 
-  /** Take away a file that was made here, wherever the folder is by now. Never rejects. */
+  /** Removes a file that this process created, without checking where the folder is now. Never rejects. */
   async discard(name: string): Promise<void> {
     await unlink(this.#own(name)).catch(() => undefined);
   }
 
-  /** Take away an empty folder; false when it is not empty. */
+  /** Removes an empty folder. Returns false if it is not empty. */
   async removeEmpty(name: string): Promise<boolean> {
     await this.#access.check();
     try {
@@ -167,7 +173,7 @@ export class OpenedFolder {
     }
   }
 
-  /** Take away a folder with all that is in it. Links in it go, and not what they lead to. */
+  /** Removes a folder with all its contents. Links inside are removed, their targets are not. */
   async removeTree(name: string, signal: AbortSignal, depth = 1): Promise<void> {
     if (depth > MAX_DEPTH)
       throw new PathError("invalid", `holds folders more than ${MAX_DEPTH} deep, which are not deleted`);
@@ -182,16 +188,17 @@ export class OpenedFolder {
     } finally {
       await folder.close();
     }
-    // What somebody put in meanwhile goes, too; not for ever, should they go on.
+    // Another process added entries after the listing: remove them too. Each retry counts as 50 levels, so that the
+    // retries end.
     if (!(await this.removeEmpty(name))) {
       if (depth > MAX_DEPTH / 2) throw new PathError("io", "something keeps filling it; try again");
       await this.removeTree(name, signal, depth + 50);
     }
   }
 
-  /** Make renames and new names in it survive a power cut. */
+  /** Syncs the folder, so that renames and new names survive a power failure. */
   async sync(): Promise<void> {
-    // Some file systems refuse to sync folders; there is nothing better to do there.
+    // Some file systems do not support the sync of a folder; the error is ignored.
     const handle = await open(this.at("."), constants.O_RDONLY | O_NONBLOCK | O_DIRECTORY).catch(() => undefined);
     await handle?.sync().catch(() => undefined);
     await handle?.close();
@@ -214,7 +221,7 @@ export class OpenedFolder {
     return found;
   }
 
-  /** Take away one entry, whatever it has become since it was listed. */
+  /** Removes one entry. Handles a change of its type after the listing. */
   async #remove(name: string, isFolder: boolean, signal: AbortSignal, depth: number): Promise<void> {
     for (let wasFolder = isFolder; ;) {
       try {
@@ -236,7 +243,7 @@ export class OpenedFolder {
   }
 }
 
-/** The plain path, for systems that reach nothing by a handle. */
+/** The plain path, for systems without paths through a descriptor. */
 export function plainWay(folder: string, name: string): string {
   return join(folder, name);
 }
@@ -245,7 +252,10 @@ function refuse(error: unknown): never {
   throw asPathError(error);
 }
 
-/** The folder at the end of `names` below `folder`, made where there is none; only that one stays open. */
+/**
+ * Opens the folder at the end of `names` below `folder` and creates missing folders. Closes `folder` and all folders in
+ * between.
+ */
 export async function makeWay(folder: OpenedFolder, names: readonly string[]): Promise<OpenedFolder> {
   let reached = folder;
   try {

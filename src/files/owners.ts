@@ -2,27 +2,28 @@ import type { BigIntStats } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 
-/** Users by number. */
+/** Numeric user ids. */
 export type Owners = ReadonlySet<bigint>;
 
-/** Something that may say how to work, where it is whose it must be. */
+/** A file or folder that may instruct the agent, with the owners it must have. */
 export interface OwnedPlace {
-  /** Absolute path. */
   readonly path: string;
-  /** Folder that no link leads out of; absolute path. */
+  /** Absolute path of the folder that no link may leave. */
   readonly root: string;
-  /** Whose it may be; left out: anybody's. */
+  /** Allowed owners. Undefined: any owner. */
   readonly owners?: Owners | undefined;
-  /** Is told what is left out, and why in words. */
+  /** Called with the path and the reason when a path is skipped because of its owner. */
   readonly leftOut?: ((path: string, why: string) => void) | undefined;
 }
 
-/** What everybody may write to. */
+/** Permission bit: every user may write. */
 const EVERYBODY = 0o002n;
 
 /**
- * Who may say something in a folder: we, root, and whose it is, unless it lies where anybody may make one, as in `/tmp`.
- * Undefined where the system does not tell. Rejects with the system's error where there is no such folder.
+ * Owners whose files may instruct the agent in a folder: the current user, root, and the owner of the folder. The owner
+ * of the folder is excluded where any user can create folders, as in `/tmp`.
+ *
+ * Returns undefined if the system has no user ids. Rejects with the system's error if the folder does not exist.
  */
 export async function ownersOf(folder: string): Promise<Owners | undefined> {
   const own = process.getuid?.();
@@ -32,7 +33,10 @@ export async function ownersOf(folder: string): Promise<Owners | undefined> {
   return sure.has(uid) || !(await isGiven(folder, sure)) ? sure : sure.add(uid);
 }
 
-/** Whether one of these gave a folder to whoever has it. */
+/**
+ * Whether one of `givers` created the folder for its owner: no folder above, up to the first folder of a giver, is
+ * world-writable.
+ */
 async function isGiven(folder: string, givers: Owners): Promise<boolean> {
   for (let at = dirname(folder); ; at = dirname(at)) {
     const { uid, mode } = await stat(at, { bigint: true });
@@ -42,8 +46,11 @@ async function isGiven(folder: string, givers: Owners): Promise<boolean> {
 }
 
 /**
- * Whether what was opened is of the right people: it, and each folder and link on the way from the root, since who makes
- * those says what is read. `stats` are the opened one's. Rejects with the system's error where it is gone.
+ * Whether the open file and each folder and link on the path from the root have an allowed owner. Each of those owners
+ * can control the content that is read.
+ *
+ * `stats` belong to the open file. Calls `onSkipped` if the result is false. Rejects with the system's error if a file
+ * was removed.
  */
 export async function isVouched(place: OwnedPlace, stats: BigIntStats): Promise<boolean> {
   const why = await whyNot(place, stats);

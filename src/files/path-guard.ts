@@ -5,7 +5,7 @@ import { attempt } from "../base/attempt.js";
 import { PathError } from "../ports/errors.js";
 import { ByHandle } from "./by-handle.js";
 import { ByName } from "./by-name.js";
-import { hasHandleWays } from "./handles.js";
+import { hasHandlePaths } from "./handles.js";
 import { asPathError, isInside } from "./names.js";
 import type { OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
@@ -18,28 +18,30 @@ export { OpenedFolder } from "./opened-folder.js";
 export type { OpenedFile } from "./opened-file.js";
 export type { Target } from "./opener.js";
 
-/** Where files may be opened. Paths are absolute. */
+/** Paths that may be opened. All paths are absolute. */
 export interface PathRules {
-  /** Folders that hold everything allowed, or no such limit. */
+  /** Folders that contain all allowed paths. `"anywhere"`: no such limit. */
   readonly roots: readonly string[] | "anywhere";
-  /** Never, whatever the roots: gantry's home, its store and its config. */
+  /** Paths denied within any root: gantry's home, store and config. */
   readonly denied: readonly string[];
-  /** What may be read and not changed; default nothing. */
+  /** Paths that may be read but not changed. Default: none. */
   readonly protection?: Protection;
 }
 
-/** Entries of gantry's own folders that are looked at to know a hard link of one. */
+/** Maximum entries of the denied folders that are scanned for files with hard links. */
 const MAX_OWN_FILES = 10_000;
 
 /**
- * The one place that opens a path of a project. Nothing is decided on a name: what was opened is asked where it is, and
- * what changes something works in a folder that is held open. All methods reject with `PathError`.
+ * Opens all paths of a project. Decisions depend on the real path of the open file, not on its name. Changes happen in
+ * a folder that is held open.
+ *
+ * All methods reject with `PathError`.
  */
 export class PathGuard {
   readonly #rules: Rules;
   readonly #opener: Opener;
   readonly #given: PathRules;
-  /** As they were given and as they really are. */
+  /** The roots, both as configured and resolved. */
   readonly #roots: readonly string[];
   readonly #denied: readonly string[];
   #own: Promise<ReadonlySet<string>> | undefined;
@@ -58,8 +60,11 @@ export class PathGuard {
     this.#opener = name ? new ByName(this.#rules) : new ByHandle(this.#rules);
   }
 
-  /** `byName`: as systems do that reach nothing by a handle. */
-  static async create(rules: PathRules, { byName = !hasHandleWays() } = {}): Promise<PathGuard> {
+  /**
+   * Creates a guard and resolves its roots. `byName`: uses the opener for systems without paths through a descriptor.
+   * Default: by the capability of this system.
+   */
+  static async create(rules: PathRules, { byName = !hasHandlePaths() } = {}): Promise<PathGuard> {
     const [roots, denied] = await Promise.all([
       rules.roots === "anywhere" ? ("anywhere" as const) : Promise.all(rules.roots.map(realRoot)),
       Promise.all(rules.denied.map(realNames)),
@@ -67,44 +72,46 @@ export class PathGuard {
     return new PathGuard(rules, roots, denied.flat(), byName);
   }
 
-  /** Whether something denied lies at or below this resolved path. */
+  /**
+   * Whether a denied path lies at or below this resolved path. Also true for a root and for a folder that contains one.
+   */
   holdsDenied(path: string): boolean {
     return this.#rules.holdsDenied(path);
   }
 
-  /** The denied paths below this resolved one, for programs that walk there themselves. */
+  /** The denied paths below this resolved path, for external programs that walk the tree. */
   deniedBelow(path: string): string[] {
     return this.#rules.deniedBelow(path);
   }
 
-  /** Whether a file outside of the denied paths can be another name of one in them. */
+  /** Whether a denied file has a hard link that may lie outside the denied paths. */
   async hasLinkedNames(): Promise<boolean> {
     return (await this.#ownFiles()).size > 0;
   }
 
-  /** Whether this resolved path is one of the roots, or holds one. */
+  /** Whether this resolved path is a root or contains one. */
   isRoot(path: string): boolean {
     return this.#rules.isRoot(path);
   }
 
-  /** Whether a resolved path is denied; for walks, which start inside and follow no links. */
+  /** Whether a resolved path is denied. For walks, which start inside a root and follow no links. */
   denies(path: string): boolean {
     return this.#rules.denies(path);
   }
 
-  /** The resolved form of a path that may not exist yet. */
+  /** Resolves a path that may not exist yet. */
   async resolve(path: string): Promise<Target> {
     return this.#try(path, () => this.#opener.resolve(path));
   }
 
-  /** As `resolve`, for what is to be changed or made: rejects for what is protected, by whatever way it is reached. */
+  /** Resolves a path that is to be changed or created. Rejects if any path that leads to it is protected. */
   async resolveForChange(path: string): Promise<Target> {
     const target = await this.resolve(path);
     this.refuseProtected(target.ways);
     return target;
   }
 
-  /** Throws when one of these paths may be read and not changed. */
+  /** Throws if one of these paths is protected. */
   refuseProtected(paths: readonly string[]): void {
     for (const path of paths) {
       const why = this.#given.protection?.why(path, this.#roots);
@@ -112,23 +119,25 @@ export class PathGuard {
     }
   }
 
-  /** Rejects when `name` in this folder may not be changed or made: asked with the folder held, as the last word. */
+  /**
+   * Rejects if `name` in this folder must not be changed or created. The final check, made while the folder is open.
+   */
   async refuseProtectedIn(folder: OpenedFolder, name: string): Promise<void> {
     this.refuseProtected([join(folder.path, name)]);
     if (!this.#given.protection?.coversGit) return;
-    // A repository may have its folder under any name, and a folder becomes one by these.
+    // A repository may keep its Git folder under any name. These names can turn a folder into a Git folder.
     const isHook = basename(folder.path).toLowerCase() === "hooks";
     const isPart = /^(config|config\.worktree|hooks|head|commondir|gitdir)$/i.test(name);
     if (name === "HEAD" || (isPart && (await isGit(folder, ""))) || (isHook && (await isGit(folder, "../"))))
       refuseChange("git runs what it says");
   }
 
-  /** Open a regular file for reading. */
+  /** Opens a regular file for reading. */
   async openFile(path: string): Promise<OpenedFile> {
     return this.#refuseOwn(await this.#try(path, () => this.#opener.openFile(path)));
   }
 
-  /** Refuses a file that is a denied one by another name. */
+  /** Closes and rejects a file that is a hard link of a denied file. */
   async #refuseOwn(file: OpenedFile): Promise<OpenedFile> {
     try {
       if (file.stats.nlink > 1n && (await this.#ownFiles()).has(`${file.stats.dev}:${file.stats.ino}`))
@@ -140,12 +149,15 @@ export class PathGuard {
     }
   }
 
-  /** Open a folder; `create` makes it and its missing parents. */
+  /** Opens a folder. `create`: also creates it and its missing parents. */
   async openFolder(path: string, options: { create?: boolean } = {}): Promise<OpenedFolder> {
     return this.#try(path, () => this.#opener.openFolder(path, options.create === true));
   }
 
-  /** What is in the symbolic link at `path`; undefined when it is none. Its folder is opened, and then the link is read. */
+  /**
+   * Returns the target of the symbolic link at `path`. Undefined if `path` is not a link. The link is read through its
+   * open folder.
+   */
   async readLink(path: string): Promise<string | undefined> {
     const folder = await this.openFolder(dirname(resolve(path)));
     try {
@@ -165,26 +177,25 @@ export class PathGuard {
     }
   }
 
-  /** Device and inode of the denied files that have a second name somewhere. */
+  /** Device and inode of the denied files that have more than one hard link. */
   #ownFiles(): Promise<ReadonlySet<string>> {
     return (this.#own ??= filesWithNames(this.#denied));
   }
 }
 
-/** Where roots were when this process first used them, by the name they were given. */
+/** Real paths of roots at their first use in this process, by configured path. */
 const knownRoots = new Map<string, string>();
 const MAX_ROOTS = 10_000;
 
 /**
- * A root's real place, decided once a process: should a link take its place later, or the place of a folder above it,
- * it does not lead the tools anywhere else.
+ * Resolves a root once per process. A link that later replaces the root or a folder above it cannot redirect the tools.
  */
 async function realRoot(path: string): Promise<string> {
   const full = resolve(path);
   const known = knownRoots.get(full);
   if (known !== undefined) return known;
   const real = await realpath(full).catch(() => undefined);
-  // One that does not exist keeps its name: it lets nothing more in.
+  // A missing root keeps its path: this allows nothing else.
   if (real === undefined) return full;
   const [oldest] = knownRoots.keys();
   if (knownRoots.size >= MAX_ROOTS && oldest !== undefined) knownRoots.delete(oldest);
@@ -192,22 +203,30 @@ async function realRoot(path: string): Promise<string> {
   return real;
 }
 
-/** The names of something denied: as it was given, for who would put another in its place, and what it leads to. */
+/**
+ * The paths of a denied path: as configured, so that no other file can take its place, with resolved parents, and its
+ * target.
+ */
 async function realNames(path: string): Promise<string[]> {
   const full = resolve(path);
   const real = ownRealPath(full);
-  // No link is on its way.
+  // The path contains no link.
   if (real === full) return [full];
   const own = join(await nearest(dirname(full)), basename(full));
   return [...new Set([full, own, real ?? own])];
 }
 
-/** Of our own files; undefined where there is nothing. At once: each call of a tool asks, and the store beside them is opened so too. */
+/**
+ * Resolves a path of gantry. Undefined if the path does not exist. Synchronous, because each tool call needs it and the
+ * store is opened synchronously too.
+ */
 function ownRealPath(path: string): string | undefined {
   return attempt(() => realpathSync.native(path), undefined);
 }
 
-/** Resolved as far as it exists; what cannot be resolved keeps its name, and keeps what it denies out. */
+/**
+ * Resolves the existing part of a path. If nothing can be resolved, the path is returned unchanged and stays denied.
+ */
 async function nearest(path: string): Promise<string> {
   for (let at = path, rest: string[] = []; ; rest = [basename(at), ...rest], at = dirname(at)) {
     const real = await realpath(at).catch(() => undefined);
@@ -230,7 +249,7 @@ async function filesWithNames(paths: readonly string[]): Promise<ReadonlySet<str
   return found;
 }
 
-/** Whether a folder, or the one above it, is a repository's own: `.git` under another name, or a bare one. */
+/** Whether a folder, or its parent, is a Git folder: a `.git` under another name, or a bare repository. */
 async function isGit(folder: OpenedFolder, above: "" | "../"): Promise<boolean> {
   const has = (name: string): Promise<boolean> =>
     lstat(folder.at(above + name)).then(

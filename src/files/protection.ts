@@ -1,7 +1,7 @@
 import { PathError } from "../ports/errors.js";
 import { folded, isInside } from "./names.js";
 
-/** Files that nobody runs now, and that another program runs by itself later: with the user's rights, in no sandbox. */
+/** Files that another program runs automatically later: with the user's rights and without a sandbox. */
 const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
   [
     "git runs what it says",
@@ -83,28 +83,30 @@ const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
   ],
 ];
 
-/** Stands for all of the above in a list. */
+/** Pattern that stands for the whole built-in list. */
 const ALL = "*";
 const NAMED = "it is named in tools.protected_paths";
 const LOADED = "gantry loads it at its next start";
 
-/** Rules of one list; the last that fits decides. */
+/** One rule of the list. The last matching rule decides. */
 interface Rule {
   readonly parts: readonly RegExp[];
-  /** From the root alone, not at any depth. */
+  /** Whether the pattern matches only directly below a root. False: at any depth. */
   readonly anchored: boolean;
-  /** Undefined: lifted. */
+  /** Reason for the protection. Undefined: the rule lifts the protection. */
   readonly why: string | undefined;
 }
 
-/** Which paths file tools may read and not change. */
+/** Decides which paths the file tools may read but not change. */
 export class Protection {
   readonly #rules: readonly Rule[];
   readonly #readOnly: readonly string[];
 
   /**
-   * `patterns`: names of files or folders (then all below), several with `/`, `*` for a part of one name, a leading `/`
-   * for the root alone; `"*"` alone stands for the built-in list, a leading `!` lifts. `readOnly`: absolute paths.
+   * - `patterns`: each names a file, or a folder with everything below it. A pattern with `/` is a path, `*` matches
+   *   within one name. A leading `/` matches directly below a root only. `"*"` alone adds the built-in list, a leading
+   *   `!` lifts the protection.
+   * - `readOnly`: absolute paths that are always protected.
    */
   constructor(patterns: readonly string[], readOnly: readonly string[] = []) {
     this.#rules = patterns.flatMap((pattern) => {
@@ -114,11 +116,14 @@ export class Protection {
     this.#readOnly = readOnly.map(folded);
   }
 
-  /** Why a path may not be changed; undefined when it may. `roots`: a name above them says nothing. */
+  /**
+   * Returns the reason why a path must not be changed. Undefined if it may be changed. Names in the path of a root
+   * itself are not matched.
+   */
   why(path: string, roots: readonly string[]): string | undefined {
     const plain = folded(path);
     if (this.#readOnly.some((one) => isInside(plain, one) || isInside(one, plain))) return LOADED;
-    // The innermost: who opens a protected folder by tools.allow_paths means it.
+    // The innermost root counts: a user who adds a protected folder to tools.allow_paths allows changes in it.
     const root = roots
       .map(folded)
       .filter((one) => isInside(plain, one))
@@ -131,13 +136,13 @@ export class Protection {
     return this.#rules.findLast((one) => fits(one, names))?.why;
   }
 
-  /** Whether this list protects what git runs. */
+  /** Whether this list protects the files from which Git runs commands. */
   get coversGit(): boolean {
     return this.#rules.findLast((one) => fits(one, [".git", "config"]))?.why !== undefined;
   }
 }
 
-/** Throws the refusal. */
+/** Throws the `PathError` for a protected path. */
 export function refuseChange(why: string): never {
   throw new PathError("protected", `is protected, because ${why}`);
 }
@@ -164,7 +169,7 @@ function fits({ parts, anchored }: Rule, names: readonly string[]): boolean {
   return false;
 }
 
-/** What Windows takes for the same name: no dots or blanks at the end, no stream behind a colon. */
+/** Name as Windows resolves it: without dots and spaces at the end, and without a stream after a colon. */
 function trimmed(name: string): string {
   return name.replace(/:.*$/s, "").replace(/[. ]+$/, "") || name;
 }

@@ -1,35 +1,37 @@
 import { readlink } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
-import { hold, placeOf, wayTo, type Held, type NameHandle } from "./handles.js";
+import { pinFile, realPathOf, procPath, type PinnedFile, type NameHandle } from "./handles.js";
 import { codeOf, replacedMeanwhile } from "./names.js";
 import type { Rules } from "./rules.js";
 
-/** Where a path leads: what is there, held, or the deepest of its folders that is. Whoever gets it closes `handle`. */
-export interface Reached extends Held {
-  /** Where that is, told by the kernel. */
+/** The result of resolving a path: the file, or its deepest existing folder, pinned. The caller must close `handle`. */
+export interface ResolvedPath extends PinnedFile {
+  /** Real path of the pinned file, from the kernel. */
   readonly path: string;
-  /** The names after it, of which the first does not exist. */
+  /** The names after `path`. The first one does not exist. Empty if the file exists. */
   readonly rest: readonly string[];
-  /** Every path that was walked: the one that was asked for, and one more for each link. */
+  /** Every path that was walked: the requested one, and one more for each link. */
   readonly ways: readonly string[];
 }
 
-/** As the kernel does. */
+/** The limit of the Linux kernel. */
 const MAX_LINKS = 40;
 const MAX_BYTES = 4096;
-/** Times that a walk begins again because a name changed its meaning under it. */
+/** Maximum restarts of a walk after a name changed during the walk. */
 const ATTEMPTS = 20;
 
-/** Thrown when a name changed its meaning between two steps. */
+/** Thrown if a name changed between two steps. */
 class Moved extends Error {}
 
 /**
- * Walk an absolute path from handle to handle. No step follows a link: the guard reads it and walks on by itself. What
- * is denied is not even passed. The caller checks the end by `path`, which is where the handle really is.
- * Rejects with `PathError`, or with the system's error.
+ * Walks an absolute path from descriptor to descriptor. No step follows a link: the guard reads the link and walks its
+ * target. Denied folders are not entered.
+ *
+ * The caller checks `path` of the result, which is the real path of the descriptor. Rejects with `PathError` or with
+ * the system's error.
  */
-export async function reach(path: string, rules: Rules): Promise<Reached> {
+export async function resolvePath(path: string, rules: Rules): Promise<ResolvedPath> {
   const full = resolve(path);
   if (Buffer.byteLength(full) > MAX_BYTES) throw new PathError("invalid", "the path is too long");
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
@@ -43,10 +45,12 @@ export async function reach(path: string, rules: Rules): Promise<Reached> {
 }
 
 /**
- * Most paths hold no link, and then one step is enough: what was opened is where its name says, so no link was on the
- * way. Undefined for everything else; a failure says nothing, because a link may have led it anywhere.
+ * Resolves a path in one step, since most paths contain no link. If the real path of the open file equals the requested
+ * path, no link was followed.
+ *
+ * Returns undefined in all other cases. A failure means nothing, because a link may have led elsewhere.
  */
-async function leap(path: string): Promise<Reached | undefined> {
+async function leap(path: string): Promise<ResolvedPath | undefined> {
   const held = await holdAt(path);
   if (held) return { ...held, path, rest: [], ways: [path] };
   const parent = dirname(path);
@@ -55,8 +59,8 @@ async function leap(path: string): Promise<Reached | undefined> {
   const name = path.slice(parent === "/" ? 1 : parent.length + 1);
   if (folder.stats.isDirectory()) {
     try {
-      // It is there after all, so it is a link; or it came just now.
-      (await hold(wayTo(folder.handle, name))).handle.close();
+      // The name exists after all: it is a link or was just created.
+      (await pinFile(procPath(folder.handle, name))).handle.close();
     } catch (error) {
       if (codeOf(error) === "ENOENT") return { ...folder, path: parent, rest: [name], ways: [path] };
     }
@@ -65,31 +69,31 @@ async function leap(path: string): Promise<Reached | undefined> {
   return undefined;
 }
 
-async function holdAt(path: string): Promise<Held | undefined> {
-  const held = await hold(path).catch(() => undefined);
+async function holdAt(path: string): Promise<PinnedFile | undefined> {
+  const held = await pinFile(path).catch(() => undefined);
   if (!held) return undefined;
   try {
-    if (placeOf(held.handle) === path && !held.stats.isSymbolicLink()) return held;
+    if (realPathOf(held.handle) === path && !held.stats.isSymbolicLink()) return held;
   } catch {
-    // Whoever walks there step by step finds out why.
+    // The step-by-step walk reports the reason.
   }
   held.handle.close();
   return undefined;
 }
 
-interface Place extends Held {
+interface Place extends PinnedFile {
   readonly path: string;
 }
 
-/** The place of the first link on the way, for the case that it leads nowhere. */
+/** The position of the first link on the path, for a link whose target does not exist. */
 interface FirstLink {
   readonly place: Place;
   readonly rest: readonly string[];
-  /** So many names are left when the link's own are walked. */
+  /** Number of names that remain after the names of the link's target. */
   readonly after: number;
 }
 
-/** One walk; each name a step. */
+/** One walk; each step resolves one name. */
 class Walk {
   readonly #rules: Rules;
   readonly #ways: string[];
@@ -104,8 +108,8 @@ class Walk {
     this.#names = namesOf(path);
   }
 
-  async run(): Promise<Reached> {
-    let result: Reached | undefined;
+  async run(): Promise<ResolvedPath> {
+    let result: ResolvedPath | undefined;
     try {
       result = await this.#walk();
       return result;
@@ -114,7 +118,7 @@ class Walk {
     }
   }
 
-  async #walk(): Promise<Reached> {
+  async #walk(): Promise<ResolvedPath> {
     let at = await this.#root();
     for (let name = this.#next(); name !== undefined; name = this.#next()) {
       const held = await this.#step(at, name);
@@ -137,7 +141,7 @@ class Walk {
     return this.#end(at, []);
   }
 
-  /** The next name; what the first link said is behind us when only the names after it are left. */
+  /** Returns the next name. Forgets the first link once only the names after it remain. */
   #next(): string | undefined {
     if (this.#first && this.#names.length <= this.#first.after) this.#first = undefined;
     return this.#names.shift();
@@ -147,14 +151,14 @@ class Walk {
     return { ...(await this.#keep("/")), path: "/" };
   }
 
-  /** Undefined when there is nothing of that name. */
-  async #step(at: Place, name: string): Promise<Held | undefined> {
+  /** Undefined if the name does not exist. */
+  async #step(at: Place, name: string): Promise<PinnedFile | undefined> {
     try {
-      return await this.#keep(wayTo(at.handle, name));
+      return await this.#keep(procPath(at.handle, name));
     } catch (error) {
       const code = codeOf(error);
       if (code === "ENOENT" || code === "ENOTDIR") return undefined;
-      // What is outside is called so, whatever else is wrong with it.
+      // A path outside the roots is reported as such, whatever the system's error was.
       this.#rules.check(join(at.path, name, ...this.#names));
       throw error;
     }
@@ -162,7 +166,7 @@ class Walk {
 
   async #follow(at: Place, name: string): Promise<Place> {
     if (++this.#links > MAX_LINKS) throw new PathError("invalid", "too many symbolic links");
-    const target = await readlink(wayTo(at.handle, name)).catch((error: unknown) => {
+    const target = await readlink(procPath(at.handle, name)).catch((error: unknown) => {
       throw codeOf(error) === "EINVAL" || codeOf(error) === "ENOENT" ? new Moved() : error;
     });
     this.#ways.push(resolve(at.path, target, ...this.#names));
@@ -173,15 +177,15 @@ class Walk {
     return this.#root();
   }
 
-  async #end(at: Place, rest: readonly string[]): Promise<Reached> {
-    const path = placeOf(at.handle);
-    // The kernel marks a name that is gone; a file may also be called so.
+  async #end(at: Place, rest: readonly string[]): Promise<ResolvedPath> {
+    const path = realPathOf(at.handle);
+    // The kernel appends this to the path of a removed file. A file may also have this name.
     if (path !== at.path && path.endsWith(" (deleted)")) throw new Moved();
     return { handle: at.handle, stats: at.stats, path, rest, ways: this.#ways };
   }
 
-  async #keep(way: string): Promise<Held> {
-    const held = await hold(way);
+  async #keep(way: string): Promise<PinnedFile> {
+    const held = await pinFile(way);
     this.#open.add(held.handle);
     return held;
   }

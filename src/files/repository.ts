@@ -2,29 +2,30 @@ import { lstat, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ownersOf, type Owners } from "./owners.js";
 
-/** Folders above one that are looked at. */
+/** Maximum folders above the start that are checked. */
 const MAX_DEPTH = 40;
-/** How long it is remembered where a repository begins, in ms, and of how many folders. */
+/** Lifetime of a cached repository, in ms, and maximum cached folders. */
 const KNOWN_MS = 60_000;
 const KNOWN = 64;
 
-/** The repository that a folder lies in. */
 export interface Repository {
-  /** Its top: the folder with `.git`. Where there is none, the folder itself. */
+  /** The folder that contains `.git`. Without a `.git`, the start folder itself. */
   readonly root: string;
-  /** From the top down to the folder, both among them; real paths. */
+  /** Real paths from the root down to the start folder, including both. */
   readonly folders: readonly string[];
-  /** Whether there is a `.git`. */
+  /** Whether a `.git` was found. */
   readonly hasGit: boolean;
-  /** Who may say something there. Undefined where the system does not tell. */
+  /** Users whose files may instruct the agent here. Undefined if the system has no user ids. */
   readonly owners: Owners | undefined;
 }
 
 const known = new Map<string, { until: number; found: Promise<Repository> }>();
 
 /**
- * Where the repository of a folder begins. Nothing above it is looked at, no folder of another user's, and none that
- * anybody may write to. Rejects with the system's error where there is no such folder.
+ * Finds the repository of a folder. The search stops below a folder that belongs to another user or is world-writable,
+ * and at the first `.git`. The result is cached.
+ *
+ * Rejects with the system's error if the folder does not exist.
  */
 export function repositoryOf(folder: string): Promise<Repository> {
   const now = Date.now();
@@ -43,7 +44,7 @@ async function find(folder: string): Promise<Repository> {
   const start = await realpath(folder);
   const { uid } = await stat(start, { bigint: true });
   const owners = await ownersOf(start);
-  // What root has above a project is the machine's, and no repository that somebody else works in.
+  // A folder of root above a project belongs to the machine. It is not the user's repository.
   const own = BigInt(process.getuid?.() ?? 0);
   const people = owners && new Set([...owners].filter((one) => one === own || one === uid));
   const folders = [start];

@@ -2,10 +2,10 @@ import { isAbsolute, sep } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { folded, isInside } from "./names.js";
 
-/** Kernel interfaces that look like files: reading one can leak secrets, never end, or change the machine. */
+/** Kernel interfaces that look like files. Reading one can leak secrets, never end or change the machine. */
 const SYSTEM = process.platform === "win32" ? [] : ["/proc", "/sys", "/dev"];
 
-/** What may be opened, asked with the real path of what is open. Paths are resolved. */
+/** Decides which paths may be opened. Callers pass the real path of the open file. All paths are resolved. */
 export class Rules {
   readonly #roots: readonly string[] | "anywhere";
   readonly #names: readonly string[];
@@ -17,18 +17,18 @@ export class Rules {
     this.#denied = this.#names.map(folded);
   }
 
-  /** The denied paths below this one, as they were given. */
+  /** The denied paths below this one, as configured. */
   deniedBelow(path: string): string[] {
     return this.#names.filter((denied) => denied !== path && isInside(denied, path));
   }
 
-  /** Whether something denied lies at or below this path. */
+  /** Whether a denied path lies at or below this path. Also true for a root and for a folder that contains one. */
   holdsDenied(path: string): boolean {
     const plain = folded(path);
     return this.#denied.some((denied) => isInside(denied, plain)) || this.isRoot(path);
   }
 
-  /** Whether this path is one of the roots, or holds one. */
+  /** Whether this path is a root or contains one. */
   isRoot(path: string): boolean {
     return this.#roots !== "anywhere" && this.#roots.some((root) => isInside(root, path));
   }
@@ -38,13 +38,13 @@ export class Rules {
     return this.#denied.some((denied) => isAtOrBelow(plain, denied));
   }
 
-  /** Throws `PathError`. */
+  /** Throws `PathError` if the path is denied. */
   pass(path: string): void {
-    // A name that the kernel gives to what cannot be reached any more is no path.
+    // The kernel reports a relative name for files that are no longer reachable.
     if (!isAbsolute(path) || this.denies(path)) throw new PathError("denied", "access is denied");
   }
 
-  /** Throws `PathError`. */
+  /** Throws `PathError` if the path is denied or outside the roots. */
   check(path: string): void {
     this.pass(path);
     if (this.#roots !== "anywhere" && !this.#roots.some((root) => isAtOrBelow(path, root) || isInside(path, root)))
@@ -52,7 +52,10 @@ export class Rules {
   }
 }
 
-/** As `isInside`, for resolved paths. A search asks for each file, and the comparison of text takes a tenth of the time. */
+/**
+ * Like `isInside`, for resolved paths. A search calls it for each file, and the text comparison takes a tenth of the
+ * time.
+ */
 function isAtOrBelow(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }

@@ -2,31 +2,31 @@ import type { Dirent } from "node:fs";
 import { join } from "node:path";
 import type { OpenedFolder, PathGuard } from "./path-guard.js";
 
-/** Entries looked at by one walk, and of one folder. */
+/** Maximum entries of one walk. Also the maximum for one folder. */
 const MAX_ENTRIES = 200_000;
 
 export interface Entry {
-  /** Resolved folder and own name. */
+  /** Real path of the folder, plus the entry's name. */
   readonly path: string;
-  /** From the start of the walk, with `/`. */
+  /** Path relative to the start of the walk, with `/`. */
   readonly way: string;
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
 export interface WalkOptions {
   readonly guard: PathGuard;
-  /** Levels of folders, at least 1. */
+  /** Maximum folder levels, at least 1. */
   readonly depth: number;
-  /** Real paths of entries that the walk leaves out. */
+  /** Real paths of entries that the walk skips. */
   readonly ignored: ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
 
-/** Counts of a walk, filled while it runs. */
+/** Counters of a walk, updated while it runs. */
 export interface WalkReport {
-  /** Entries that were left out. */
+  /** Skipped entries of `WalkOptions.ignored`. */
   ignored: number;
-  /** Whether there were more entries than a walk looks at. */
+  /** Whether the walk reached the maximum number of entries. */
   isIncomplete: boolean;
   /** Folders that could not be read. */
   unreadable: number;
@@ -37,8 +37,11 @@ export function newReport(): WalkReport {
 }
 
 /**
- * Yields the entries below an opened folder, by name, a folder before its entries. Each folder is held open while it is walked, and
- * links are never followed, so nothing loops and nothing leads out. `.git` and what is denied are left out.
+ * Yields the entries below an open folder, sorted by name, each folder before its entries. `.git` and denied paths are
+ * skipped.
+ *
+ * Each folder is held open during its walk, and links are never followed. So the walk neither loops nor leaves the
+ * start folder.
  */
 export async function* walk(
   folder: OpenedFolder,

@@ -3,18 +3,24 @@ import { mkdir, open, readdir, rm, stat, type FileHandle } from "node:fs/promise
 import { join } from "node:path";
 
 const MIB = 1024 * 1024;
-/** One file of contents; another is begun then, so that what is oldest can go. */
+/**
+ * Maximum size of one pack file, in bytes. Content that does not fit starts a new pack, so that the oldest packs can be
+ * removed.
+ */
 export const PACK_BYTES = 64 * MIB;
 
-/** Where a content lies. */
-export interface Place {
+/** Position of a content: number of the pack, byte offset `at`, and size in bytes. */
+export interface ContentLocation {
   pack: number;
   at: number;
   size: number;
 }
 
-/** The contents of one session's files, in a few files that only grow. The oldest go when there are too many bytes. */
-export class KeptContents {
+/**
+ * Stores the file contents of one session in a few append-only pack files. The oldest packs are removed when the byte
+ * limit is exceeded.
+ */
+export class ContentStore {
   readonly #folder: string;
   readonly #limit: number;
   readonly #packBytes: number;
@@ -25,14 +31,20 @@ export class KeptContents {
     this.#packBytes = packBytes;
   }
 
-  /** On disk when it resolves; what is oldest goes for it. */
-  async add(content: Buffer): Promise<Place> {
+  /**
+   * Stores one content and returns its location once the content is on disk. Removes the oldest packs if the limit is
+   * exceeded.
+   */
+  async add(content: Buffer): Promise<ContentLocation> {
     await this.#makeRoom(await this.packs(), content.length);
     return this.addAll((add) => add(content));
   }
 
-  /** Several, on disk when it resolves. Nothing goes for them, since it may be needed with them: the next `add` makes room. */
-  async addAll<T>(work: (add: (content: Buffer) => Promise<Place>) => Promise<T>): Promise<T> {
+  /**
+   * Runs `work`, which can store several contents. They are on disk when the promise resolves. Removes no packs,
+   * because the same operation may need old contents; the next `add` does.
+   */
+  async addAll<T>(work: (add: (content: Buffer) => Promise<ContentLocation>) => Promise<T>): Promise<T> {
     const last = (await this.packs()).at(-1);
     let pack = last?.pack ?? 0;
     let file: FileHandle | undefined;
@@ -53,7 +65,8 @@ export class KeptContents {
           }
           await file.appendFile(content);
           const place = { pack, at, size: content.length };
-          // Where another process wrote there meanwhile, it lies behind that.
+          // If another process appended at the same time, this content may be at a later offset: verify it, and append
+          // again if not.
           if ((await file.stat()).size === at + content.length || (await holds(file, place, content))) return place;
         }
       });
@@ -64,8 +77,8 @@ export class KeptContents {
     }
   }
 
-  /** Undefined where it is gone, or is another than it was. */
-  async read({ pack, at, size }: Place, hash: string): Promise<Buffer | undefined> {
+  /** Returns a stored content. Undefined if the pack was removed or the bytes do not match the hash. */
+  async read({ pack, at, size }: ContentLocation, hash: string): Promise<Buffer | undefined> {
     const file = await open(this.#pathOf(pack), "r").catch(() => undefined);
     if (!file) return undefined;
     try {
@@ -77,7 +90,7 @@ export class KeptContents {
     }
   }
 
-  /** Oldest first. */
+  /** Lists the packs, oldest first. Creates the folder if it is missing. */
   async packs(): Promise<{ pack: number; bytes: number }[]> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const names = (await readdir(this.#folder)).filter((name) => /^\d+\.pack$/.test(name));
@@ -102,13 +115,13 @@ export class KeptContents {
   }
 }
 
-async function holds(file: FileHandle, { at, size }: Place, content: Buffer): Promise<boolean> {
+async function holds(file: FileHandle, { at, size }: ContentLocation, content: Buffer): Promise<boolean> {
   const there = Buffer.alloc(size);
   await file.read(there, 0, size, at);
   return there.equals(content);
 }
 
-/** By which contents are told apart. */
+/** SHA-256 in hexadecimal: the key of a stored content. */
 export function hashOf(content: Buffer): string {
   return createHash("sha256").update(content).digest("hex");
 }

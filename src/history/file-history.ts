@@ -5,10 +5,10 @@ import { silentLogger } from "../base/log.js";
 import type { PathGuard } from "../files/path-guard.js";
 import { hasCode, UndoConflictError } from "../ports/errors.js";
 import type {
-  ChangePlace,
+  ChangeOrigin,
   ExpectedChange,
   FileHistory,
-  FileKeeper,
+  FileRecorder,
   LastUndo,
   RestoreRequest,
   UndoMark,
@@ -16,35 +16,45 @@ import type {
 } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import { guardForChange, type FileToolOptions } from "../tools/files/files.js";
-import { bringBack, discardTemporary, eachOf, temporaryPath, type Bringing, type Progress } from "./restore-files.js";
-import type { ChangeLine, Step, Story } from "./journal.js";
-import { planOf, type Wanted } from "./plan.js";
-import { blockedOf, currentOf, judge, LOST, reasonOf, type Going, type Judged } from "./restore.js";
+import {
+  restoreFiles,
+  discardTemporary,
+  eachOf,
+  temporaryPath,
+  type RestoreOptions,
+  type Progress,
+} from "./restore-files.js";
+import type { ChangeLine, PathChange, JournalContents } from "./journal.js";
+import { planOf, type PlannedPath } from "./plan.js";
+import { blockedOf, currentOf, judge, LOST, reasonOf, type PathToRemove, type RestoreCheck } from "./restore.js";
 import { isSame, knownOf, SessionFiles } from "./session-files.js";
 
 const DAY_MS = 86_400_000;
-/** What was not written to for so long goes. */
+/** Default retention after the last change of a session. */
 const KEPT_MS = 30 * DAY_MS;
 const SESSION_BYTES = 512 * 1024 * 1024;
-/** Sessions whose journal is kept at hand. */
+/** Maximum sessions whose journal is cached. */
 const AT_HAND = 64;
 const HALF = "; a part of it is done: another undo goes on with it, a redo takes it back";
 const BEYOND = "what is kept of this session does not go back so far";
 
-/** What `FolderHistory` takes; paths are absolute. */
+/** Options of `FolderHistory`. All paths are absolute. */
 export interface FolderHistoryOptions extends Omit<FileToolOptions, "allowPaths" | "deniedPaths"> {
   allowPaths?: readonly string[] | undefined;
   deniedPaths?: readonly string[] | undefined;
-  /** Kept here, a folder a session. Nobody else should read it: it holds copies of files. */
+  /**
+   * Folder of the history, with one subfolder per session. It holds copies of files, so that only the user should be
+   * able to read it.
+   */
   folder: string;
-  /** Bytes of copies that are kept of one session, the newest; default 512 MiB. */
+  /** Maximum bytes of copies per session. The newest are kept. Default: 512 MiB. */
   sessionBytes?: number | undefined;
-  /** How long they are kept after the last change, in ms; default 30 days. */
+  /** Retention after the last change of a session, in ms. Default: 30 days. */
   keptMs?: number | undefined;
   logger?: Logger | undefined;
 }
 
-/** Keeps what files were before tools changed them, in a folder of this machine. */
+/** Records the state of files before tools change them, in a local folder. */
 export class FolderHistory implements FileHistory {
   readonly #options: FolderHistoryOptions;
   readonly #logger: Logger;
@@ -55,12 +65,12 @@ export class FolderHistory implements FileHistory {
     this.#logger = options.logger ?? silentLogger;
   }
 
-  keeper(place: ChangePlace): FileKeeper {
-    return { keep: (changes) => this.#of(place.sessionId).keeper(place).keep(changes) };
+  keeper(place: ChangeOrigin): FileRecorder {
+    return { record: (changes) => this.#of(place.sessionId).keeper(place).record(changes) };
   }
 
   async restore(request: RestoreRequest): Promise<UndoneFile[]> {
-    const { sessionId, projectDir, behind, expected = [], dryRun, force } = request;
+    const { sessionId, projectDir, target: behind, expected = [], dryRun, force } = request;
     const kept = this.#of(sessionId);
     const story = await kept.story();
     let isOpen = false;
@@ -72,7 +82,7 @@ export class FolderHistory implements FileHistory {
     const folders = [...new Set(story.changes.flatMap((line) => line.folders))];
     const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
     const files: UndoneFile[] = missingOf(story, plan, expected);
-    const judged: Judged[] = [];
+    const judged: RestoreCheck[] = [];
     if ("seq" in behind && behind.seq < story.forgot)
       files.push(...plan.map(({ path }) => ({ path, outcome: "lost", why: BEYOND }) as const));
     else {
@@ -94,16 +104,19 @@ export class FolderHistory implements FileHistory {
     return files;
   }
 
-  /** All of it, or nothing. */
-  async #bring(todo: readonly Judged[], { request, files, kept, guard, folders, story }: Work): Promise<void> {
-    const { sessionId, begins: mark, undo, seq } = request;
-    // Nothing is begun where nothing is to be done.
+  /**
+   * Applies the checked plan completely, or rolls it back and throws `UndoConflictError`. If the rollback fails, the
+   * error says that a part is done.
+   */
+  async #bring(todo: readonly RestoreCheck[], { request, files, kept, guard, folders, story }: Work): Promise<void> {
+    const { sessionId, mark: mark, undo, seq } = request;
+    // With nothing to restore, no undo is recorded.
     if (todo.length === 0 && mark.snapshotId === "") return;
     const before = story.undos.get(mark.id);
     await discardOf(story, guard);
     const paths = new Set(todo.map(({ file }) => file.path));
     const steps = await Promise.all(
-      todo.map(async ({ wanted, current }): Promise<Step> => {
+      todo.map(async ({ wanted, current }): Promise<PathChange> => {
         const { path, want } = wanted;
         const made = current.kind === "none" ? await missingAbove(guard, path, paths) : 0;
         return { path, before: current, after: want, made, ...(!wanted.isTold && { isWay: true }) };
@@ -125,7 +138,7 @@ export class FolderHistory implements FileHistory {
       return refuse(copied, `no copy of what is there now could be kept: ${reasonOf(error)}`);
     });
     const whole = await kept.story();
-    const bringing: Bringing = {
+    const bringing: RestoreOptions = {
       ...{ guard, change },
       contentOf: async (hash) => {
         const content = await kept.content(hash, whole);
@@ -136,11 +149,11 @@ export class FolderHistory implements FileHistory {
     const progress: Progress = { done: [], failed: [] };
     try {
       const marks = new Map(todo.map(({ file, mark }) => [file.path, mark]));
-      await bringBack(steps, { ...bringing, marks }, progress);
+      await restoreFiles(steps, { ...bringing, marks }, progress);
       if (steps.length > 0) kept.done(change);
     } catch (error) {
       const back = await takenBack(progress, bringing);
-      // What is not ended stays open, and is gone on with.
+      // An undo that was still open before stays open, and a later undo resumes it.
       if (back && before?.isOpen === false) await this.mark(sessionId, before);
       else if (back && !before) await this.mark(sessionId, { redone: mark.id });
       refuse(progress.failed[0]?.path ?? "", `${reasonOf(error)}${back ? "" : HALF}`);
@@ -182,7 +195,7 @@ export class FolderHistory implements FileHistory {
     const known = this.#sessions.get(sessionId);
     const { sessionBytes = SESSION_BYTES } = this.#options;
     const kept = known ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, this.#logger);
-    // Last used, last gone.
+    // Moves the session to the end: the least recently used session is removed first.
     this.#sessions.delete(sessionId);
     this.#sessions.set(sessionId, kept);
     const [oldest] = this.#sessions.keys();
@@ -190,43 +203,52 @@ export class FolderHistory implements FileHistory {
     return kept;
   }
 
-  /** An id that a stranger's store gave is no path. */
+  /** Ids from a third-party store are hashed, because they may not be valid as a folder name. */
   #folderOf(sessionId: string): string {
     const isPlain = /^[a-zA-Z0-9-]{1,80}$/.test(sessionId);
     return join(this.#options.folder, isPlain ? sessionId : `_${createHash("sha256").update(sessionId).digest("hex")}`);
   }
 }
 
-/** Whether all is as it was before an undo that failed. */
-async function takenBack({ done, failed }: Progress, bringing: Bringing): Promise<boolean> {
-  const reversed = ({ path, before, after, made }: Step): Step => ({ path, before: after, after: before, made });
+/** Reverts a failed undo. Returns whether every file is as it was before the undo. */
+async function takenBack({ done, failed }: Progress, bringing: RestoreOptions): Promise<boolean> {
+  const reversed = ({ path, before, after, made }: PathChange): PathChange => ({
+    path,
+    before: after,
+    after: before,
+    made,
+  });
   try {
-    // One that failed may have been taken away, and not been put there.
+    // A failed step may have removed the old file without writing the new one.
     const away = failed.filter(({ before }) => before.kind !== "none");
-    const gone: Step[] = [];
+    const gone: PathChange[] = [];
     for (const step of away)
       if ((await currentOf(bringing.guard, step.path)).state.kind === "none")
         gone.push({ ...step, before: { kind: "none" }, after: step.before });
     const steps = [...done.map(reversed), ...gone].sort(byPath);
-    await bringBack(steps, bringing, { done: [], failed: [] });
+    await restoreFiles(steps, bringing, { done: [], failed: [] });
     return true;
   } catch {
     return false;
   }
 }
 
-/** What an undo is made of when it has been looked at. */
+/** Input of the apply step: the request and the results of the check. */
 interface Work {
   request: RestoreRequest;
   files: readonly UndoneFile[];
   kept: SessionFiles;
   guard: PathGuard;
   folders: readonly string[];
-  story: Story;
+  story: JournalContents;
 }
 
-/** What calls told that they changed, and nobody kept. */
-function missingOf(story: Story, plan: readonly Wanted[], expected: readonly ExpectedChange[]): UndoneFile[] {
+/** Expected changes that the history never recorded. Each is reported with the outcome `lost`. */
+function missingOf(
+  story: JournalContents,
+  plan: readonly PlannedPath[],
+  expected: readonly ExpectedChange[],
+): UndoneFile[] {
   const known = new Set(plan.map(({ path }) => path));
   const calls = new Set(story.changes.flatMap(({ call, steps }) => steps.map(({ path }) => `${call} ${path}`)));
   const paths = expected.flatMap(({ callId, path }) =>
@@ -235,25 +257,25 @@ function missingOf(story: Story, plan: readonly Wanted[], expected: readonly Exp
   return [...new Set(paths)].map((path) => ({ path, outcome: "lost", why: LOST }));
 }
 
-/** Undos that were killed, or failed. */
-function brokenOff({ changes, done }: Story): ChangeLine[] {
+/** Changes of undos that failed or were killed. */
+function brokenOff({ changes, done }: JournalContents): ChangeLine[] {
   return changes.filter(({ undo, change }) => undo !== "" && !done.has(change));
 }
 
-/** What goes where a plan is carried out, and what an undo left half written when it was killed. */
-function goingOf(plan: readonly Wanted[], story: Story): Going {
+/** Paths that the plan removes, plus temporary files of interrupted undos. */
+function goingOf(plan: readonly PlannedPath[], story: JournalContents): PathToRemove {
   const goes = plan.filter(({ want }) => want.kind === "none");
   const paths = (isWay: boolean) => goes.flatMap((one) => (one.isWay === isWay ? [one.path] : []));
   const halves = brokenOff(story).flatMap(({ change, steps }) => steps.map(({ path }) => temporaryPath(path, change)));
   return { paths: new Set([...paths(false), ...halves]), folders: new Set(paths(true)) };
 }
 
-async function discardOf(story: Story, guard: PathGuard): Promise<void> {
+async function discardOf(story: JournalContents, guard: PathGuard): Promise<void> {
   for (const { change, steps } of brokenOff(story))
     await eachOf(steps, ({ path }) => discardTemporary(guard, path, change));
 }
 
-/** How many of the folders that lead to a path are missing, and are not brought back themselves. */
+/** Counts the missing parent folders of a path that the plan does not restore separately. */
 async function missingAbove(guard: PathGuard, path: string, paths: ReadonlySet<string>): Promise<number> {
   let missing = 0;
   for (let at = dirname(path); !paths.has(at) && dirname(at) !== at; at = dirname(at), missing++) {

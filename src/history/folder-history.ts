@@ -2,8 +2,8 @@ import type { FileHistory } from "../ports/file-history.js";
 import type { FolderHistory, FolderHistoryOptions } from "./file-history.js";
 
 /**
- * Keeps what files were before tools changed them, in a folder of this machine, so that `agent.sessions.undo` can bring
- * them back. Nothing is loaded or opened before the first change.
+ * Creates a file history in a local folder, which `agent.sessions.undo` uses to restore files. The implementation is
+ * loaded, and the options function called, at the first use.
  */
 export function folderHistory(options: FolderHistoryOptions | (() => Promise<FolderHistoryOptions>)): FileHistory {
   let loaded: Promise<FolderHistory> | undefined;
@@ -13,7 +13,7 @@ export function folderHistory(options: FolderHistoryOptions | (() => Promise<Fol
     return new FolderHistory(typeof options === "function" ? await options() : options);
   };
   return {
-    keeper: (place) => ({ keep: async (changes) => (await history()).keeper(place).keep(changes) }),
+    keeper: (place) => ({ record: async (changes) => (await history()).keeper(place).record(changes) }),
     restore: async (request) => (await history()).restore(request),
     mark: async (sessionId, mark) => (await history()).mark(sessionId, mark),
     lastUndo: async (sessionId) => (await history()).lastUndo(sessionId),

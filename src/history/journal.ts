@@ -2,40 +2,40 @@ import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isRecord, parseJson } from "../base/json.js";
 import type { UndoMark } from "../ports/file-history.js";
-import type { Place } from "./content-store.js";
+import type { ContentLocation } from "./content-store.js";
 
-/** What was at a path, with the hash of a file's content; `""` for one that was too large. */
-export type Known =
+/** The state of a path. `hash` identifies the content of a file; `""` if the file was too large to store. */
+export type StoredFileState =
   | { kind: "none" }
   | { kind: "file"; hash: string; mode: number; uid: number; gid: number }
   | { kind: "link"; target: string }
   | { kind: "folder"; mode: number };
 
-/** One path of a change. */
-export interface Step {
+/** The change of one path. */
+export interface PathChange {
   path: string;
-  before: Known;
-  after: Known;
-  /** Folders that were made for it. */
+  before: StoredFileState;
+  after: StoredFileState;
+  /** Number of parent folders that were created for the path. */
   made: number;
-  /** It is a folder that was only made on the way to another path: nobody is told of it. */
+  /** True for a folder that an undo removes or restores only as the parent of another path. Not reported to users. */
   isWay?: true;
 }
 
-/** What a call, or an undo, changed at a time. */
+/** The changes of one tool call or one undo. */
 export interface ChangeLine {
   change: string;
-  /** Of a run, and its call; or the undo that made it. */
+  /** Id of the run and of its tool call, or of the undo that made the change. The others are `""`. */
   run: string;
   call: string;
   undo: string;
   seq: number;
-  /** That the run could use beside the project's. */
+  /** Additional folders of the run, beside the project folder. */
   folders: readonly string[];
   at: string;
-  steps: Step[];
-  /** Contents that came with it, by hash. */
-  contents: Record<string, Place>;
+  steps: PathChange[];
+  /** Locations of the contents stored with this line, by hash. */
+  contents: Record<string, ContentLocation>;
 }
 
 type Line =
@@ -46,37 +46,43 @@ type Line =
   | { redone: string }
   | { forgot: number };
 
-/** A journal as it is read: what a session's tools changed, in order. */
-export interface Story {
+/** The parsed journal of a session, in order. */
+export interface JournalContents {
   changes: ChangeLine[];
-  /** Ids of changes that were seen to be made. */
+  /** Ids of the changes that are confirmed as made. */
   done: Set<string>;
-  /** In order, each as it was told last; `changes`: how many there were then. */
+  /** Undos in order of their last start, each with its latest mark. `changes` is the number of changes at that time. */
   undos: Map<string, UndoMark & { isOpen: boolean; changes: number }>;
   redone: Set<string>;
-  contents: Map<string, Place>;
-  /** Greatest `seq` of the changes that were forgotten; -1: none was. */
+  contents: Map<string, ContentLocation>;
+  /** Highest `seq` of the changes that were dropped from the journal. -1: none was dropped. */
   forgot: number;
-  /** Bytes of the file that it was read from. */
+  /** Size of the file that was read, in bytes. */
   size: number;
 }
 
-/** A journal that is longer forgets its older half, in bytes. */
+/** Maximum size of a journal, in bytes. A longer journal drops its older half. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** The lines of one session's journal: each is whole or not there, whenever the process ends. */
+/**
+ * The journal of one session, a file of JSON lines. A crash leaves no partial line in the result: incomplete lines are
+ * skipped.
+ */
 export class Journal {
   readonly #path: string;
   readonly #maxBytes: number;
-  #story: Story | undefined;
+  #story: JournalContents | undefined;
 
   constructor(folder: string, maxBytes = MAX_BYTES) {
     this.#path = join(folder, "journal.jsonl");
     this.#maxBytes = maxBytes;
   }
 
-  /** As it is now, also where another process wrote to it. */
-  async story(): Promise<Story> {
+  /**
+   * Returns the current contents. Reads the file again if its size changed, so that writes of other processes are
+   * included.
+   */
+  async story(): Promise<JournalContents> {
     const size = (await stat(this.#path).catch(() => undefined))?.size ?? 0;
     if (this.#story?.size === size) return this.#story;
     const text = size === 0 ? "" : await readFile(this.#path, "utf8");
@@ -86,7 +92,9 @@ export class Journal {
     return (this.#story = story);
   }
 
-  /** `sync`: on disk when it resolves. */
+  /**
+   * Appends lines. `sync`: the lines are on disk when the promise resolves. Shortens a journal that is too long first.
+   */
   async add(lines: Line | readonly Line[], sync: boolean): Promise<void> {
     const story = await this.story();
     if (story.size > this.#maxBytes) await this.#shorten(story);
@@ -94,7 +102,7 @@ export class Journal {
     const file = await open(this.#path, "a+", 0o600);
     try {
       const { size } = await file.stat();
-      // What a crash left half written ends there.
+      // Ends a partial line that a crash left behind.
       const torn = size > 0 && (await file.read(Buffer.alloc(1), 0, 1, size - 1)).buffer[0] !== 0x0a;
       const text = `${torn ? "\n" : ""}${[lines].flat().map(textOf).join("")}`;
       await file.appendFile(text);
@@ -108,7 +116,7 @@ export class Journal {
     if (sync && story.size === 0) await syncFolder(dirname(this.#path));
   }
 
-  async #shorten(story: Story): Promise<void> {
+  async #shorten(story: JournalContents): Promise<void> {
     const lines = (await readFile(this.#path, "utf8")).split("\n");
     const kept: string[] = [];
     for (let bytes = 0; bytes < this.#maxBytes / 2;) {
@@ -134,7 +142,7 @@ export class Journal {
   }
 }
 
-function emptyStory(): Story {
+function emptyStory(): JournalContents {
   return {
     changes: [],
     done: new Set(),
@@ -146,11 +154,11 @@ function emptyStory(): Story {
   };
 }
 
-/** What is no line of ours is passed over: it was broken off. */
-function take(story: Story, text: string): void {
+/** Applies one line. Skips lines that are incomplete or not of a known kind. */
+function take(story: JournalContents, text: string): void {
   let line: Line;
   try {
-    // A change of many files has many keys.
+    // No limit for the number of keys: a change of many files has many.
     const parsed: unknown = parseJson(text, undefined, Infinity);
     if (!isRecord(parsed)) return;
     line = parsed as Line;
@@ -167,11 +175,11 @@ function take(story: Story, text: string): void {
   else if ("forgot" in line) story.forgot = line.forgot;
 }
 
-function undo({ undos, changes }: Story, mark: UndoMark, isOpen: boolean): void {
+function undo({ undos, changes }: JournalContents, mark: UndoMark, isOpen: boolean): void {
   if (!isRecord(mark)) return;
-  // What was begun anew is the last.
+  // A restarted undo moves to the end.
   undos.delete(mark.id);
-  undos.set(mark.id, { ...mark, isOpen, changes: changes.length });
+  undos.set(mark.id, { ...currentMark(mark), isOpen, changes: changes.length });
 }
 
 function textOf(line: Line): string {
@@ -179,8 +187,14 @@ function textOf(line: Line): string {
 }
 
 async function syncFolder(path: string): Promise<void> {
-  // Some file systems refuse that; there is nothing better to do there.
+  // Some file systems do not support the sync of a folder; the error is ignored.
   const handle = await open(path, "r").catch(() => undefined);
   await handle?.sync().catch(() => undefined);
   await handle?.close();
+}
+
+/** Converts a mark of a version before 0.1.0, which used other field names. */
+function currentMark(mark: UndoMark & { point?: number; to?: string }): UndoMark {
+  const { point, to, ...fields } = mark;
+  return point === undefined ? mark : { ...fields, afterSeq: point, lastMessageId: to ?? "" };
 }

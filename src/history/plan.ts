@@ -1,30 +1,32 @@
 import { dirname } from "node:path";
-import type { ChangeLine, Known, Step, Story } from "./journal.js";
+import type { ChangeLine, StoredFileState, PathChange, JournalContents } from "./journal.js";
 import { isSame } from "./session-files.js";
 
-/** What is to become of a path. */
-export interface Wanted {
+/** The planned restore of one path. */
+export interface PlannedPath {
   path: string;
-  /** As it was behind the point that is gone back to. */
-  want: Known;
-  /** How this session left it; more than one where it was not seen to be so. */
-  left: Known[];
-  /** Whether somebody else changed it between two changes of the session. */
+  /** The state to restore: the state at the undo point. */
+  want: StoredFileState;
+  /** The states in which this session may have left the path. More than one if the last change was not confirmed. */
+  left: StoredFileState[];
+  /** Whether another program changed the path between two changes of the session. */
   isMixed: boolean;
-  /** Whether it was away in between, so that what is there now has another mode perhaps. */
+  /** Whether the path was missing in between. The current file may then have another mode. */
   isRemade: boolean;
-  /** Whether it was made as a folder on the way to something else: it goes when nothing is in it. */
+  /** Whether the path is a folder that was created as the parent of another path. It is removed only if empty. */
   isWay: boolean;
-  /** Whether people are told of it. */
+  /** Whether the result is reported to users. */
   isTold: boolean;
 }
 
-const NONE: Known = { kind: "none" };
-const FOLDER: Known = { kind: "folder", mode: 0 };
+const NONE: StoredFileState = { kind: "none" };
+const FOLDER: StoredFileState = { kind: "folder", mode: 0 };
 
-/** What taking back the changes behind a point comes to, by path. */
-export function planOf(story: Story, isBehind: (line: ChangeLine, index: number) => boolean): Wanted[] {
-  const byPath = new Map<string, Wanted>();
+/**
+ * Plans the undo of all changes from the first one that matches `isBehind`. Returns one entry per path, sorted by path.
+ */
+export function planOf(story: JournalContents, isBehind: (line: ChangeLine, index: number) => boolean): PlannedPath[] {
+  const byPath = new Map<string, PlannedPath>();
   const from = story.changes.findIndex(isBehind);
   if (from === -1) return [];
   for (const line of story.changes.slice(from))
@@ -36,8 +38,8 @@ export function planOf(story: Story, isBehind: (line: ChangeLine, index: number)
   return [...byPath.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
-/** The folders that were made on the way to a path. */
-function takeWays(byPath: Map<string, Wanted>, { path, made }: Step, isDone: boolean): void {
+/** Adds the folders that were created as parents of a path. */
+function takeWays(byPath: Map<string, PlannedPath>, { path, made }: PathChange, isDone: boolean): void {
   for (let at = dirname(path), left = made; left > 0; left--, at = dirname(at)) {
     const known = byPath.get(at);
     if (known) {
@@ -51,7 +53,7 @@ function takeWays(byPath: Map<string, Wanted>, { path, made }: Step, isDone: boo
   }
 }
 
-function take(byPath: Map<string, Wanted>, step: Step, line: ChangeLine, isDone: boolean): void {
+function take(byPath: Map<string, PlannedPath>, step: PathChange, line: ChangeLine, isDone: boolean): void {
   const { path, before, after } = step;
   const known = byPath.get(path);
   const left = leftBy(line, before, after, isDone);
@@ -67,7 +69,7 @@ function take(byPath: Map<string, Wanted>, step: Step, line: ChangeLine, isDone:
     });
     return;
   }
-  // What an undo was forced to overwrite is kept by it.
+  // A forced undo stores the foreign content that it overwrites, so that this is no conflict.
   if (line.undo === "" && !known.left.some((one) => isSame(one, before))) known.isMixed = true;
   if (before.kind !== "file") known.isRemade = true;
   known.left = left;
@@ -75,10 +77,15 @@ function take(byPath: Map<string, Wanted>, step: Step, line: ChangeLine, isDone:
   if (after.kind !== "none") known.isWay = after.kind === "folder" && known.want.kind === "none";
 }
 
-/** What a change may have left at a path; where it was not seen to be made, it may have ended anywhere. */
-function leftBy({ undo }: ChangeLine, before: Known, after: Known, isDone: boolean): Known[] {
+/** The states that a change may have left at a path. An unconfirmed change may have stopped at any point. */
+function leftBy(
+  { undo }: ChangeLine,
+  before: StoredFileState,
+  after: StoredFileState,
+  isDone: boolean,
+): StoredFileState[] {
   if (isDone) return [after];
-  // An undo replaces files alone in one step: all else is taken away first.
+  // An undo replaces a file by a file in one step. In all other cases it first removes the old entry.
   const isAway = undo !== "" && !(before.kind === "file" && after.kind === "file");
   return [after, before, ...(isAway ? [NONE] : [])];
 }

@@ -3,34 +3,42 @@ import { basename, dirname, join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import { exclusively } from "../tools/files/files.js";
-import type { Known, Step } from "./journal.js";
+import type { StoredFileState, PathChange } from "./journal.js";
 import { stateOf } from "../tools/files/record-file.js";
 import { inPlace, markOf } from "./restore.js";
 import { isSame, knownOf } from "./session-files.js";
 
-/** Paths that are worked on at a time: each waits for the disk. */
+/** Maximum paths processed concurrently. Each waits for the disk. */
 const AT_ONCE = 16;
 
-/** What making each path what it is to be needs. */
-export interface Bringing {
+/** Services for restoring a path. */
+export interface RestoreOptions {
   guard: PathGuard;
-  /** Rejects where it is gone. */
+  /** Returns the content with this hash. Rejects if it is no longer stored. */
   contentOf: (hash: string) => Promise<Buffer>;
-  /** By which what a crash left behind is found. */
+  /** Id of the change. Names the temporary files, so that they can be found after a crash. */
   change: string;
-  /** By path what need not be read again. */
+  /** Marks of paths that were checked before, by path. A path with an unchanged mark is not read again. */
   marks?: ReadonlyMap<string, string>;
 }
 
-/** How far it came. */
+/** Steps that are complete, and steps that failed. */
 export interface Progress {
-  done: Step[];
-  failed: Step[];
+  done: PathChange[];
+  failed: PathChange[];
 }
 
-/** Make paths what `after` says, as long as they are what `before` says. Resolves when the disk has it. */
-export async function bringBack(steps: readonly Step[], bringing: Bringing, progress: Progress): Promise<void> {
-  const make = async (step: Step): Promise<void> => {
+/**
+ * Changes each path from its `before` state to its `after` state. The changes are on disk when the promise resolves.
+ *
+ * Updates `progress`. Rejects with the first error, also if a path is no longer in its `before` state.
+ */
+export async function restoreFiles(
+  steps: readonly PathChange[],
+  bringing: RestoreOptions,
+  progress: Progress,
+): Promise<void> {
+  const make = async (step: PathChange): Promise<void> => {
     try {
       await exclusively(step.path, () => one(step, bringing));
       progress.done.push(step);
@@ -41,19 +49,22 @@ export async function bringBack(steps: readonly Step[], bringing: Bringing, prog
   };
   const goes = steps.filter(({ after }) => after.kind === "none");
   const folders = steps.filter(({ after }) => after.kind === "folder");
-  // What goes, from the deepest up; then folders, before what is in them.
+  // First removes paths, the deepest first. Then creates folders, parents first.
   for (const step of [...goes.reverse(), ...folders]) await make(step);
   const rest = steps.filter(({ after }) => after.kind === "file" || after.kind === "link");
   await eachOf(rest, make);
   await eachOf([...new Set(steps.map(({ path }) => dirname(path)))], async (path) => {
-    // A folder that is gone is in the one above it.
+    // A removed folder needs no sync: its parent folder is synced.
     const folder = await bringing.guard.openFolder(path).catch(() => undefined);
     await folder?.sync();
     await folder?.close();
   });
 }
 
-/** For each, some at once. Rejects with the first error when those that were begun have ended. */
+/**
+ * Calls `work` for each item, several concurrently. After an error no further item is started. Rejects with the first
+ * error once all started items have ended.
+ */
 export async function eachOf<T>(list: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
   const waiting = list.values();
   const failed: unknown[] = [];
@@ -67,24 +78,28 @@ export async function eachOf<T>(list: readonly T[], work: (one: T) => Promise<vo
   if (failed.length > 0) throw failed[0];
 }
 
-/** Where a file is written before it is put in its place. */
+/** Path of the temporary file that replaces `path`. */
 export function temporaryPath(path: string, change: string): string {
   return join(dirname(path), temporaryOf(basename(path), change));
 }
 
-/** What an undo that was killed left half written. */
+/** Removes the temporary file of an interrupted undo. */
 export async function discardTemporary(guard: PathGuard, path: string, change: string): Promise<void> {
   await inPlace(guard, path, false, (folder, name) => folder.discard(temporaryOf(name, change))).catch(() => undefined);
 }
 
-async function one({ path, before, after, made }: Step, { guard, contentOf, change, marks }: Bringing): Promise<void> {
+async function one(
+  { path, before, after, made }: PathChange,
+  { guard, contentOf, change, marks }: RestoreOptions,
+): Promise<void> {
   const content = after.kind === "file" ? await contentOf(after.hash) : undefined;
-  // The way to what is there is no longer than it was.
+  // Missing parent folders are created only for a path that did not exist.
   const create = before.kind === "none";
   await inPlace(guard, path, create, async (folder, name) => {
     const stats = await folder.stat(name);
     const mark = markOf(stats);
-    // Looked at a moment ago; whoever saved meanwhile keeps what they have.
+    // If the mark changed since the check, reads the file again, so that a change by another program is not
+    // overwritten.
     if (mark === "" || mark !== marks?.get(path)) {
       const now = knownOf(await stateOf(guard, folder, name));
       if (!isSame(now, before)) throw new PathError("invalid", "somebody else changed it just now");
@@ -101,7 +116,7 @@ async function put(
   folder: OpenedFolder,
   name: string,
   content: Buffer,
-  { mode, uid, gid }: Extract<Known, { kind: "file" }>,
+  { mode, uid, gid }: Extract<StoredFileState, { kind: "file" }>,
   temporary: string,
 ): Promise<void> {
   await folder.discard(temporary);
@@ -129,7 +144,7 @@ async function remove(folder: OpenedFolder, name: string, stats: Stats): Promise
     throw new PathError("invalid", "it is a folder now, with something in it");
 }
 
-/** The folders that were made for a file go with it, as far as nothing else is in them. */
+/** Removes the folders that were created for a file, as long as they are empty. */
 async function removeMade(guard: PathGuard, path: string, made: number): Promise<void> {
   for (let at = dirname(path), left = made; left > 0 && !guard.isRoot(at); left--, at = dirname(at)) {
     const isGone = await inPlace(guard, at, false, (folder, name) => folder.removeEmpty(name)).catch(() => false);
@@ -138,6 +153,6 @@ async function removeMade(guard: PathGuard, path: string, made: number): Promise
 }
 
 function temporaryOf(name: string, change: string): string {
-  // A name has at most 255 bytes, of which a character takes up to three.
+  // A name has at most 255 bytes, and a character takes up to three.
   return `.${name.slice(0, 70)}.${change.replaceAll("-", "").slice(-12)}.tmp`;
 }

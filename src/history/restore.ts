@@ -4,8 +4,8 @@ import { PathError } from "../ports/errors.js";
 import type { FileState, UndoneFile } from "../ports/file-history.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import { stateOf } from "../tools/files/record-file.js";
-import type { Known } from "./journal.js";
-import type { Wanted } from "./plan.js";
+import type { StoredFileState } from "./journal.js";
+import type { PlannedPath } from "./plan.js";
 import { isSame, knownOf } from "./session-files.js";
 
 const CHANGED = "somebody else changed it since";
@@ -15,50 +15,54 @@ const FULL = "it is a folder now, with something in it; move that away first";
 export const LOST = "no copy of what it was is kept";
 const NONE = { kind: "none" } as const;
 
-/** What is to be done at a path, and what is there now. */
-export interface Judged {
-  wanted: Wanted;
+/** The result of checking one path: the planned restore and the current state. */
+export interface RestoreCheck {
+  wanted: PlannedPath;
   file: UndoneFile;
-  current: Known;
-  /** By which what is there now is known again without being read; `""`: it is not. */
+  current: StoredFileState;
+  /** Identifies the current state without reading the file. `""`: the file must be read again. */
   mark: string;
 }
 
-/** What is at a path now. */
+/** Current state of a path, with its mark. */
 export interface Seen {
   state: FileState;
   mark: string;
 }
 
-/** What changed so shortly before it was looked at may change again without that its times tell, in ms. */
+/** Minimum age of a change, in ms, for a mark. A second change sooner than this may leave the file times unchanged. */
 const RACY_MS = 2_000;
 
-/** What is not there in the end. */
-export interface Going {
+/** Paths that the plan removes. */
+export interface PathToRemove {
   paths: ReadonlySet<string>;
-  /** Those that go when nothing else is in them. */
+  /** Folders that are removed only if they contain nothing else. */
   folders: ReadonlySet<string>;
 }
 
-/** What of a plan is judged by. */
+/** Input of the check of a path. */
 export interface Judging {
   guard: PathGuard;
-  goes: Going;
-  /** Paths that others are below, and that are no folders now: nothing is there then. */
+  goes: PathToRemove;
+  /** Paths that are the parent of other planned paths and are no folders now. Nothing exists below them. */
   blocked: ReadonlySet<string>;
   isKept: (hash: string) => Promise<boolean>;
   force: boolean;
 }
 
-/** Look at a path: what taking it back would come to. Undefined: it is as it was. */
+/**
+ * Checks what restoring a path would do. Undefined if nothing is to be done.
+ *
+ * Never rejects: a failed check has the outcome `failed`.
+ */
 export async function judge(
-  wanted: Wanted,
+  wanted: PlannedPath,
   { guard, goes, blocked, isKept, force }: Judging,
-): Promise<Judged | undefined> {
+): Promise<RestoreCheck | undefined> {
   const { path, want, left, isMixed, isRemade, isWay } = wanted;
-  let current: Known = NONE;
+  let current: StoredFileState = NONE;
   let mark = "";
-  const as = (outcome: UndoneFile["outcome"], why = ""): Judged => {
+  const as = (outcome: UndoneFile["outcome"], why = ""): RestoreCheck => {
     return { wanted, file: { path, outcome, why }, current, mark };
   };
   try {
@@ -67,11 +71,11 @@ export async function judge(
       : await currentOf(guard, path, (folder, name) => folder.writable(name));
     current = knownOf(seen.state);
     mark = seen.mark;
-    // What somebody else put in its place is theirs.
+    // A path that is no longer a folder belongs to another program.
     if (isWay && current.kind !== "folder") return undefined;
     if (isSame(current, want) && !(isRemade && modeOf(current) !== modeOf(want))) return undefined;
     if (want.kind === "file" && (want.hash === "" || !(await isKept(want.hash)))) return as("lost", LOST);
-    // Not even by force: what is there would be gone for good.
+    // Refused even with `force`, because the current content would be lost.
     if (current.kind === "file" && current.hash === "") return as("conflict", TOO_LARGE);
     if (current.kind === "folder" && want.kind !== "folder" && (await holdsMore(guard, path, goes)))
       return isWay ? undefined : as("conflict", FULL);
@@ -84,8 +88,8 @@ export async function judge(
   return as(want.kind === "none" ? "removed" : current.kind === "none" ? "made" : "restored");
 }
 
-/** Those with others of the plan below them that are no folders now. */
-export async function blockedOf(plan: readonly Wanted[], guard: PathGuard): Promise<Set<string>> {
+/** Finds planned paths that are the parent of other planned paths and are no folders now. */
+export async function blockedOf(plan: readonly PlannedPath[], guard: PathGuard): Promise<Set<string>> {
   const blocked = new Set<string>();
   const above = new Set(plan.flatMap(({ path }) => waysOf(path)));
   for (const { path } of plan) {
@@ -100,14 +104,17 @@ function isBelow(path: string, folders: ReadonlySet<string>): boolean {
   return folders.size > 0 && waysOf(path).some((way) => folders.has(way));
 }
 
-/** The folders above a path. */
+/** All folders above a path, the nearest first. */
 function waysOf(path: string): string[] {
   const ways: string[] = [];
   for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ways.push(at);
   return ways;
 }
 
-/** What is at a path; of a way to it that is gone, nothing is. `refusal`: why a file there may not be written. */
+/**
+ * Reads the current state of a path. A path whose parent folder is missing is reported as missing. `refusal` is the
+ * reason why an existing file cannot be written; `""` if it can.
+ */
 export async function currentOf(
   guard: PathGuard,
   path: string,
@@ -126,7 +133,7 @@ export async function currentOf(
   }
 }
 
-/** Changes with what is there. */
+/** A value that changes with the file. `""` for anything but a regular file, and after a recent change. */
 export function markOf(stats: Stats | undefined): string {
   if (!stats?.isFile() || Date.now() - Math.max(stats.mtimeMs, stats.ctimeMs) < RACY_MS) return "";
   const { dev, ino, size, mode, mtimeMs, ctimeMs } = stats;
@@ -134,8 +141,9 @@ export function markOf(stats: Stats | undefined): string {
 }
 
 /**
- * In the folder of a path, held open. Rejects with `PathError` where that is another than it was: a link in the place
- * of a folder leads nowhere from here. So does what may not be changed.
+ * Calls `work` with the open parent folder of a path. `create` creates missing folders.
+ *
+ * Rejects with `PathError` if the parent folder is now reached through a link, or if the path is protected.
  */
 export async function inPlace<T>(
   guard: PathGuard,
@@ -144,7 +152,7 @@ export async function inPlace<T>(
   work: (folder: OpenedFolder, name: string) => T | Promise<T>,
 ): Promise<T> {
   const name = basename(path);
-  // Nothing is made by way of a link.
+  // Folders are not created through a link.
   if (create) {
     const target = await guard.resolveForChange(dirname(path));
     if (target.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
@@ -163,8 +171,8 @@ export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Whether a folder has something in it that does not go with it. */
-async function holdsMore(guard: PathGuard, path: string, goes: Going): Promise<boolean> {
+/** Whether a folder contains entries that the plan does not remove. */
+async function holdsMore(guard: PathGuard, path: string, goes: PathToRemove): Promise<boolean> {
   const inner = await inPlace(guard, path, false, async (above, own) => {
     const folder = await above.folder(own);
     const stays: string[] = [];
@@ -185,6 +193,6 @@ async function holdsMore(guard: PathGuard, path: string, goes: Going): Promise<b
   return false;
 }
 
-function modeOf(known: Known): number {
+function modeOf(known: StoredFileState): number {
   return known.kind === "file" ? known.mode : 0;
 }

@@ -1,53 +1,62 @@
 import { newId, now } from "../base/ids.js";
-import type { ChangePlace, FileChange, FileKeeper, FileState, Keeping, UndoMark } from "../ports/file-history.js";
+import type {
+  ChangeOrigin,
+  FileChange,
+  FileRecorder,
+  FileState,
+  RecordedChange,
+  UndoMark,
+} from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
-import { Journal, type ChangeLine, type Known, type Step, type Story } from "./journal.js";
-import { hashOf, KeptContents, type Place } from "./content-store.js";
+import { Journal, type ChangeLine, type StoredFileState, type PathChange, type JournalContents } from "./journal.js";
+import { hashOf, ContentStore, type ContentLocation } from "./content-store.js";
 
-/** An undo as it is noted before it is made. */
+/** An undo, recorded before it is applied. */
 export interface Planned {
   mark: UndoMark;
-  /** Of the one that this is. */
+  /** Id of the undo. */
   undo: string;
   seq: number;
   folders: readonly string[];
-  /** `before` is what is there now. */
-  steps: Step[];
+  /** `before` is the current state. */
+  steps: PathChange[];
 }
 
-/** What is kept of one session's files, in a folder of its own. One writes at a time. */
+/** The file history of one session, in its own folder. Reads and writes run one after another. */
 export class SessionFiles implements AsyncDisposable {
   readonly #journal: Journal;
-  readonly #contents: KeptContents;
+  readonly #contents: ContentStore;
   readonly #logger: Logger;
   #work: Promise<unknown> = Promise.resolve();
   #isTold = false;
 
   constructor(folder: string, limit: number, logger: Logger) {
     this.#journal = new Journal(folder);
-    this.#contents = new KeptContents(folder, limit);
+    this.#contents = new ContentStore(folder, limit);
     this.#logger = logger;
   }
 
-  keeper(place: ChangePlace): FileKeeper {
-    return { keep: (changes) => this.#keep(place, changes) };
+  keeper(place: ChangeOrigin): FileRecorder {
+    return { record: (changes) => this.#keep(place, changes) };
   }
 
-  story(): Promise<Story> {
+  story(): Promise<JournalContents> {
     return this.#next(() => this.#journal.story());
   }
 
-  /** Undefined where it is gone. */
-  async content(hash: string, { contents }: Story): Promise<Buffer | undefined> {
+  /** Returns a stored content. Undefined if it was removed. */
+  async content(hash: string, { contents }: JournalContents): Promise<Buffer | undefined> {
     const place = contents.get(hash);
     return place && this.#contents.read(place, hash);
   }
 
   /**
-   * Note what an undo is about to do, with a copy of what is there, which `contentOf` gives. Resolves with the change's id
-   * when the disk has all of it. Rejects where that cannot be; nothing is noted then.
+   * Records an undo before it is applied, with a copy of each current file from `contentOf`. Resolves with the id of
+   * the change once everything is on disk.
+   *
+   * Rejects if the copies cannot be stored. The undo is then not recorded.
    */
-  async begin(plan: Planned, contentOf: (step: Step) => Promise<Buffer>): Promise<string> {
+  async begin(plan: Planned, contentOf: (step: PathChange) => Promise<Buffer>): Promise<string> {
     const { mark, undo, seq, folders, steps } = plan;
     const change = newId();
     await this.#next(async () => {
@@ -55,7 +64,7 @@ export class SessionFiles implements AsyncDisposable {
       const begun = { begun: mark };
       if (steps.length === 0) return this.#journal.add(begun, true);
       const has = await this.#present(story);
-      const contents: Record<string, Place> = {};
+      const contents: Record<string, ContentLocation> = {};
       await this.#contents.addAll(async (add) => {
         for (const step of steps) {
           const { before } = step;
@@ -73,31 +82,37 @@ export class SessionFiles implements AsyncDisposable {
     await this.#next(() => this.#journal.add("redone" in mark ? mark : { undone: mark, at: now() }, true));
   }
 
-  /** Not awaited by the tool: where it is lost, the state before counts as ours, too. */
+  /**
+   * Records that a change was made. Not awaited: if the record is lost, the state before the change also counts as left
+   * by this session.
+   */
   done(change: string): void {
     this.#next(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
       this.#logger.debug("a change of a file was not noted as made", { error }),
     );
   }
 
-  /** Nothing is being written any more. */
+  /** Waits for the pending writes. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#work;
   }
 
-  async #keep({ runId, callId, seq, folders = [] }: ChangePlace, changes: readonly FileChange[]): Promise<Keeping> {
+  async #keep(
+    { runId, callId, seq, folders = [] }: ChangeOrigin,
+    changes: readonly FileChange[],
+  ): Promise<RecordedChange> {
     const change = newId();
     try {
       const isWhole = await this.#next(async () => {
         const has = await this.#present(await this.#journal.story());
-        const contents: Record<string, Place> = {};
+        const contents: Record<string, ContentLocation> = {};
         let whole = true;
-        const steps: Step[] = [];
+        const steps: PathChange[] = [];
         for (const { path, before, after, made = 0 } of changes) {
           const was = knownOf(before);
           if (was.kind === "file" && before.kind === "file") {
             if (before.content === undefined) whole = false;
-            // What was kept before may be gone by now.
+            // An earlier copy may have been removed.
             else if (!contents[was.hash] && !has(was.hash))
               contents[was.hash] = await this.#contents.add(before.content);
           }
@@ -109,15 +124,15 @@ export class SessionFiles implements AsyncDisposable {
         await this.#journal.add(line, true);
         return whole;
       });
-      return { kept: isWhole, done: () => this.done(change) };
+      return { isRestorable: isWhole, commit: () => this.done(change) };
     } catch (error) {
       if (!this.#isTold) this.#logger.warn("what a file was could not be kept; its change cannot be undone", { error });
       this.#isTold = true;
-      return { kept: false, done: () => undefined };
+      return { isRestorable: false, commit: () => undefined };
     }
   }
 
-  async #present({ contents }: Story): Promise<(hash: string) => boolean> {
+  async #present({ contents }: JournalContents): Promise<(hash: string) => boolean> {
     const packs = new Map((await this.#contents.packs()).map(({ pack, bytes }) => [pack, bytes]));
     return (hash) => {
       const place = contents.get(hash);
@@ -132,15 +147,15 @@ export class SessionFiles implements AsyncDisposable {
   }
 }
 
-/** As it is noted. */
-export function knownOf(state: FileState): Known {
+/** Converts a state to its stored form, with a hash instead of the content. */
+export function knownOf(state: FileState): StoredFileState {
   if (state.kind !== "file") return state;
   const { content, mode, uid, gid } = state;
   return { kind: "file", hash: content === undefined ? "" : hashOf(content), mode, uid, gid };
 }
 
-/** Whether they are alike for who looks at a path. What is too large is like nothing. */
-export function isSame(one: Known, other: Known): boolean {
+/** Whether two states are equal to a user: the mode is ignored. Files that are too large are never equal. */
+export function isSame(one: StoredFileState, other: StoredFileState): boolean {
   if (one.kind !== other.kind) return false;
   if (one.kind === "file") return one.hash !== "" && one.hash === (other as typeof one).hash;
   if (one.kind === "link") return one.target === (other as typeof one).target;

@@ -2,10 +2,10 @@ import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Refusal } from "../ports/http-host.js";
 
-/** A client that has been told off gets so long, in ms, to read it before the connection is cut. */
+/** Time in ms that a client has to read an error response before the connection is closed. */
 const LINGER_MS = 1_000;
 
-/** A refusal as `{ "error": message, "code": word }`. `common`: headers that every answer has. */
+/** Sends a refusal as `{ "error": message, "code": word }`. `common`: headers of every response. */
 export function answer(
   response: ServerResponse,
   { status, message, code, headers }: Refusal,
@@ -21,7 +21,7 @@ export function answer(
   response.end(response.req.method === "HEAD" ? undefined : body);
 }
 
-/** A whole answer on a socket that has no response object; the connection ends with it. */
+/** Sends a complete response on a socket without a response object, then closes the connection. */
 export function endRaw(
   socket: Duplex,
   { status, message, code, headers = {} }: Refusal,
@@ -39,11 +39,14 @@ export function endRaw(
     ...headers,
   }).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}\r\n${lines.join("")}\r\n${text}`);
-  // Cut at once, with something of the client's unread, the answer would be lost on its way.
+  // If the connection closed at once with unread input from the client, the response would be lost.
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
-/** Answer what is no HTTP, is too large in its headers, or came too slowly. `answering`: an answer is on its way already. */
+/**
+ * Responds to input that is not HTTP, has too large headers, or arrived too slowly. `answering`: a response has already
+ * started, so only the socket is destroyed. R src/http/answers.ts answerBroken.answering = isAnswering
+ */
 export function answerBroken(
   error: NodeJS.ErrnoException,
   socket: Duplex,

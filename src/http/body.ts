@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { Transform, type TransformCallback } from "node:stream";
 import { JsonLimits } from "../base/json.js";
 
-/** Why a body was not had. */
+/** Why a request body could not be read. */
 export class BodyError extends Error {
   constructor(readonly reason: "too_large" | "not_text" | "broken") {
     super(`request body: ${reason}`);
@@ -10,20 +10,23 @@ export class BodyError extends Error {
   }
 }
 
-/** What a body that begins to come gets, in bytes. */
+/** Initial buffer size, in bytes. */
 const FIRST = 16 * 1024;
 
 /**
- * The text of a request's body. Its bytes are copied together as they come: kept one by one, a body that is sent in
- * pieces of a byte would take hundreds of times its size. Rejects with `BodyError`: `too_large` beyond `maxBytes`,
- * before more is taken; `not_text` when it is no UTF-8; `broken` when the client left in the middle.
+ * Reads the text of a request body. Rejects with `BodyError`:
+ * - `too_large`: more than `maxBytes`; no more is read.
+ * - `not_text`: not UTF-8.
+ * - `broken`: the client disconnected before the end.
+ *
+ * Chunks are copied into one buffer. A body sent in pieces of one byte would otherwise use hundreds of times its size.
  */
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<string> {
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw new BodyError("too_large");
   let bytes = Buffer.allocUnsafeSlow(Math.min(FIRST, maxBytes));
   let length = 0;
   try {
-    // Not destroyed when we stop reading: the refusal must still get through.
+    // The request is not destroyed when reading stops, because the refusal must still be sent.
     for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       const needed = length + chunk.length;
       if (needed > maxBytes) throw new BodyError("too_large");
@@ -45,15 +48,17 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
   }
 }
 
-/** A body as a parser of others may read it. */
+/** A body for a parser of another package. */
 export interface GatheredBody extends Transform {
   readonly headers: IncomingMessage["headers"];
 }
 
 /**
- * A request's body for a parser that keeps the pieces as they come: in pieces of 16 KiB, so that it keeps few. The limit
- * on its size is the parser's. Ends with an error when the client leaves in the middle. With `jsonDepth`, for parsers of
- * JSON, it ends with an error also where the body is no UTF-8, is nested deeper or has too many keys: nothing is parsed then.
+ * A request body for a parser that keeps every chunk: it arrives in chunks of 16 KiB, so that the parser keeps few. The
+ * parser must limit the size. Ends with an error if the client disconnects before the end.
+ *
+ * With `jsonDepth` it also ends with an error if the body is not UTF-8, is nested deeper, or has too many keys. A JSON
+ * parser then parses nothing.
  */
 export function gatheredBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): GatheredBody {
   const gathered = new Gathered(request.headers, options.jsonDepth);
@@ -91,13 +96,16 @@ class Gathered extends Transform implements GatheredBody {
   }
 
   override _flush(done: TransformCallback): void {
-    // The end of a character may be missing.
+    // The last character may be incomplete.
     this.#check(() => void this.#decoder.decode());
     this.#pass();
     done(this.#fault);
   }
 
-  /** A fault is kept to the end, so that the whole body is read: a client that still sends would miss the answer. */
+  /**
+   * Keeps an error until the end, so that the whole body is read. A client that is still sending would not read the
+   * response. R src/http/body.ts FIRST = BUFFER_BYTES R src/http/body.ts Gathered.#pass = #pushBuffer
+   */
   #check(check: () => void): void {
     if (!this.#limits || this.#fault) return;
     try {

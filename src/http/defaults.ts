@@ -1,4 +1,4 @@
-/** What holds where whoever opens an HTTP port says nothing else; times in seconds. */
+/** Defaults of an HTTP port. Times in seconds. */
 export const HTTP_DEFAULTS = {
   host: "127.0.0.1",
   port: 8080,

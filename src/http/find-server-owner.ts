@@ -1,24 +1,26 @@
 import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { OtherEnds, trustedUsers } from "./peer-lookup.js";
+import { PeerLookup, trustedUsers } from "./peer-lookup.js";
 import { isLoopback } from "./web-safety.js";
 
-/** How long a server may take to accept a connection, in ms, and how often it is looked whether it has. */
+/** Time in ms that a server may take to accept a connection, and the interval of the checks. */
 const ACCEPTED_MS = 3_000;
 const LOOK_MS = 20;
 
 /**
- * Whose process has accepted a connection of ours: `elsewhere` is on another machine, `unknown` cannot be told, which is so
- * on all systems but Linux and through what changes addresses on the way.
+ * Finds the user whose process accepted our outgoing connection: `own` (this user or root), another uid, or `elsewhere`
+ * (another machine).
+ *
+ * `unknown` if it cannot be determined: on every system except Linux, and if addresses are translated on the way.
  */
-export async function whoseServer(socket: Socket): Promise<"own" | "elsewhere" | "unknown" | { uid: string }> {
+export async function findServerOwner(socket: Socket): Promise<"own" | "elsewhere" | "unknown" | { uid: string }> {
   const address = socket.remoteAddress ?? "";
   const own = Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === address));
   if (!isLoopback(address) && !own) return "elsewhere";
   const trusted = trustedUsers();
   if (!trusted) return "unknown";
-  const ends = new OtherEnds();
+  const ends = new PeerLookup();
   for (let waited = 0; waited < ACCEPTED_MS; waited += LOOK_MS) {
     const owner = await ends.ownerOf(socket);
     if (owner === "hidden") return "unknown";
@@ -28,8 +30,8 @@ export async function whoseServer(socket: Socket): Promise<"own" | "elsewhere" |
   return "unknown";
 }
 
-/** Whether a process of this user, or of root, is at the other end of a connection that came. */
+/** Whether a process of this user, or of root, is the client of an incoming connection. */
 export async function isOwnClient(socket: Socket): Promise<boolean> {
-  const owner = await new OtherEnds().ownerOf(socket);
+  const owner = await new PeerLookup().ownerOf(socket);
   return typeof owner === "object" && trustedUsers()?.has(owner.uid) === true;
 }

@@ -7,21 +7,21 @@ import type { Logger } from "../ports/logger.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
 import { authenticates, headerFault, isLoopback, refusalOf, upgradeRefusalOf } from "./web-safety.js";
 
-/** Who may come in. */
+/** Rules for the admission of requests. */
 export interface GateOptions {
-  /** Headers that requests of every mount must carry, unless it has its own. Default none. */
+  /** Headers that requests to every mount must carry, unless the mount has its own. Default: none. */
   requiredHeaders?: Readonly<Record<string, string>> | undefined;
-  /** Names that `Host` may have beside loopback ones, bound addresses and the bound host. */
+  /** Additional names allowed in `Host`, besides loopback names, bound addresses and the bound host. */
   allowedHosts?: readonly string[] | undefined;
-  /** Serve requests of pages of other sites. */
+  /** Whether to serve requests from pages of other sites. Default false. */
   allowCrossSite?: boolean | undefined;
-  /** Serve pages of other ports of this machine; default true. */
+  /** Whether to serve pages of other ports of this machine. Default true. */
   allowLoopbackPages?: boolean | undefined;
-  /** Serve processes of other users of this machine; default false. */
+  /** Whether to serve processes of other users of this machine. Default false. */
   allowOtherUsers?: boolean | undefined;
   /**
-   * Folder, readable by its user alone, for the token of the port: requests that only a person may make need it where no
-   * headers are required. Default: there is no token.
+   * Folder, readable only by its user, for the token of the port. Requests reserved for the user need the token if no
+   * headers are required. Default: no token.
    */
   tokenFolder?: string | undefined;
 }
@@ -41,36 +41,36 @@ function needsToken(client: string, code: string): Refusal {
   return { status: 403, message: `request ${client} refused: ${remedy}`, code };
 }
 
-/** Whether one of these paths is asked for, and nothing to be changed. */
+/** Whether the request is a GET or HEAD of one of these paths. */
 export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {
   return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
 }
 
-/** Whether one of these paths is asked for; one that ends with `*` is all that begins so. */
+/** Whether the request is for one of these paths. A path that ends with `*` matches every path with that prefix. */
 function isAmong(request: IncomingMessage, paths: readonly string[] = []): boolean {
   const path = pathOf(request);
   return paths.some((one) => (one.endsWith("*") ? path.startsWith(one.slice(0, -1)) : path === one));
 }
 
-/** Whether a browser says that a person goes there, by a link perhaps, and no page loads, frames or sends it. */
+/** Whether the browser reports a top-level navigation, such as a link, and not a load, frame or request by a page. */
 function isVisit({ method = "", headers }: IncomingMessage): boolean {
   const { "sec-fetch-mode": mode, "sec-fetch-dest": destination, origin } = headers;
   return method === "GET" && mode === "navigate" && destination === "document" && origin === undefined;
 }
 
-/** Every check of who asks, of every mount of a port: the user, the Host, the page, the required headers. */
+/** Checks the client of every request to every mount of a port: user, `Host`, page and required headers. */
 export class HttpGate {
   readonly #options: GateOptions;
   readonly #boundHost: string;
   readonly #boundAddress: string;
   readonly #logger: Logger;
-  /** Whether clients are identified. False where the system cannot, or where all clients must authenticate. */
+  /** Whether clients are identified. False if the system cannot identify them, or if all clients must authenticate. */
   readonly #identifies: boolean;
   readonly #clients = new WeakMap<object, { client: Client | undefined; known: Promise<void> }>();
   #peers: Promise<Peers> | undefined;
   #token: PersonToken | undefined;
 
-  /** `boundAddress` is what `boundHost` means. */
+  /** `boundAddress` is the address of `boundHost`. */
   constructor(options: GateOptions, boundHost: string, boundAddress: string, logger: Logger) {
     this.#options = options;
     this.#boundHost = boundHost;
@@ -80,18 +80,18 @@ export class HttpGate {
     this.#logger = logger;
   }
 
-  /** Whether other users of the machine are refused. Beyond loopback, `insecure` lets every client in. */
+  /** Whether other users of the machine are rejected. Beyond loopback, `insecure` admits every client. */
   get refusesOtherUsers(): boolean {
     return this.#identifies && isLoopback(this.#boundAddress) && this.#options.allowOtherUsers !== true;
   }
 
-  /** A new connection. */
+  /** Starts to identify the client of a new connection. */
   add(socket: Socket): void {
     if (!this.#identifies) return;
     const entry: { client: Client | undefined; known: Promise<void> } = { client: undefined, known: Promise.resolve() };
     // Loaded with the first client.
     this.#peers ??= import("./peers.js").then(({ Peers }) => new Peers(this.#logger));
-    // A client that cannot be identified because of an error is refused.
+    // A client that cannot be identified because of an error is rejected.
     const identified = this.#peers.then((peers) => peers.identify(socket)).catch((): Client => "gone");
     entry.known = identified.then((client) => void (entry.client = client));
     this.#clients.set(socket, entry);
@@ -104,20 +104,20 @@ export class HttpGate {
     else void entry.known.then(work);
   }
 
-  /** Whether a mount's clients prove who they are; where they do not, it is looked at where they come from. */
+  /** Whether the clients of a mount authenticate. If they do not, their origin is checked. */
   proves(mount: HttpMount): boolean {
-    return mount.authenticated || (mount.checksItself !== true && authenticates(this.#required(mount)));
+    return mount.authenticated || (mount.hasOwnChecks !== true && authenticates(this.#required(mount)));
   }
 
-  /** What a request is refused for, before anything of it is looked at by its mount. */
+  /** Why a request is rejected before its mount sees it; undefined if it is admitted. */
   refusal(request: IncomingMessage, mount: HttpMount, upgrade: boolean): Refusal | undefined {
-    if (mount.checksItself === true) return undefined;
-    const page = isAmong(request, mount.pages);
+    if (mount.hasOwnChecks === true) return undefined;
+    const page = isAmong(request, mount.browserPaths);
     const fault = headerFault(request, this.#required(mount));
-    // On a page's path nobody is asked for headers; who has none proves nothing.
+    // Browser paths do not require headers. A request without them is unauthenticated.
     const authenticated = this.proves(mount) && !(page && fault !== undefined);
-    const open = gets(request, mount.open);
-    const headerless = gets(request, mount.headerless);
+    const open = gets(request, mount.publicPaths);
+    const headerless = gets(request, mount.noHeaderPaths);
     const refusedClient = authenticated || open || headerless ? undefined : this.#clientRefusal(request, page);
     if (refusedClient) return refusedClient;
     const refused = (upgrade ? upgradeRefusalOf : refusalOf)(request, {
@@ -130,30 +130,33 @@ export class HttpGate {
       open: open || (page && isVisit(request)),
       allowedOrigins: mount.allowedOrigins ?? [],
     });
-    // A browser asks for permission without any header of its page's.
+    // CORS preflight requests carry none of the page's headers.
     if (refused || headerless || page || request.method === "OPTIONS") return refused;
     return fault === undefined ? undefined : { status: 401, message: fault, code: "unauthorized" };
   }
 
-  /** Undefined where the port has none. Throws the system's error. */
+  /** Token of the port; undefined if the port has none. Throws the system's error. */
   get token(): PersonToken | undefined {
     const { tokenFolder } = this.#options;
     return tokenFolder === undefined ? undefined : (this.#token ??= new PersonToken(tokenFolder));
   }
 
-  /** Whether a person sent the request, as far as headers prove it. True if nothing on this port can prove it. */
+  /** Whether the user sent the request, as far as headers prove it. True if nothing on this port can prove it. */
   isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean {
     const required = own ?? this.#options.requiredHeaders ?? {};
     if (authenticates(required)) return headerFault(request, required) === undefined;
-    // Beyond loopback, `insecure` lets clients of other machines do everything.
+    // Beyond loopback, `insecure` allows every action to clients on other machines.
     if (this.#clientOf(request) === "remote") return true;
     return this.token?.isIn(request) ?? true;
   }
 
-  /** The token, for a page of this server that a process outside of gantry's commands asks for. */
+  /**
+   * Returns the token for a page of this server if the client is a process outside gantry's commands, otherwise
+   * undefined.
+   */
   tokenFor(request: IncomingMessage): string | undefined {
     const client = this.#clientOf(request);
-    // On other systems there is no sandbox: a command can read the token's file as well.
+    // Systems other than Linux have no sandbox: a command can read the token's file too.
     return client === "outside" || (client === undefined && !this.#identifies) ? this.token?.value : undefined;
   }
 
@@ -166,7 +169,7 @@ export class HttpGate {
     if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER : undefined;
     if (client === "command") return COMMAND;
     const isLocal = isLoopback(this.#boundAddress);
-    // Nothing tells that it was not a command.
+    // The client may have been a command.
     if (client === "gone") return isLocal ? OTHER_USER : undefined;
     const isUnseen = client === "unseen" && isLocal;
     if (!isUnseen && client !== "namespace") return undefined;

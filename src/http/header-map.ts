@@ -1,19 +1,21 @@
 import { validateHeaderName } from "node:http";
 import { isRecord } from "../base/json.js";
 
-/** What is wrong with a map of headers: the rest of the key's path, and what was expected there. */
+/** An invalid entry in a map of headers. `key` is the end of the key's path, `expected` describes a valid value. */
 export interface HeaderFault {
   key: string;
   expected: string;
 }
 
-// Line breaks would let a value become a header of its own.
-// eslint-disable-next-line no-control-regex
+// A value with line breaks could inject another header.
 const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f]/;
 // eslint-disable-next-line no-control-regex
 const BEYOND_LATIN1 = /[^\u0000-\u00ff]/;
 
-/** Whether a value is an object of headers that can be sent; `sent`: by this server. */
+/**
+ * Finds the first invalid entry of an object of headers; undefined if all can be sent. `sent`: this server sends the
+ * headers itself, so values must be Latin-1. R src/http/header-map.ts headerFaultIn.sent = isSentHere
+ */
 export function headerFaultIn(value: unknown, sent: boolean): HeaderFault | undefined {
   if (!isRecord(value)) return { key: "", expected: "an object of header names and values" };
   for (const [name, text] of Object.entries(value)) {

@@ -14,45 +14,48 @@ import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 import { authenticates, headerValues, isLoopback } from "./web-safety.js";
 
-/** Where a port listens, who may come in, and how many. */
+/** Address, admission rules and limits of a port. */
 export interface HttpHostOptions extends GateOptions {
   /** Default `127.0.0.1`. */
   host?: string | undefined;
-  /** Default 8080; 0 for any free one. */
+  /** Default 8080. 0 selects a free port. */
   port?: number | undefined;
-  /** Bind beyond loopback although clients prove nothing. */
+  /** Whether to bind beyond loopback without authentication. Default false. */
   insecure?: boolean | undefined;
-  /** Connections at the same time; default 4096. */
+  /** Maximum concurrent connections. Default 4096. */
   connections?: number | undefined;
-  /** Streams of all mounts at the same time; default 1024. */
+  /** Maximum concurrent streams of all mounts. Default 1024. */
   streams?: number | undefined;
-  /** Seconds: for the headers (default 15), for the whole request (30), for an idle connection (120). */
+  /** Timeouts in seconds: headers (default 15), whole request (default 30), idle connection (default 120). */
   headerTimeout?: number | undefined;
   requestTimeout?: number | undefined;
   keepAliveTimeout?: number | undefined;
-  /** What would make a mount's clients prove who they are, for messages; default: in words of these options. */
+  /** For messages: how to require authentication of a mount's clients. Default: the names of these options. */
   remedy?: ((mount: HttpMount) => Remedy) | undefined;
   /** Receives the token of the port when the port opens, so that logs and tools can redact it. */
   onToken?: ((token: string) => void) | undefined;
   logger?: Logger | undefined;
 }
 
-/** Words for whoever configures a port. */
+/** Message texts for the user who configures a port. */
 export interface Remedy {
-  /** `server.required_headers`. */
+  /** For example `server.required_headers`. */
   readonly authenticate: string;
-  /** `set server.required_headers in the config, or ...`: each way to listen all the same, but for another address. */
+  /**
+   * For example `set server.required_headers in the config, or ...`: every way to listen anyway, except another
+   * address.
+   */
   readonly listen: string;
 }
 
 const REMEDY: Remedy = { authenticate: "requiredHeaders", listen: "set requiredHeaders, or insecure: true" };
 
-/** One HTTP port for all transports. Nothing is opened before the first mount. */
+/** Creates one HTTP port for all transports. The port opens with the first mount. */
 export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
   return new NodeHttpHost(options);
 }
 
-/** An `Accept` of browsers, which no client of a protocol sends. */
+/** An `Accept` header of browsers. Clients of protocols do not send it. */
 const ACCEPTS_PAGES = /\btext\/html\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i;
 
 const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
@@ -62,7 +65,7 @@ const SHUTTING_DOWN: Refusal = {
   status: 503,
   message: "server shutting down",
   code: "shutting_down",
-  // Another server, or this one started again, may have room at once.
+  // Another server, or this one after a restart, may accept the request immediately.
   headers: { connection: "close", "Retry-After": "1" },
 };
 const TOO_MANY: Refusal = {
@@ -74,13 +77,13 @@ const TOO_MANY: Refusal = {
 
 class NodeHttpHost implements HttpHost {
   readonly #options: HttpHostOptions;
-  /** Without brackets. */
+  /** Without brackets around an IPv6 address. */
   readonly #host: string;
   readonly #port: number;
   readonly #logger: Logger;
   readonly #mounts: HttpMount[] = [];
   readonly #sockets: HttpSockets;
-  /** What the host's name means; undefined until it was looked up. */
+  /** Address of the host's name; undefined until it is looked up. */
   #address: string | undefined;
   #gate: HttpGate | undefined;
   #streams = 0;
@@ -160,7 +163,7 @@ class NodeHttpHost implements HttpHost {
     return (this.#closed ??= this.#close()).finally(forget);
   }
 
-  /** Clients may read the file as soon as the port is open. */
+  /** Runs before the mount resolves, because clients may read the file as soon as the port is open. */
   #makeToken(gate: HttpGate): void {
     try {
       if (gate.token) this.#options.onToken?.(gate.token.value);
@@ -175,11 +178,14 @@ class NodeHttpHost implements HttpHost {
     if (!server?.listening) return;
     const ended = new Promise<void>((resolve) => server.close(() => resolve()));
     this.#sockets.closeIdle();
-    // Upgraded sockets are not the server's any more, so it does not wait for them.
+    // The server does not wait for upgraded sockets, so they are awaited separately.
     await Promise.all([ended, this.#sockets.empty()]);
   }
 
-  /** A name is judged by what it means: `localhost` may be led elsewhere, another name may lead to loopback. */
+  /**
+   * Resolves a host name to its address. Checks use the address: `localhost` may resolve to another machine, and
+   * another name to loopback.
+   */
   async #resolve(): Promise<string> {
     if (this.#host === "") return "::";
     if (isIP(this.#host) !== 0) return this.#host;
@@ -193,7 +199,7 @@ class NodeHttpHost implements HttpHost {
   }
 
   #place(port = this.#port): string {
-    // Only an IPv6 address has colons; asking node takes longer than the port needs to open.
+    // Only an IPv6 address contains colons. `isIP` takes longer than opening the port.
     const host = this.#host.includes(":") ? `[${this.#host.replace("%", "%25")}]` : this.#host;
     return `http://${host}:${port}`;
   }
@@ -201,15 +207,15 @@ class NodeHttpHost implements HttpHost {
   #open(address: string, gate: HttpGate): Promise<string> {
     const { headerTimeout, requestTimeout, keepAliveTimeout } = { ...HTTP_DEFAULTS, ...this.#options };
     const requestMs = requestTimeout * 1000;
-    // Node refuses more time for the headers than for the whole.
+    // Node rejects a header timeout longer than the request timeout.
     const headersMs = requestMs > 0 ? Math.min(headerTimeout * 1000, requestMs) : headerTimeout * 1000;
     const server = createServer({
       headersTimeout: headersMs,
       requestTimeout: requestMs,
       keepAliveTimeout: keepAliveTimeout * 1000,
-      // Without it node looks only every 30 s, and the limits above would not be true.
+      // By default node checks only every 30 s, which would make the limits above inaccurate.
       connectionsCheckingInterval: Math.max(50, Math.min(1000, headersMs || 1000, requestMs || 1000)),
-      // Answered here, in JSON.
+      // A missing `Host` header is answered here, in JSON.
       requireHostHeader: false,
     });
     server.on("connection", (socket: Socket) => {
@@ -250,7 +256,7 @@ class NodeHttpHost implements HttpHost {
     return this.#options.remedy?.(mount) ?? REMEDY;
   }
 
-  /** The mount of a path: the longest prefix, else the one that takes the rest. */
+  /** The mount of a path: the longest matching prefix, otherwise the fallback mount. */
   #find(path: string): HttpMount | undefined {
     const fits = this.#mounts.filter(
       ({ prefix }) => prefix === "/" || path === prefix || path.startsWith(`${prefix}/`),
@@ -258,12 +264,12 @@ class NodeHttpHost implements HttpHost {
     return fits.sort((a, b) => b.prefix.length - a.prefix.length)[0] ?? this.#mounts.find((mount) => mount.fallback);
   }
 
-  /** Headers of what is answered before it is known whose a request is: those of the mount that takes the rest. */
+  /** Headers of responses sent before the mount of a request is known: those of the fallback mount. */
   #headers(): Readonly<Record<string, string>> {
     return (this.#mounts.find(({ fallback }) => fallback) ?? this.#mounts[0])?.headers ?? {};
   }
 
-  /** What every request is refused for, before anything of it is looked at by its mount. */
+  /** Why a request is rejected before its mount sees it; undefined if it is admitted. */
   #refusal(
     request: IncomingMessage,
     mount: HttpMount | undefined,
@@ -271,7 +277,7 @@ class NodeHttpHost implements HttpHost {
     upgrade: boolean,
   ): Refusal | undefined {
     if (this.#sockets.isOver(request.socket)) return TOO_MANY;
-    if (this.#refusing && !gets(request, mount?.lasting)) return SHUTTING_DOWN;
+    if (this.#refusing && !gets(request, mount?.shutdownPaths)) return SHUTTING_DOWN;
     const hosts = headerValues(request, "host");
     if (hosts.length > 1) return badRequest("more than one host header");
     if (hosts.length === 0 && request.httpVersionMinor > 0) return badRequest("missing host header");
@@ -282,7 +288,7 @@ class NodeHttpHost implements HttpHost {
   #serve(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
     this.#sockets.begin(request.socket, response);
     const known = () => {
-      // Whoever has left meanwhile is not waited for, and nothing is done for them.
+      // If the client has disconnected meanwhile, the request is ignored.
       if (!response.closed) this.#pass(request, response, gate);
     };
     if (toOriginForm(request)) gate.whenKnown(request, known);
@@ -306,13 +312,16 @@ class NodeHttpHost implements HttpHost {
     }
   }
 
-  /** Lead a browser that opens the bare address to what is for people; one that may not go there is answered as ever. */
+  /**
+   * Redirects a browser that opens `/` to the page for users. Returns false if the browser may not open that page; the
+   * request is then handled as usual.
+   */
   #sendToFront(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
     if (pathOf(request) !== "/" || !ACCEPTS_PAGES.test(request.headers.accept ?? "")) return false;
-    const mount = this.#mounts.find(({ front }) => front);
-    if (!mount?.front || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#refusal(request, mount, gate, false))
+    const mount = this.#mounts.find(({ homePath: front }) => front);
+    if (!mount?.homePath || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#refusal(request, mount, gate, false))
       return false;
-    const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.front, Vary: "Accept" };
+    const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.homePath, Vary: "Accept" };
     response.writeHead(302, headers).end();
     return true;
   }
@@ -323,7 +332,7 @@ class NodeHttpHost implements HttpHost {
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
-    // Errors of a socket that left the server are nobody's otherwise.
+    // Nothing else handles errors of a socket that has left the server.
     socket.on("error", () => undefined);
     gate.whenKnown(request, () => this.#passUpgrade(request, socket, head, gate));
   }
@@ -341,7 +350,8 @@ class NodeHttpHost implements HttpHost {
     response.shouldKeepAlive = false;
     response.assignSocket(socket as Socket);
     response.once("finish", () => (socket as Socket).destroySoon());
-    // What asks for another protocol (`h2c`) is served in this one, as HTTP says; but its body is lost to us.
+    // A request to upgrade to another protocol (`h2c`) is served as HTTP/1.1, as the HTTP specification allows. A body
+    // of such a request cannot be read.
     const bodyless =
       request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
     if (!webSocket && bodyless) this.#serve(request, response, gate);

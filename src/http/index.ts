@@ -1,4 +1,5 @@
-// What a transport needs that mounts on an HTTP port, ours or its own: the port, what it asks of who comes, bodies, answers.
+// For transports that mount on an HTTP port, built-in or their own: the port, its client checks, request bodies,
+// responses.
 
 export type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 export { openHttpHost, type HttpHostOptions, type Remedy } from "./http-host.js";

@@ -2,30 +2,38 @@ import type { Socket } from "node:net";
 import { endianness } from "node:os";
 import { SocketTable, type SocketOwner } from "./socket-table.js";
 
-/** A table that changes while it is read may lack a line that was there all the time. */
+/** A table that changes while it is read may omit a line that existed throughout. */
 const TRIES = 3;
 
-/** The users who can do whatever this process can: its own, and root. Undefined where the system does not tell users of sockets: only Linux does. */
+/**
+ * Ids of the users with the same rights as this process: its own user, and root. Undefined on systems other than Linux,
+ * which do not report the users of sockets.
+ */
 export function trustedUsers(): ReadonlySet<number> | undefined {
   if (process.platform !== "linux" || !process.getuid || !process.geteuid) return undefined;
   return new Set([0, process.getuid(), process.geteuid()]);
 }
 
-/** Whose processes are at the other ends of connections within this machine, by the kernel's tables of sockets. */
-export class OtherEnds {
+/**
+ * Finds the users of the processes at the other ends of connections within this machine, from the kernel's socket
+ * tables.
+ */
+export class PeerLookup {
   readonly #v4 = new SocketTable("/proc/net/tcp");
   readonly #v6 = new SocketTable("/proc/net/tcp6");
 
-  /** The owner of the other end; `none` also if the other end is on another machine or is not accepted yet. */
+  /**
+   * Finds the owner of the other end. `none` also if the other end is on another machine or has not been accepted yet.
+   */
   async ownerOf(socket: Socket): Promise<SocketOwner> {
     const { remoteAddress, remotePort, localAddress, localPort } = socket;
     // The connection has ended.
     if (remoteAddress === undefined || remotePort === undefined) return "none";
     const [other, own] = [inTable(remoteAddress), inTable(localAddress ?? "")];
-    // Seen from the other end.
+    // The line of the other end: its local address is our remote address.
     const entry = (i: 0 | 1) => `: ${other[i]}:${hexPort(remotePort)} ${own[i]}:${hexPort(localPort ?? 0)} `;
     const places = [{ table: this.#v6, entry: entry(1) }];
-    // Who has an address of IPv4 may have got it by IPv6, which is seldom.
+    // An IPv4 connection is usually listed in the IPv4 table and rarely in the IPv6 table.
     if (other[0] !== other[1]) places.unshift({ table: this.#v4, entry: entry(0) });
     for (let tries = 0; tries < TRIES; tries += 1) {
       let hidden = 0;
@@ -47,7 +55,10 @@ const hex = (bytes: readonly number[]) =>
     .toUpperCase();
 const hexPort = (port: number) => hex([port >> 8, port & 0xff]);
 
-/** An address as the tables write it: words of four bytes, each in the order of this machine. As itself, and where it is IPv4 also as IPv6. */
+/**
+ * An address as the tables contain it: words of four bytes, each in this machine's byte order. Returns the address
+ * itself and, for IPv4, its IPv6 form.
+ */
 function inTable(address: string): readonly [string, string] {
   const v4 = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (v4 === undefined) {

@@ -1,32 +1,34 @@
 import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import type { Logger } from "../ports/logger.js";
-import { OtherEnds, trustedUsers } from "./peer-lookup.js";
+import { PeerLookup, trustedUsers } from "./peer-lookup.js";
 import type { Origin } from "./socket-process.js";
 import { isLoopback } from "./web-safety.js";
 
 /**
- * The client of a connection: on another machine, of another user, or a process of this user or of root. `gone`: it has
- * ended, so that nothing tells who it was. `unknown`: the system does not tell of its sockets.
+ * The client of a connection: on another machine, of another user, or a process of this user or of root.
+ *
+ * `gone`: the connection has ended, so the client cannot be identified. `unknown`: the system does not show its
+ * sockets.
  */
 export type Client = "remote" | "other_user" | "gone" | "unknown" | Origin;
 
 /**
- * Identifies the clients of connections within this machine, by the kernel's table of sockets and by /proc. Only Linux
- * has them; where the table cannot be read, every client is `unknown`.
+ * Identifies the clients of connections within this machine, from the kernel's socket table and /proc. Both exist only
+ * on Linux. If the table is not readable, every client is `unknown`.
  */
 export class Peers {
   readonly #trusted = trustedUsers() ?? new Set<number>();
   readonly #logger: Logger;
-  /** Messages that were logged. */
+  /** Messages already logged. */
   readonly #logged = new Set<string>();
-  readonly #ends = new OtherEnds();
+  readonly #ends = new PeerLookup();
 
   constructor(logger: Logger) {
     this.#logger = logger;
   }
 
-  /** The client of a new connection. */
+  /** Identifies the client of a new connection. */
   async identify(socket: Socket): Promise<Client> {
     const address = socket.remoteAddress ?? "";
     if (!isLoopback(address) && !isOfThisMachine(address)) return "remote";
@@ -43,19 +45,19 @@ export class Peers {
       );
       return "other_user";
     }
-    // Root's processes are hidden, and root needs no gantry.
+    // Root's processes are not visible, and root does not need gantry.
     if (owner.uid !== process.getuid?.() && owner.uid !== process.geteuid?.()) return "outside";
     const { originOf } = await import("./socket-process.js");
     const origin = await originOf(owner.inode);
     if (origin === "command")
       this.#warn("refused a request of a command, an MCP server or a background process of gantry");
     if (origin !== "unseen") return origin;
-    // The process that opened it may have ended meanwhile.
+    // The process that opened the connection may have ended meanwhile.
     const now = await this.#ends.ownerOf(socket);
     return typeof now === "object" && now.inode === owner.inode ? "unseen" : "gone";
   }
 
-  /** Logs a message once. */
+  /** Logs each message only once. */
   #warn(message: string): void {
     if (this.#logged.has(message)) return;
     this.#logged.add(message);
@@ -64,7 +66,7 @@ export class Peers {
 }
 
 function isOfThisMachine(address: string): boolean {
-  // A link-local address comes with its interface.
+  // A link-local address includes its interface.
   const plain = address.replace(/^::ffff:/i, "").replace(/%.*$/, "");
   return Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === plain));
 }

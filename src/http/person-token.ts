@@ -4,16 +4,16 @@ import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { newId, randomBytes } from "../base/ids.js";
 
-/** Name of the file, in gantry's home. */
+/** File name in gantry's home. */
 export const TOKEN_FILE = "token";
-/** Bytes of a token, before they are written as base64url. */
+/** Bytes of a token before base64url encoding. */
 const TOKEN_BYTES = 32;
 
-/** The token that proves that a person sends a request. Sandboxed commands do not see gantry's home. */
+/** The token that proves that the user sent a request. Sandboxed commands cannot read gantry's home. */
 export class PersonToken {
   readonly value: string;
 
-  /** Reads the token, and makes it where there is none. Throws the system's error. */
+  /** Reads the token, or creates it if there is none. Throws the system's error. */
   constructor(folder: string) {
     const file = join(folder, TOKEN_FILE);
     this.value = readToken(file) ?? makeToken(file);
@@ -26,7 +26,10 @@ export class PersonToken {
   }
 }
 
-/** Several servers with one home make one token: the first link wins. */
+/**
+ * Creates the token. If several servers with one home do so at the same time, the first link wins and all use its
+ * token.
+ */
 function makeToken(file: string): string {
   const part = `${file}.${newId()}`;
   writeFileSync(part, Buffer.from(randomBytes(TOKEN_BYTES)).toString("base64url"), { mode: 0o600, flag: "wx" });

@@ -6,8 +6,11 @@ const ANSWER_MS = 10_000;
 const MOST_CHARACTERS = 4_096;
 
 /**
- * Ask a server of ours something small, without a body. `check` looks at the connection before anything is sent on it, and
- * throws where nothing shall be. Rejects when nothing answers; of an answer that is long it has the beginning.
+ * Sends a small POST request without a body to a server that gantry started. Returns the status and the start of the
+ * response text.
+ *
+ * `check` inspects the connection before anything is sent, and throws to prevent the request. Rejects if no response
+ * arrives in time.
  */
 export async function post(
   url: string,
@@ -21,7 +24,7 @@ export async function post(
   const socket = connect({ host, port: Number(port || (isSecure ? 443 : 80)) });
   try {
     await once(socket, "connect", { signal });
-    // It is told to the request, which has it from here on.
+    // Prevents an uncaught error. Later errors of the socket are reported by the request.
     socket.on("error", () => undefined);
     await check(socket);
     const connection = isSecure ? await secured(socket, host) : socket;
@@ -50,7 +53,11 @@ async function secured(socket: Socket, host: string): Promise<Socket> {
   return tls.connect({ socket, host, ...(isIP(host) === 0 && { servername: host }) });
 }
 
-/** Node sends Latin-1 alone; what is beyond it is UTF-8 to our port. */
+/**
+ * Node sends header values as Latin-1. Values with other characters are sent as the bytes of UTF-8, which our port
+ * accepts. R src/http/post.ts ANSWER_MS = RESPONSE_TIMEOUT_MS R src/http/post.ts MOST_CHARACTERS =
+ * MAX_RESPONSE_CHARACTERS R src/http/post.ts secured = connectTls R src/http/post.ts post.sent = clientRequest
+ */
 function asBytes(headers: Record<string, string>): Record<string, string> {
   const bytes = (value: string) => {
     const isLatin1 = Buffer.from(value, "latin1").toString("latin1") === value;

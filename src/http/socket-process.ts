@@ -3,31 +3,31 @@ import { setImmediate as breath } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
 import { isOfCommand, processes } from "../base/linux-processes.js";
 
-/** Clients that open many connections are looked at first. */
+/** Recent clients are searched first, because they often open further connections. */
 const MAX_RECENT = 8;
-/** Open files that are read before other work gets its turn, and processes. */
+/** Number of open files, and of processes, that are read before other work may run. */
 const FILES_AT_ONCE = 1_000;
 const PROCESSES_AT_ONCE = 100;
-/** A process that hands its socket to another one may be missed. */
+/** A search may miss a process that passes its socket to another process. */
 const TRIES = 2;
 
 const recent: number[] = [];
 
-/** The holder of the other end of a connection, as far as /proc shows it. */
+/** Origin of the process at the other end of a connection, as far as /proc shows it. */
 export type Origin =
   /** A process that no gantry started. */
   | "outside"
-  /** A command, an MCP server or a background process of gantry, or a descendant. */
+  /** A command, MCP server or background process of gantry, or its descendant. */
   | "command"
   /** A process of another PID namespace: a container, or a sandbox that gantry did not start. */
   | "namespace"
   /**
-   * No process shows it: it protects its open files, as sshd does, or the socket is on its way from one process to
-   * another. A command can do both.
+   * No visible process holds the socket. Its process protects its open files, as sshd does, or the socket is being
+   * passed to another process. A command can do both.
    */
   | "unseen";
 
-/** Finds the process that holds a socket, by the inode of the socket, and says where it comes from. Linux only. */
+/** Finds the process that holds a socket, by the socket's inode, and returns its origin. Linux only. */
 export async function originOf(inode: string): Promise<Origin> {
   let pid: number | undefined;
   for (let tries = 0; pid === undefined && tries < TRIES; tries += 1) pid = await holderOf(`socket:[${inode}]`);
@@ -38,12 +38,15 @@ export async function originOf(inode: string): Promise<Origin> {
   return namespace === undefined || namespace === namespaceOf("self") ? "outside" : "namespace";
 }
 
-/** Sockets that are looked for, and who wants to know their holder. */
+/** Callbacks by the socket to find. Each receives the id of the holder, or undefined. */
 type Searches = Map<string, (pid: number | undefined) => void>;
 let waiting: Searches = new Map();
 let isReading = false;
 
-/** Reads /proc once for all who asked before it began, so that a client with many connections costs no more than one. */
+/**
+ * Reads /proc once for all callers that wait when the reading starts. Many connections of one client cost no more than
+ * one.
+ */
 function holderOf(link: string): Promise<number | undefined> {
   return new Promise((found) => {
     waiting.set(link, found);
@@ -62,9 +65,9 @@ async function readAll(): Promise<void> {
   isReading = false;
 }
 
-/** Removes what it finds from `searches`. */
+/** Calls and removes the callbacks of the sockets that it finds. */
 async function readOnce(searches: Searches): Promise<void> {
-  // A client that has just been started has one of the highest numbers.
+  // A client that has just started has one of the highest process ids.
   const candidates = new Set([...recent, ...processes().sort((a, b) => b - a)]);
   let read = 0;
   for (const [i, pid] of [...candidates].entries()) {
@@ -89,7 +92,7 @@ function remember(pid: number): void {
   recent.splice(MAX_RECENT);
 }
 
-/** Empty for one that has ended, belongs to another user, or protects its files. */
+/** Empty if the process has ended, belongs to another user, or protects its files. */
 function filesOf(pid: number): string[] {
   return attempt(() => readdirSync(`/proc/${pid}/fd`), []);
 }
@@ -98,7 +101,7 @@ function linkOf(pid: number, file: string): string {
   return attempt(() => readlinkSync(`/proc/${pid}/fd/${file}`), "");
 }
 
-/** Undefined where it is hidden: processes of root, and those that protect their memory. */
+/** Undefined if hidden, for example for processes of root and processes that protect their memory. */
 function namespaceOf(pid: number | "self"): string | undefined {
   return attempt(() => readlinkSync(`/proc/${pid}/ns/pid`), undefined);
 }

@@ -1,11 +1,13 @@
 import { open, type FileHandle } from "node:fs/promises";
 
-/** The kernel hands out less at once. */
+/** Read buffer, in bytes. The kernel returns less per read. */
 const PIECE = 16 * 1024;
 
 /**
- * User and inode of a socket; `none` if no process holds it, or a passing error kept the table from being read; `hidden` if
- * the system does not show the table.
+ * User and inode of a socket.
+ *
+ * `none`: no process holds it, or a temporary error prevented reading the table. `hidden`: the system does not show the
+ * table.
  */
 export type SocketOwner = { readonly uid: number; readonly inode: string } | "none" | "hidden";
 
@@ -15,8 +17,10 @@ interface Search {
 }
 
 /**
- * One of the kernel's tables of sockets. To learn that it has ended takes the kernel milliseconds, however few its lines: it
- * has room for many. So it is read no further than needed, and by one reading for all who asked before it began.
+ * One of the kernel's socket tables.
+ *
+ * Reaching the end of the table takes milliseconds even with few lines, because the kernel scans its full capacity.
+ * Each read therefore stops as early as possible and serves all callers that wait when it starts.
  */
 export class SocketTable {
   readonly #file: string;
@@ -27,7 +31,7 @@ export class SocketTable {
     this.#file = file;
   }
 
-  /** The owner of the socket whose line has this `entry`, not older than the call. Never rejects. */
+  /** Finds the owner of the socket whose line contains `entry`, as of this call or later. Never rejects. */
   ownerOf(entry: string): Promise<SocketOwner> {
     return new Promise((found) => {
       this.#waiting.push({ entry, found });
@@ -62,7 +66,7 @@ export class SocketTable {
       for (const { found } of left) found("none");
     } catch (error) {
       const isHidden = /^(EACCES|ENOENT|EPERM)$/.test((error as NodeJS.ErrnoException).code ?? "");
-      // A client can cause other errors: it opens so many connections that no file can be opened any more.
+      // A client can cause other errors, for example by opening so many connections that no file can be opened.
       for (const { found } of left) found(isHidden ? "hidden" : "none");
     } finally {
       await table?.close().catch(() => undefined);
@@ -73,7 +77,7 @@ export class SocketTable {
 function ownerIn(lines: string, entry: string): SocketOwner | undefined {
   for (let at = lines.indexOf(entry); at !== -1; at = lines.indexOf(entry, at + 1)) {
     const [, , , , uid, , inode = "0"] = lines.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
-    // The kernel reports a socket that no process holds as root's, with inode 0.
+    // The kernel reports a socket without a process as root's, with inode 0.
     if (inode !== "0") return { uid: Number(uid), inode };
   }
   return undefined;

@@ -2,12 +2,12 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** A client that still sends a body nobody reads gets so long, in ms, to read the answer. */
+/** Time in ms that a client has to read the response while it still sends a body that is not used. */
 const LINGER_MS = 2_000;
-/** Connections over the limit that are still told so; beyond these they are cut without a word. */
+/** Connections over the limit that still get an error response. Further connections are closed without a response. */
 const SPARE = 64;
 
-/** Every connection of a server with what goes on in it, sockets that were upgraded included. */
+/** All connections of a server with their open responses, including upgraded sockets. */
 export class HttpSockets {
   readonly #limit: number;
   readonly #open = new Map<Duplex, Set<ServerResponse>>();
@@ -20,7 +20,7 @@ export class HttpSockets {
     this.#limit = limit;
   }
 
-  /** A new connection. */
+  /** Adds a new connection, or destroys it if there are too many. */
   add(socket: Socket): void {
     if (this.#open.size >= this.#limit + SPARE) {
       socket.destroy();
@@ -36,22 +36,22 @@ export class HttpSockets {
     });
   }
 
-  /** Resolves when no connection is left. */
+  /** Resolves when all connections are closed. */
   empty(): Promise<void> {
     return this.#open.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Whether it came when there were too many. */
+  /** Whether the connection was opened over the limit. */
   isOver(socket: Duplex): boolean {
     return this.#over.has(socket);
   }
 
-  /** A request that is under way until its response closes. */
+  /** Tracks a request until its response closes. */
   begin(socket: Duplex, response: ServerResponse): void {
     const responses = this.#open.get(socket);
     responses?.add(response);
     response.once("finish", () => {
-      // An answer before the end of the body: the rest is read and dropped, but not for ever.
+      // The response was sent before the end of the body. The remaining body is read and dropped for a limited time.
       if (!response.req.complete) setTimeout(() => response.req.complete || socket.destroy(), LINGER_MS).unref();
     });
     response.once("close", () => {
@@ -60,30 +60,32 @@ export class HttpSockets {
     });
   }
 
-  /** Whether an answer has begun on this connection, so that another one would garble it. */
+  /** Whether a response has started on this connection, so that another one would corrupt it. */
   isAnswering(socket: Duplex): boolean {
     return [...(this.#open.get(socket) ?? [])].some((response) => response.headersSent);
   }
 
-  /** It speaks another protocol from now on, whose owner closes it. */
+  /** Marks a socket as upgraded to another protocol. The owner of that protocol closes it. */
   upgrade(socket: Duplex): void {
     this.#upgraded.add(socket);
   }
 
-  /** Close connections with no request under way, now and whenever one becomes idle. */
+  /** Closes connections without an open request, now and whenever a connection becomes idle. */
   closeIdle(): void {
     this.#closing = true;
     for (const socket of this.#open.keys()) this.#endIfIdle(socket);
   }
 
-  /** Cut what is left. */
+  /** Destroys all remaining connections. */
   destroyAll(): void {
     for (const socket of this.#open.keys()) socket.destroy();
   }
 
   #endIfIdle(socket: Duplex): void {
     if (this.#upgraded.has(socket) || this.#open.get(socket)?.size !== 0) return;
-    // Sends what is still to be sent, then closes.
+    // Sends pending data, then closes. R src/http/sockets.ts SPARE = MAX_EXCESS_CONNECTIONS R src/http/sockets.ts
+    // HttpSockets.#over = #overLimit R src/http/sockets.ts HttpSockets.isOver = isOverLimit R src/http/sockets.ts
+    // HttpSockets.empty = allClosed
     (socket as Socket).destroySoon();
   }
 }

@@ -1,12 +1,15 @@
 import type { IncomingMessage } from "node:http";
 
-/** Brings the target `http://host/path`, as proxies send it, to its path. False when the target is no path at all. */
+/**
+ * Replaces an absolute target `http://host/path`, as proxies send it, with its path. Returns false if the target is not
+ * a path.
+ */
 export function toOriginForm(request: IncomingMessage): boolean {
   const target = request.url ?? "/";
   if (target.startsWith("/") || (target === "*" && request.method === "OPTIONS")) return true;
   const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];
   if (authority === undefined || path === undefined) return false;
-  // It overrides the header, which checks look at.
+  // The authority of the target overrides the `Host` header, which the checks read.
   const at = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
   if (at === -1) request.rawHeaders.push("Host", authority);
   else request.rawHeaders[at + 1] = authority;

@@ -5,24 +5,30 @@ import { networkInterfaces } from "node:os";
 import { attempt } from "../base/attempt.js";
 import type { Refusal } from "../ports/http-host.js";
 
-/** What a request may be, by configuration and by its mount. */
+/** Rules for a request, from the configuration and the mount. */
 export interface WebRules {
-  /** Whether clients must carry headers that prove who they are; a browser's page cannot, so the rules below end there. */
+  /**
+   * Whether clients must carry authenticating headers. A browser page cannot send them, so the rules below then do not
+   * apply.
+   */
   authenticated: boolean;
-  /** The host that the server is bound to, as configured, and the address that it means. */
+  /** The host that the server is bound to, as configured, and its address. */
   boundHost: string;
   boundAddress: string;
   allowedHosts: readonly string[];
   allowCrossSite: boolean;
-  /** Whether pages of other ports of this machine are welcome. */
+  /** Whether pages of other ports of this machine are allowed. */
   allowLoopbackPages: boolean;
-  /** Whether what is asked for may be had by anybody: pages of other sites too. */
+  /** Whether the requested path is public, also for pages of other sites. */
   open: boolean;
-  /** Origins of pages that may open a socket, beside the server's own and loopback ones. */
+  /** Origins of pages that may open a WebSocket, besides the server's own origin and loopback origins. */
   allowedOrigins: readonly string[];
 }
 
-/** A loopback name or address: `localhost`, names below it, 127.0.0.0/8, ::1. Parsed, never compared by prefix. */
+/**
+ * Whether a host is a loopback name or address: `localhost`, its subdomains, 127.0.0.0/8, ::1. Addresses are parsed,
+ * not compared by prefix.
+ */
 export function isLoopback(host: string): boolean {
   const name = bare(host);
   if (isIP(name) === 4) return name.split(".")[0] === "127";
@@ -30,7 +36,7 @@ export function isLoopback(host: string): boolean {
     return (
       normalV6(name) === "::1" || /^::ffff:127\./.test(normalV6(name)) || /^::ffff:7f[0-9a-f]{2}:/.test(normalV6(name))
     );
-  // RFC 6761: names below localhost are loopback too; browsers resolve them so.
+  // RFC 6761: subdomains of localhost are loopback too, and browsers resolve them so.
   return name === "localhost" || name.endsWith(".localhost");
 }
 
@@ -44,7 +50,7 @@ function normalV6(address: string): string {
   return attempt(() => new URL(`http://[${address}]`).hostname.slice(1, -1), address);
 }
 
-/** The host of a `Host` header, without its port; undefined when it is no valid host. */
+/** The host of a `Host` header without its port; undefined if the host is invalid. */
 export function hostOf(header: string): string | undefined {
   const match = /^(\[[0-9a-fA-F:.]+\]|[^:/?#@\s\\]+)(?::(\d{1,5}))?$/.exec(header);
   if (!match?.[1] || Number(match[2] ?? 0) > 65_535) return undefined;
@@ -54,14 +60,16 @@ export function hostOf(header: string): string | undefined {
 }
 
 /**
- * What leads a browser of this machine to it, and is trusted by browsers as such: `localhost`, names below it,
- * 127.0.0.0/8, ::1. Not 0.0.0.0, ::, nor an IPv4 address in IPv6's clothes: to those browsers tell no server whose page asks.
+ * Whether a host leads a browser of this machine to this machine, and browsers trust it as such: `localhost`, its
+ * subdomains, 127.0.0.0/8, ::1.
+ *
+ * Not 0.0.0.0, :: or an IPv4-mapped IPv6 address: for these, browsers do not report the page that sends the request.
  */
 function isLoopbackName(host: string): boolean {
   return isLoopback(host) && !(isIP(host) === 6 && normalV6(host) !== "::1");
 }
 
-/** Whether a `Host` that is an address is one of this machine that the server is bound to. */
+/** Whether a `Host` that is an address is an address of this machine to which the server is bound. */
 function isBound(host: string, boundAddress: string): boolean {
   const version = isIP(host);
   const bound = bare(boundAddress);
@@ -72,7 +80,10 @@ function isBound(host: string, boundAddress: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => same(address, host)));
 }
 
-/** DNS rebinding: a page of `evil.example` that resolves to this machine still sends its own name as `Host`. */
+/**
+ * Whether a `Host` header is allowed. Prevents DNS rebinding: a page of `evil.example` that resolves to this machine
+ * still sends its own name as `Host`.
+ */
 function hostAllowed(header: string | undefined, rules: WebRules): boolean {
   const host = header === undefined ? undefined : hostOf(header);
   if (host === undefined) return false;
@@ -81,7 +92,7 @@ function hostAllowed(header: string | undefined, rules: WebRules): boolean {
   return !isLoopback(rules.boundAddress) && isBound(host, rules.boundAddress);
 }
 
-/** The host of an `Origin`; undefined for `null` and what is no origin. */
+/** The host of an `Origin`; undefined for `null` and for an invalid origin. */
 export function originHost(origin: string): string | undefined {
   try {
     const url = new URL(origin);
@@ -91,7 +102,7 @@ export function originHost(origin: string): string | undefined {
   }
 }
 
-/** Values of a header as sent; node joins or drops repeated ones in `headers`. */
+/** Values of a header as sent. In `headers`, node joins or drops repeated values. */
 export function headerValues(request: IncomingMessage, name: string): string[] {
   const values: string[] = [];
   const wanted = name.toLowerCase();
@@ -108,7 +119,7 @@ export function isJsonType(contentType: string | undefined): boolean {
 
 type Whose = "own" | "loopback" | "foreign";
 
-/** Whose page an `Origin` names: this server's own, one of this machine, or another. */
+/** Owner of the page in an `Origin`: this server, another server on this machine, or another site. */
 function whose(origin: string, request: IncomingMessage): Whose {
   const host = originHost(origin);
   if (host === undefined) return "foreign";
@@ -116,12 +127,12 @@ function whose(origin: string, request: IncomingMessage): Whose {
   return isLoopbackName(bare(host)) ? "loopback" : "foreign";
 }
 
-/** Whether a browser says, in any way, that a page which is not welcome asks. */
+/** Whether any header of a browser shows that a page that is not allowed sends the request. */
 function isForeignPage(request: IncomingMessage, { allowLoopbackPages }: WebRules): boolean {
   const pages = headerValues(request, "origin").map((origin) => whose(origin, request));
   if (pages.some((page) => page === "foreign" || (page === "loopback" && !allowLoopbackPages))) return true;
   const sites = headerValues(request, "sec-fetch-site").map((site) => site.trim().toLowerCase());
-  // One page of this machine may well be of another site than this server: `localhost` and 127.0.0.1 are two.
+  // A page of this machine can belong to another site than this server: `localhost` and 127.0.0.1 are two sites.
   if (allowLoopbackPages) return sites.some((site) => site.includes("cross-site")) && !pages.includes("loopback");
   return sites.some((site) => site !== "same-origin" && site !== "none");
 }
@@ -129,14 +140,15 @@ function isForeignPage(request: IncomingMessage, { allowLoopbackPages }: WebRule
 const NOT_WELCOME: Refusal = { status: 403, message: "cross-site request refused", code: "cross_site" };
 
 /**
- * What a request is refused for before its body is read: a foreign `Host` or a page of another site, where nothing
- * proves who asks; a browser's POST that is no JSON, always, since it needs no preflight.
+ * Why a request is rejected before its body is read; undefined if it is allowed.
+ * - Unless clients authenticate: a `Host` that is not allowed, or a page of another site.
+ * - Always: a POST of a browser that is not JSON, because it needs no preflight.
  */
 export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | undefined {
   const hosts = headerValues(request, "host");
   if (!rules.authenticated && (hosts.length !== 1 || !hostAllowed(hosts[0], rules)))
     return { status: 403, message: "host not allowed", code: "host_not_allowed" };
-  // Asking for permission changes nothing, and a browser that gets none says so to its page.
+  // A preflight request changes nothing. The browser reports a denial to its page.
   if (request.method === "OPTIONS") return undefined;
   if (!rules.authenticated && !rules.allowCrossSite && !rules.open && isForeignPage(request, rules)) return NOT_WELCOME;
   if (
@@ -149,18 +161,24 @@ export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | 
   return undefined;
 }
 
-/** What an upgrade to a socket is refused for: browsers put no other check before a page's socket than ours. */
+/**
+ * Why a WebSocket upgrade is rejected; undefined if it is allowed. Browsers make no check of their own before a page
+ * opens a WebSocket.
+ */
 export function upgradeRefusalOf(request: IncomingMessage, rules: WebRules): Refusal | undefined {
   const allowed = originAllowed(request, rules.allowedOrigins, rules.allowLoopbackPages);
   if (headerValues(request, "origin").length === 0) return refusalOf(request, rules);
-  // A page that is allowed by its name is not refused for being another site's.
+  // A page whose origin is allowed is not rejected as a page of another site.
   return (
     refusalOf(request, { ...rules, allowCrossSite: true }) ??
     (allowed ? undefined : { status: 403, message: "origin not allowed", code: "origin_not_allowed" })
   );
 }
 
-/** Whether a WebSocket upgrade's `Origin` is this server's own, loopback, or allowed; without one it is no browser. */
+/**
+ * Whether the `Origin` of a WebSocket upgrade is this server's own, loopback, or allowed. True without an `Origin`,
+ * because then the client is not a browser.
+ */
 export function originAllowed(
   request: IncomingMessage,
   allowedOrigins: readonly string[],
@@ -174,7 +192,7 @@ export function originAllowed(
   return page === "own" || (page === "loopback" && allowLoopbackPages);
 }
 
-/** Whether headers prove anything: one that must only be there, whatever its value, can be sent by anybody. */
+/** Whether these headers authenticate a client. A header that must only be present, with any value, proves nothing. */
 export function authenticates(required: Readonly<Record<string, string>>): boolean {
   return Object.values(required).some((value) => value.trim() !== "");
 }
@@ -183,8 +201,10 @@ const digest = (text: string) => createHash("sha256").update(text).digest();
 const folded = (text: string) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
 /**
- * The message for the first header, in the order configured, that is missing or wrong; undefined when all are right.
- * Every header is compared, in constant time, whatever the others were. An empty value only asks for presence.
+ * Returns the message for the first missing or wrong header, in configured order; undefined if all are right.
+ *
+ * Every header is compared in constant time, whatever the result of the others. An empty expected value requires only
+ * presence.
  */
 export function headerFault(request: IncomingMessage, required: Readonly<Record<string, string>>): string | undefined {
   let fault: string | undefined;
@@ -192,7 +212,7 @@ export function headerFault(request: IncomingMessage, required: Readonly<Record<
     const values = headerValues(request, name);
     // Clients and servers strip white space around values.
     const wanted = digest(folded(expected.trim()));
-    // Bytes outside ASCII reach us as latin1; some clients mean that, others UTF-8.
+    // Bytes outside ASCII arrive as Latin-1. Some clients send Latin-1, others UTF-8.
     const matches = values.map((value) => {
       const forms = [value, Buffer.from(value, "latin1").toString("utf8")];
       return forms.filter((form) => timingSafeEqual(digest(folded(form)), wanted)).length > 0;

@@ -1,64 +1,73 @@
 import type { ModelPurpose } from "../ports/bus-events.js";
 import type { ModelChunk, ModelRequest, ModelUsage } from "../ports/model-provider.js";
 
-/** A call that there is enough for. */
-export interface Admitted {
-  /** With an answer no longer than there is enough for. */
+/** A model call that the budget admits. */
+export interface AdmittedCall {
+  /** The request, with an answer limit within the budget. */
   readonly request: ModelRequest;
-  /** Tokens of the prompt, estimated. */
+  /** Estimated tokens of the prompt. */
   readonly promptTokens: number;
-  /** Tokens of answer that there are enough for. */
-  readonly most: number;
-  /** Whether the request says so. */
+  /** Maximum tokens of the answer within the budget. */
+  readonly maxAnswerTokens: number;
+  /** Whether the request contains that limit. */
   readonly bounded: boolean;
-  /** Whether nothing else ends the answer before that: neither the request nor the model's own limits. */
-  readonly free: boolean;
+  /** Whether only the budget limits the answer: neither the request nor the model has a lower limit. */
+  readonly isUnbounded: boolean;
 }
 
-/** What somebody's model calls may cost. */
+/** The budget for the model calls of one owner. */
 export interface Allowance {
-  /** Whether there is enough for a call, and for how long an answer. Rejects with `BudgetSpentError`. */
-  admit(purpose: ModelPurpose, request: ModelRequest): Promise<Admitted>;
-  /** An answer came whole; `usage` as it was told. */
-  answered(purpose: ModelPurpose, admitted: Admitted, meter: Meter, usage: ModelUsage): void;
-  /** An answer was ended before its provider told what it takes: what it took, with its price where that is known. */
-  priced(estimated: ModelUsage): Promise<ModelUsage>;
-  /** An answer broke off that somebody pays for all the same. Never rejects. */
-  brokeOff(purpose: ModelPurpose, estimated: ModelUsage): Promise<void>;
+  /**
+   * Admits a call with the answer length that the budget allows. Rejects with `BudgetSpentError` if there is too little
+   * for the call.
+   */
+  admit(purpose: ModelPurpose, request: ModelRequest): Promise<AdmittedCall>;
+  /** Counts a complete answer. `usage`: as the provider reported it. */
+  recordAnswer(purpose: ModelPurpose, admitted: AdmittedCall, meter: Meter, usage: ModelUsage): void;
+  /** Returns the usage of an answer that was ended before the provider reported it, with its price if known. */
+  estimateCost(estimated: ModelUsage): Promise<ModelUsage>;
+  /** Counts an interrupted answer, which must still be paid for. Never rejects. */
+  recordInterrupted(purpose: ModelPurpose, estimated: ModelUsage): Promise<void>;
 }
 
-/** Characters that a token stands for at most, over a whole answer; and as many as count for one where nothing else ends it. */
+/**
+ * Characters per token, over a whole answer. `SPARSE` is the maximum. `DENSE` is used for an answer that only the
+ * budget ends, and estimates rather too many tokens.
+ */
 const SPARSE = 6;
 const DENSE = 3;
-/** Whoever tells fewer tokens than that many characters tells too few. */
+/** Characters per token above which a provider's reported token count is too low. */
 const LEAST = 8;
 
-/** Counts an answer as it comes, for one whose provider does not heed the limit that it was given. */
+/** Counts an answer while it arrives, because some providers ignore the requested limit. */
 export class Meter {
-  readonly #admitted: Admitted;
+  readonly #admitted: AdmittedCall;
   #pieces = 0;
   #said = 0;
-  /** Of arguments: as they arrive, and in whole calls; the same, where a provider tells both. */
+  /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
   #arriving = 0;
   #called = 0;
-  /** Whether the answer was ended. */
+  /** Whether the meter ended the answer. */
   cut = false;
 
-  constructor(admitted: Admitted) {
+  constructor(admitted: AdmittedCall) {
     this.#admitted = admitted;
   }
 
-  /** Tokens so far: no piece has less than one. Of an answer without a limit of its own rather too many. */
+  /**
+   * Tokens so far. Each piece counts as at least one. For an answer without a limit of its own the estimate is rather
+   * too high.
+   */
   get tokens(): number {
-    return Math.max(this.#pieces, Math.ceil(this.#characters / (this.#admitted.free ? DENSE : SPARSE)));
+    return Math.max(this.#pieces, Math.ceil(this.#characters / (this.#admitted.isUnbounded ? DENSE : SPARSE)));
   }
 
-  /** As few tokens as it can be. */
+  /** Minimum number of tokens so far. */
   get least(): number {
     return Math.floor(this.#characters / LEAST);
   }
 
-  /** Whether a chunk would be more than there is enough for; one that is not counts. */
+  /** Whether a chunk exceeds the budget. A chunk that does not exceed it is counted. */
   isTooMuch(chunk: ModelChunk): boolean {
     if (chunk.type === "finish") return false;
     const before = [this.#pieces, this.#said, this.#arriving, this.#called] as const;
@@ -69,13 +78,13 @@ export class Meter {
       if (chunk.type === "tool_input") this.#arriving += text.length;
       else this.#said += text.length;
     }
-    if (this.tokens <= this.#admitted.most) return false;
+    if (this.tokens <= this.#admitted.maxAnswerTokens) return false;
     [this.#pieces, this.#said, this.#arriving, this.#called] = before;
     this.cut = true;
     return true;
   }
 
-  /** What the answer took, where nobody tells. */
+  /** Estimated usage, for when the provider reports none. */
   get estimated(): ModelUsage {
     const counts = { inputTokens: this.#admitted.promptTokens, outputTokens: this.tokens };
     return { ...counts, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, estimated: true };

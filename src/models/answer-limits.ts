@@ -1,22 +1,22 @@
 import { ProviderError } from "../ports/errors.js";
 import type { ModelChunk } from "../ports/model-provider.js";
 
-/** The most that one answer of a model may hold; far beyond any real one. */
+/** Maximum size of one model answer, far beyond any real one. */
 export const ANSWER_LIMITS = {
-  /** Text, reasoning and calls together. */
+  /** Characters of text, reasoning and calls together. */
   characters: 4_000_000,
-  /** Tool calls: each would run. */
+  /** Tool calls. Each would be executed. */
   calls: 128,
   /** Blocks of text and reasoning. */
   blocks: 1_000,
 };
 
-/** Counts an answer as it comes, whoever sends it: without an end it would fill the memory and the store. */
+/** Counts an answer while it arrives, from any provider. An endless answer would fill the memory and the store. */
 export class AnswerLimits {
   readonly #provider: string;
   #blocks = 0;
   #said = 0;
-  /** Of arguments: as they arrived, and as whole calls brought them. The same, where a provider tells both. */
+  /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
   #arriving = 0;
   #called = 0;
   #calls = 0;
@@ -25,7 +25,7 @@ export class AnswerLimits {
     this.#provider = provider;
   }
 
-  /** Throws `ProviderError` of the kind `too_large`, which no second try mends. */
+  /** Counts a chunk. Throws `ProviderError` of kind `too_large`, which a retry cannot fix. */
   take(chunk: ModelChunk): void {
     switch (chunk.type) {
       case "text":
@@ -48,7 +48,13 @@ export class AnswerLimits {
     if (this.#calls > calls) this.#refuse(calls, "tool calls");
   }
 
-  /** A block of text or reasoning begins. Throws as `take`. */
+  /**
+   * Counts a new block of text or reasoning. Throws as `take`. R src/models/answer-limits.ts AnswerLimits.#said =
+   * #textCharacters R src/models/answer-limits.ts AnswerLimits.#arriving = #inputCharacters R
+   * src/models/answer-limits.ts AnswerLimits.#called = #callCharacters R src/models/answer-limits.ts AnswerLimits.block
+   * = addBlock R src/models/answer-limits.ts AnswerLimits.#refuse.most = limit R src/models/answer-limits.ts
+   * AnswerLimits.#refuse.what = unit
+   */
   block(): void {
     this.#blocks += 1;
     if (this.#blocks > ANSWER_LIMITS.blocks) this.#refuse(ANSWER_LIMITS.blocks, "blocks of text and reasoning");

@@ -4,39 +4,39 @@ import { ProviderError } from "../ports/errors.js";
 import type { Part, ReasoningPart, TextPart, ToolCallPart } from "../ports/message.js";
 import type { FinishReason, ModelChunk, ModelUsage } from "../ports/model-provider.js";
 
-/** What a model answered, whole or as far as it came. */
+/** A model's answer, complete or partial. */
 export interface Answer {
   parts: Part[];
   reason: FinishReason;
   usage: ModelUsage;
 }
 
-/** Text or reasoning that came; `part` is its place in the answer. */
+/** Called for received text or reasoning. `part` is the index of the part in the answer. */
 export type OnText = (type: "text" | "reasoning", part: number, text: string) => void;
 
-/** A part that grows. */
+/** A part that receives text. */
 interface Block {
   readonly name: string;
-  /** Its place in the answer. */
+  /** Index of the part in the answer. */
   readonly index: number;
   readonly part: TextPart | ReasoningPart;
-  /** Joined once, since adding to a string 20,000 times and reading it each time is quadratic. */
+  /** Joined once at the end: appending to a string 20,000 times and reading it each time is quadratic. */
   readonly pieces: string[];
 }
 
-/** The parts of an answer as they come. */
-export class Gathering {
+/** Collects the parts of an answer while it arrives. */
+export class AnswerAccumulator {
   readonly #provider: string;
   readonly #model: string;
   readonly #onText: OnText | undefined;
   readonly #limits: AnswerLimits;
   readonly #parts: Part[] = [];
-  /** By type and name. */
+  /** Blocks by type and name. */
   readonly #blocks = new Map<string, Block>();
-  /** The one that grew last: the next piece is most often its own. */
+  /** The block that received the last piece. The next piece usually belongs to it. */
   #growing: Block | undefined;
   #finish: Extract<ModelChunk, { type: "finish" }> | undefined;
-  /** Whether anything of the answer came, told or not. */
+  /** Whether any chunk has arrived, visible or not. */
   begun = false;
 
   constructor(provider: string, model: string, onText: OnText | undefined) {
@@ -79,7 +79,7 @@ export class Gathering {
   }
 
   told(): Part[] {
-    return toldOf(this.#joined());
+    return visibleParts(this.#joined());
   }
 
   #takeText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
@@ -97,7 +97,7 @@ export class Gathering {
     const known = this.#blocks.get(key);
     if (known) return known;
     const part: TextPart | ReasoningPart = { type, text: "" };
-    // Reasoning is bound to the pair that made it, with or without a signature.
+    // Reasoning belongs to the pair of provider and model that created it, with or without a signature.
     if (type === "reasoning") part.opaque = this.#opaque(null);
     const block = { name, index: this.#parts.length, part, pieces: [] };
     this.#blocks.set(key, block);
@@ -116,8 +116,8 @@ export class Gathering {
   }
 }
 
-/** What of an answer was told: text and reasoning, without what a provider signed; half of it nobody takes back. */
-export function toldOf(parts: readonly Part[]): Part[] {
+/** Visible parts of an answer: text and reasoning, without signed data. No provider accepts incomplete signed data. */
+export function visibleParts(parts: readonly Part[]): Part[] {
   return parts.flatMap((part): Part[] =>
     (part.type === "text" || part.type === "reasoning") && part.text !== ""
       ? [{ type: part.type, text: part.text }]
@@ -125,7 +125,7 @@ export function toldOf(parts: readonly Part[]): Part[] {
   );
 }
 
-/** Call ids made unique within a session: models repeat themselves, and some give none. */
+/** Makes call ids unique within a session. Models repeat ids, and some send none. */
 export function uniqueCalls(parts: readonly Part[], used: Set<string>): Part[] {
   return parts.map((part) => {
     if (part.type !== "tool_call") return part;

@@ -3,12 +3,12 @@ import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { newId } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
-import { believed, isModel } from "./sanitize-model.js";
+import { sanitizeModel, isModel } from "./sanitize-model.js";
 import type { CatalogueCache } from "./models.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model } from "../ports/model-provider.js";
 
-/** Model listings in one JSON file, replaced whole. A file that is missing or broken counts as empty. */
+/** Stores model lists in one JSON file, which is replaced as a whole. A missing or damaged file counts as empty. */
 export class FileCatalogueCache implements CatalogueCache {
   readonly #path: string;
   readonly #logger: Logger;
@@ -22,7 +22,10 @@ export class FileCatalogueCache implements CatalogueCache {
     return Promise.resolve(this.#read());
   }
 
-  /** At once: it is read once, the first session waits for it, and four turns of the loop would take longer. */
+  /**
+   * Reads synchronously: the file is read once, the first session waits for it, and asynchronous reading would take
+   * four turns of the event loop.
+   */
   #read(): Record<string, Model[]> {
     try {
       const value: unknown = JSON.parse(readFileSync(this.#path, "utf8"));
@@ -30,7 +33,7 @@ export class FileCatalogueCache implements CatalogueCache {
       return Object.fromEntries(
         Object.entries(value["models"]).map(([provider, models]) => [
           provider,
-          Array.isArray(models) ? models.filter(isModel).map(believed) : [],
+          Array.isArray(models) ? models.filter(isModel).map(sanitizeModel) : [],
         ]),
       );
     } catch {

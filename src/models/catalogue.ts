@@ -1,12 +1,12 @@
 import { setMaxListeners } from "node:events";
 import { abortable, deadline, delay } from "../base/abort.js";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider } from "../ports/model-provider.js";
-import { believed, isModel } from "./sanitize-model.js";
+import { sanitizeModel, isModel } from "./sanitize-model.js";
 
-/** A model on offer, and whose it is. */
+/** An available model and its provider. */
 export interface ModelEntry {
   provider: string;
   model: Model;
@@ -18,20 +18,20 @@ export interface ChosenModel {
   model: Model;
 }
 
-/** A pair of names; `""` for a name that is left open. */
+/** Names of a provider and a model; `""` for a name that is not specified. */
 export interface ModelPair {
   provider: string;
   model: string;
 }
 
-/** Where listings outlive the process. Neither method rejects. */
+/** Stores model lists beyond the life of the process. Neither method rejects. */
 export interface CatalogueCache {
-  /** Models by provider, as last saved; empty when there is nothing. */
+  /** Models by provider, as last saved; empty if none were saved. */
   load(): Promise<Record<string, Model[]>>;
   save(models: Record<string, readonly Model[]>): Promise<void>;
 }
 
-/** Keeps nothing: the default of an embedded agent. */
+/** Stores nothing. Default of an embedded agent. */
 export const noCache: CatalogueCache = {
   load: () => Promise.resolve({}),
   save: () => Promise.resolve(),
@@ -39,41 +39,47 @@ export const noCache: CatalogueCache = {
 
 export interface CatalogueOptions {
   providers: readonly ModelProvider[];
-  /** The pair that the configuration names: it is there, whatever its provider lists. */
+  /** The pair in the configuration. The catalogue contains it even if its provider does not list it. */
   named: ModelPair;
   cache: CatalogueCache;
   logger: Logger;
-  /** A list older than this is asked for again when somebody looks, in ms; 0: never. */
+  /** Maximum age of a list in ms before it is requested again on access. 0: never. */
   refreshMs: number;
-  /** One provider's listing may take so long, in ms. */
+  /** Timeout for one provider's list, in ms. */
   listingMs: number;
 }
 
-/** A list that could not be had is asked for again when somebody looks, so long after, in ms. */
+/** After a failed request, the list is requested again on access, at the earliest after this time in ms. */
 const RETRY_MS = 1_000;
-/** Who looks waits so long for what is asked again, in ms: most answer before, and what is known is there already. */
+/**
+ * Maximum time in ms that a reader waits for a refresh. Most providers answer sooner, and the previous list is
+ * available at once.
+ */
 const LOOK_MS = 700;
-/** Nobody is asked more often, in ms. */
+/** Minimum time in ms between two requests to one provider. */
 const AGAIN_MS = 250;
 
-/** What one provider lists, and how it was last heard. */
+/** One provider's list and the state of its requests. */
 class Listing {
-  /** Of an earlier process, until it is heard in this one. */
+  /** From an earlier process until the list is received in this one. */
   models: readonly Model[] = [];
   heard = false;
-  /** Whether they are known by heart alone. */
+  /** Whether the models are only the provider's built-in fallback. */
   assumed = false;
   failure: unknown;
-  /** By `ticks`. */
+  /** Times on the clock of `monotonicMs`. */
   begunAt = -Infinity;
   endedAt = -Infinity;
   asking: Promise<void> | undefined;
-  /** The failure that the log has. */
+  /** The failure that was last logged. */
   said = "";
   constructor(readonly provider: ModelProvider) {}
 }
 
-/** Every provider's models: configured, cached and listed, each list asked for by itself, so that none waits for another's. */
+/**
+ * Models of all providers: configured, cached and listed. Each list is requested separately, so that no provider delays
+ * another.
+ */
 export class Catalogue {
   readonly #options: CatalogueOptions;
   readonly #closing = new AbortController();
@@ -84,11 +90,11 @@ export class Catalogue {
   constructor(options: CatalogueOptions) {
     this.#options = options;
     this.#listings = new Map(options.providers.map((provider) => [provider.name, new Listing(provider)]));
-    // One listing of each provider listens.
+    // Each provider's request adds a listener.
     setMaxListeners(0, this.#closing.signal);
   }
 
-  /** What was cached; the rest waits for it. */
+  /** Loads the cached lists. Requests for lists wait for it. */
   load(): Promise<void> {
     return (this.#loading ??= this.#options.cache.load().then((cached) => {
       for (const [name, listing] of this.#listings) if (!listing.heard) listing.models = cached[name] ?? [];
@@ -101,14 +107,14 @@ export class Catalogue {
     );
   }
 
-  /** Configured ones first. */
+  /** Models of a provider, configured models first. */
   modelsOf(provider: ModelProvider): readonly Model[] {
     const { models, heard } = this.#of(provider);
     const listed = new Map(models.map((model) => [model.id, model]));
-    const own = provider.known.map((model) => {
+    const own = provider.configuredModels.map((model) => {
       const more = listed.get(model.id);
       listed.delete(model.id);
-      // A list of this process has the configuration in it; a cached one may be older than the configuration.
+      // A list received in this process contains the configuration. A cached list may be older than the configuration.
       return more === undefined ? model : heard ? { ...model, ...more } : { ...more, ...model };
     });
     const { named } = this.#options;
@@ -123,13 +129,13 @@ export class Catalogue {
     return provider && model && { provider, model };
   }
 
-  /** Whether more is known of it than its name. */
+  /** Whether more than the model's name is known. */
   isDescribed({ provider, model }: ChosenModel): boolean {
     const same = ({ id }: Model): boolean => id === model.id;
-    return provider.known.some(same) || this.#of(provider).models.some(same);
+    return provider.configuredModels.some(same) || this.#of(provider).models.some(same);
   }
 
-  /** When its last list was asked for, by `ticks`. */
+  /** When the last list was requested, on the clock of `monotonicMs`. */
   begunAt(provider: ModelProvider): number {
     return this.#of(provider).begunAt;
   }
@@ -138,18 +144,20 @@ export class Catalogue {
     return this.#of(provider).failure;
   }
 
-  /** Whether it was asked, and another try would change nothing: it has none, refuses, or nobody is there. */
+  /**
+   * Whether the provider was asked and a retry cannot help: it sent its list, rejected the request, or is unreachable.
+   */
   isHopeless(provider: ModelProvider): boolean {
     const { asking, endedAt, failure } = this.#of(provider);
     return asking === undefined && endedAt !== -Infinity && !mayPass(failure);
   }
 
-  /** Whether every provider was asked in this process, and said what it has or why it does not. */
+  /** Whether every provider in this process has sent its list or an error. */
   isHeard(): boolean {
     return [...this.#listings.values()].every(({ endedAt }) => endedAt !== -Infinity);
   }
 
-  /** The list that is under way, else the first one. Rejects with the signal's reason alone. */
+  /** Waits for the running request, or makes the first one. Rejects only with the signal's reason. */
   async heard(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
     const { asking, endedAt } = this.#of(provider);
@@ -157,35 +165,35 @@ export class Catalogue {
     if (waiting !== undefined) await abortable(waiting, signal);
   }
 
-  /** A list that begins now or later. Rejects with the signal's reason alone. */
+  /** Waits for a list requested now or later. Rejects only with the signal's reason. */
   async again(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
     const listing = this.#of(provider);
-    const called = ticks();
+    const called = monotonicMs();
     const early = listing.begunAt + AGAIN_MS - called;
     if (early > 0 && listing.asking === undefined) await delay(early, signal);
-    // Another who waited may have asked, and been answered, already.
+    // Another waiting caller may have requested the list, and it may already have arrived.
     const waiting = listing.begunAt >= called ? listing.asking : this.ask(provider);
     if (waiting !== undefined) await abortable(waiting, signal);
   }
 
-  /** Never rejects; one that is under way is shared. */
+  /** Requests the list. A running request is shared. Never rejects. */
   ask(provider: ModelProvider): Promise<void> {
     const listing = this.#of(provider);
     return (listing.asking ??= this.#list(listing).finally(() => (listing.asking = undefined)));
   }
 
-  /** Ask in the background for what is old, or known from the cache alone. */
+  /** Requests, in the background, lists that are old or known only from the cache. */
   refresh(): void {
     for (const listing of this.#listings.values())
       if (this.#isOld(listing) || (listing.endedAt === -Infinity && listing.models.length > 0))
         void this.ask(listing.provider);
   }
 
-  /** Ask for what is old, and wait a little for it. Rejects with the signal's reason alone. */
+  /** Requests old lists and waits at most `LOOK_MS` for them. Rejects only with the signal's reason. */
   async refreshed(signal: AbortSignal): Promise<void> {
     const old = [...this.#listings.values()].filter((listing) => this.#isOld(listing));
-    // Who let us wait to the end the last time is not waited for again.
+    // Providers whose last request timed out are not awaited again.
     const quick = old.filter(({ failure }) => !isTimeout(failure)).map(({ provider }) => provider);
     for (const { provider } of old) void this.ask(provider);
     const limit = deadline(LOOK_MS, signal);
@@ -198,7 +206,7 @@ export class Catalogue {
     }
   }
 
-  /** Why there is nothing yet, provider by provider. */
+  /** Why no model is available yet, for each provider. */
   why(): string {
     return [...this.#listings.values()]
       .flatMap(({ provider: { name }, failure, asking, models }) => {
@@ -209,7 +217,7 @@ export class Catalogue {
       .join("; ");
   }
 
-  /** Stop what is under way and wait for it. */
+  /** Aborts running requests and waits for them. */
   async close(): Promise<void> {
     this.#closing.abort(new Error("closed"));
     for (const { asking } of this.#listings.values()) await asking;
@@ -222,7 +230,7 @@ export class Catalogue {
 
   #isOld({ asking, endedAt, failure }: Listing): boolean {
     if (asking !== undefined || endedAt === -Infinity) return false;
-    const age = ticks() - endedAt;
+    const age = monotonicMs() - endedAt;
     const { refreshMs } = this.#options;
     return failure === undefined ? refreshMs > 0 && age > refreshMs : age > RETRY_MS;
   }
@@ -231,15 +239,15 @@ export class Catalogue {
     const { logger, listingMs } = this.#options;
     const { provider } = listing;
     const closing = this.#closing.signal;
-    listing.begunAt = ticks();
+    listing.begunAt = monotonicMs();
     const limit = deadline(listingMs, closing);
     try {
-      // Whoever does not wait for it is answered first.
+      // Work that does not wait for the list runs first.
       await new Promise<void>((resolve) => setImmediate(resolve));
       const told: unknown = await abortable(provider.models(limit.signal), limit.signal);
-      // One written in JavaScript may tell anything, and would spoil the list of all.
+      // A provider written in JavaScript may return any value, which would damage the whole catalogue.
       if (!Array.isArray(told)) throw new ProviderError(provider.name, "protocol", "what it told is no list of models");
-      listing.models = told.filter(isModel).map(believed);
+      listing.models = told.filter(isModel).map(sanitizeModel);
       listing.heard = true;
       listing.assumed = false;
       listing.failure = undefined;
@@ -252,24 +260,24 @@ export class Catalogue {
         : (error ?? new Error("unexpected failure"));
       await this.#assume(listing);
       const reason = whyFailed(listing.failure);
-      // Asked again and again, it would fill the log with the same line.
+      // Repeated requests would fill the log with the same line.
       if (reason === listing.said) return;
       listing.said = reason;
       logger.warn(`models of ${provider.name} could not be listed`, { error: reason });
     } finally {
-      listing.endedAt = ticks();
+      listing.endedAt = monotonicMs();
       limit.clear();
     }
   }
 
-  /** What it is known to have had, where nothing is known of what it has, and a key that it refuses is not why. */
+  /** Uses the provider's fallback models if no others are known and the failure is not a rejected key. */
   async #assume(listing: Listing): Promise<void> {
     const { provider, failure, models } = listing;
     if (models.length > 0 || (hasCode(failure, "provider") && failure.kind === "authentication")) return;
     try {
-      const told: unknown = await provider.assumed?.();
+      const told: unknown = await provider.fallbackModels?.();
       if (!Array.isArray(told) || told.length === 0) return;
-      listing.models = told.filter(isModel).map((model) => ({ ...believed(model), assumed: true as const }));
+      listing.models = told.filter(isModel).map((model) => ({ ...sanitizeModel(model), assumed: true as const }));
       listing.assumed = true;
       this.#options.logger.info(`models of ${provider.name} are those that it was known to have`, {
         models: listing.models.length,
@@ -279,7 +287,7 @@ export class Catalogue {
     }
   }
 
-  /** One after the other, so that the last one saved is the newest. */
+  /** Saves run one after another, so that the newest is saved last. */
   #save(): Promise<void> {
     const known = [...this.#listings].filter(
       ([, { heard, assumed, models }]) => heard || (models.length > 0 && !assumed),
@@ -289,7 +297,7 @@ export class Catalogue {
   }
 }
 
-/** Whether another try may help: not where the provider refuses, has nothing, or cannot be there. */
+/** Whether a retry may help. False if the provider rejects the request, sent its list, or is unreachable. */
 function mayPass(failure: unknown): boolean {
   if (hasCode(failure, "provider")) return failure.retryable && !failure.unreachable;
   return failure instanceof Error && failure.name === "TimeoutError";
@@ -303,7 +311,7 @@ export function whyFailed(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** A provider's own errors begin with its name. */
+/** A provider's own errors start with its name. */
 function told(name: string, failure: unknown): string {
   const reason = whyFailed(failure);
   return reason.startsWith(`${name}: `) ? reason : `${name}: ${reason}`;

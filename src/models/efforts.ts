@@ -1,12 +1,18 @@
 import type { ReasoningEffort } from "../ports/model-provider.js";
 
-/** Every effort, the least first; `""` is the model's own. */
+/** All efforts in ascending order; `""` is the model's default. */
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/** What most models do by themselves: of two efforts as near, the one that is nearer to it is taken. */
+/**
+ * The default of most models. Of two efforts at the same distance from the requested effort, the one closer to it is
+ * used.
+ */
 const USUAL = EFFORTS.indexOf("high");
 
-/** The effort of those that a model offers that is nearest to the one asked for; `""` where it offers none, the one asked for where nobody knows. */
+/**
+ * Returns the offered effort that is nearest to the requested one. Returns `""` if the model offers none, and the
+ * requested effort if the offer is unknown.
+ */
 export function nearestEffort(
   asked: ReasoningEffort,
   offered: readonly ReasoningEffort[] | undefined,

@@ -3,13 +3,13 @@ import type { ModelMessage } from "../ports/message.js";
 import type { ModelRequest } from "../ports/model-provider.js";
 import type { ToolSpec } from "../ports/tool.js";
 
-/** English and code take about four bytes a token; three leaves room for denser text. */
+/** English and code average about four bytes per token. Three allows for denser text. */
 export const BYTES_PER_TOKEN = 3;
 
-// Messages are never changed once they are part of a conversation.
+// Safe as a cache key: messages do not change after they become part of a conversation.
 const sizes = new WeakMap<ModelMessage, number>();
 
-/** `bytesOf`, remembered. */
+/** `bytesOf`, cached per message. */
 export function sizeOf(message: ModelMessage): number {
   let size = sizes.get(message);
   if (size === undefined) sizes.set(message, (size = bytesOf(message)));
@@ -22,20 +22,20 @@ export function bytesOfAll(messages: readonly ModelMessage[]): number {
   return bytes;
 }
 
-/** Tokens of messages, estimated. */
+/** Estimated tokens of messages. */
 export function tokensOf(messages: readonly ModelMessage[]): number {
   return Math.ceil(bytesOfAll(messages) / BYTES_PER_TOKEN);
 }
 
 interface ToolSize {
-  /** What was measured. */
+  /** The measured fields. */
   readonly told: Pick<ToolSpec, "name" | "description" | "inputSchema">;
   readonly bytes: number;
 }
 
 const toolSizes = new WeakMap<ToolSpec, ToolSize>();
 
-/** Bytes of a tool as a provider is told of it, remembered for as long as it tells the same. */
+/** Bytes of a tool's description in a request, cached until one of its fields changes. */
 export function toolBytes(tool: ToolSpec): number {
   const { name, description, inputSchema } = tool;
   const known = toolSizes.get(tool);
@@ -47,12 +47,12 @@ export function toolBytes(tool: ToolSpec): number {
   return bytes;
 }
 
-/** Bytes of what comes before the messages of a request. */
+/** Bytes of a request before its messages: the system prompt and the tools. */
 export function frameBytes({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
   return tools.reduce((sum, tool) => sum + toolBytes(tool), Buffer.byteLength(system) + 16);
 }
 
-/** Tokens of a whole prompt, estimated: bytes / 3, and 1,500 for an image or a file. */
+/** Estimated tokens of a complete prompt: bytes / 3, and 1,500 for an image or a file. */
 export function estimatePrompt(request: ModelRequest): number {
   return Math.ceil((frameBytes(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
 }

@@ -1,8 +1,8 @@
 import { abortable, delay, onAbort, takeEach } from "../base/abort.js";
 import type { Bus } from "../base/bus.js";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import { newId } from "../base/ids.js";
-import { LoopShare } from "../base/cooperative-scheduler.js";
+import { CooperativeScheduler } from "../base/cooperative-scheduler.js";
 import { redact } from "../base/redact.js";
 import type { BusEvents, ModelPurpose } from "../ports/bus-events.js";
 import { GantryError, hasCode, ProviderError } from "../ports/errors.js";
@@ -11,11 +11,11 @@ import type { Logger } from "../ports/logger.js";
 import type { Part } from "../ports/message.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
-import { Meter, type Admitted, type Allowance } from "./allowance.js";
-import { Gathering, type Answer, type OnText } from "./answer.js";
+import { Meter, type AdmittedCall, type Allowance } from "./allowance.js";
+import { AnswerAccumulator, type Answer, type OnText } from "./answer.js";
 import { toUsage } from "./usage.js";
 
-/** The run that asks a model, or on whose account one is asked. */
+/** The run that makes a model call, or to which the call is charged. */
 export interface ModelCaller {
   readonly id: string;
   readonly sessionId: string;
@@ -24,54 +24,58 @@ export interface ModelCaller {
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
   readonly hooks: Hooks;
-  /** Resolves when what is said to the model is on the disk: it hears nothing before. */
+  /** Resolves when the messages for the model are on the disk. No request is sent before. */
   readonly recorder: { readonly onDisk: Promise<void> };
-  /** Left out: its calls may cost what they like. */
+  /** Undefined: no limit on the cost of the calls. */
   readonly allowance?: Allowance | undefined;
-  /** What a model takes whose price nobody knows; left out: nothing. */
+  /** Prices for a model without known prices. Undefined: such a model costs nothing. */
   readonly unknownPrice?: ModelPrices | undefined;
 }
 
-/** An answer that came whole, and what it cost. */
+/** A complete answer and its cost. */
 export interface WholeAnswer extends Answer {
   paid: Usage;
-  /** It is no longer because there was not enough for more. */
+  /** Whether the answer is shorter because the budget did not allow more. */
   spent: boolean;
 }
 
-/** A call that failed or was aborted, and what had been said until then. */
+/** A failed or aborted call, with the content received until then. */
 export interface BrokenOff {
   error: unknown;
-  /** Text and reasoning that were already told; calls are left out, none of them ran. */
+  /** Text and reasoning that were already shown. Calls are omitted; none of them was executed. */
   parts: Part[];
 }
 
-/** What a caller wants to hear of a call while it goes. */
+/** Callbacks of a caller during a call. */
 export interface ModelCallHooks {
   onText?: OnText;
-  /** The call is made again after `delayMs`; what it returns is waited for, and fails the call where it rejects. */
+  /** The call is repeated after `delayMs`. The returned promise is awaited; if it rejects, the call fails. */
   onRetry?(attempt: number, delayMs: number, error: Error): void | Promise<void>;
-  /** The wait is over, and the model is asked again. As `onRetry`. */
+  /** The wait is over and the call is repeated. Awaited as `onRetry`. */
   onAgain?(): void | Promise<void>;
   /**
-   * An answer of which something was told broke off, and is to be gone on with: keep what there is of it. Resolves with
-   * the request that asks for the rest. Left out by those who told nobody: they ask for the whole again.
+   * A partly shown answer was interrupted and will be continued. Must store the received parts.
+   *
+   * Resolves with the request for the remainder. If undefined, the whole answer is requested again, which suits callers
+   * that show nothing.
    */
   onBrokenOff?(parts: Part[]): Promise<ModelRequest>;
 }
 
-/** Longest wait between two attempts where the provider asks for none, in ms. */
+/** Longest backoff in ms if the provider requests no wait. */
 const MAX_BACKOFF_MS = 60_000;
-/** Of all answers of the process: it has one event loop. */
-const loop = new LoopShare();
-/** Thrown where an answer is ended: there is not enough for more of it. */
+/** Shared by all answers of the process, which has one event loop. */
+const loop = new CooperativeScheduler();
+/** Thrown to end an answer when the budget is used up. */
 const CUT = new Error("the budget is used up");
-/** What is no answer at all (a page of a proxy) seldom becomes one: it is asked for again so often. */
+/** Retries after a response that is not an answer, such as a proxy's error page. More retries seldom help. */
 const BLIND_RETRIES = 2;
 
 /**
- * Ask a model, and tell the bus of it: `model.started`, then `model.called` or `model.failed`. The one way to a model:
- * answers, summaries and titles come by it. Never throws: a call that did not end well is `BrokenOff`.
+ * Calls a model and emits `model.started`, then `model.called` or `model.failed`. All model calls use this function,
+ * including summaries and titles.
+ *
+ * Never throws. A call that did not succeed returns `BrokenOff`.
  */
 export async function callModel(
   caller: ModelCaller,
@@ -82,7 +86,7 @@ export async function callModel(
 ): Promise<WholeAnswer | BrokenOff> {
   const { id: runId, sessionId, provider, model, bus } = caller;
   const names = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
-  let admitted: Admitted | undefined;
+  let admitted: AdmittedCall | undefined;
   try {
     admitted = await caller.allowance?.admit(purpose, request);
     const call = {
@@ -94,12 +98,12 @@ export async function callModel(
       request: admitted?.request ?? request,
     };
     await abortable((async () => caller.hooks.beforeModelCall?.(call, signal))(), signal);
-    if (!provider.waits) await caller.recorder.onDisk;
+    if (!provider.supportsDeferredStart) await caller.recorder.onDisk;
   } catch (error) {
     return { error, parts: [] };
   }
-  const began = ticks();
-  const passed = () => Math.round(ticks() - began);
+  const began = monotonicMs();
+  const passed = () => Math.round(monotonicMs() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
   const asking: Asking = { purpose, request, admitted, signal };
@@ -114,16 +118,16 @@ export async function callModel(
   return { ...answer, paid };
 }
 
-/** What is asked, by whom and for what. */
+/** The request of a call and its limits. */
 interface Asking {
   readonly purpose: ModelPurpose;
   request: ModelRequest;
-  /** Undefined: nobody counts. */
-  admitted: Admitted | undefined;
+  /** Undefined if there is no budget. */
+  admitted: AdmittedCall | undefined;
   readonly signal: AbortSignal;
 }
 
-/** Ask again after a fault that may pass, also amid an answer. */
+/** Retries after temporary failures, also in the middle of an answer. */
 async function attempts(
   caller: ModelCaller,
   asking: Asking,
@@ -132,24 +136,24 @@ async function attempts(
 ): Promise<(Answer & { spent: boolean }) | BrokenOff> {
   const { provider, model, logger, allowance } = caller;
   const { purpose, signal } = asking;
-  // Later requests ask for what was stored before they were made.
-  let before = provider.waits ? { before: caller.recorder.onDisk } : undefined;
+  // Requests after an interruption do not need it, because their content is already on the disk.
+  let before = provider.supportsDeferredStart ? { startAfter: caller.recorder.onDisk } : undefined;
   for (let attempt = 1; ; attempt += 1) {
     const { admitted } = asking;
     const request = { ...(admitted?.request ?? asking.request), ...before };
-    const gathering = new Gathering(provider.name, model.id, hooks.onText);
+    const gathering = new AnswerAccumulator(provider.name, model.id, hooks.onText);
     const meter = admitted && new Meter(admitted);
     let error: unknown;
     try {
       const answer = await once(provider, request, signal, gathering, meter, onFirst);
       if (!admitted || !meter) return { ...answer, spent: false };
-      if (allowance && meter.cut) return { ...answer, usage: await allowance.priced(answer.usage), spent: true };
-      allowance?.answered(purpose, admitted, meter, answer.usage);
+      if (allowance && meter.cut) return { ...answer, usage: await allowance.estimateCost(answer.usage), spent: true };
+      allowance?.recordAnswer(purpose, admitted, meter, answer.usage);
       return { ...answer, spent: admitted.bounded && answer.reason === "length" };
     } catch (caught) {
       error = signal.aborted ? (signal.reason as unknown) : known(provider, caught, logger);
     }
-    if (meter && gathering.begun) await allowance?.brokeOff(purpose, meter.estimated);
+    if (meter && gathering.begun) await allowance?.recordInterrupted(purpose, meter.estimated);
     const parts = gathering.told();
     if (signal.aborted || !hasCode(error, "provider") || attempt > retriesOf(error, provider, gathering)) {
       return { error, parts };
@@ -181,11 +185,11 @@ async function attempts(
   }
 }
 
-/** How often a call is made again after this fault. */
-function retriesOf(error: ProviderError, provider: ModelProvider, gathering: Gathering): number {
+/** Number of retries after this failure. */
+function retriesOf(error: ProviderError, provider: ModelProvider, gathering: AnswerAccumulator): number {
   if (error.retryable) return provider.maxRetries;
   if (error.kind !== "protocol") return 0;
-  // Whoever began to answer can; what cannot be read may be a connection that broke.
+  // A provider that started to answer works, so unreadable data may be due to a lost connection.
   return gathering.begun ? provider.maxRetries : Math.min(BLIND_RETRIES, provider.maxRetries);
 }
 
@@ -202,36 +206,36 @@ function waitsTooLong(error: ProviderError, mostMs: number): ProviderError {
   });
 }
 
-/** One attempt, watched for silence. */
+/** Makes one attempt. Aborts if no data arrives for `idleTimeoutMs`. */
 async function once(
   provider: ModelProvider,
   request: ModelRequest,
   signal: AbortSignal,
-  gathering: Gathering,
+  gathering: AnswerAccumulator,
   meter: Meter | undefined,
   onFirst: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
-  // By hand: the composites of `AbortSignal.any` are dear, and wait for the garbage collector.
+  // `AbortSignal.any` is not used: its composite signals are expensive and are freed only by the garbage collector.
   const forget = onAbort(signal, () => watchdog.abort(signal.reason));
   const expire = () =>
     watchdog.abort(new ProviderError(provider.name, "timeout", `no data for ${provider.idleTimeoutMs / 1000} s`));
   const timer = setTimeout(expire, provider.idleTimeoutMs);
   const chunks = provider.stream(request, watchdog.signal)[Symbol.asyncIterator]();
   try {
-    // Whatever the provider makes of its signal: one that ignores it cannot hold a run.
+    // Ends on abort even if the provider ignores its signal.
     await takeEach(chunks, watchdog.signal, (chunk) => {
       timer.refresh();
       if (chunk.type !== "finish") onFirst();
       if (meter?.isTooMuch(chunk)) throw CUT;
       gathering.take(chunk);
-      // What came in one piece would run to its end before any other answer has its turn.
+      // An answer that arrived in one piece would otherwise be processed completely before other answers.
       return loop.turn();
     });
     return gathering.whole();
   } catch (error) {
     if (error === CUT && meter) return { parts: gathering.told(), reason: "length", usage: meter.estimated };
-    // A watchdog's abort may come back dressed as whatever the provider makes of an abort.
+    // The provider may convert the watchdog's abort to another error.
     if (watchdog.signal.aborted && !signal.aborted) throw watchdog.signal.reason;
     throw error;
   } finally {
@@ -244,7 +248,7 @@ async function once(
   }
 }
 
-/** A provider's fault as a gantry error; what no adapter foresaw is told without its inside. */
+/** Converts a provider's failure to a gantry error. Details of unexpected errors are only logged. */
 function known(provider: ModelProvider, error: unknown, logger: Logger): Error {
   if (error instanceof GantryError || hasCode(error, "provider")) return error;
   logger.error("a provider failed in a way that it does not know", { provider: provider.name, error });

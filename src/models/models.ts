@@ -1,5 +1,5 @@
 import { abortable, deadline, delay } from "../base/abort.js";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import {
   Catalogue,
   whyFailed,
@@ -16,33 +16,33 @@ export { noCache, type CatalogueCache, type ChosenModel, type ModelEntry, type M
 
 export interface ModelsOptions {
   providers: readonly ModelProvider[];
-  /** Configured preference; each name may be left out. */
+  /** Configured preference; `""` for a name that is not configured. */
   preferred: ModelPair;
   cache: CatalogueCache;
   logger: Logger;
-  /** How long a run waits for a model, and a list for the first sync, in ms. */
+  /** Maximum time in ms that a run waits for a model, and `list` for the lists. */
   timeoutMs: number;
-  /** A list older than this is asked for again when somebody looks, in ms; 0: never. Default 300,000. */
+  /** Maximum age of a list in ms before it is requested again on access. 0: never. Default 300,000. */
   refreshMs?: number;
-  /** How long one provider's listing may take, in ms. Default 30,000. */
+  /** Timeout for one provider's list, in ms. Default 30,000. */
   listingMs?: number;
 }
 
-/** How long a slow provider keeps a run from one that has a model, in ms. */
+/** Maximum time in ms that a run waits for a slow provider while another has a model. */
 const PATIENCE_MS = 5_000;
-/** How long what the configuration names waits for what its provider tells of it, in ms. */
+/** Maximum time in ms that the configured model waits for its details from the provider. */
 const DETAILS_MS = 2_000;
-/** Who waits for a model is told why after so long, and again whenever so long has passed, in ms. */
+/** Interval in ms at which a waiting caller receives the reason. */
 const TELL_MS = 1_000;
 
-/** The pair last used in the project folder. */
+/** Returns the pair last used in the project folder. */
 type Recent = () => Promise<ModelPair | undefined>;
 
-/** The catalogue of every provider, and the choice of a model. */
+/** The catalogue of all providers, and the selection of a model. */
 export class Models {
   readonly #options: ModelsOptions;
   readonly #catalogue: Catalogue;
-  /** The configured preference; with one provider, its name need not be said. */
+  /** The configured preference. With a single provider, its name may be omitted. */
   readonly #preference: ModelPair;
 
   constructor(options: ModelsOptions) {
@@ -55,14 +55,15 @@ export class Models {
     this.#catalogue = new Catalogue({ providers, named, cache, logger, refreshMs, listingMs });
   }
 
-  /** What is known now, without waiting: configured, cached and listed models. */
+  /** Models known now, without waiting: configured, cached and listed. */
   known(): ModelEntry[] {
     return this.#catalogue.known();
   }
 
   /**
-   * What is known without asking anyone, what an earlier process heard included. `complete`: whether every provider has
-   * been heard in this process, so that `list` would tell no more.
+   * Models known without a request, including lists of an earlier process.
+   *
+   * `complete`: whether every provider has replied in this process, so that `list` would return no more.
    */
   async atHand(): Promise<{ models: ModelEntry[]; complete: boolean }> {
     await this.#catalogue.load();
@@ -70,8 +71,8 @@ export class Models {
   }
 
   /**
-   * All models of all providers. Waits for each one's first list, at most 30 s, and a moment for lists that are old or
-   * could not be had; providers that fail are left out. Rejects with the signal's reason alone.
+   * All models of all providers. Waits for each provider's first list, at most `timeoutMs`, and briefly for lists that
+   * are old or failed. Failing providers are omitted. Rejects only with the signal's reason.
    */
   async list(signal?: AbortSignal): Promise<ModelEntry[]> {
     const limit = deadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
@@ -88,8 +89,8 @@ export class Models {
   }
 
   /**
-   * Whether each provider was asked for its list in this process, and told it or failed; begins that where nobody has, and
-   * waits so long for it, in ms.
+   * Whether every provider has sent its list or failed in this process. Requests missing lists and waits at most
+   * `waitMs` for them.
    */
   async synced(waitMs: number): Promise<boolean> {
     const limit = deadline(waitMs);
@@ -105,11 +106,16 @@ export class Models {
   }
 
   /**
-   * The model of a run. Both names given: that very pair, or `ModelSelectionError`. One name: the best match; a provider
-   * that is configured is never replaced by another. Neither: the session's `stored` pair, then the preferred one. What
-   * nobody knows falls back to the preferred model, with a warning. What is missing is asked for anew.
-   * `recent` tells the pair last used in the project folder; `onWaiting` hears why there is no model yet.
-   * Rejects with `ModelSelectionError` as soon as no provider can be hoped for, with `ModelTimeoutError` after 30 s.
+   * Selects the model of a run:
+   * - Both names: exactly this pair, or `ModelSelectionError`.
+   * - One name: the best match. A configured provider is never replaced by another.
+   * - Neither: the session's `stored` pair, then the preferred pair.
+   *
+   * An unknown pair falls back to the preferred model with a warning. Missing models are requested again. `recent`
+   * returns the pair last used in the project folder; `onWaiting` receives the reason while no model is available.
+   *
+   * Rejects with `ModelSelectionError` as soon as no provider can deliver a model, and with `ModelTimeoutError` after
+   * `timeoutMs`.
    */
   async resolve(
     wanted: ModelPair,
@@ -120,7 +126,7 @@ export class Models {
   ): Promise<ChosenModel> {
     await this.#catalogue.load();
     this.#catalogue.refresh();
-    // As a rule the session's own: nobody is waited for, so nothing is made to wait with.
+    // Usual case: the session's own pair is known. It needs no wait, and therefore no deadline or timer.
     const pair = wanted.provider === "" && wanted.model === "" ? stored : wanted;
     const known = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
     if (known) return known;
@@ -141,8 +147,8 @@ export class Models {
   }
 
   /**
-   * Loads the code for a first question to the provider that runs most likely use, without asking it. Never rejects; stops
-   * waiting when the signal aborts.
+   * Loads the code for the first request to the provider that runs will probably use, without a request. Never rejects.
+   * Stops waiting when the signal aborts.
    */
   async prepare(signal: AbortSignal): Promise<void> {
     const provider = this.#provider(this.#preference.provider) ?? this.#options.providers[0];
@@ -154,7 +160,7 @@ export class Models {
     }
   }
 
-  /** Stop what is under way and wait for it. */
+  /** Aborts running requests and waits for them. */
   async close(): Promise<void> {
     await this.#catalogue.close();
   }
@@ -188,21 +194,22 @@ export class Models {
     return failure === undefined ? "" : ` (its list could not be fetched: ${whyFailed(failure)})`;
   }
 
-  /** An exact pair; its provider is asked when it is not known yet. */
+  /** Finds an exact pair. If it is unknown, its provider is asked. */
   async #find(pair: ModelPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
     const known = this.#catalogue.lookup(pair);
     const provider = this.#provider(pair.provider);
     if (known || !provider) return known;
-    const began = ticks();
+    const began = monotonicMs();
     await this.#catalogue.heard(provider, signal);
     const heard = this.#catalogue.lookup(pair);
-    // A list that was asked for before may be older than the model, one that failed is not.
+    // A list requested earlier may be older than the model. Request it again unless the request was made after this
+    // call.
     if (heard || this.#catalogue.begunAt(provider) >= began) return heard;
     await this.#catalogue.again(provider, signal);
     return this.#catalogue.lookup(pair);
   }
 
-  /** A model by its id alone: the preferred provider's, else the first one's. */
+  /** Finds a model by its id alone: of the preferred provider, otherwise of the first provider that has it. */
   async #withId(id: string, recent: Recent, signal: AbortSignal): Promise<ChosenModel | undefined> {
     const having = (): ChosenModel[] =>
       this.#options.providers.flatMap(
@@ -219,7 +226,7 @@ export class Models {
     return candidates.find((candidate) => candidate.provider.name === best.provider) ?? candidates[0];
   }
 
-  /** Its preferred, else its first model; never another provider's. */
+  /** The provider's preferred model, otherwise its first. Never another provider's model. */
   async #ofProvider(provider: ModelProvider, recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
     const best = await this.#preferredPair(recent);
     const found = best.provider === provider.name ? this.#catalogue.lookup(best) : undefined;
@@ -238,12 +245,12 @@ export class Models {
 
   async #first(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
     if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.heard(provider, signal);
-    // What nobody said is there is taken by name, or where nothing else is.
-    const model = this.#catalogue.modelsOf(provider).find(({ assumed }) => assumed !== true);
+    // Fallback models are used only by name, or if there are no others.
+    const model = this.#catalogue.modelsOf(provider).find(({ isAssumed: assumed }) => assumed !== true);
     return model && { provider, model };
   }
 
-  /** The first model that one of them is known to have had; not of one where nobody is there. */
+  /** The first fallback model of these providers. Unreachable providers are skipped. */
   #assumed(providers: readonly ModelProvider[]): ChosenModel | undefined {
     for (const provider of providers) {
       const [model] = this.#catalogue.modelsOf(provider);
@@ -253,7 +260,7 @@ export class Models {
     return undefined;
   }
 
-  /** The configured pair if both names are given, else the one last used in the project folder. */
+  /** The configured pair if both names are configured, otherwise the pair last used in the project folder. */
   async #preferredPair(recent: Recent): Promise<ModelPair> {
     const preference = this.#preference;
     if (preference.provider !== "" && preference.model !== "") return preference;
@@ -274,7 +281,7 @@ export class Models {
     if (again) return again;
     const patience = deadline(PATIENCE_MS, signal);
     try {
-      // Side by side, though the first in order that has a model is taken.
+      // All providers are asked concurrently, but the first in configured order that has a model is used.
       for (const provider of providers)
         if (this.#catalogue.modelsOf(provider).length === 0)
           void this.#catalogue.heard(provider, patience.signal).catch(() => undefined);
@@ -284,7 +291,8 @@ export class Models {
           signal.throwIfAborted();
           if (found) return found;
         }
-        // Nobody has a model. What may pass is asked again until the time is over; what will not is said now.
+        // No provider has a model. Temporary failures are retried until the time limit; permanent ones are reported
+        // now.
         if (providers.every((provider) => this.#catalogue.isHopeless(provider))) {
           const assumed = this.#assumed(providers);
           if (assumed) return assumed;
@@ -299,7 +307,10 @@ export class Models {
     }
   }
 
-  /** What the configuration names. A pair is there, listed or not; it waits a little for what its provider tells of it. */
+  /**
+   * The configured model. A complete pair is used whether or not it is listed; it waits briefly for its provider's
+   * details.
+   */
   async #configured(signal: AbortSignal): Promise<ChosenModel | undefined> {
     const { provider: name, model } = this.#preference;
     const nobody = (): Promise<undefined> => Promise.resolve(undefined);
@@ -313,7 +324,7 @@ export class Models {
     return this.#catalogue.lookup(this.#preference);
   }
 
-  /** The outcome, or undefined when it takes too long. */
+  /** The result of `work`, or undefined if it takes longer than `ms`. */
   async #patiently<T>(signal: AbortSignal, work: (patience: AbortSignal) => Promise<T>, ms = PATIENCE_MS) {
     const patience = deadline(ms, signal);
     try {

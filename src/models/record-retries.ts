@@ -2,14 +2,14 @@ import { redact } from "../base/redact.js";
 import type { RunRecord } from "../ports/run.js";
 import type { ModelCallHooks } from "./model-call.js";
 
-/** Writes that a run waits to ask its model again, and that it asks, so that whoever looks at the run sees why nothing comes. */
-export function toldWaits(
+/** Hooks that store the wait before a retry and its end, so that readers of the run see why it is idle. */
+export function recordRetries(
   write: (retry: RunRecord["retry"]) => Promise<void>,
 ): Required<Pick<ModelCallHooks, "onRetry" | "onAgain">> {
   return {
     onRetry: (attempt, delayMs, error) => {
       const at = new Date(Date.now() + delayMs).toISOString();
-      return write({ attempt, at, reason: redact(error.message) });
+      return write({ attempt, nextAttemptAt: at, reason: redact(error.message) });
     },
     onAgain: () => write(null),
   };

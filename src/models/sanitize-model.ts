@@ -2,7 +2,7 @@ import { isRecord } from "../base/json.js";
 import type { Model } from "../ports/model-provider.js";
 import { EFFORTS } from "./efforts.js";
 
-/** Whether something that came from outside is a model. */
+/** Whether a value from an untrusted source is a model. */
 export function isModel(value: unknown): value is Model {
   if (!isRecord(value)) return false;
   const { id, name, ownedBy, efforts } = value;
@@ -11,8 +11,11 @@ export function isModel(value: unknown): value is Model {
   );
 }
 
-/** Without what no model can have, of whoever's list or of a file that was damaged: it would be counted with. */
-export function believed(model: Model): Model {
+/**
+ * Removes invalid numbers, prices and efforts. Lists of providers and damaged cache files may contain them, and they
+ * would be used in calculations.
+ */
+export function sanitizeModel(model: Model): Model {
   const { contextWindow, maxOutput, efforts, prices, ...rest } = model;
   const isCount = (value: unknown): boolean => typeof value === "number" && value >= 1;
   const known = efforts?.filter((one: string) => one !== "" && (EFFORTS as readonly string[]).includes(one));
@@ -25,7 +28,7 @@ export function believed(model: Model): Model {
     ...rest,
     ...(isCount(contextWindow) && { contextWindow: contextWindow! }),
     ...(isCount(maxOutput) && { maxOutput: maxOutput! }),
-    // None at all says something else.
+    // An empty list means that the model has no efforts. Keep it only if the source list was empty.
     ...(known && known.length >= Math.min(efforts?.length ?? 0, 1) && { efforts: known }),
     ...(arePrices && { prices }),
   };

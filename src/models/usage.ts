@@ -2,8 +2,8 @@ import type { ModelPrices, ModelUsage } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
 
 /**
- * USD of one model call: what the provider reported, else configured prices, else public ones, else what `unknown` says,
- * else 0. Cached tokens are part of `inputTokens` and priced apart.
+ * Cost of one model call in USD. Sources, in order: the provider's reported cost, configured prices, public prices,
+ * `unknown`, 0. Cached tokens are part of `inputTokens` and have their own price.
  */
 export function costOf(usage: ModelUsage, prices: ModelPrices | undefined, unknown?: ModelPrices): number {
   if (prices !== undefined && !usage.costReported) return priced(usage, prices);
@@ -20,12 +20,12 @@ function priced(usage: ModelUsage, prices: ModelPrices): number {
   return sum / 1_000_000;
 }
 
-/** USD as told to clients: sums of fractions drift in their last digits, which mean nothing. */
+/** Cost in USD for clients. Sums of fractions drift in their last digits, which mean nothing. */
 export function roundCost(cost: number): number {
   return Number(cost.toFixed(12));
 }
 
-/** The usage of one model call in the shape that is stored. */
+/** The usage of one model call in the stored format. */
 export function toUsage(usage: ModelUsage, prices: ModelPrices | undefined, unknown?: ModelPrices): Usage {
   return {
     promptTokens: usage.inputTokens,

@@ -12,16 +12,16 @@ import type { StandardSchema } from "../tools/standard-schema.js";
 import { read, section } from "./options.js";
 import type { Transport } from "./transport.js";
 
-/** The adapter's own parsed options, as its `parse` returned them. */
+/** The adapter's own options, as its `parse` returned them. */
 export const OPTIONS: InjectionToken<unknown> = Symbol.for("gantry.options");
-/** A `Logger` that names the adapter. */
+/** A `Logger` that adds the adapter's name. */
 export const LOGGER: InjectionToken<Logger> = Symbol.for("gantry.logger");
-/** Absolute path of gantry's home folder, which exists. */
+/** Absolute path of gantry's home folder. The folder exists. */
 export const HOME: InjectionToken<string> = Symbol.for("gantry.home");
-/** The shared `HttpHost`; only transports get it. */
+/** The shared `HttpHost`. Available to transports only. */
 export const HTTP_HOST: InjectionToken<HttpHost> = Symbol.for("gantry.http-host");
 
-/** What an adapter is, by kind. */
+/** The port of each adapter kind. */
 export interface AdapterKinds {
   transport: Transport;
   "session-driver": SessionDriver;
@@ -32,48 +32,56 @@ export interface AdapterKinds {
   "permission-policy": PermissionPolicy;
   hooks: HookSet;
 }
-/** The kinds of adapters. */
 export type AdapterKind = keyof AdapterKinds;
 
-/** What an adapter's `parse` is told beside the raw options. */
+/** Context for an adapter's `parse`. */
 export interface OptionsContext {
-  /** Start of every error message: file and key path. */
+  /** Prefix of every error message: file and key path. */
   readonly where: string;
-  /** Folder of the config file; relative paths in options start here. */
+  /** Folder of the config file, the base of relative paths in options. */
   readonly configDir: string;
   readonly home: string;
-  /** The folder that the server works on. */
+  /** Project folder of the server. */
   readonly projectDir: string;
 }
 
-/** What an adapter is made from, beside its options. */
+/** Context for an adapter's `create`. */
 export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends OptionsContext {
-  /** Names the adapter. */
+  /** A logger that adds the adapter's name. */
   readonly logger: Logger;
-  /** The port that all HTTP transports share; it opens with the first mount. */
+  /** The port that all HTTP transports share. It opens with the first mount. */
   readonly http: Kind extends "transport" ? HttpHost : undefined;
-  /** What clients may use beside the project: `tools.allow_paths`, as absolute paths. */
+  /** Folders outside the project that clients may use (`tools.allow_paths`), as absolute paths. */
   readonly allowPaths: readonly string[];
-  /** What no client may reach through gantry: its home, the config, the store. Absolute paths. */
+  /** Paths that no client may reach through gantry: its home, the config, the store. Absolute. */
   readonly deniedPaths: readonly string[];
-  /** Whether what comes with packages, prices for instance, may be brought up to date from the network: unless `catalogue.refresh` is false. */
+  /** Whether packaged data, such as prices, may be updated from the network. False if `catalogue.refresh` is false. */
   readonly refreshes?: boolean;
 }
 
-/** What an author says of an adapter. */
+/** Definition of an adapter by its author. */
 export interface AdapterDefinition<Kind extends AdapterKind, Options> {
   readonly kind: Kind;
   readonly name: string;
-  /** What options there are: an `option.section`, or a schema of any Standard Schema library. Without it and `parse` there are none. */
+  /**
+   * Schema of the options: an `option.section`, or a schema of any Standard Schema library. Without `schema` and
+   * `parse` the adapter has no options.
+   */
   readonly schema?: StandardSchema<Options> | undefined;
-  /** In place of a schema: check and complete raw options (plain JSON). Throws with a message that begins with `context.where`, names the key and says what was expected. */
+  /**
+   * Replaces `schema`: validates raw options (plain JSON) and fills in defaults. Throws an error whose message begins
+   * with `context.where` and names the key and the expected value.
+   */
   parse?: ((raw: Readonly<Record<string, unknown>>, context: OptionsContext) => Options) | undefined;
-  /** Make it. Nothing is opened yet. */
+  /** Creates the adapter without opening anything. */
   create?:
     ((options: Options, context: AdapterContext<Kind>) => AdapterKinds[Kind] | Promise<AdapterKinds[Kind]>) | undefined;
-  /** In place of `create`: the class to build; every constructor parameter carries `@inject(TOKEN)`, or has its token in `needs`. */
+  /**
+   * Replaces `create`: the class to instantiate. Each constructor parameter has `@inject(TOKEN)`, or its token in
+   * `needs`.
+   */
   readonly use?: (new (...args: never[]) => AdapterKinds[Kind]) | undefined;
-  /** Tokens of the constructor's parameters, in order: for plain JavaScript, which has no decorators. */
+  /** Tokens of the constructor's parameters, in order. For plain JavaScript, which has no decorators. */
   readonly needs?: readonly InjectionToken[] | undefined;
 }
 
@@ -86,7 +94,7 @@ export interface AdapterDescriptor<Kind extends AdapterKind = AdapterKind, Optio
   parse(raw: Readonly<Record<string, unknown>>, context: OptionsContext): Options;
 }
 
-/** Describe an adapter, for `export default`. */
+/** Returns the descriptor of an adapter, for `export default`. */
 export function defineAdapter<Kind extends AdapterKind, Options = Record<never, never>>(
   definition: AdapterDefinition<Kind, Options>,
 ): AdapterDescriptor<Kind, Options> {

@@ -1,4 +1,4 @@
 import "reflect-metadata/lite";
 
-/** The decorators of tsyringe, from our copy of it: two copies do not see each other's metadata. */
+/** Tsyringe's decorators from gantry's own copy. Two copies of tsyringe do not share their metadata. */
 export { inject, injectable } from "tsyringe";

@@ -7,7 +7,7 @@ import { kindOf } from "./read-options.js";
 
 const NAMES = Object.keys(HOOKS) as readonly (keyof Hooks)[];
 
-/** All hooks as one: each is called in the order of `sets`, and a throw skips those after it. */
+/** Combines hooks. Each hook is called in the order of `sets`; an error skips the remaining sets. */
 export function combineHooks(sets: readonly Hooks[]): Hooks {
   const hooks: Required<Hooks> = {
     async beforeToolCall(call, signal) {
@@ -33,11 +33,11 @@ export function combineHooks(sets: readonly Hooks[]): Hooks {
       }
     },
   };
-  // A hook that no set has must be absent: with `afterToolCall`, for instance, no progress is shown.
+  // A hook that no set defines must be absent. For example, `afterToolCall` disables the progress of tools.
   return Object.fromEntries(NAMES.filter((name) => sets.some((set) => set[name])).map((name) => [name, hooks[name]]));
 }
 
-/** Add the listeners of `set` to the agent, which closes with them. */
+/** Adds the listeners of `set` to the agent. They are removed when the agent closes. */
 export function listen(agent: Agent, { listeners = {} }: HookSet): void {
   for (const event of BUS_EVENTS) addListener(agent, event, listeners);
 }
@@ -51,7 +51,10 @@ function addListener<E extends keyof BusEvents>(
   if (listener) agent.on(event, listener.bind(listeners));
 }
 
-/** Why a value has no hooks; undefined if it has some. A misspelt member would guard nothing. */
+/**
+ * Returns why a hook set is invalid, or undefined if it is valid. Unknown members are rejected: a misspelt hook would
+ * never be called.
+ */
 export function hookSetFault(set: HookSet): string | undefined {
   const { listeners } = set;
   if (listeners === undefined && NAMES.every((name) => set[name] === undefined))

@@ -1,5 +1,5 @@
-// `gantry/plugin`: what authors of adapters import, and authors of tools, stores and policies that need more than
-// `gantry` has for programs that embed an agent. No name is exported by both.
+// `gantry/plugin`: exports for authors of adapters, tools, stores and policies. Programs that embed an agent use
+// `gantry`. No name is exported by both.
 
 // Descriptors: how a config names an adapter, and what its constructor receives.
 export { inject, injectable } from "./decorators.js";
@@ -18,24 +18,24 @@ export {
 } from "./adapter.js";
 
 // Options: how an adapter describes and reads its part of a config.
-/** How options are described and read: `option.section({ port: option.whole("...", { default: 0 }) })`. */
+/** Builders and readers of options: `option.section({ port: option.integer("...", { default: 0 }) })`. */
 export * as option from "./options.js";
-/** The options of one server of tools, as `mcp_servers` in a config has them by name. */
-export { toolServerOptions } from "./mcp-server-options.js";
+/** The options of one MCP server, as in an entry of `mcp_servers`. */
+export { mcpServerOptions } from "./mcp-server-options.js";
 export { sharedOptions } from "./shared-options.js";
 
-// Transports: the port, its life, and what a transport reads of an agent.
+// Transports: the port, its base class, and the types that a transport reads from an agent.
 export type { Listening, Transport } from "./transport.js";
-export { Serving } from "./listening-base.js";
+export { ListeningBase } from "./listening-base.js";
 export type { NotReady } from "../ports/readiness.js";
 export type { DescribedCall } from "../run/calls/describe.js";
 export type { BackgroundWork, ProcessState } from "../ports/background.js";
 export type { PlanEntry, WatchOptions } from "../ports/watch.js";
-export { brokeOff } from "../sessions/stored-run.js";
+export { canRestart } from "../sessions/stored-run.js";
 export { SESSION_MODES } from "../sessions/session-modes.js";
 export { readAttachments, type AttachmentPolicy } from "../files/attachments.js";
 
-// Providers: the port, and the arithmetic that providers share.
+// Model providers: the port and shared calculations.
 export type {
   FinishReason,
   Model,
@@ -45,24 +45,32 @@ export type {
   ModelRequest,
   ModelUsage,
 } from "../ports/model-provider.js";
-export type { ModelMessage, Opaque, ReasoningPart, Role, Shown, TextPart, ToolCallPart } from "../ports/message.js";
+export type {
+  ModelMessage,
+  OpaqueData,
+  ReasoningPart,
+  Role,
+  ToolDisplay,
+  TextPart,
+  ToolCallPart,
+} from "../ports/message.js";
 export { EFFORTS, nearestEffort } from "../models/efforts.js";
 export { estimatePrompt } from "../models/estimate.js";
 export { roundCost } from "../models/usage.js";
 
-// Session drivers: the port, and the data that it stores.
+// Session drivers: the port and its stored data.
 export type {
   AnswerResult,
-  AskAnswered,
+  AskResolution,
   AskQuery,
   ChainData,
   ChainHead,
   ChangeResult,
   Lease,
   LeaseHead,
-  LeaseHeld,
+  LeaseConflict,
   LeaseOptions,
-  LeaseTaken,
+  AcquiredLease,
   MessagePage,
   PartDelta,
   RunQuery,
@@ -75,16 +83,17 @@ export type {
   SessionStart,
   StoredRun,
 } from "../ports/session-driver.js";
-export type { ChainLink, Leave, Snapshot, SpawnedBy } from "../ports/session.js";
+export type { ChainLink, PermissionGrant, Snapshot, SpawnedBy } from "../ports/session.js";
 export type { Instruction, RunAnswer } from "../ports/run.js";
 export type { AskChoice, AskKind, AskState } from "../ports/ask.js";
 export type { Notifier } from "../ports/notifier.js";
-export type { Holder } from "../ports/holder.js";
+export type { LeaseHolder } from "../ports/holder.js";
 
-// Session drivers: what drivers share.
-export { DriverLife, type DriverLifeOptions, type StoreFailure } from "../sessions/driver-lifecycle.js";
-export { Hints, LocalNotifiers, LookingNotifier } from "../sessions/polling-notifier.js";
-export { holderState, thisHolder } from "../sessions/holder.js";
+// Session drivers: shared helpers.
+export { currentDocument, currentGrants, currentMessage, currentParts, currentRun } from "../sessions/stored-names.js";
+export { DriverLifecycle, type DriverLifecycleOptions, type StoreFailure } from "../sessions/driver-lifecycle.js";
+export { ChainListeners, LocalNotifiers, PollingNotifier } from "../sessions/polling-notifier.js";
+export { holderState, currentHolder } from "../sessions/holder.js";
 export { createFolder } from "../base/create-folder.js";
 
 // Session drivers over a store of documents.
@@ -95,9 +104,9 @@ export { contentChain } from "../sessions/documents/keys.js";
 export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 export { withoutLease } from "../sessions/documents/chain.js";
 
-// Tools: what a tool or a source of tools meets beside `defineTool` of `gantry`.
+// Tools: types for tools and tool sources beyond `defineTool` of `gantry`.
 export type {
-  AskAnswer,
+  PermissionDecision,
   Diff,
   JsonSchema,
   Location,
@@ -110,24 +119,24 @@ export type {
 export type { ToolArguments } from "../tools/define-tool.js";
 export type { FromJsonSchema } from "../tools/json-schema.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "../tools/standard-schema.js";
-export type { Helper, HelperResult, SpawnInput } from "../ports/spawn.js";
+export type { Subagent, SubagentResult, SpawnInput } from "../ports/spawn.js";
 export type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
-export type { ToolAddress, ToolProgram, ToolServer, ToolServers } from "../ports/mcp-server.js";
+export type { McpServerHttp, McpServerStdio, McpServer, McpServerFactory } from "../ports/mcp-server.js";
 export type { SlashPrompt } from "../ports/slash-command.js";
 export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "../processes/start-process.js";
 
-// Hooks and listeners: called in each run.
+// Hooks and listeners, called in each run.
 export type { HookSet } from "../ports/hooks.js";
 
-// Histories of files, and strategies that make a conversation fit.
+// File histories and compaction strategies.
 export type {
-  ChangePlace,
+  ChangeOrigin,
   ExpectedChange,
   FileChange,
   FileHistory,
-  FileKeeper,
+  FileRecorder,
   FileState,
-  Keeping,
+  RecordedChange,
   LastUndo,
   RestoreRequest,
   UndoMark,
@@ -140,7 +149,7 @@ export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js"
 export { headerSecrets, Redactor } from "../base/redact.js";
 export { newId } from "../base/ids.js";
 
-// Types of single fields and arguments of what `gantry` exports. TypeScript infers them in most programs.
+// Types of single fields and arguments of `gantry`'s exports. Most programs let TypeScript infer them.
 export type { MessagesQuery, RevertOptions } from "../sessions/sessions.js";
 export type { UndoOptions } from "../sessions/undo.js";
 export type { CommandQuery } from "../run/prompt/agent-commands.js";
@@ -159,7 +168,7 @@ export type { LogFields } from "../ports/logger.js";
 export type { LogLevel } from "../base/log.js";
 export type { ErrorByCode } from "../ports/errors.js";
 
-// Errors that adapters throw, and programs that embed an agent do not meet.
+// Errors that adapters throw. Programs that embed an agent do not receive them.
 export {
   AdapterError,
   ConfigError,

@@ -2,8 +2,8 @@ import { setMaxListeners } from "node:events";
 import { ShuttingDownError } from "../ports/errors.js";
 import type { Listening } from "./transport.js";
 
-/** The life of a transport from its start to its stop, for those who write one: say what `end` does, and where clients connect. */
-export abstract class Serving implements Listening {
+/** Base class of a running transport. Subclasses implement `end` and `address`. */
+export abstract class ListeningBase implements Listening {
   abstract readonly address: string;
   readonly ended: Promise<void>;
   readonly #hurry = new AbortController();
@@ -12,28 +12,30 @@ export abstract class Serving implements Listening {
 
   constructor() {
     this.ended = new Promise((resolve) => (this.#settle = resolve));
-    // One of each run listens.
+    // Each run adds one listener.
     setMaxListeners(0, this.#hurry.signal);
   }
 
-  /** Aborts when running work has had its time; the reason is a `ShuttingDownError`. */
+  /** Aborts when the grace period of running work is over. The reason is a `ShuttingDownError`. */
   get shutdown(): AbortSignal {
     return this.#hurry.signal;
   }
 
-  /** Whether new work is refused. */
+  /** Whether new work is rejected. */
   get stopping(): boolean {
     return this.#stopping !== undefined;
   }
 
   stop(signal: AbortSignal): Promise<void> {
-    // A second call may be the one that is out of patience.
+    // A second call can shorten the grace period of the first.
     const hurry = () => this.#hurry.abort(new ShuttingDownError());
     if (signal.aborted) hurry();
     else signal.addEventListener("abort", hurry, { once: true });
     return (this.#stopping ??= this.end().finally(this.#settle));
   }
 
-  /** Let running work finish until `shutdown` aborts, then cancel it; resolve when all is closed. Called once. */
+  /**
+   * Waits for running work until `shutdown` aborts, then cancels it. Resolves when everything is closed. Called once.
+   */
   protected abstract end(): Promise<void>;
 }

@@ -3,7 +3,7 @@ import { createFolder } from "../base/create-folder.js";
 import { ConfigError } from "../ports/errors.js";
 import * as option from "./options.js";
 
-/** In place of a path: the project folder of the session. */
+/** Value of `cwd` for the session's project folder. */
 const PROJECT = "<project>";
 
 const texts = (about: string, ofThem: readonly string[] = []) =>
@@ -21,7 +21,7 @@ const entries = {
   args: texts("Its arguments."),
   env: {
     ...variables,
-    told: { ...variables.told, about: "Its environment, beside that of commands (`tools.env`)." },
+    docs: { ...variables.docs, about: "Its environment, beside that of commands (`tools.env`)." },
   },
   cwd: option.path(
     `Its working directory; \`"${PROJECT}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` of gantry's home.`,
@@ -54,8 +54,10 @@ const entries = {
 };
 
 /**
- * The working directory of a server in a config whose folder is `configDir`. Without `cwd` it is a folder of gantry's home,
- * which is created: in a project, a cloned repository could choose what `npx` runs. Throws `ConfigError`.
+ * Returns the working directory of a configured server. `configDir` is the base of relative paths.
+ *
+ * The default is a folder in gantry's home, which is created. In a project folder, a cloned repository could choose
+ * what `npx` runs. Throws `ConfigError`.
  */
 function folderOf(
   cwd: string | undefined,
@@ -73,8 +75,8 @@ function folderOf(
   return { cwd: folder };
 }
 
-/** The options of a server of tools that speaks the Model Context Protocol, and what must be true of them together. */
-export const toolServerOptions = {
+/** The options of an MCP server, and the rule for combinations of them. */
+export const mcpServerOptions = {
   entries,
   folderOf,
   rule: ({

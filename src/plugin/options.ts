@@ -7,63 +7,63 @@ import { at, kindOf, shown, take, unexpected } from "./read-options.js";
 
 export { read } from "./read-options.js";
 
-/** What documents and editors are told of an option. */
-export interface Told {
-  /** One sentence, as Markdown. */
+/** Documentation of an option, for the reference pages and editors. */
+export interface OptionDocs {
+  /** One sentence of Markdown. */
   readonly about: string;
-  /** For people: `number, 0–65535`. */
+  /** Readable type, such as `number, 0–65535`. */
   readonly type: string;
-  /** JSON Schema of a value, but for what a section and a list hold. */
+  /** JSON Schema of the value, without the contents of sections and lists. */
   readonly json: JsonSchema;
   readonly default?: unknown;
   readonly required: boolean;
-  /** Whether a value may be a secret, which no message repeats. */
+  /** Whether values can be secret. Messages never contain them. */
   readonly secret: boolean;
-  /** Of a section: its keys, and whether there may be others. */
+  /** For sections: the options by key, and below, whether other keys are allowed. */
   readonly entries?: Entries;
   readonly open?: boolean;
-  /** Of a section that a text may stand for. */
+  /** Whether a string can replace the section. */
   readonly orText?: boolean;
-  /** Of a list, or of a map. */
+  /** For lists and maps: the option of each item. */
   readonly item?: Option<unknown>;
-  /** Whether it is a map. */
+  /** Whether the option is a map. */
   readonly isMap?: boolean;
 }
 
-/** One option, or a section of them: how it is checked, what it is when it is left out, what is told of it. */
+/** An option or a section: its validation, its default and its documentation. */
 export interface Option<Value> extends v.GenericSchema<unknown, Value> {
-  readonly told: Told;
+  readonly docs: OptionDocs;
 }
 
-/** What options a section has. A schema of another Standard Schema library may stand among them. */
+/** Options of a section by key. Schemas of other Standard Schema libraries are allowed. */
 export type Entries = Readonly<Record<string, Option<unknown> | StandardSchema>>;
 
-/** A section. */
+/** An option that is an object with known keys. */
 export interface Section<E extends Entries = Entries, Value = SectionValue<E>> extends Option<Value> {
   readonly entries: E;
 }
 
 type Camel<Key> = Key extends `${infer Head}_${infer Rest}` ? `${Head}${Capitalize<Camel<Rest>>}` : Key;
 
-/** What a section reads as: keys are snake_case in a file, and camelCase in the program. */
+/** Parsed value of a section. Keys are snake_case in a file and camelCase in the program. */
 export type SectionValue<E extends Entries> = { [Key in keyof E as Camel<Key>]: Value<E[Key]> };
 
-/** What an option or a section reads as. */
+/** Parsed value of an option or section. */
 export type Value<Schema> = Schema extends StandardSchema<infer Output> ? Output : never;
 
-/** One without a default may be missing, unless it is required. */
+/** Default of an option, and whether it is required. An option with neither can be undefined. */
 export interface Rest<T> {
   readonly default?: T;
   readonly required?: boolean;
 }
 type Read<T, R> = R extends { readonly default: T } | { readonly required: true } ? T : T | undefined;
 
-/** An option by a rule of your own. */
+/** An option with a custom check. */
 export function custom<T, const R extends Rest<T> = Rest<T>>(
   about: string,
   rest: {
     readonly fits: (value: unknown) => boolean;
-    /** After `expected`. */
+    /** Text after "expected" in error messages. */
     readonly expected: string;
     readonly type: string;
     readonly json: JsonSchema;
@@ -73,7 +73,7 @@ export function custom<T, const R extends Rest<T> = Rest<T>>(
   return told(v.custom<T>(rest.fits, unexpected(rest.expected, rest.secret)), { ...rest, about });
 }
 
-/** A text; `fits` and `expected` say which, and `pattern` the same in JSON Schema. */
+/** A string. `fits` and `expected` restrict it; `pattern` is the restriction in JSON Schema. */
 export function text<
   const R extends Rest<string> & {
     readonly fits?: (value: string) => boolean;
@@ -92,19 +92,19 @@ export function text<
   });
 }
 
-/** The path of a file or a folder; whoever uses it resolves it from the config file's folder. */
+/** The path of a file or folder. The reader resolves it against the config file's folder. */
 export function path<const R extends Rest<string>>(about: string, rest: R = {} as R): Option<Read<string, R>> {
   return text(about, { ...rest, expected: "a path", fits: (value: string) => !value.includes("\0") });
 }
 
-/** `true` or `false`. */
+/** A boolean. */
 export function flag<const R extends Rest<boolean>>(about: string, rest: R = {} as R): Option<Read<boolean, R>> {
   const json = { type: "boolean" };
   const fits = (value: unknown) => typeof value === "boolean";
   return custom<boolean, R>(about, { ...rest, expected: "true or false", type: "boolean", json, fits });
 }
 
-/** One of some words. */
+/** One of several strings. */
 export function oneOf<const T extends string, const R extends Rest<T>>(
   words: readonly T[],
   about: string,
@@ -119,14 +119,14 @@ export function oneOf<const T extends string, const R extends Rest<T>>(
   });
 }
 
-/** Bounds of a number. */
+/** Bounds of a number. `above` is exclusive. */
 export interface Range {
   readonly above?: number;
   readonly min?: number;
   readonly max?: number;
 }
 
-/** A number; `unit` (`seconds`) is what it counts. */
+/** A number. `unit` is its unit, such as `seconds`. */
 export function number<const R extends Rest<number> & Range & { readonly unit?: string }>(
   about: string,
   rest: R = {} as R,
@@ -135,8 +135,11 @@ export function number<const R extends Rest<number> & Range & { readonly unit?: 
   return ranged<R>(about, rest, unit ?? "a number", unit ?? "number", Number.isFinite);
 }
 
-/** A whole number. */
-export function whole<const R extends Rest<number> & Range>(about: string, rest: R = {} as R): Option<Read<number, R>> {
+/** An integer. */
+export function integer<const R extends Rest<number> & Range>(
+  about: string,
+  rest: R = {} as R,
+): Option<Read<number, R>> {
   return ranged<R>(about, rest, "a whole number", "number", Number.isSafeInteger);
 }
 
@@ -168,20 +171,23 @@ function ranged<R extends Rest<number> & Range>(
   });
 }
 
-/** Header names and values. `sent`: by this server, but for `reserved` names (in small letters). */
+/**
+ * Header names and values. `sent` is true for headers that this server sends. `reserved` are names in lower case that
+ * it sets itself.
+ */
 export function headers<const R extends Rest<Record<string, string>>>(
   about: string,
   rest: R & { readonly sent?: boolean; readonly reserved?: ReadonlySet<string> } = {} as R,
 ): Option<Read<Record<string, string>, R>> {
   const { sent = false, reserved } = rest;
   const check = v.pipe(
-    // Whoever forgot the name has the secret alone there.
+    // Without a name, the value could be the secret: do not show it.
     v.custom<Record<string, string>>(isRecord, unexpected("an object of header names and values", true)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       const fault = headerFaultIn(value, sent);
       const taken = Object.keys(value).find((name) => reserved?.has(name.toLowerCase()));
       if (fault === undefined && taken === undefined) return value;
-      // Not the value, which may be a secret.
+      // The value could be a secret: show the key or the type only.
       const key = fault?.key.slice(1) ?? taken ?? "";
       const got = key.startsWith('"') || fault === undefined ? key : typeof value[key];
       const expected = fault?.expected ?? "another header: this one is set by the server";
@@ -193,13 +199,13 @@ export function headers<const R extends Rest<Record<string, string>>>(
   return told(check, { ...rest, about, type: "object", json });
 }
 
-/** A list of what `item` describes. `filled` is what there must be at least one of. */
+/** A list of items. `filled` is the item's name if the list must not be empty. */
 export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
   item: Option<T>,
   about: string,
   rest: R & { readonly filled?: string } = {} as R,
 ): Option<Read<readonly Exclude<T, undefined>[], R>> {
-  const { type } = item.told;
+  const { type } = item.docs;
   const noun = type === "" ? "a list" : `a list of ${type}s`;
   const check = v.pipe(
     v.custom<unknown[]>(Array.isArray, unexpected(noun)),
@@ -222,7 +228,7 @@ export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
   return told(check, { ...rest, about, type: noun.slice(2), json, item });
 }
 
-/** Things by names of the user's own, each as `item` describes; `names` says which there may be. */
+/** Items by names that the user chooses. `names` restricts the names. */
 export function map<T>(
   item: Option<T>,
   about: string,
@@ -231,7 +237,7 @@ export function map<T>(
   const check = v.pipe(
     v.custom<Record<string, unknown>>(isRecord, unexpected("an object")),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
-      // Without those that every object has.
+      // Without the members of Object.prototype.
       const read = Object.create(null) as Record<string, Exclude<T, undefined>>;
       for (const [name, one] of Object.entries(value)) {
         const issue = names.fits(name)
@@ -248,26 +254,26 @@ export function map<T>(
   return told<Readonly<Record<string, Exclude<T, undefined>>>, { default: Record<string, never> }>(check, told_);
 }
 
-/** What a section refuses although each of its options is right: one of its keys, and what was expected there. */
+/** A violated rule of a section: the key, and the value expected there. */
 export interface Fault {
   readonly key: string;
   readonly expected: string;
 }
 
-/** What else a section says of itself. */
+/** Further settings of a section. */
 export interface SectionRest<E extends Entries> {
   readonly about?: string;
-  /** After `expected`, where there is no object; default: one with these keys. */
+  /** Text after "expected" if the value is not an object. Default: an object with these keys. */
   readonly expected?: string;
-  /** Other keys may be there, and stay as they are. */
+  /** Whether other keys are allowed. They are kept unchanged. */
   readonly open?: boolean;
-  /** `undefined` where it is left out, in place of a section of defaults. */
+  /** Whether an absent section is undefined. By default it is a section of defaults. */
   readonly optional?: boolean;
-  /** A rule for several of its options. */
+  /** Checks several options together. Undefined if they are valid. */
   readonly rule?: (read: SectionValue<E>) => Fault | undefined;
 }
 
-/** An object with keys, each an option. What it reads has its keys in camelCase. */
+/** An object with an option for each key. The keys of the result are in camelCase. */
 export function section<const E extends Entries, const R extends SectionRest<E> = SectionRest<E>>(
   entries: E,
   rest: R = {} as R,
@@ -279,7 +285,7 @@ export function section<const E extends Entries, const R extends SectionRest<E> 
     rule,
   } = rest;
   const check = v.pipe(
-    // Valibot takes a list for an object without keys, and leaves out `__proto__` and its like.
+    // Valibot accepts a list as an object and drops keys such as `__proto__`.
     v.custom<Record<string, unknown>>(isRecord, unexpected(expected)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       const others = Object.keys(value).filter((key) => !Object.hasOwn(entries, key));
@@ -299,7 +305,7 @@ export function section<const E extends Entries, const R extends SectionRest<E> 
       }
       const fault = rule?.(read as SectionValue<E>);
       if (fault === undefined) return read as SectionValue<E>;
-      const { secret = true } = (entries[fault.key] as Partial<Option<unknown>> | undefined)?.told ?? {};
+      const { secret = true } = (entries[fault.key] as Partial<Option<unknown>> | undefined)?.docs ?? {};
       const got = (secret ? kindOf : shown)(value[fault.key]);
       addIssue({ message: `expected ${fault.expected}, got ${got}`, path: [at(value, fault.key)] });
       return NEVER;
@@ -316,7 +322,7 @@ export function section<const E extends Entries, const R extends SectionRest<E> 
   return Object.assign(whole, { entries }) as Section<E, SectionValue<E>>;
 }
 
-/** A section, or a text that stands for one with nothing but this key. */
+/** A section that a string can replace. The string is the value of `key`. */
 export function textOr<const E extends Entries>(key: keyof E & string, whole: Section<E>): Section<E> {
   const check = v.pipe(
     v.unknown(),
@@ -328,16 +334,16 @@ export function textOr<const E extends Entries>(key: keyof E & string, whole: Se
       return NEVER;
     }),
   );
-  return Object.assign(told(check, { ...whole.told, orText: true }), { entries: whole.entries }) as Section<E>;
+  return Object.assign(told(check, { ...whole.docs, orText: true }), { entries: whole.entries }) as Section<E>;
 }
 
 function told<T, R extends Rest<T>>(
   check: v.GenericSchema<unknown, T>,
-  rest: Omit<Told, "required" | "secret" | "default"> & { readonly secret?: boolean } & Rest<T>,
+  rest: Omit<OptionDocs, "required" | "secret" | "default"> & { readonly secret?: boolean } & Rest<T>,
 ): Option<Read<T, R>> {
   const { required = false, secret = false } = rest;
   const schema = required ? check : v.optional(check, rest.default as never);
-  return Object.assign(schema as v.GenericSchema<unknown, Read<T, R>>, { told: { ...rest, required, secret } });
+  return Object.assign(schema as v.GenericSchema<unknown, Read<T, R>>, { docs: { ...rest, required, secret } });
 }
 
 function camel(key: string): string {

@@ -1,18 +1,21 @@
 import type { Agent } from "../agent/agent.js";
 
-/** How clients reach an agent: HTTP, stdio, a socket, a test double. */
+/** Connects clients to an agent, for example by HTTP, stdio or a socket. */
 export interface Transport {
   readonly name: string;
-  /** Serve `agent`. Resolves once clients can connect; rejects if they never will, leaving nothing open. */
+  /** Serves `agent`. Resolves when clients can connect. Rejects if the start fails, and leaves nothing open. */
   start(agent: Agent): Promise<Listening>;
 }
 
-/** A transport that clients can connect to, from its start to its stop. */
+/** A started transport, until its stop. */
 export interface Listening {
-  /** Printable place where clients connect: a URL, or `stdio`. */
+  /** Printable address for clients: a URL, or `stdio`. */
   readonly address: string;
-  /** Settles when serving has ended, asked for or not. Rejects only on a fault. */
+  /** Settles when serving has ended, requested or not. Rejects only on a fault. */
   readonly ended: Promise<void>;
-  /** Refuse new work, let running work finish until `signal` aborts, then cancel it. Resolves when all is closed. Safe to call twice. */
+  /**
+   * Rejects new work and waits for running work until `signal` aborts, then cancels it. Resolves when everything is
+   * closed. Safe to call twice.
+   */
   stop(signal: AbortSignal): Promise<void>;
 }

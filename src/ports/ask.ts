@@ -1,38 +1,38 @@
 import type { Diff, Location, ToolKind } from "./tool-display.js";
 
-/** Whether a tool may run, or something that a tool wants to know. */
+/** `permission`: whether a tool may run. `question`: a tool needs information from a person. */
 export type AskKind = "permission" | "question";
 
-/** What a person may choose. */
+/** A choice that an ask offers. */
 export interface AskChoice {
-  /** Unique in its ask. Of a permission `allow`, `allow_always` or `reject`. */
+  /** Unique in its ask. For a permission: `allow`, `allow_always` or `reject`. */
   id: string;
-  /** As people read it. */
+  /** Text shown to the user. */
   label: string;
 }
 
-/** What a person said. */
+/** A person's reply to an ask. */
 export interface AskReply {
-  /** Id of a choice; `""` where text was given in place of one. */
+  /** Id of a choice; `""` if the reply is text. */
   choice: string;
-  /** `""` without one. */
+  /** `""` if the reply has no text. */
   text: string;
 }
 
 /**
- * `open`: nobody has answered. `withdrawn`: its run ended, or its time was up, before anybody did; told also of one
- * whose run is dead.
+ * `open`: unanswered. `withdrawn`: the run ended or the deadline passed before an answer. An open ask of a dead run is
+ * also reported as `withdrawn`.
  */
 export type AskState = "open" | "answered" | "withdrawn";
 
-/** A question of a run to whoever is there: answered once, by the first, whichever door they use. */
+/** A stored question of a run to a person. The first answer from any client counts; later answers are rejected. */
 export interface Ask {
   /** Unique in the store. */
   id: string;
   /** The chain's first session. */
   sessionId: string;
   runId: string;
-  /** The tool call that it is about. */
+  /** The tool call that caused the ask. */
   callId: string;
   kind: AskKind;
   /** Name of the tool. */
@@ -43,22 +43,22 @@ export interface Ask {
   /** The arguments as the model sent them, parsed. */
   input: unknown;
   locations: readonly Location[];
-  /** What it would change, as far as the arguments and the files tell. */
+  /** The change that the call would make, as far as the arguments and the files show it. */
   diff: readonly Diff[];
-  /** Why it is asked, and what the diff does not show; `""` where nobody said. */
+  /** Why the ask exists, and effects that the diff does not show. `""` if no reason was given. */
   reason: string;
   choices: readonly AskChoice[];
-  /** Whether text may be given in place of a choice. */
+  /** Whether the reply may be text instead of a choice. */
   freeText: boolean;
   /** ISO 8601 UTC. */
   createdAt: string;
-  /** When it is withdrawn by itself, ISO 8601 UTC; `""`: with its run. */
+  /** Time of automatic withdrawal, ISO 8601 UTC. `""`: the ask is withdrawn when its run ends. */
   deadline: string;
   state: AskState;
-  /** Null unless it was answered. */
+  /** Null unless the ask was answered. */
   reply: AskReply | null;
-  /** By which door, for instance `http` or `acp`; `""` unless it was answered. */
+  /** Client that sent the answer, for instance `http` or `acp`. `""` unless the ask was answered. */
   answeredBy: string;
-  /** When it was answered or withdrawn, ISO 8601 UTC; `""` while it is open. */
+  /** Time of the answer or the withdrawal, ISO 8601 UTC. `""` while the ask is open. */
   closedAt: string;
 }

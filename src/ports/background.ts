@@ -1,24 +1,24 @@
-/** A command that goes on in the background of a session. */
+/** A background command of a session. */
 export interface ProcessState {
   /** Unique in its session. */
   readonly id: string;
-  /** One line, without secrets. */
+  /** Single line, without secrets. */
   readonly command: string;
   readonly state: "running" | "ended";
   /** ISO 8601. */
   readonly since: string;
-  /** Null while it runs, when a signal ended it, and where nobody saw it end. */
+  /** Null while the command runs, if a signal ended it, or if its end was not observed. */
   readonly exitCode: number | null;
-  /** Whether it goes on when the server ends. */
-  readonly keep: boolean;
+  /** Whether the command keeps running after the server ends. */
+  readonly detached: boolean;
 }
 
-/** What tools keep going for sessions beside their calls. Sessions are named by the id of their chain's first. */
+/** Background work of tools, outside their calls. A session is named by the id of its chain's first session. */
 export interface BackgroundWork {
-  /** Oldest first: those that run, and the last that ended. Never rejects. */
+  /** The running commands and the most recently ended ones, oldest first. Never rejects. */
   list(sessionId: string): Promise<readonly ProcessState[]>;
-  /** The session was deleted: what goes on for it ends, unless it was to be kept. */
+  /** Ends the background work of a deleted session, except detached commands. */
   end(sessionId: string): Promise<void>;
-  /** Call this when the list of a session is another; the returned function ends that. */
+  /** Calls `listener` when the list of a session changes. The returned function unsubscribes. */
   onChange(listener: (sessionId: string) => void): () => void;
 }

@@ -1,12 +1,12 @@
-/** What a run may cost at most; whatever is left out has no bound. */
+/** Upper limits of a run. An absent field has no limit. */
 export interface Budget {
-  /** USD of all its model calls. */
+  /** USD, summed over all model calls of the run. */
   usd?: number | undefined;
-  /** Prompt and completion tokens of all its model calls. */
+  /** Prompt and completion tokens, summed over all model calls of the run. */
   tokens?: number | undefined;
-  /** Of wall time, the wait for people's answers left out. */
+  /** Wall time in seconds, without the time spent waiting for people's answers. */
   seconds?: number | undefined;
 }
 
-/** What ended a run that succeeded: its model had no more to do, or it came to a limit. */
+/** Why a successful run ended: the model finished, or the run reached a limit. */
 export type EndedBy = "model" | "max_iterations" | "budget";

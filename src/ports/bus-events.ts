@@ -3,9 +3,9 @@ import type { RunResult } from "./run.js";
 import type { Session } from "./session.js";
 import type { Usage } from "./usage.js";
 
-/** Events on the kernel's bus. Listeners are told after the fact; none can slow or fail a run. */
+/** Events on the kernel's bus. Listeners are called after the fact; a listener cannot slow or fail a run. */
 export interface BusEvents {
-  /** `runId`: of the run that began it; left out of a session that was made without one. */
+  /** `runId`: the run that created the session. Absent if the session was created without a run. */
   "session.created": { session: Session; runId?: string };
   "session.resume": { runId: string; sessionId: string; rootId: string };
   "session.updated": { sessionId: string; fields: readonly string[]; session: Session };
@@ -13,12 +13,12 @@ export interface BusEvents {
   "session.forked": { from: string; to: string };
   "session.reverted": { sessionId: string; snapshotId: string };
   "session.deleted": { ids: readonly string[] };
-  /** Ended by `run.finished` or `run.failed`, one of them, once. */
+  /** Followed exactly once by either `run.finished` or `run.failed`. */
   "run.started": { runId: string; sessionId: string; provider: string; model: string };
   "run.finished": { runId: string; sessionId: string; result: RunResult };
-  /** Also of one that was cancelled. */
+  /** Also emitted for a cancelled run. */
   "run.failed": { runId: string; sessionId: string; error: Error };
-  /** Ended by `model.called` or `model.failed`, one of them, once; what is tried again meanwhile is one call. */
+  /** Followed exactly once by either `model.called` or `model.failed`. Retries belong to the same call. */
   "model.started": ModelCallNames;
   "model.called": ModelCallNames & ModelCallTimes & { usage: Usage };
   "model.failed": ModelCallNames & ModelCallTimes & { error: Error };
@@ -30,26 +30,29 @@ export interface BusEvents {
     attempt: number;
     delayMs: number;
     error: Error;
-    /** The stored message that broke off; `""` when nothing of the answer was said. */
+    /** The interrupted stored message. `""` if the answer had no content yet. */
     messageId: string;
   };
-  /** Ended by `ask.closed`, once. */
+  /** Followed exactly once by `ask.closed`. */
   "ask.opened": { runId: string; sessionId: string; ask: Ask };
-  /** Answered, or withdrawn. */
+  /** The ask was answered or withdrawn. */
   "ask.closed": { runId: string; sessionId: string; ask: Ask };
-  /** Tools of a source could not be had for a run, which goes on without them. */
+  /** Tools of a source are unavailable for a run. The run continues without them. */
   "tools.failed": { runId: string; sessionId: string; source: string; error: Error };
-  /** Ended by `tool.finished`, once. */
+  /** Followed exactly once by `tool.finished`. */
   "tool.started": { runId: string; sessionId: string; callId: string; name: string };
   "tool.finished": { runId: string; sessionId: string; callId: string; name: string; failed: boolean };
 }
 
-/** What a model is asked for. A `title` is made beside its run and may outlive it: it counts neither to the run nor to its session. */
+/**
+ * Purpose of a model call. A `title` call runs beside its run and may outlive it; its usage counts neither for the run
+ * nor for its session.
+ */
 export type ModelPurpose = "answer" | "summary" | "title";
 
-/** Which call of a model an event is about. */
+/** Identifies the model call of an event. */
 export interface ModelCallNames {
-  /** The run that asks; of a title the one that brought it about. */
+  /** The run that makes the call. For a `title`, the run that caused it. */
   runId: string;
   sessionId: string;
   /** The same in all events of one call. */
@@ -59,9 +62,12 @@ export interface ModelCallNames {
   purpose: ModelPurpose;
 }
 
-/** How long a call took, in whole ms, waits between its attempts included. */
+/** Duration of a model call in whole ms, including the delays between attempts. */
 export interface ModelCallTimes {
   durationMs: number;
-  /** From the call's begin to the first piece of an answer, of whichever attempt; undefined when none came. */
+  /**
+   * Time from the start of the call to the first chunk of an answer, over all attempts, in whole ms. Undefined if no
+   * chunk arrived.
+   */
   firstTokenMs: number | undefined;
 }

@@ -1,20 +1,25 @@
 import type { Message, ModelMessage } from "./message.js";
 
-/** What a strategy is given when a conversation has outgrown the model's window. */
+/**
+ * Input of a compaction strategy. The kernel calls the strategy when a conversation exceeds the model's context window.
+ */
 export interface CompactionInput {
-  /** What the model sees now, in order; each tool result right behind the answer that called for it. */
+  /**
+   * The messages that the model sees now, in order. Each tool result directly follows the answer that called the tool.
+   */
   readonly messages: readonly Message[];
-  /** The result should be at most so many tokens, as `estimate` counts; what is more is cut by the kernel. */
+  /** Maximum size of the result in tokens, as counted by `estimate`. The kernel cuts a longer result. */
   readonly budget: number;
-  /** How many of the newest messages the user wants kept. */
+  /** How many of the newest messages to keep, as the user configured. */
   readonly keepMessages: number;
-  /** What whoever asked for the compaction wants kept, in their words; `""` for nothing special, undefined where nobody asked. */
+  /** The user's instructions on what to keep. `""`: none. Undefined: the compaction was not requested by a user. */
   readonly wanted?: string | undefined;
-  /** Tokens of messages: bytes / 3. */
+  /** Estimates the tokens of messages: bytes / 3. */
   readonly estimate: (messages: readonly ModelMessage[]) => number;
   /**
-   * Ask the session's model one question, without tools; its text. A question too long for the window is cut in the
-   * middle. The usage counts to the run. Rejects with the provider's error or the signal's reason.
+   * Asks the session's model one question without tools and resolves with the text of the answer. A question longer
+   * than the context window is cut in the middle. The usage counts for the run. Rejects with the provider's error or
+   * the signal's reason.
    */
   readonly ask: (
     question: { system: string; message: string; maxTokens: number },
@@ -22,14 +27,18 @@ export interface CompactionInput {
   ) => Promise<string>;
 }
 
-/** How a conversation that outgrew the model's window is made smaller. */
+/** Reduces a conversation that exceeds the model's context window. */
 export interface CompactionStrategy {
-  /** Told in the `compaction` event. */
+  /** Reported in the `compaction` event. */
   readonly name: string;
   /**
-   * The conversation that the model sees from now on. Messages that stay, whole or shortened, keep their `id`; others
-   * are new. A tool call and its result stay or go together. What the result lacks of these rules the kernel mends.
-   * A rejection makes the built-in `sliding-window` do it instead; the signal's abort ends the run.
+   * Returns the conversation that the model sees from now on.
+   *
+   * - Messages that stay, complete or shortened, keep their `id`; all others are new.
+   * - A tool call and its result stay or go together.
+   *
+   * The kernel repairs a result that violates these rules. If it rejects, the built-in `sliding-window` strategy
+   * replaces it. An abort of `signal` ends the run.
    */
   compact(input: CompactionInput, signal: AbortSignal): Promise<ModelMessage[]>;
 }

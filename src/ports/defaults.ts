@@ -9,5 +9,5 @@ export const AGENT_DEFAULTS = {
   clientGrace: 60,
 };
 
-/** The most that a budget may say, so that a slip of the keyboard is none. */
+/** Highest accepted budget values; a higher value is assumed to be a typing error. */
 export const BUDGET_LIMITS = { usd: 1_000_000, tokens: 1_000_000_000_000, seconds: 1_000_000 };

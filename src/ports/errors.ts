@@ -3,12 +3,15 @@ import type { UndoneFile } from "./file-history.js";
 
 const BRAND = Symbol.for("gantry.error");
 
-/** Base of every error that gantry throws on purpose. Tell them apart by `code`, which also works across copies of the package. */
+/**
+ * Base class of every error that gantry throws deliberately. Distinguish them by `code`, which also works across copies
+ * of the package.
+ */
 export abstract class GantryError extends Error {
   abstract readonly code: string;
-  /** Plugins may bring a copy of the package; their errors are ours. */
+  /** Makes `instanceof` accept errors from other copies of the package, which plugins may bring. */
   static override [Symbol.hasInstance](this: unknown, error: unknown): boolean {
-    // The base class; by its own name it would lose that in a bundle.
+    // True for the base class. The brand replaces the class name, which bundlers can change.
     if (Object.hasOwn((this as typeof GantryError).prototype, BRAND)) return error instanceof Error && BRAND in error;
     return Function.prototype[Symbol.hasInstance].call(this as typeof GantryError, error);
   }
@@ -19,19 +22,19 @@ export abstract class GantryError extends Error {
     super(message, options);
     this.name = new.target.name;
   }
-  /** Code, message and the fields of the class, so that an event in JSON keeps its error. Never the stack or the cause. */
+  /** Code, message and the fields of the class, for events in JSON. Never includes the stack or the cause. */
   toJSON(): { code: string; message: string; [field: string]: unknown } {
     const { code, message, name: _name, ...fields } = this;
     return { code, message, ...fields };
   }
 }
 
-/** Whether `error` is a gantry error with this code, from whichever copy of the package. */
+/** Whether `error` is a gantry error with this code, from any copy of the package. */
 export function hasCode<C extends keyof ErrorByCode>(error: unknown, code: C): error is ErrorByCode[C] {
   return error instanceof Error && (error as { code?: unknown }).code === code;
 }
 
-/** A caller gave something of the wrong shape; `field` names it. */
+/** The caller's value has the wrong shape; `field` names the value. */
 export class InputError extends GantryError {
   readonly code = "invalid_input";
   constructor(
@@ -42,22 +45,24 @@ export class InputError extends GantryError {
   }
 }
 
-/** A config file, flag or adapter option is wrong; the message is one line that says where and what was expected. */
+/**
+ * A config file, flag or adapter option is invalid. The message is one line with the location and the expected value.
+ */
 export class ConfigError extends GantryError {
   readonly code = "config";
 }
 
-/** A transport cannot listen: port in use, bind refused. */
+/** A transport cannot listen, for instance because the port is in use or the bind was refused. */
 export class ListenError extends GantryError {
   readonly code = "listen";
 }
 
-/** A module named in the config cannot be loaded, or is no adapter of the kind wanted. */
+/** A module named in the config cannot be loaded or is not an adapter of the required kind. */
 export class AdapterError extends GantryError {
   readonly code = "adapter";
 }
 
-/** No session has this id or alias, or it was deleted. */
+/** The session id or alias is unknown, or the session was deleted. */
 export class SessionNotFoundError extends GantryError {
   readonly code = "session_not_found";
   constructor(readonly sessionId: string) {
@@ -65,7 +70,7 @@ export class SessionNotFoundError extends GantryError {
   }
 }
 
-/** No run has this id, or its session was deleted. */
+/** The run id is unknown, or the run's session was deleted. */
 export class RunNotFoundError extends GantryError {
   readonly code = "run_not_found";
   constructor(readonly runId: string) {
@@ -73,7 +78,7 @@ export class RunNotFoundError extends GantryError {
   }
 }
 
-/** No ask has this id, or its session was deleted. */
+/** The ask id is unknown, or the ask's session was deleted. */
 export class AskNotFoundError extends GantryError {
   readonly code = "ask_not_found";
   constructor(readonly askId: string) {
@@ -81,7 +86,7 @@ export class AskNotFoundError extends GantryError {
   }
 }
 
-/** An ask was answered already, or withdrawn; `ask` says how. */
+/** The ask is already answered or withdrawn; `ask` has the details. */
 export class AskClosedError extends GantryError {
   readonly code = "ask_closed";
   constructor(readonly ask: Ask) {
@@ -89,7 +94,7 @@ export class AskClosedError extends GantryError {
   }
 }
 
-/** A session's id or alias, or a chain's index, is taken. */
+/** A session's id or alias, or a chain's index, is already in use. */
 export class SessionExistsError extends GantryError {
   readonly code = "session_exists";
   constructor(readonly sessionId: string) {
@@ -97,7 +102,7 @@ export class SessionExistsError extends GantryError {
   }
 }
 
-/** Another run, here or in another process, holds the session. */
+/** Another run, in this or another process, holds the session. */
 export class SessionBusyError extends GantryError {
   readonly code = "session_busy";
   constructor(readonly retryAfterMs = 1000) {
@@ -105,7 +110,7 @@ export class SessionBusyError extends GantryError {
   }
 }
 
-/** A message's `seq` is taken: two writers without a lease. */
+/** A message's `seq` is already in use: two writers write without a lease. */
 export class SeqTakenError extends GantryError {
   readonly code = "seq_taken";
   constructor(readonly seq: number) {
@@ -113,7 +118,7 @@ export class SeqTakenError extends GantryError {
   }
 }
 
-/** Another run has this idempotency key, or a run of another chain this id. */
+/** Another run has this idempotency key, or a run of another chain has this id. */
 export class RunKeyTakenError extends GantryError {
   readonly code = "run_key_taken";
   constructor(readonly key: string) {
@@ -121,7 +126,7 @@ export class RunKeyTakenError extends GantryError {
   }
 }
 
-/** The right to write to the session went to another holder. */
+/** Another holder took the lease of the session. */
 export class LeaseLostError extends GantryError {
   readonly code = "lease_lost";
   constructor(readonly rootId: string) {
@@ -129,7 +134,7 @@ export class LeaseLostError extends GantryError {
   }
 }
 
-/** No message or snapshot of that id in the session. */
+/** The session has no message or snapshot with that id. */
 export class PointNotFoundError extends GantryError {
   readonly code = "point_not_found";
   constructor(what: "message" | "snapshot") {
@@ -137,15 +142,15 @@ export class PointNotFoundError extends GantryError {
   }
 }
 
-/** There is no run whose work could be undone, or no undo that could be taken back. */
+/** No run can be undone, or no undo can be reverted. */
 export class NothingToUndoError extends GantryError {
   readonly code = "nothing_to_undo";
 }
 
-/** Something is in the way of an undo, so that nothing was undone. */
+/** A conflict prevents an undo; no file was changed. */
 export class UndoConflictError extends GantryError {
   readonly code = "undo_conflict";
-  /** All that would be undone; `conflict`, `lost` and `failed` say why not. */
+  /** All files that the undo would change. The outcomes `conflict`, `lost` and `failed` mark the reasons. */
   readonly files: readonly UndoneFile[];
   constructor(files: readonly UndoneFile[]) {
     const of = (outcome: UndoneFile["outcome"]): string => {
@@ -163,12 +168,15 @@ export class UndoConflictError extends GantryError {
   }
 }
 
-/** The session store cannot be opened, read or written; the message says why and what to do. */
+/** The session store cannot be opened, read or written. The message states the reason and the remedy. */
 export class StoreError extends GantryError {
   readonly code = "store";
-  /** Nothing more fits: what a client may be told, while the message names files. */
+  /** Whether the store is full. Clients may learn this flag; the message names files and stays private. */
   readonly full: boolean;
-  /** It cannot be reached now (its server is away, its disk not mounted): the same asked again later may well be done. */
+  /**
+   * Whether the store is temporarily unreachable, for instance because its server is down or its disk is not mounted. A
+   * later retry can succeed.
+   */
   readonly unavailable: boolean;
   constructor(
     message: string,
@@ -184,7 +192,7 @@ export class StoreError extends GantryError {
   }
 }
 
-/** The folder that a session works on is gone. */
+/** The session's project folder does not exist. */
 export class ProjectFolderError extends GantryError {
   readonly code = "project_folder";
   constructor() {
@@ -192,7 +200,7 @@ export class ProjectFolderError extends GantryError {
   }
 }
 
-/** An attachment cannot be used. The path is the caller's own. */
+/** An attachment cannot be used. `path` is the caller's own path. */
 export class AttachmentError extends GantryError {
   readonly code = "attachment";
   constructor(
@@ -203,7 +211,7 @@ export class AttachmentError extends GantryError {
   }
 }
 
-/** The model asked for is not to be had. */
+/** The requested model is unavailable. */
 export class ModelSelectionError extends GantryError {
   readonly code = "model_selection";
   constructor(why: string) {
@@ -211,7 +219,10 @@ export class ModelSelectionError extends GantryError {
   }
 }
 
-/** No model was found in time. The message is the specification's; `why` tells what each provider said last, `""`: nothing. */
+/**
+ * No model became available in time. The specification fixes the message. `why` has the last error of each provider;
+ * `""`: none.
+ */
 export class ModelTimeoutError extends GantryError {
   readonly code = "model_timeout";
   constructor(readonly why = "") {
@@ -219,7 +230,7 @@ export class ModelTimeoutError extends GantryError {
   }
 }
 
-/** As many runs as may go on, or as many bytes of attachments as may be held; later there is room again. */
+/** The limit of concurrent runs or of attachment bytes is reached. A later retry can succeed. */
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
   constructor(
@@ -230,7 +241,7 @@ export class TooManyRunsError extends GantryError {
   }
 }
 
-/** The agent is closing; also the reason with which it cancels runs. */
+/** The agent is closing. Also the abort reason of the runs that it cancels. */
 export class ShuttingDownError extends GantryError {
   readonly code = "shutting_down";
   constructor() {
@@ -238,7 +249,7 @@ export class ShuttingDownError extends GantryError {
   }
 }
 
-/** The run was cancelled by its caller; what was said until then is stored. */
+/** The caller cancelled the run. All output up to then is stored. */
 export class RunCancelledError extends GantryError {
   readonly code = "run_cancelled";
   constructor(options?: { cause?: unknown }) {
@@ -247,17 +258,17 @@ export class RunCancelledError extends GantryError {
 }
 
 /**
- * What a run or its session may spend is used up; also the reason with which a run ends that took too long. Told to
- * nobody as a failure: the run ends well, `endedBy` its budget.
+ * The budget of a run or its session is used up. Also the abort reason of a run that exceeds its time limit. Clients
+ * never see this error: the run succeeds with `endedBy: "budget"`.
  */
-export class BudgetSpentError extends GantryError {
+export class BudgetExceededError extends GantryError {
   readonly code = "budget";
   constructor() {
     super("the budget is used up");
   }
 }
 
-/** A model gave no answer that `outputSchema` holds true of, also when it was asked again. */
+/** The model gave no answer that fits `outputSchema`, also after retries. */
 export class OutputSchemaError extends GantryError {
   readonly code = "output_schema";
   constructor(why: string) {
@@ -265,7 +276,7 @@ export class OutputSchemaError extends GantryError {
   }
 }
 
-/** What went wrong at a provider. */
+/** Category of a provider error. */
 export type ProviderErrorKind =
   | "authentication"
   | "permission"
@@ -279,28 +290,30 @@ export type ProviderErrorKind =
   | "network"
   | "timeout"
   | "protocol"
-  /** More than anybody can hold; asked again it would be the same. */
+  /** The content exceeds a fixed limit; a retry would fail too. */
   | "too_large"
-  /** The model's own slip (an empty answer, a call that cannot be read): asked again with a word, it mostly does better. */
+  /**
+   * The model's answer is invalid, for instance empty or with an unreadable call. A retry with a hint mostly succeeds.
+   */
   | "malformed_answer";
 
 const RETRYABLE: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overloaded", "server", "network", "timeout"]);
 
 /**
- * A provider failed. The text is `<provider>: <status or kind>: <message>`; the message is redacted by the adapter
- * and cut at 500 characters.
+ * A provider failed. The text is `<provider>: <status or kind>: <message>`. The adapter redacts the message; this class
+ * cuts it at 500 characters.
  */
 export class ProviderError extends GantryError {
   readonly code = "provider";
   readonly provider: string;
   readonly kind: ProviderErrorKind;
-  /** HTTP status, where there was an answer. */
+  /** HTTP status; undefined without a response. */
   readonly status: number | undefined;
-  /** How long the provider asked to wait. */
+  /** Delay that the provider requested, in ms. */
   readonly retryAfterMs: number | undefined;
-  /** Whether nobody is there to answer: the connection was refused, or no such host is known. */
+  /** Whether no server answered: the connection was refused, or the host name is unknown. */
   readonly unreachable: boolean;
-  /** Of a `malformed_answer`: what to tell the model, one sentence. */
+  /** For `malformed_answer`: one sentence that tells the model how to correct its answer. */
   readonly hint: string | undefined;
   constructor(
     provider: string,
@@ -323,13 +336,13 @@ export class ProviderError extends GantryError {
     this.unreachable = details.unreachable ?? false;
     this.hint = details.hint;
   }
-  /** Whether asking the same again may help. */
+  /** Whether the same request can succeed on a retry. */
   get retryable(): boolean {
     return RETRYABLE.has(this.kind);
   }
 }
 
-/** A model made the same call again and again and got the same result each time; the run was ended. */
+/** The run ended because the model repeated a call that always returned the same result. */
 export class RepeatedCallsError extends GantryError {
   readonly code = "repeated_calls";
   constructor(
@@ -340,11 +353,11 @@ export class RepeatedCallsError extends GantryError {
   }
 }
 
-/** Why a path was refused. */
+/** Why a path was rejected. */
 export type PathRefusal =
   "not_found" | "outside" | "denied" | "protected" | "folder" | "not_regular" | "permission" | "invalid" | "io";
 
-/** A path is not to be had; the message says why, without the path. */
+/** A path is not accessible. The message states the reason without the path. */
 export class PathError extends GantryError {
   readonly code = "path";
   constructor(
@@ -356,7 +369,7 @@ export class PathError extends GantryError {
   }
 }
 
-/** Work on foreign input was given up: it took too much time or memory, or failed. */
+/** Work on untrusted input was aborted: it exceeded its time or memory limit, or failed. */
 export class WorkLimitError extends GantryError {
   readonly code = "work_limit";
   constructor(
@@ -368,12 +381,12 @@ export class WorkLimitError extends GantryError {
   }
 }
 
-/** What the model sent does not fit a tool; the message is shown to the model. */
+/** The model's arguments do not fit the tool. The message is shown to the model. */
 export class ToolInputError extends GantryError {
   readonly code = "tool_input";
 }
 
-/** A tool could not do its work; the message is shown to the model and says the next step. */
+/** A tool failed. The message is shown to the model and names the next step. */
 export class ToolError extends GantryError {
   readonly code = "tool";
 }
@@ -381,5 +394,5 @@ export class ToolError extends GantryError {
 type Thrown<Module> = {
   [Name in keyof Module]: Module[Name] extends new (...args: never) => GantryError ? InstanceType<Module[Name]> : never;
 }[keyof Module];
-/** The class of an error by its code: what `hasCode` tells TypeScript. */
+/** Error class by code. `hasCode` narrows with this type. */
 export type ErrorByCode = { [E in Thrown<typeof import("./errors.js")> as E["code"]]: E };

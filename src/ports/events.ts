@@ -5,27 +5,30 @@ import type { Usage } from "./usage.js";
 
 export type { EndedBy } from "./budget.js";
 
-/** What a run tells while it goes. Telemetry: tokens that come together may be joined, under backpressure also dropped; other events never. */
+/**
+ * Events of a running run, for telemetry. Adjacent `token` events may be merged and, under backpressure, dropped. Other
+ * events are never dropped, except `tool_progress`.
+ */
 export type AgentEvent =
   | {
       type: "token";
       agentId: string;
       agentName: string;
-      /** Id of the stored message that grows. */
+      /** Id of the stored message that is growing. */
       messageId: string;
-      /** One of the two. */
+      /** Exactly one of `text` and `reasoning` is set. */
       text?: string;
       reasoning?: string;
     }
   | {
-      /** Stored, and about to run. */
+      /** The call is stored and about to run. */
       type: "tool_call";
       messageId: string;
       callId: string;
       name: string;
-      /** JSON text as the model gave it. */
+      /** JSON text exactly as the model sent it. */
       arguments: string;
-      /** Parsed; undefined when it is broken JSON. */
+      /** The parsed arguments. Undefined if they are invalid JSON. */
       input: unknown;
       title: string;
       kind: ToolKind;
@@ -39,16 +42,19 @@ export type AgentEvent =
       name: string;
       output: string;
       failed: boolean;
-      /** Where it did not run because leave for it was refused: by a person, a rule, a policy, the mode, or because nobody could be asked. */
+      /**
+       * True if the call was denied and did not run. A person, a rule, a policy or the mode denied it, or no client
+       * could be asked.
+       */
       refused?: true | undefined;
       parts: readonly (ImagePart | FilePart)[];
       diff: readonly Diff[];
       locations: readonly Location[];
     }
-  /** What a running tool printed since this was told last; dropped before anything else of a reader that is slow. */
+  /** Output that a running tool printed since the last such event. For a slow reader these events are dropped first. */
   | { type: "tool_progress"; callId: string; text: string }
   | {
-      /** What somebody else told the run, put before its model as the user's. */
+      /** An instruction sent to the run, added to the conversation as a user message. */
       type: "steered";
       /** Id of the stored message. */
       messageId: string;
@@ -57,22 +63,22 @@ export type AgentEvent =
   | {
       type: "compaction";
       strategy: string;
-      /** Messages that the model now sees. */
+      /** Number of messages that the model now sees. */
       messages: number;
-      /** Prompt tokens before. */
+      /** Prompt tokens before the compaction. */
       tokens: number;
     }
   | {
-      /** A model call failed and is made again. What had been said of the answer stays; the tokens that follow go on from there. */
+      /** A model call failed and is retried. The text of the answer so far stays; the following tokens continue it. */
       type: "retry";
-      /** From 1, within one answer. */
+      /** Attempt number within one answer, from 1. */
       attempt: number;
       delayMs: number;
       error: Error;
-      /** The stored message that broke off; `""` when nothing of the answer was said. */
+      /** The interrupted stored message. `""` if the answer had no content yet. */
       messageId: string;
     }
-  /** Last event of a run that succeeded. */
+  /** Last event of a successful run. */
   | { type: "done"; usage: Usage; endedBy: EndedBy }
-  /** Last event of one that did not; the same as `Run.result` rejects with. */
+  /** Last event of an unsuccessful run, with the error that `Run.result` rejects with. */
   | { type: "error"; error: Error };

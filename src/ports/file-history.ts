@@ -1,7 +1,7 @@
-/** What is at a path, as far as it can be brought back. */
+/** State of a path, as far as it can be restored. */
 export type FileState =
   | { readonly kind: "none" }
-  /** `content` undefined: it is too large to be kept. */
+  /** `content` is undefined if the file is too large to be recorded. */
   | {
       readonly kind: "file";
       readonly content: Buffer | undefined;
@@ -12,119 +12,135 @@ export type FileState =
   | { readonly kind: "link"; readonly target: string }
   | { readonly kind: "folder"; readonly mode: number };
 
-/** One path that is about to become something else. */
+/** A planned change of one path. */
 export interface FileChange {
-  /** Absolute, without links. */
+  /** Absolute path without symbolic links. */
   readonly path: string;
   readonly before: FileState;
-  /** What it will be. Of a file the content alone counts. */
+  /** State after the change. For a file only the content counts. */
   readonly after: FileState;
-  /** How many folders above it are missing, and made with it. Default 0. */
+  /** Number of missing parent folders that the change creates. Default 0. */
   readonly made?: number;
 }
 
-/** What was kept of a change that comes now. */
-export interface Keeping {
-  /** Whether all of it can be brought back. */
-  readonly kept: boolean;
-  /** The change is made. */
-  done(): void;
+/** The recorded state before a change that follows. */
+export interface RecordedChange {
+  /** Whether the change can be undone completely. */
+  readonly isRestorable: boolean;
+  /** Confirms that the change was made. */
+  commit(): void;
 }
 
-/** Told by a tool of every file before it changes it, so that it can be undone. */
-export interface FileKeeper {
-  /** What is there now is on disk when this resolves. Never rejects: work goes on where nothing can be kept. */
-  keep(changes: readonly FileChange[]): Promise<Keeping>;
+/** Records files before a tool changes them, so that the change can be undone. */
+export interface FileRecorder {
+  /**
+   * Resolves when the current state of the paths is on disk. Never rejects: if recording fails, the tool continues
+   * without it.
+   */
+  record(changes: readonly FileChange[]): Promise<RecordedChange>;
 }
 
-/** Where in a session a change is made. */
-export interface ChangePlace {
+/** Position of a change in a session. */
+export interface ChangeOrigin {
   /** The chain's first session. */
   readonly sessionId: string;
-  /** `""` where no run makes it. */
+  /** `""` if the change belongs to no run. */
   readonly runId: string;
   readonly callId: string;
-  /** The `seq` of the next message: those behind a smaller one are behind the change. */
+  /** The `seq` of the next message. A change comes after every message with a smaller `seq`. */
   readonly seq: number;
-  /** Folders beside the project that the run may use; absolute paths. Default none. */
+  /** Further folders, besides the project, that the run may use. Absolute paths. Default none. */
   readonly folders?: readonly string[];
 }
 
-/** What becomes, or became, of a path. */
+/** Result of an undo for one path, planned or done. */
 export interface UndoneFile {
-  /** Absolute. */
+  /** Absolute path. */
   readonly path: string;
   /**
-   * `restored`: its content is as it was. `made`: it is there again. `removed`: it is gone again. `conflict`: somebody else
-   * changed it since, or what is there could not be kept; nothing is undone then, unless it is of the first kind and that is
-   * forced. `lost`: no copy was kept. `failed`: it cannot be reached any more, or must not be changed. These two stay as
-   * they are, and the rest is undone where that is forced.
+   * Outcome for the path:
+   *
+   * - `restored`: the file has its previous content again.
+   * - `made`: the path exists again.
+   * - `removed`: the path is gone again.
+   * - `conflict`: the path was changed outside the session since, or its current state could not be recorded. Nothing
+   *   is undone. `force` overrides only the first case.
+   * - `lost`: no copy was recorded.
+   * - `failed`: the path is unreachable or must not be changed.
+   *
+   * With `force`, paths that are `lost` or `failed` stay unchanged and the remaining paths are undone.
    */
   readonly outcome: "restored" | "made" | "removed" | "conflict" | "lost" | "failed";
-  /** Why, of the last three; else `""`. */
+  /** Reason for `conflict`, `lost` and `failed`; otherwise `""`. */
   readonly why: string;
 }
 
-/** Which changes of a session are taken back, and how. */
+/** Which changes of a session to undo, and how. */
 export interface RestoreRequest {
   readonly sessionId: string;
   readonly projectDir: string;
-  /** Changes with a greater `seq`; or those of an undo, to take it back. */
-  readonly behind: { readonly seq: number } | { readonly undo: string };
-  /** Of the one that this is, by which it is taken back itself. */
+  /** The changes with a greater `seq`, or the changes of an undo to revert it. */
+  readonly target: { readonly seq: number } | { readonly undo: string };
+  /** Id of this undo; a later request reverts the undo by it. */
   readonly undo: string;
-  /** Noted as begun before anything is touched; `lastUndo` finds it open until `mark` ends it, also after a crash. */
-  readonly begins: UndoMark;
-  /** What calls behind the point told that they changed, by absolute paths: lost where nothing was kept of it. Default none. */
+  /**
+   * Stored as started before any file is touched. `lastUndo` reports it as open until `mark` closes it, also after a
+   * crash.
+   */
+  readonly mark: UndoMark;
+  /**
+   * Absolute paths that calls after the target point reported as changed. A path without a recorded state has the
+   * outcome `lost`. Default none.
+   */
   readonly expected?: readonly ExpectedChange[];
-  /** The `seq` that what is changed now has: that of the last message. */
+  /** The `seq` of the changes that this undo makes: that of the last message. */
   readonly seq: number;
-  /** Change nothing, and say what would be. */
+  /** Whether only to report the outcomes, without changing files. */
   readonly dryRun: boolean;
-  /** Overwrite what somebody else changed since, too, and leave what cannot be brought back. */
+  /** Whether to overwrite changes made outside the session, and to skip paths that cannot be restored. */
   readonly force: boolean;
 }
 
-/** A path that a call told that it changed. */
+/** A path that a call reported as changed. */
 export interface ExpectedChange {
   readonly callId: string;
   readonly path: string;
 }
 
-/** An undo that can be taken back. */
+/** An undo that can be reverted. */
 export interface UndoMark {
   readonly id: string;
-  /** Of the messages that it puts aside; `""` for none. */
+  /** Snapshot of the messages that the undo hides; `""` for none. */
   readonly snapshotId: string;
-  /** Greatest `seq` of the chain when it was made. */
+  /** Greatest `seq` of the chain at the time of the undo. */
   readonly seq: number;
-  /** The `seq` behind which it takes changes back. */
-  readonly point: number;
-  /** Id of the message that is the last then; `""`: none is left. */
-  readonly to: string;
+  /** The undo reverts changes with a `seq` after this one. */
+  readonly afterSeq: number;
+  /** Id of the last message that remains after the undo; `""` if none remains. */
+  readonly lastMessageId: string;
 }
 
-/** The undo that was made last. */
+/** The most recent undo. */
 export interface LastUndo extends UndoMark {
-  /** It, or its taking back, was begun and never ended: another undo goes on with it, and a redo takes it back. */
+  /** True if the undo, or its revert, started and never finished. The next undo continues it; a redo reverts it. */
   readonly isOpen: boolean;
 }
 
-/** Keeps what the files of a project were before the tools of a session changed them. */
+/** Records the files of a project before the tools of a session change them. */
 export interface FileHistory {
-  keeper(place: ChangePlace): FileKeeper;
+  keeper(place: ChangeOrigin): FileRecorder;
   /**
-   * Take changes back, all or none: what is there now is kept first, with a plan that `begins` leads, and what fails in the
-   * middle is taken back. Ordered by path. Rejects with `UndoConflictError` where something is in the way, and with the
-   * system's error where what was kept cannot be read; nothing is changed then.
+   * Undoes changes, all or none, and returns the files ordered by path. First records the current state, with a plan
+   * that starts with `mark`; reverts its work if it fails midway. Rejects with `UndoConflictError` on a conflict, and
+   * with the system's error if the record is unreadable. No file is changed in either case.
    */
   restore(request: RestoreRequest): Promise<UndoneFile[]>;
-  /** Note that an undo is complete, with the words too, or was itself taken back. */
+  /** Records that an undo is complete, its messages included, or that it was reverted. */
   mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void>;
-  /** The undo that was made last and not taken back; undefined when there is none, or a run changed files since. */
+  /** The most recent undo that was not reverted. Undefined if there is none, or if a run changed files since. */
   lastUndo(sessionId: string): Promise<LastUndo | undefined>;
-  /** Remove all that is kept of a session. */
+  /** Removes everything recorded for a session. */
   forget(sessionId: string): Promise<void>;
-  /** Remove what is old. Never rejects. */
+  /** Removes old records. Never rejects. */
   sweep(): Promise<void>;
 }

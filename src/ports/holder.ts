@@ -1,12 +1,15 @@
-/** Who holds a lease, or waits in line: enough to tell, on the same host, whether that process still lives. */
-export interface Holder {
-  /** Unique to the run that asked. */
+/**
+ * Identifies the holder of a lease or of a queue position. It has enough data to determine on the same host whether the
+ * process is alive.
+ */
+export interface LeaseHolder {
+  /** Unique per run. */
   id: string;
-  /** With what names its machine, and the namespace in which its process ids count. */
+  /** Host name, with an id of the machine and of its process id namespace. */
   host: string;
-  /** Boot id of the host; a holder of another boot is gone, where the machine is known to be the same. */
+  /** Boot id of the host. On the same machine, a holder with another boot id is dead. */
   boot: string;
   pid: number;
-  /** Start time of the process in the host's own unit, so that a reused pid is not mistaken; `""` where unknown. */
+  /** Start time of the process, in the host's own unit; it detects a reused pid. `""` if unknown. */
   started: string;
 }

@@ -2,27 +2,30 @@ import type { BusEvents, ModelPurpose } from "./bus-events.js";
 import type { ModelRequest } from "./model-provider.js";
 import type { ToolCall, ToolOutput } from "./tool.js";
 
-/** A question that is about to be put to a model. */
+/** A model call that is about to start. */
 export interface ModelCall {
   readonly runId: string;
   /** The chain's first session. */
   readonly sessionId: string;
   readonly provider: string;
-  /** Its id. */
+  /** The model's id. */
   readonly model: string;
-  /** What the answer is for. */
+  /** The purpose of the answer. */
   readonly purpose: ModelPurpose;
   readonly request: ModelRequest;
 }
 
 /**
- * Where an embedder has a word in a run. Each is awaited, and no longer than until the run is cancelled; `signal` aborts
- * then. One that throws keeps closed what it guards.
+ * Hooks of an embedder into a run. The run awaits each hook until the run is cancelled; `signal` aborts then. A hook
+ * that throws blocks the guarded action.
  */
 export interface Hooks {
-  /** Before a call runs that was allowed. A throw refuses it; its message is told to the model. */
+  /** Called before an allowed call runs. A throw denies the call; the model gets its message. */
   beforeToolCall?: ((call: ToolCall, signal: AbortSignal) => void | Promise<void>) | undefined;
-  /** After it ran, well or not. What it returns takes the place of the output; a throw keeps the output from everyone. */
+  /**
+   * Called after a call, also after a failed one. A returned value replaces the output. After a throw, neither the
+   * model nor clients get the output.
+   */
   afterToolCall?:
     | ((
         call: ToolCall,
@@ -30,14 +33,14 @@ export interface Hooks {
         signal: AbortSignal,
       ) => ToolOutput | undefined | void | Promise<ToolOutput | undefined | void>)
     | undefined;
-  /** Before a model is asked, once however often that is tried again. A throw ends the run with its error. */
+  /** Called once before a model call, independent of retries. A throw ends the run with its error. */
   beforeModelCall?: ((call: ModelCall, signal: AbortSignal) => void | Promise<void>) | undefined;
 }
 
 /** Hooks and event listeners of an adapter. */
 export interface HookSet extends Hooks {
-  /** Called after the fact, by event, as listeners of `agent.on`: none can slow or fail a run. */
+  /** Event listeners, called after the fact like the listeners of `agent.on`. A listener cannot slow or fail a run. */
   readonly listeners?: { readonly [E in keyof BusEvents]?: (event: BusEvents[E]) => void };
-  /** Called once, after the agent has closed. Sends what is buffered, and resolves when nothing is open. */
+  /** Called once after the agent has closed. Flushes buffered data and resolves when no resource is open. */
   close?(): void | Promise<void>;
 }

@@ -1,80 +1,93 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 
-/** A refusal that an HTTP host makes before a mount sees the request. */
+/** A rejection by the HTTP host, before a mount sees the request. */
 export interface Refusal {
   status: number;
   message: string;
-  /** A stable word for programs, beside the message for people. */
+  /** Stable code for programs; `message` is for people. */
   code: string;
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A transport's share of an HTTP port. */
 export interface HttpMount {
-  /** Path prefix, `/api`; `/` takes what no longer prefix takes. */
+  /** Path prefix, for instance `/api`. `/` takes all paths that no longer prefix matches. */
   readonly prefix: string;
-  /** Takes paths that no prefix matches, when no mount has `/`. */
+  /** Whether the mount takes paths that no prefix matches if no mount has `/`. */
   readonly fallback: boolean;
   /**
-   * Whether its clients prove who they are in a way that the mount checks, a signature say. Without that, and without
-   * required headers, the host checks who asks from where, and refuses to bind beyond loopback.
+   * Whether the mount authenticates its clients itself, for instance by a signature. Without that and without required
+   * headers, the host checks the origin of each request and refuses to bind beyond loopback.
    */
   readonly authenticated: boolean;
-  /** Headers that its requests must carry, in place of the port's own (`server.required_headers`); the host checks them. */
+  /** Headers that requests must carry, instead of the port's `server.required_headers`. The host checks them. */
   readonly requiredHeaders?: Readonly<Record<string, string>> | undefined;
-  /** True: the host lets everything through, and the mount checks hosts, pages, users and headers by itself. */
-  readonly checksItself?: boolean | undefined;
-  /** Whole paths that anybody may GET, pages of other sites too: what holds no secret and changes nothing. */
-  readonly open?: readonly string[] | undefined;
-  /** Whole paths that anybody may GET without the required headers, whichever user of the machine asks. */
-  readonly headerless?: readonly string[] | undefined;
   /**
-   * Paths that people open in a browser, which has none of the required headers: they are served without, and whoever
-   * asks so is looked at as if there were none (the Host, the page, the user). A link of another site may lead there. One
-   * that ends with `*` stands for all that begins so.
+   * Whether the mount itself checks hosts, pages, users and headers. The host then forwards every request unchecked.
    */
-  readonly pages?: readonly string[] | undefined;
-  /** Where `GET /` of a browser is sent; the path is one of `pages`, as `/` is then. Without one it goes to whose `/` is. */
-  readonly front?: string | undefined;
-  /** Whole paths that may be had with GET while the port refuses all else, because it is about to close. */
-  readonly lasting?: readonly string[] | undefined;
-  /** Origins of pages that may open a socket here, beside the server's own and loopback ones. */
+  readonly hasOwnChecks?: boolean | undefined;
+  /**
+   * Complete paths that every client may GET, including pages of other sites. They have no secrets and change nothing.
+   */
+  readonly publicPaths?: readonly string[] | undefined;
+  /** Complete paths that every user of the machine may GET without the required headers. */
+  readonly noHeaderPaths?: readonly string[] | undefined;
+  /**
+   * Paths that people open in a browser, which cannot send the required headers. For such requests the host checks the
+   * Host header, the page and the user instead. Links from other sites may lead to these paths. A trailing `*` matches
+   * every path with that prefix.
+   */
+  readonly browserPaths?: readonly string[] | undefined;
+  /**
+   * Redirect target of a browser's `GET /`. It must be one of `browserPaths`; `/` then counts as one too. Undefined:
+   * the mount with the prefix `/` answers.
+   */
+  readonly homePath?: string | undefined;
+  /** Complete paths that stay available for GET while the port rejects all other requests before it closes. */
+  readonly shutdownPaths?: readonly string[] | undefined;
+  /** Origins of pages that may open a socket, besides the server's own and loopback origins. */
   readonly allowedOrigins?: readonly string[] | undefined;
-  /** Headers of every answer; the host sends them too, with what it answers before it knows whose a request is. */
+  /**
+   * Headers of every response. The host also sends them with responses that it makes before it knows the mount of a
+   * request.
+   */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   handler(request: IncomingMessage, response: ServerResponse): void;
-  /** A request that wants to become a socket; left out: refused with 404. */
+  /** Handles an upgrade request to a socket. Undefined: the host rejects it with 404. */
   readonly upgrade?: ((request: IncomingMessage, socket: Duplex, head: Buffer) => void) | undefined;
-  /** Answer a refusal in the transport's own shape of errors, its CORS headers included. */
+  /** Sends a refusal in the transport's error format, with its CORS headers. */
   refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal): void;
 }
 
 /**
- * One HTTP port that transports share. It owns sockets, limits, the shutdown of the listener, and every check of who
- * asks: the Host, the page, the user, the required headers. They hold for every path of the port.
+ * An HTTP port shared by transports. It owns sockets, limits, the shutdown of the listener and all client checks: the
+ * Host header, the page, the user and the required headers. The checks apply to every path of the port.
  */
 export interface HttpHost {
-  /** Whether it is bound to a loopback address alone. */
+  /** Whether the port is bound to loopback addresses only. */
   readonly loopback: boolean;
-  /** Serve a mount; the first one opens the port. Resolves with the URL's origin once clients can connect. */
+  /** Serves a mount; the first mount opens the port. Resolves with the origin of the URL when clients can connect. */
   mount(mount: HttpMount): Promise<string>;
   /**
-   * Names of the headers by which clients prove who they are, the port's or a mount's `own`: a preflight may allow them. None
-   * where one must only be there: that a page cannot send it may be what it is for.
+   * Names of the headers that authenticate clients, for the CORS preflight: those of the mount, by default those of the
+   * port. Empty if a header must only be present. Its purpose may be that a page cannot send it.
    */
   provingHeaders(own?: Readonly<Record<string, string>>): readonly string[];
   /**
-   * Whether a person sent the request, as far as headers prove it: by the required ones, the port's or a mount's `own`, or
-   * by the token of the port. True where the port has neither.
+   * Whether the headers prove that a person sent the request. Proof is the mount's or port's required headers,
+   * otherwise the token of the port. True if the port has neither.
    */
   isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean;
-  /** The token of the port, for pages of this server; undefined if the client may be a command. */
+  /** Token of the port, for pages of this server. Undefined if the client may be a command of the agent. */
   tokenFor(request: IncomingMessage): string | undefined;
-  /** Count an answer that goes on, such as a stream of events; the returned function says that it ended. Undefined: there are too many. */
+  /**
+   * Counts a long response, such as an event stream. The returned function ends the count. Undefined if the limit is
+   * reached.
+   */
   takeStream(): (() => void) | undefined;
-  /** Take no new connections or requests (503). */
+  /** Rejects new connections and requests (503). */
   refuseNew(): void;
-  /** Close the port, idle connections at once, the others when `signal` aborts. Safe to call twice. */
+  /** Closes the port: idle connections at once, the others when `signal` aborts. Safe to call twice. */
   close(signal: AbortSignal): Promise<void>;
 }

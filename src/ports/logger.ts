@@ -1,7 +1,7 @@
-/** Structured fields of a log line; values must be JSON-serialisable. */
+/** Structured fields of a log line. Values must be JSON-serialisable. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-/** Where the kernel and the adapters report. Implementations redact secrets; callers never log a prompt or a key. */
+/** Log of the kernel and the adapters. Implementations redact secrets; callers never log a prompt or a key. */
 export interface Logger {
   debug(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;

@@ -1,31 +1,37 @@
 import type { ToolSource } from "./tool-source.js";
 
-/** A server of tools that is a program, spoken to by its standard input and output. */
-export interface ToolProgram {
+/** An MCP server that runs as a program and uses its standard input and output. */
+export interface McpServerStdio {
   readonly name: string;
-  /** Looked for in the PATH, unless it is a path. */
+  /** Resolved in PATH unless it is a path. */
   readonly command: string;
   readonly args: readonly string[];
-  /** Beside the plain environment of commands. */
+  /** Added to the default environment of commands. */
   readonly env: Readonly<Record<string, string>>;
-  /** Absolute path of its working directory; left out: the session's project folder. */
+  /** Absolute path of its working directory. Default: the session's project folder. */
   readonly cwd?: string | undefined;
 }
 
-/** A server of tools at an address. */
-export interface ToolAddress {
+/** An MCP server at a URL. */
+export interface McpServerHttp {
   readonly name: string;
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** `http`: streamable HTTP. `sse`: the older way. Left out: the first, and the second where the first is not spoken. */
+  /**
+   * `http`: streamable HTTP. `sse`: the older transport. Undefined: `http`, with `sse` as the fallback if the server
+   * does not support `http`.
+   */
   readonly type?: "http" | "sse" | undefined;
 }
 
-/** A server of tools, as a config or a client names it. */
-export type ToolServer = ToolProgram | ToolAddress;
+/** An MCP server, as named by the config or a client. */
+export type McpServer = McpServerStdio | McpServerHttp;
 
-/** Makes sources of the servers that clients bring along with their sessions. */
-export interface ToolServers {
-  /** Nothing is opened yet. Equal servers are one source. Throws `InputError` for one that may not be had, which says why. */
-  source(server: ToolServer): ToolSource;
+/** Creates tool sources for the MCP servers that clients pass with their sessions. */
+export interface McpServerFactory {
+  /**
+   * Returns a source without opening it; equal servers share one source. Throws `InputError`, with the reason, for a
+   * server that is not allowed.
+   */
+  source(server: McpServer): ToolSource;
 }

@@ -1,35 +1,35 @@
-import type { Shown } from "./tool-display.js";
+import type { ToolDisplay } from "./tool-display.js";
 
-export type { Shown } from "./tool-display.js";
+export type { ToolDisplay } from "./tool-display.js";
 
 /**
- * Data that a provider needs back verbatim (reasoning signatures, encrypted reasoning, item ids).
- * Sent back only to the pair that made it; meaningless to everyone else.
+ * Data that a provider needs back unchanged (reasoning signatures, encrypted reasoning, item ids). It is sent back only
+ * to the provider and model that made it, and has no meaning for others.
  */
-export interface Opaque {
+export interface OpaqueData {
   provider: string;
   model: string;
-  /** JSON, as the provider adapter wants it. */
+  /** JSON in the format of the provider adapter. */
   data: unknown;
 }
 
-/** What is said. */
+/** Text content. */
 export interface TextPart {
   type: "text";
   text: string;
-  /** What a person typed, where it was a command that stands for this text: people are shown it in its place. */
-  typed?: string;
-  opaque?: Opaque;
+  /** The text that a person typed, if a command replaced it with `text`. Clients show it instead of `text`. */
+  originalText?: string;
+  opaque?: OpaqueData;
 }
 
-/** What a model thought before it spoke. */
+/** Reasoning that a model produced before its answer. */
 export interface ReasoningPart {
   type: "reasoning";
   text: string;
-  opaque?: Opaque;
+  opaque?: OpaqueData;
 }
 
-/** A picture, whole. */
+/** An inline image. */
 export interface ImagePart {
   type: "image";
   /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
@@ -38,7 +38,7 @@ export interface ImagePart {
   data: string;
 }
 
-/** A file, whole. */
+/** An inline file. */
 export interface FilePart {
   type: "file";
   mediaType: string;
@@ -47,46 +47,51 @@ export interface FilePart {
   data: string;
 }
 
-/** A model's wish to have a tool run. */
+/** A tool call requested by a model. */
 export interface ToolCallPart {
   type: "tool_call";
-  /** Unique within the session: the model's own id, or one derived from it where the model repeats itself. */
+  /** Unique within the session: the model's own id, or an id derived from it if the model repeats ids. */
   id: string;
-  /** As the model gave it: of no tool, perhaps, and of no form. A provider puts it into the one that it takes. */
+  /** As the model sent it, so possibly malformed or the name of no tool. A provider converts it to a valid name. */
   name: string;
-  /** JSON text exactly as the model gave it; may be broken JSON. */
+  /** JSON text exactly as the model sent it; may be invalid JSON. */
   arguments: string;
-  opaque?: Opaque;
+  opaque?: OpaqueData;
 }
 
-/** A piece of a message. */
+/** A part of a message. */
 export type Part = TextPart | ReasoningPart | ImagePart | FilePart | ToolCallPart;
 
-/** Whose message it is. */
+/** Author of a message. */
 export type Role = "user" | "assistant" | "system" | "tool";
 
-/** What a model sees of a message. */
+/** The part of a message that a model sees. */
 export interface ModelMessage {
   role: Role;
-  /** `user`: text, image, file. `assistant`: reasoning, text, tool_call in the order produced. `tool`: text, image, file. */
+  /**
+   * `user`: text, image, file. `assistant`: reasoning, text and tool_call, in the order of production. `tool`: text,
+   * image, file.
+   */
   parts: Part[];
-  /** Tool messages: the call answered and the tool's name; else `""`. */
+  /** For tool messages: id and tool name of the answered call; otherwise `""`. */
   toolCallId: string;
   name: string;
-  /** Tool messages: whether the tool failed. */
+  /** For tool messages: whether the tool failed. */
   failed: boolean;
 }
 
-/** A stored message. `seq` orders; clocks never do. */
+/** A stored message. Messages are ordered by `seq`, never by time. */
 export interface Message extends ModelMessage {
   id: string;
   sessionId: string;
-  /** From 1, unique within a chain, never used again after a revert. Given by the kernel, which holds the lease. */
+  /**
+   * Starts at 1; unique within a chain and never reused after a revert. Assigned by the kernel, which holds the lease.
+   */
   seq: number;
   /** ISO 8601 UTC with milliseconds. */
   createdAt: string;
-  /** Tool messages: what was shown of the result; left out where that is nothing. */
-  shown?: Shown;
-  /** False while it is still growing, and for good when a crash, a cancel or a broken connection cut it off. */
+  /** For tool messages: the result as shown to people. Undefined if there is nothing to show. */
+  shown?: ToolDisplay;
+  /** False while the message grows. Stays false if a crash, a cancel or a broken connection interrupted it. */
   finished: boolean;
 }

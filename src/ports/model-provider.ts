@@ -1,4 +1,4 @@
-import type { ModelMessage, Opaque } from "./message.js";
+import type { ModelMessage, OpaqueData } from "./message.js";
 import type { JsonSchema, ToolSpec } from "./tool.js";
 
 /** USD per million tokens. */
@@ -11,118 +11,148 @@ export interface ModelPrices {
   cacheWrite?: number | undefined;
 }
 
-/** A model on offer. */
+/** An available model. */
 export interface Model {
   id: string;
-  /** For people; the id where the provider has no name for it. */
+  /** Name for people. The id if the provider has no name for it. */
   name: string;
   ownedBy: string;
-  /** Tokens of prompt and completion together; left out when unknown. */
+  /** Prompt and completion tokens together; undefined if unknown. */
   contextWindow?: number | undefined;
-  /** Most tokens of one answer. */
+  /** Maximum tokens of one answer. */
   maxOutput?: number | undefined;
-  /** Whether it reasons, so that an effort can be chosen. */
+  /** Whether the model reasons, so that an effort can be selected. */
   reasoning?: boolean | undefined;
-  /** Whether nobody said that it is there: it is known by heart, and no list was to be had yet. */
-  assumed?: true | undefined;
-  /** Efforts that can be asked of it, the least first; none where it thinks as it likes. Default: unknown, asked as said. */
+  /**
+   * True if the provider has not confirmed the model: it comes from `fallbackModels`, because no list was available
+   * yet.
+   */
+  isAssumed?: true | undefined;
+  /**
+   * Supported efforts, lowest first. Empty if the model chooses its own effort. Default: unknown; the requested effort
+   * is sent unchanged.
+   */
   efforts?: readonly Exclude<ReasoningEffort, "">[] | undefined;
-  /** What it takes beside text. Default: unknown, treated as text alone. */
+  /** Supported input besides text. Default: unknown; handled as text only. */
   input?: readonly ("text" | "image" | "pdf")[] | undefined;
   prices?: ModelPrices | undefined;
 }
 
-/** One question to a model. */
+/** Request of one model call. */
 export interface ModelRequest {
-  /** The entry of the catalogue, with limits and what it takes. */
+  /** Catalogue entry of the model, with its limits and supported input. */
   model: Model;
-  /** Stable from call to call, so that providers can cache the prefix. */
+  /** Identical from call to call, so that providers can cache the prefix. */
   system: string;
-  /** Valid: every tool call answered right behind it, roles in order. Opaque fields only of this very pair. */
+  /**
+   * A valid conversation: each tool call is followed directly by its result, and the roles are in order. Opaque fields
+   * are only those of this provider and model.
+   */
   messages: readonly ModelMessage[];
   /** Sorted by name. */
   tools: readonly ToolSpec[];
   temperature?: number | undefined;
-  /** Most tokens of the answer; default: the model's own limit. */
+  /** Maximum tokens of the answer. Default: the model's own limit. */
   maxTokens?: number | undefined;
-  /** One that the model offers, where that is known. */
+  /** An effort that the model supports, if its efforts are known. */
   effort: ReasoningEffort;
-  /** Whether thinking is worth its time. Default: true. Of titles and summaries it is not: such a call has an effort that is small, and need not think at all. */
-  thinks?: boolean | undefined;
-  /** JSON Schema that the answer's text is to fit once it makes no calls. Only for providers that can see to it without harm; the kernel looks by itself. */
+  /**
+   * Whether reasoning is worth its time. Default: true. False for titles and summaries: they use a small effort and
+   * need no reasoning.
+   */
+  needsReasoning?: boolean | undefined;
+  /**
+   * JSON Schema for the text of an answer without calls. Providers use it only if they can enforce it without side
+   * effects; the kernel validates in any case.
+   */
   outputSchema?: JsonSchema | undefined;
-  /** The same for all calls of one session. */
+  /** Identical for all calls of one session. */
   cacheKey: string;
-  /** What must be over before the question leaves: that it is stored. Only for providers that say `waits`; others are asked then. */
-  before?: Promise<void> | undefined;
+  /**
+   * Must resolve before the request is sent: it resolves when the request is stored. Set only for providers with
+   * `supportsDeferredStart`; other providers are called after it.
+   */
+  startAfter?: Promise<void> | undefined;
 }
 
-/** Usage as a provider reports it. */
+/** Usage as reported by a provider. */
 export interface ModelUsage {
-  /** Cached ones included. */
+  /** Includes cached tokens. */
   inputTokens: number;
-  /** Reasoning included. */
+  /** Includes reasoning tokens. */
   outputTokens: number;
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
-  /** USD: as the provider reported it (`costReported`), else from public prices, where known. Configured prices win over public ones. */
+  /**
+   * USD. Reported by the provider (`costReported`), otherwise computed from public prices if known. Configured prices
+   * override public ones.
+   */
   cost?: number | undefined;
-  /** Whether `cost` is the provider's own word. */
+  /** Whether `cost` is the amount reported by the provider. */
   costReported?: boolean | undefined;
-  /** Whether the provider reported nothing and these are estimates. */
+  /** True if the provider reported no usage and the values are estimates. */
   estimated?: boolean | undefined;
 }
 
-/** Why a model stopped, in the words of the run's `finishReason`; `null` when the provider gave no known reason. */
+/** Why a model stopped, in the vocabulary of the run's `finishReason`. Null if the provider gave no known reason. */
 export type FinishReason = "stop" | "length" | "content_filter" | "tool_calls" | null;
 
-/** A piece of an answer. Chunks with the same `block` belong to one part. */
+/** A chunk of an answer. Chunks with the same `block` belong to one part. */
 export type ModelChunk =
-  | { type: "text" | "reasoning"; block: string; text: string; opaque?: Opaque["data"] }
-  /** Arguments of a call as they arrive; feeds the watchdog, is never shown. */
+  | { type: "text" | "reasoning"; block: string; text: string; opaque?: OpaqueData["data"] }
+  /** Arguments of a call while they arrive. They reset the idle timeout and are never shown. */
   | { type: "tool_input"; text: string }
-  | { type: "tool_call"; id: string; name: string; arguments: string; opaque?: Opaque["data"] }
-  /** Exactly once, and last. */
+  | { type: "tool_call"; id: string; name: string; arguments: string; opaque?: OpaqueData["data"] }
+  /** Exactly once, as the last chunk. */
   | { type: "finish"; reason: FinishReason; usage: ModelUsage };
 
-/** A source of language models. Depends on no vendor package. */
+/** A source of language models, independent of vendor packages. */
 export interface ModelProvider {
-  /** Identifier that clients name it by; no `/` and no white space. */
+  /** Name by which clients select the provider. No `/` and no white space. */
   readonly name: string;
-  /** Longest silence between two chunks, in ms, before the kernel gives a call up. */
+  /** Maximum time between two chunks, in ms. The kernel aborts a call after it. */
   readonly idleTimeoutMs: number;
-  /** How often the kernel asks again after a fault that may pass. */
+  /** Maximum retries of the kernel after a transient error. */
   readonly maxRetries: number;
-  /** Longest wait that a provider may ask for before the kernel gives up instead, in ms; 60,000 is usual. */
+  /**
+   * Maximum delay that a provider may request before a retry, in ms; usually 60,000. The kernel gives up if the
+   * provider requests more.
+   */
   readonly maxWaitMs: number;
-  /** Whether it waits for a request's `before` itself, and makes ready meanwhile what it sends. Default: false. */
-  readonly waits?: boolean | undefined;
-  /** Models known without asking anyone (from configuration). Never goes to the network. */
-  readonly known: readonly Model[];
-  /** Models on offer, the known ones included. May go to the network; the kernel caches the answer. */
+  /** Whether the provider itself awaits `startAfter` and prepares the request meanwhile. Default: false. */
+  readonly supportsDeferredStart?: boolean | undefined;
+  /** Models from the configuration. Never uses the network. */
+  readonly configuredModels: readonly Model[];
+  /** Available models, including the configured ones. May use the network; the kernel caches the result. */
   models(signal: AbortSignal): Promise<Model[]>;
   /**
-   * Models that it is known to have had, without asking anyone: they serve until the first list, where that is refused or
-   * nobody can be reached. Left out or empty: it knows none by heart.
+   * Models that the provider is known to offer, without a request. They are used until the first list arrives, for
+   * instance while the provider is unreachable. Undefined or empty: no fallback.
    */
-  assumed?(): Promise<Model[]>;
+  fallbackModels?(): Promise<Model[]>;
   /**
-   * What a model takes for a prompt of so many tokens, where its entry of the catalogue does not say; undefined: nobody
-   * knows. Asked only where a run has a budget of money.
+   * Prices of a model for a prompt of `promptTokens`, if its catalogue entry has none. Undefined if unknown. Called
+   * only for runs with a cost budget.
    */
   prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
-  /** Whether a model without a known price costs nothing, as a local one does. `limits.unknown_price` wins. Default false. */
+  /**
+   * Whether a model without a known price is free, like a local one. `limits.unknown_price` overrides it. Default:
+   * false.
+   */
   readonly isFree?: boolean | undefined;
   /**
-   * Loads the code that the first question needs, as one that listens does before its first client asks. Never goes to the
-   * network. The kernel ignores a rejection: the first question reports the fault. Left out: nothing is loaded early.
+   * Loads the code for the first request in advance, for instance when a server starts. Never uses the network. The
+   * kernel ignores a rejection, because the first request reports the same error.
    */
   prepare?(): Promise<void>;
-  /** Ask a model. A fault rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a hint for the model), never after a `finish`; an abort with `signal.reason`. */
+  /**
+   * Streams the answer of a model. Rejects with `ProviderError` (kind, status, retryAfterMs; `malformed_answer` with a
+   * hint for the model), never after a `finish`. An abort rejects with `signal.reason`.
+   */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
-  /** Let go of sockets. Safe to call twice. */
+  /** Closes its sockets. Safe to call twice. */
   close(): Promise<void>;
 }
-/** Level of reasoning asked of a model; `""` is the model's default. */
+/** Requested reasoning level. `""`: the model's default. */
 export type ReasoningEffort = "" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";

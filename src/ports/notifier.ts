@@ -1,13 +1,18 @@
 /**
- * Tells one process what others did to a store: that there is something new, never what. A hint may come twice, or for
- * nothing. None is lost: where messages between processes can be, the notifier gives one a second for nothing.
+ * Notifies a process that other processes changed a store, without the details. A notification can come twice or
+ * without a change. None is lost: where messages between processes can get lost, the notifier also sends one every
+ * second.
  */
 export interface Notifier {
-  /** A chain, by the id of its original, was changed by this process. Never throws, and waits for nothing. */
+  /**
+   * Reports that this process changed a chain; `rootId` is the id of the chain's original. Never throws and never
+   * blocks.
+   */
   publish(rootId: string): void;
   /**
-   * Hear, as a rule within 250 ms, when others may have changed a chain. What this process published itself need not be
-   * told. The returned function ends it; a process with nothing else to do ends although there are subscribers.
+   * Calls `hint`, usually within 250 ms, when another process may have changed the chain. Changes published by this
+   * process need not be reported. The returned function unsubscribes. A subscription does not keep an otherwise idle
+   * process alive.
    */
   subscribe(rootId: string, hint: () => void): () => void;
 }

@@ -1,42 +1,45 @@
 import type { SessionMode } from "./session.js";
 import type { ToolCall } from "./tool.js";
 
-/** A call, and whether a person can be asked about it. */
+/** A call to judge, and whether a person can be asked about it. */
 export interface PermissionRequest extends ToolCall {
-  /** Of the session, now. In `plan` only calls that change nothing are judged at all. */
+  /** The session's current mode. In mode `plan` the policy sees only calls that change nothing. */
   readonly mode: SessionMode;
   readonly canAsk: boolean;
 }
 
 /**
- * Whether a call may run; `pass` leaves it to whoever is asked next. The reason of a `deny` is told to the model, that of
- * an `ask` to the person.
+ * Whether a call may run. `pass` leaves the decision to the next check. The model gets the reason of a `deny`, the
+ * person that of an `ask`.
  */
 export interface Permission {
   readonly action: "allow" | "deny" | "ask" | "pass";
   readonly reason?: string;
 }
 
-/** Judges what a model wants to do, before it is done. */
+/** Decides on tool calls before they run. */
 export interface PermissionPolicy {
   readonly name: string;
   /**
-   * Asked once for each call, before it is shown to anyone. `ask` puts it to the person at the client, unless that person allowed it for good before;
-   * where nobody can be asked the call does not run. A throw, and an answer that is none of the four, denies; an answer
-   * that comes after the run was cancelled is not waited for.
+   * Called once per call, before any client sees the call.
+   *
+   * - `ask` requests a decision from the person, unless a stored grant allows the call. Without a client that can ask,
+   *   the call is denied.
+   * - A throw or an invalid result denies the call.
+   * - After the run is cancelled, the result is not awaited.
    */
   judge(request: PermissionRequest, signal: AbortSignal): Permission | Promise<Permission>;
 }
 
-/** Whether calls that it fits may run. Of several the first that fits decides. */
+/** A decision for matching calls. The first matching rule of a list applies. */
 export interface PermissionRule {
   /** Name of a tool, or a glob for names. */
   readonly tool: string;
-  /** Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words. */
+  /** For commands: their words, each as a glob. A `*` alone or at the end matches any number of words. */
   readonly match?: string | undefined;
-  /** Glob for the paths that a call names: from the project folder, or from `/` or `~/`. */
+  /** Glob for the paths of a call, relative to the project folder or starting with `/` or `~/`. */
   readonly path?: string | undefined;
   readonly action: "allow" | "ask" | "deny";
-  /** Told to the model of a `deny`, to the person of an `ask`. */
+  /** Shown to the model for `deny`, to the person for `ask`. */
   readonly reason?: string | undefined;
 }

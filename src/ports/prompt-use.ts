@@ -1,5 +1,4 @@
-/** What an agent's own words are to a prompt: more of it, or in place of how an agent works. */
+/** How an agent's own prompt is used: added to the built-in instructions, or instead of them. */
 export type PromptUse = "extend" | "replace";
 
-/** Every use that there is. */
 export const PROMPT_USES: readonly PromptUse[] = ["extend", "replace"];

@@ -1,10 +1,10 @@
-/** Why no work should be given to an agent now. The message is for people, and names nothing of the machine. */
+/** Reason why an agent cannot accept work now. The message is for people and contains no details of the machine. */
 export interface NotReady {
   code: "store_unreachable" | "models_syncing" | "draining";
   message: string;
 }
 
-/** Whether work can be given to an agent now: where there is no reason against it. */
+/** Whether an agent can accept work now: true if there are no reasons against it. */
 export interface Readiness {
   ready: boolean;
   reasons: readonly NotReady[];

@@ -1,105 +1,127 @@
 import type { AskReply } from "./ask.js";
 import type { Budget, EndedBy } from "./budget.js";
 import type { AgentEvent } from "./events.js";
-import type { Holder } from "./holder.js";
+import type { LeaseHolder } from "./holder.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { FinishReason, Model, ReasoningEffort } from "./model-provider.js";
 import type { SessionMode } from "./session.js";
-import type { AskAnswer, AskRequest, JsonSchema, Tool } from "./tool.js";
-import type { ToolServer } from "./mcp-server.js";
+import type { PermissionDecision, AskRequest, JsonSchema, Tool } from "./tool.js";
+import type { McpServer } from "./mcp-server.js";
 import type { ToolSource } from "./tool-source.js";
 import type { Usage } from "./usage.js";
 
 export type { Budget } from "./budget.js";
 
-/** What a run is asked to do. */
+/** Input of a run. */
 export interface RunInput {
-  /** The prompt; not empty, unless there are attachments, or `compact` is true. */
+  /** The prompt. It must not be empty, unless there are attachments or `compact` is true. */
   message: string;
   /**
-   * Compact the session's conversation, and do nothing else: the model answers nothing, and `message` is not said but names
-   * what to keep. Needs `sessionId`. Not worth it for some hundred tokens, which stay as they are.
+   * Whether only to compact the session's conversation. The model gives no answer; `message` is not added to the
+   * conversation but states what to keep. Requires `sessionId`. A conversation of a few hundred tokens stays unchanged.
    */
   compact?: boolean | undefined;
-  /** Whether a message `/name words` stands for what `Agent.commands` lists under that name; default false. What is no name of these is said as it is. */
+  /**
+   * Whether a message `/name words` is replaced by the command of that name from `Agent.commands`. Default false.
+   * Unknown names are sent unchanged.
+   */
   commands?: boolean | undefined;
   attachments?: readonly (ImagePart | FilePart)[] | undefined;
   /**
-   * Reads further attachments once the run is counted and holds its session. It reserves the bytes of each before it
-   * reads it; `reserve` throws `TooManyRunsError` when attachments of all runs together would take too much memory.
+   * Loads further attachments after the run is counted and holds its session. It calls `reserve` with the bytes of each
+   * attachment before it reads the attachment. `reserve` throws `TooManyRunsError` if the attachments of all runs
+   * exceed the memory limit.
    */
   attach?: ((reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>) | undefined;
-  /** Provider and model; see `Models.resolve` for what is left out or unknown. */
+  /** Provider and model. `Models.resolve` defines the handling of absent and unknown values. */
   provider?: string | undefined;
   model?: string | undefined;
-  /** Left out: the session's own, then the configured one. */
+  /** Default: the session's value, then the configured one. */
   reasoningEffort?: ReasoningEffort | undefined;
-  /** The session's from this run on; left out: as it is. */
+  /** New mode of the session from this run on. Undefined: unchanged. */
   mode?: SessionMode | undefined;
-  /** Of this run; the agent's own stands beside it, and the smaller counts. */
+  /** Budget of this run. The agent's own budget also applies; the lower limit counts. */
   budget?: Budget | undefined;
-  /** JSON Schema of the answer: `RunResult.structured` is a value that it holds true of. */
+  /** JSON Schema of the answer. `RunResult.structured` is a value that fits it. */
   outputSchema?: JsonSchema | undefined;
-  /** Resume this session (id or alias; of a chain any id: its newest goes on). Left out: a new session. */
+  /**
+   * The session to resume, by id or alias. Any id of a chain resumes the chain's newest session. Undefined: a new
+   * session.
+   */
   sessionId?: string | undefined;
-  /** Absolute path of the folder where this run's tools run; default the session's, which is that of its first run. */
+  /** Absolute path of the folder in which this run's tools work. Default: that of the session, set by its first run. */
   projectDir?: string | undefined;
-  /** Further folders that this run's file tools and commands may use, beside that one; absolute paths. */
+  /** Further folders, besides `projectDir`, for this run's file tools and commands. Absolute paths. */
   folders?: readonly string[] | undefined;
-  /** What is added to the system prompt, in place of the agent's `systemPrompt`; `""`: nothing. The project's instructions stay. */
+  /**
+   * Addition to the system prompt, instead of the agent's `systemPrompt`. `""`: no addition. The project's instructions
+   * stay.
+   */
   systemPrompt?: string | undefined;
-  /** What its model may call, in place of the agent's tools; an empty list: nothing. Distinct names. A source that is none of the agent's is closed with the run. */
+  /**
+   * Tools for the model, instead of the agent's tools. Names must be distinct. An empty list: no tools. A source that
+   * does not belong to the agent is closed with the run.
+   */
   tools?: readonly (Tool | ToolSource)[] | undefined;
-  /** Servers whose tools its model may call beside those; opened by the agent's `toolServers`. `InputError` where there are none, or one may not be had. */
-  servers?: readonly ToolServer[] | undefined;
-  /** The one way to cancel. */
+  /**
+   * MCP servers with further tools for the model, opened by the agent's `mcpServerFactory`. `InputError` if the agent
+   * has no factory or a server is not allowed.
+   */
+  mcpServers?: readonly McpServer[] | undefined;
+  /** The only way to cancel the run. */
   signal?: AbortSignal | undefined;
   /**
-   * Whether to wait in line for a session in which a run is under way, in place of `SessionBusyError`: as it was asked for,
-   * whichever process of the store asked. It is stored meanwhile, and takes no place of `concurrentRuns`. Default false.
+   * Whether to queue the run if another run holds the session, instead of failing with `SessionBusyError`. Order: time
+   * of the request, across all processes of the store. A queued run is stored and does not count for `concurrentRuns`.
+   * Default false.
    */
   queue?: boolean | undefined;
-  /** Hears, when a run waits in line and whenever that changes, how many are before it, the one under way included, and how it is stored. */
-  onQueued?: ((ahead: number, run: RunRecord) => void) | undefined;
-  /** Hears each second, while there is no model for the run yet, why: what each provider said last. */
+  /**
+   * Called while the run is queued, at first and after each change. `runsAhead` includes the active run; `run` is the
+   * stored record.
+   */
+  onQueued?: ((runsAhead: number, run: RunRecord) => void) | undefined;
+  /** Called every second while no model is available for the run, with the last error of each provider. */
   onWaiting?: ((why: string) => void) | undefined;
   /**
-   * What happens to `token` events that nobody takes. `drop` (the default): beyond 256 events adjacent ones are joined,
-   * and of a reader that stays behind for a second the oldest are dropped. `merge`: adjacent ones are joined, none is lost.
+   * Handling of undelivered `token` events. `drop` (the default): beyond 256 events adjacent ones are merged, and a
+   * reader that lags for a second loses the oldest. `merge`: adjacent events are merged and none is lost.
    */
   overflow?: "drop" | "merge" | undefined;
   /**
-   * The person at this door: answers a tool that needs permission, and its questions; others may be faster, the signal
-   * aborts then. Without it tools run, unless the session's mode or the agent's policy says otherwise. Only an exact
-   * `allow` or `allow_always` lets a tool run; a rejection says that nobody can be asked here.
+   * Requests an answer from the person at this client: a permission decision, or a reply to a tool's question. `signal`
+   * aborts if another client answers first.
+   *
+   * Without `ask`, tools run unless the session's mode or the agent's policy forbids it. Only exactly `allow` or
+   * `allow_always` lets a tool run. A rejection means that no person can be asked here.
    */
-  ask?: ((request: AskRequest, signal: AbortSignal) => Promise<AskAnswer | AskReply>) | undefined;
+  ask?: ((request: AskRequest, signal: AbortSignal) => Promise<PermissionDecision | AskReply>) | undefined;
   /**
-   * Whether tools that need permission ask at this door in a session whose mode is `auto` too. Default true; `false`:
-   * there it is asked only what a rule or a policy wants, and what tools want to know.
+   * Whether tools that need permission ask this client even in sessions with mode `auto`. Default true. `false`: in
+   * mode `auto` the client gets only questions of tools and asks of a rule or a policy.
    */
-  asksInAuto?: boolean | undefined;
+  alwaysAsk?: boolean | undefined;
   /**
-   * Whether somebody is there who answers by another way, as those who watch with `answers` are; asked when the run
-   * begins, and whenever it has a question.
+   * Whether a person can answer through another client, such as a watcher with `canAnswer`. Called at the start of the
+   * run and for each ask.
    */
-  attended?: (() => boolean) | undefined;
+  hasResponder?: (() => boolean) | undefined;
   /**
-   * Names the run for whoever asks again: a second run with the same key is refused with `RunKeyTakenError` for a day,
-   * and `Runs.list` finds the first. What it answers is stored with it.
+   * Idempotency key. For a day, a second run with the same key is rejected with `RunKeyTakenError`; `Runs.list` finds
+   * the first run. The answer is stored with the run.
    */
-  key?: string | undefined;
-  /** Of all that was asked, so that another question under the same key can be told apart. */
+  idempotencyKey?: string | undefined;
+  /** Hash of the request, to detect a different request with the same key. */
   fingerprint?: string | undefined;
-  /** Names the door in what is stored of its answers; default `sdk`. */
-  askedAt?: string | undefined;
+  /** Client name, stored with the answers that it gives. Default `sdk`. */
+  clientName?: string | undefined;
 }
 
 /** How a run ended. */
 export interface RunResult {
-  /** Text of the last answer; of one that broke off and was gone on with, all of it. */
+  /** Text of the final answer, including the text before an interruption. */
   output: string;
-  /** The value of the answer, where `outputSchema` asked for one. */
+  /** Value of the answer; set only with `outputSchema`. */
   structured?: unknown;
   /** Sum over all model calls of the run. */
   usage: Usage;
@@ -109,91 +131,97 @@ export interface RunResult {
   endedBy: EndedBy;
   /** The chain's first session. */
   sessionId: string;
-  /** Of the last model call: prompt and completion tokens, and the model's window where it is known. */
+  /** The last model call: its prompt and completion tokens, and the model's context window if known. */
   context: { used: number; size: number | undefined };
-  /** The session's usage so far, this run included. */
+  /** Usage of the session so far, including this run. */
   sessionUsage: Usage;
 }
 
-/** One run, already going. Await `result` for the truth; iterate, once, for telemetry. */
+/** A run that has started. Await `result` for the outcome; iterate, only once, for telemetry. */
 export interface Run extends AsyncIterable<AgentEvent> {
-  /** Names the run on the bus and in the log. */
+  /** Identifies the run on the bus and in the log. */
   readonly id: string;
   /** The chain's first session. */
   readonly sessionId: string;
   readonly provider: string;
   readonly model: Model;
-  /** Greatest `seq` of the session before it: the messages behind that, up to `lastSeq`, are its own. */
+  /** Greatest `seq` of the session before this run. The run's own messages follow it, up to `lastSeq`. */
   readonly after: number;
-  /** Greatest `seq` of the messages that it has stored so far, or is about to. */
+  /** Greatest `seq` of the messages that the run has stored or is about to store. */
   readonly lastSeq: number;
-  /** `token` events dropped so far because the reader was too slow. */
+  /** Number of `token` events dropped because the reader was too slow. */
   readonly dropped: number;
-  /** Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`, `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile); by then all is stored. */
+  /**
+   * Rejects with `ProviderError`, `RepeatedCallsError`, `RunCancelledError`, `ShuttingDownError`, `StoreError`,
+   * `LeaseLostError` or `SessionNotFoundError` (deleted meanwhile). All data is stored before the rejection.
+   */
   readonly result: Promise<RunResult>;
 }
 
 /**
- * What became of a run. `queued`: it waits in line for its session. `waiting`: for a person's answer. `interrupted`: its
- * process died before it could write its end; told of a stored one of these, or `running`, that nobody goes on with any
- * more, and stored by the chain's next run.
+ * State of a run. `queued`: the run waits for its session. `waiting`: it waits for a person's answer. `interrupted`:
+ * its process died before the end was written. Readers report `interrupted` for a stored run that no live process
+ * continues. The chain's next run stores that state.
  */
 export type RunState = "queued" | "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
 
-/** Something that somebody outside asks of a run, or of the run that a chain has then. */
+/** An instruction from outside for a run, or for the chain's current run. */
 export interface Instruction {
   /** Unique in the store. */
   id: string;
   /** The chain's first session. */
   sessionId: string;
   runId: string;
-  /** `cancel`: end it. `steer`: read `text` as the user's, before its model is asked again. */
+  /** `cancel`: end the run. `steer`: add `text` as a user message before the next model call. */
   kind: "cancel" | "steer";
-  /** Of a cancel `""`. */
+  /** `""` for `cancel`. */
   text: string;
   /** ISO 8601 UTC. */
   createdAt: string;
 }
 
-/** What came of a run that was begun under a key, so that whoever asks again is told the same. */
+/** The answer of a run with an idempotency key. A repeated request gets the same answer. */
 export interface RunAnswer {
   output: string;
   finishReason: FinishReason;
-  /** Where an answer of a certain form was asked for. */
+  /** Set if the run had an output schema. */
   structured?: unknown;
 }
 
-/** A run as the store knows it. Written with its prompt, and again with its end. */
+/** A run as stored. Written with its prompt, and again at its end. */
 export interface RunRecord {
   /** Unique in the store. */
   id: string;
   /** The chain's first session. */
   sessionId: string;
-  /** The caller's own name for it, so that what is asked twice is done once; unique in the store, `""` for none. */
-  key: string;
-  /** Greatest `seq` of the chain before it: what was said behind that is its own, up to the next run's. */
+  /** The caller's key for the run, so that a repeated request runs once. Unique in the store; `""` for none. */
+  idempotencyKey: string;
+  /** Greatest `seq` of the chain before the run. The run's own messages follow it, up to the next run's. */
   after: number;
-  /** Of what was asked under the key, so that another question under it is told apart; `""` for none. */
+  /** Hash of the request, to detect a different request with the same key. `""` for none. */
   fingerprint: string;
   state: RunState;
-  /** ISO 8601 UTC. Of one in line, or that left it without having begun, when it was asked for. */
+  /** ISO 8601 UTC. The time of the request for a queued run, and for a run that left the queue without starting. */
   startedAt: string;
-  /** `""` while it goes on. */
+  /** `""` until the run ends. */
   endedAt: string;
   provider: string;
   model: string;
-  /** Of this run alone. */
+  /** Usage of this run only. */
   usage: Usage;
   /** Model calls of the main loop. */
   iterations: number;
-  /** `""` unless it finished. */
+  /** `""` unless the run finished. */
   endedBy: RunResult["endedBy"] | "";
-  /** Of one that failed, as clients are told; null of all others. */
+  /** Error of a failed run, in the form sent to clients; null otherwise. */
   error: { code: string; message: string } | null;
-  /** Of one in line, or that left it without having begun, who waits, and until when (ISO 8601 UTC) that is to be believed; null of all that began. */
-  line: { holder: Holder; until: string } | null;
-  /** While it waits to ask its model again; null otherwise. */
-  retry: { attempt: number; at: string; reason: string } | null;
-  /** Of one that finished and has a key, or an answer of a certain form; null of all others. */
+  /**
+   * For a queued run, and one that left the queue without starting: the waiting process, and the time (ISO 8601 UTC)
+   * until which its entry is valid. Null for runs that started.
+   */
+  queueLease: { holder: LeaseHolder; expiresAt: string } | null;
+  /** Set while the run waits for the next attempt of a model call; null otherwise. */
+  retry: { attempt: number; nextAttemptAt: string; reason: string } | null;
+  /** Set for a finished run with a key or an output schema; null otherwise. */
   answer: RunAnswer | null;
 }

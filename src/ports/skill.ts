@@ -1,13 +1,13 @@
-/** Written instructions for tasks of one kind, which a model reads when it has one. */
+/** Written instructions for one kind of task, which a model reads when it has such a task. */
 export interface Skill {
   /** Unique in a session. */
   readonly name: string;
-  /** One line, at most 200 characters; `""` where it says none. */
+  /** Single line of at most 200 characters; `""` if the skill has none. */
   readonly description: string;
-  /** Whose word it is: the user's own, or that of the repository, for which nobody vouches. */
+  /** Author of the skill: the user, or the repository, which is untrusted. */
   readonly origin: "user" | "project";
-  /** Absolute path of its folder, in which `SKILL.md` is. */
+  /** Absolute path of the folder that contains `SKILL.md`. */
   readonly folder: string;
-  /** Absolute path of the folder that no link of it leads out of. */
+  /** Absolute path of the folder that bounds the skill: links must not lead out of it. */
   readonly root: string;
 }

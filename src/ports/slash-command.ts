@@ -1,21 +1,21 @@
 import type { FilePart, ImagePart } from "./message.js";
 
-/** What a slash command says to the model. */
+/** Prompt of a slash command, for the model. */
 export interface SlashPrompt {
   text: string;
   parts?: readonly (ImagePart | FilePart)[];
 }
 
-/** Something that a person says by `/name words`: a prompt that was written before. */
+/** A prepared prompt that a person invokes with `/name words`. */
 export interface SlashCommand {
-  /** Without the slash; no white space. */
+  /** Name without the slash and without white space. */
   readonly name: string;
   /** One line. */
   readonly description: string;
-  /** What to type behind the name; `""`: nothing. */
+  /** What to type after the name; `""` for a command without arguments. */
   readonly hint: string;
-  /** Where it comes from, for people: `.agents/commands/review.md`, `mcp:github`. */
+  /** Source of the command, for people: `.agents/commands/review.md`, `mcp:github`. */
   readonly origin: string;
-  /** What the model is told, by the words typed behind the name. Throws `InputError` where they do not do. */
+  /** Returns the prompt for the words typed after the name. Throws `InputError` if the words are invalid. */
   prompt(words: string, signal: AbortSignal): Promise<SlashPrompt>;
 }

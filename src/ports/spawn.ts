@@ -1,37 +1,40 @@
 import type { Budget, EndedBy } from "./budget.js";
 import type { Usage } from "./usage.js";
 
-/** What a tool call asks a helper for: an agent of its own, with a conversation of its own. */
+/** Task of a subagent: an agent with its own conversation, started by a tool call. */
 export interface SpawnInput {
-  /** What it is to do, with all that it must know: it sees nothing of the conversation that asks. */
+  /** The task with all needed information. The subagent sees nothing of the parent's conversation. */
   message: string;
-  /** Names it for people, in a few words; the title of its session. */
+  /** Short name for people; the title of the subagent's session. */
   title: string;
-  /** Names of the tools that it may use, of those that the asking run has; left out: all of these. Never the asking tool, and none that is of use only to people. */
+  /**
+   * Names of allowed tools, out of the parent run's tools. Default: all of them. The spawning tool and tools that need
+   * a user are never included.
+   */
   tools?: readonly string[] | undefined;
-  /** Whether it may use those alone that change nothing. Default false. */
+  /** Whether only tools that change nothing are allowed. Default false. */
   readOnly?: boolean | undefined;
-  /** Of its own; what it spends counts in the budgets of whoever asks too. */
+  /** Budget of the subagent. Its usage also counts in the budgets of the parent run. */
   budget?: Budget | undefined;
-  /** Model calls of its own; the agent's limit stands beside it, and the smaller counts. */
+  /** Maximum model calls of the subagent. The agent's own limit also applies; the lower one counts. */
   maxIterations?: number | undefined;
 }
 
-/** How a helper ended. */
-export interface HelperResult {
-  /** Its last answer. */
+/** Result of a subagent. */
+export interface SubagentResult {
+  /** Text of its final answer. */
   output: string;
   endedBy: EndedBy;
-  /** Of all its model calls; counted in the asking run already. */
+  /** Usage of all its model calls; already counted in the parent run. */
   usage: Usage;
   iterations: number;
 }
 
-/** A helper under way. It ends with the call that asked for it. */
-export interface Helper {
+/** A running subagent. It ends with the tool call that started it at the latest. */
+export interface Subagent {
   readonly runId: string;
-  /** Its session, which tells of itself who asked for it. */
+  /** The subagent's own session; its `spawnedBy` names the parent. */
   readonly sessionId: string;
-  /** Rejects as `Run.result`. */
-  readonly result: Promise<HelperResult>;
+  /** Rejects like `Run.result`. */
+  readonly result: Promise<SubagentResult>;
 }

@@ -1,21 +1,21 @@
-/** What sort of thing a tool does, for clients that show it. */
+/** Category of a tool, for clients that show its calls. */
 export type ToolKind = "read" | "edit" | "delete" | "search" | "execute" | "fetch" | "think" | "other";
 
-/** A place in a file; `path` absolute, `line` from 1. */
+/** Position in a file. `path` is absolute; `line` starts at 1. */
 export interface Location {
   path: string;
   line?: number;
 }
 
-/** Change of one file; `oldText` null when the file is new. */
+/** Change of one file. `oldText` is null for a new file. */
 export interface Diff {
   path: string;
   oldText: string | null;
   newText: string;
 }
 
-/** What people are shown of a call's result beside its text. */
-export interface Shown {
+/** What clients show of a call's result besides its text. */
+export interface ToolDisplay {
   diff: readonly Diff[];
   locations: readonly Location[];
 }

@@ -1,35 +1,40 @@
 import type { SlashCommand } from "./slash-command.js";
 import type { Tool } from "./tool.js";
 
-/** The session that tools are opened for. */
+/** The session for which tools are opened. */
 export interface ToolSession {
   /** The chain's first session. */
   readonly sessionId: string;
-  /** Absolute path of the folder that the session works on. */
+  /** Absolute path of the session's project folder. */
   readonly projectDir: string;
 }
 
-/** The tools of a source, at hand for one session. */
+/** The tools of a source, opened for one session. */
 export interface OpenTools {
-  /** Read when a run starts: they may be others by then, and stay the same while it goes. */
+  /** Read at the start of each run, so the list may change between runs. A run keeps its list. */
   readonly tools: readonly Tool[];
-  /** What people may say by a slash command; read whenever somebody looks. */
+  /** Prompts available as slash commands; read on each request. */
   readonly prompts?: readonly SlashCommand[];
-  /** End what was opened. Called once, when no run of the session goes on; who takes longer than 2.5 s is left behind. */
+  /**
+   * Closes the opened resources. Called once, when no run of the session is active. After 2.5 s the kernel abandons the
+   * call.
+   */
   close(): Promise<void>;
 }
 
-/** Where tools come from that must be opened first: a server of them, a connection, a process. */
+/** A source of tools that must be opened first, such as an MCP server, a connection or a process. */
 export interface ToolSource {
   /** Unique in an agent. */
   readonly name: string;
   /**
-   * Called before a session's first run, and again when what it opened was closed: five minutes after the session's last
-   * run, when the session is deleted or works on another folder, when the agent closes. Whoever rejects, or is not ready
-   * within 30 s, is left out of the run: it is in the log and on the bus, and the model is told. What is not ready goes on
-   * for up to five minutes, also when the run is cancelled, and is there for the session's next run. The signal aborts when
-   * that time is over or nobody needs it any more; of a source that a run brings for itself, with the run's wait. What
-   * opens all the same is closed at once.
+   * Opens the tools for a session. Called before the session's first run, and again after a close. The kernel closes
+   * them five minutes after the session's last run, if the session is deleted or changes its folder, and with the
+   * agent.
+   *
+   * A source that rejects or takes longer than 30 s is unavailable for the run: the log, the bus and the model are
+   * informed. The attempt continues for up to five minutes, also if the run is cancelled, and serves the session's next
+   * run. `signal` aborts after that time or when the tools are no longer needed. For a source passed to one run, it
+   * aborts when the run stops waiting. Tools that open after the abort are closed at once.
    */
   open(session: ToolSession, signal: AbortSignal): Promise<OpenTools>;
 }

@@ -1,9 +1,9 @@
 import type { Ask } from "./ask.js";
-import type { FileKeeper } from "./file-history.js";
+import type { FileRecorder } from "./file-history.js";
 import type { BackgroundWork } from "./background.js";
 import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./tool-display.js";
-import type { Helper, SpawnInput } from "./spawn.js";
+import type { Subagent, SpawnInput } from "./spawn.js";
 import type { Skill } from "./skill.js";
 
 export type { Diff, Location, ToolKind } from "./tool-display.js";
@@ -13,7 +13,7 @@ export interface JsonSchema {
   readonly [key: string]: unknown;
 }
 
-/** What a model is told of a tool, and what the kernel needs to schedule it. */
+/** Description of a tool for the model, with the data that the kernel needs to schedule its calls. */
 export interface ToolSpec {
   /** `[a-zA-Z0-9_-]{1,64}`, unique in an agent. */
   readonly name: string;
@@ -21,34 +21,37 @@ export interface ToolSpec {
   /** JSON Schema of the arguments, an object. */
   readonly inputSchema: JsonSchema;
   readonly kind: ToolKind;
-  /** Whether calls may run beside other calls of the same answer. */
+  /** Whether calls may run in parallel with other calls of the same answer. */
   readonly parallel: boolean;
-  /** Whether a person is asked first, where a client can ask. */
+  /** Whether a person must allow each call, if a client can ask. */
   readonly needsPermission: boolean;
-  /** Where it comes from, as permission rules may name it: `mcp:server/tool`. Left out: it is known by its name alone. */
+  /** Origin of the tool for permission rules, for instance `mcp:server/tool`. Undefined: rules match only its name. */
   readonly origin?: string | undefined;
-  /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
-  readonly needsPerson?: boolean | undefined;
-  /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
+  /** Whether the tool needs a user who answers. Runs without one hide it from their models. Default false. */
+  readonly needsUser?: boolean | undefined;
+  /** Whether the tool needs skills. Runs without skills hide it from their models. Default false. */
   readonly needsSkills?: boolean | undefined;
-  /** Which models are told of it, by the name of the provider and the model's id. Default all. */
+  /** Whether a model gets the tool, by provider name and model id. Default: every model gets it. */
   models?(model: { readonly provider: string; readonly id: string }): boolean;
-  /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
+  /** Names of tools that this one replaces: a model that gets this tool does not get those. */
   readonly replaces?: readonly string[] | undefined;
 }
 
-/** What a call brought, for the model and for people. */
+/** Result of a call, for the model and for people. */
 export interface ToolOutput {
-  /** What the model reads. */
+  /** Text for the model. */
   text: string;
   parts?: readonly (ImagePart | FilePart)[] | undefined;
   diff?: readonly Diff[] | undefined;
   locations?: readonly Location[] | undefined;
-  /** The tool did its work and that work says no (a command's exit code 1): a failed result, without a throw. */
+  /**
+   * True if the tool worked but its result is negative, such as a command's exit code 1. The result counts as failed,
+   * without a throw.
+   */
   failed?: boolean | undefined;
 }
 
-/** What a person is asked before a tool runs. */
+/** A permission request or question to a person, before a tool runs. */
 export interface AskRequest {
   callId: string;
   tool: string;
@@ -56,125 +59,138 @@ export interface AskRequest {
   kind: ToolKind;
   input: unknown;
   locations: readonly Location[];
-  /** What it would change, as far as the arguments and the files tell. */
+  /** The change that the call would make, as far as the arguments and the files show it. */
   diff?: readonly Diff[] | undefined;
-  /** Why it is asked, where the agent's permission policy says so. */
+  /** Reason for the request, if the agent's permission policy gives one. */
   reason?: string | undefined;
-  /** What may be answered, where it is no permission that is asked for. */
+  /** Choices of a question. Undefined for a permission request. */
   question?: Pick<Ask, "choices" | "freeText"> | undefined;
 }
 
-/** Something that a tool wants to know of a person. */
+/** A question of a tool to a person. */
 export interface Question {
-  /** The question. */
+  /** Text of the question. */
   title: string;
-  /** What may be chosen, each a label; left out: none, and text is awaited. */
+  /** Labels to choose from. Undefined: no choices, the answer is text. */
   choices?: readonly string[] | undefined;
-  /** Whether text may be given in place of a choice; default whether there are no choices. */
+  /** Whether the answer may be text instead of a choice. Default: true if there are no choices. */
   freeText?: boolean | undefined;
 }
 
-/** A call that a model wants to make; its arguments are checked. */
+/** A requested call with checked arguments. */
 export interface ToolCall {
   readonly runId: string;
   /** The chain's first session. */
   readonly sessionId: string;
   readonly callId: string;
-  /** Absolute path of the folder that the session works on. */
+  /** Absolute path of the session's project folder. */
   readonly projectDir: string;
   readonly tool: ToolSpec;
   /** The arguments as the model sent them, parsed. */
   readonly input: unknown;
-  /** How people are shown it. */
+  /** Text shown to people. */
   readonly title: string;
   readonly locations: readonly Location[];
-  /** What it would change, as far as the arguments tell. */
+  /** The change that the call would make, as far as the arguments show it. */
   readonly diff: readonly Diff[];
-  /** Names of other tools whose work it does. */
+  /** Names of other tools whose work the call does. */
   readonly actsAs?: readonly string[] | undefined;
-  /** Places of which it tells, or takes along, what is there. */
+  /** Locations whose content the call reveals or copies. */
   readonly reads?: readonly Location[] | undefined;
 }
 
 /**
- * Anything else counts as `reject`. `allow_always` is kept with the session: for edits of the same files, of any other
- * tool for the very same call.
+ * Decision of a person; any other value counts as `reject`. `allow_always` is stored with the session. It covers edits
+ * of the same files; for other tools it covers identical calls only.
  */
-export type AskAnswer = "allow" | "allow_always" | "reject";
+export type PermissionDecision = "allow" | "allow_always" | "reject";
 
-/** Where a call runs, and what it may ask for. */
+/** Environment of a call, and the requests that it can make. */
 export interface ToolContext {
   readonly runId: string;
   readonly sessionId: string;
   readonly callId: string;
-  /** Absolute path of the folder that the session works on. */
+  /** Absolute path of the session's project folder. */
   readonly projectDir: string;
-  /** Further folders that the run may use, as whoever began it said; absolute paths. Left out: none. */
+  /** Further folders that the run may use, as its caller requested. Absolute paths. Undefined: none. */
   readonly folders?: readonly string[] | undefined;
-  /** Aborted when the run is; a tool ends what it started and then settles. */
+  /** Aborts with the run. The tool then ends what it started and settles. */
   readonly signal: AbortSignal;
-  /** Ask the person at the client; resolves `allow` where nobody can be asked. */
-  ask(request: Omit<AskRequest, "callId" | "tool" | "kind" | "question">): Promise<AskAnswer>;
-  /** Put a question to whoever is there: the label that was chosen, or the text given; undefined when nobody is there, or nobody answers. */
-  question(question: Question): Promise<string | undefined>;
-  /** Show people what the call has printed since this was said last; kept nowhere, and no part of its output. Never throws. */
+  /** Asks the person at the client for permission. Resolves with `allow` if no person can be asked. */
+  ask(request: Omit<AskRequest, "callId" | "tool" | "kind" | "question">): Promise<PermissionDecision>;
+  /**
+   * Asks the user a question. Resolves with the chosen label or the text, or undefined if no user is present or no
+   * answer comes.
+   */
+  askUser(question: Question): Promise<string | undefined>;
+  /**
+   * Shows people the output since the last call of this function. It is not stored and not part of the result. Never
+   * throws.
+   */
   progress(text: string): void;
   /**
-   * Begin a helper: a run in a session of its own, on the same folder and with the same model. It may do no more than the run
-   * that the call is of, asks that one's people, and what it spends is spent there too. What it does is shown as the
-   * call's progress, a line for each of its tool calls. It ends with the call at the latest, and is cancelled with its run.
-   * Rejects as `Agent.run`: with `InputError`, or `TooManyRunsError` where it has no place.
+   * Starts a subagent: a run in its own session, with the same folder and model.
+   *
+   * - It has at most the permissions of the parent run, asks the parent's users, and its usage counts for the parent
+   *   too.
+   * - Its tool calls are shown as progress of this call, one line each.
+   * - It ends with this call at the latest, and is cancelled with the parent run.
+   *
+   * Rejects like `Agent.run`: with `InputError`, or with `TooManyRunsError` if no slot is free.
    */
-  spawn(input: SpawnInput): Promise<Helper>;
+  spawn(input: SpawnInput): Promise<Subagent>;
   /**
-   * What the session's tools remember of each other (files read, todo list). What a call sets to plain JSON is stored
-   * with its result and found again by any process; anything else lives as long as this one.
+   * Shared state of the session's tools (files read, todo list). Plain JSON that a call sets is stored with its result,
+   * and every process finds it again. Other values exist only in this process.
    */
   readonly state: Map<string, unknown>;
-  /** Told of each file before it is changed, so that it can be undone; left out: nobody keeps that. */
-  readonly history?: FileKeeper | undefined;
-  /** Those that the model was told of. */
+  /** Records each file before a change, so that the change can be undone. Undefined: no recording. */
+  readonly history?: FileRecorder | undefined;
+  /** Skills that the model was given. */
   readonly skills?: readonly Skill[] | undefined;
 }
 
-/** How a call is shown to a person. */
+/** Presentation of a call for people. */
 export interface ToolCallDescription {
-  /** One line, for instance `Read src/index.ts`. */
+  /** Single line, for instance `Read src/index.ts`. */
   title: string;
   locations: readonly Location[];
-  /** What it would change, as far as the arguments tell; of a file only the piece that they speak of. */
+  /** The change that the call would make, as far as the arguments show it. For a file: only the affected piece. */
   diff?: readonly Diff[] | undefined;
-  /** Names of tools whose work the call does: rules for theirs are for this one as well. */
+  /** Names of tools whose work the call does. Permission rules for those tools also apply to this call. */
   actsAs?: readonly string[] | undefined;
-  /** Places of which a call that is no reading tells, or takes along, what is there: rules that keep `read` from them keep it as well. */
+  /**
+   * Locations whose content the call reveals or copies, for a tool that is not a reading tool. Rules that deny `read`
+   * there also deny this call.
+   */
   reads?: readonly Location[] | undefined;
 }
 
-/** What a person who is asked about a call is shown of what it would do. */
+/** Effects of a call, shown to the person who decides on it. */
 export interface ToolCallPreview {
-  /** What it would change. */
+  /** The change that the call would make. */
   diff?: readonly Diff[] | undefined;
-  /** What the diff does not show, in a sentence. */
+  /** A sentence on effects that the diff does not show. */
   note?: string | undefined;
 }
 
-/** Something the model may call. */
+/** A tool that a model can call. */
 // `any`: tools of different argument types live in one list; each sees only what its own `parse` returned.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export interface Tool<Args = any> extends ToolSpec {
-  /** Check what the model sent. Throws `ToolInputError`; its message is shown to the model. */
+  /** Validates the model's arguments. Throws `ToolInputError`; the model sees its message. */
   parse(input: unknown): Args;
-  /** For people; must not touch the disk and must not throw. */
+  /** Describes the call for people. Must not use the disk and must not throw. */
   describe(args: Args, projectDir: string): ToolCallDescription;
   /**
-   * What a person is shown in place of the description's diff, by what is there now; asked when they are asked, and
-   * before. Takes two seconds at most, or goes without; a throw is as nothing.
+   * Diff for the person who decides, computed from the current files. It replaces the diff of `describe`. Called before
+   * and with the request. After two seconds or a throw, the request is sent without it.
    */
   preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
-  /** Do the work. A throw becomes a failed tool result, never a failed run. */
+  /** Runs the call. A throw becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
-  /** What it keeps going beside its calls; several tools may share it. Its sessions tell it to whoever watches them. */
+  /** Background work of the tool, possibly shared by several tools. Sessions report it to their watchers. */
   readonly background?: BackgroundWork | undefined;
-  /** End what is kept from one call to the next. Called when an agent closes, which others may share it with. */
+  /** Ends state that lasts longer than a call. Called when an agent closes; other agents may share the tool. */
   close?(): Promise<void>;
 }

@@ -1,3 +1,3 @@
-/** What becomes of a question that nobody is there to answer. */
+/** Policy when no client can answer an ask. */
 export type Unattended = "reject" | "allow" | "wait";
 export const UNATTENDED: readonly Unattended[] = ["reject", "allow", "wait"];

@@ -1,8 +1,8 @@
 /** Token counts and money of one or more model calls. `totalTokens = promptTokens + completionTokens`. */
 export interface Usage {
-  /** Tokens sent, cached ones included. */
+  /** Tokens sent, including cached ones. */
   promptTokens: number;
-  /** Tokens produced, reasoning included. */
+  /** Tokens produced, including reasoning. */
   completionTokens: number;
   totalTokens: number;
   /** USD; 0 when the price is unknown. */

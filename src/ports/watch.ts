@@ -4,68 +4,80 @@ import type { Message } from "./message.js";
 import type { RunRecord } from "./run.js";
 import type { Session } from "./session.js";
 
-/** A step of what an agent is about to do, as its todo list says. */
+/** A step of the agent's plan, from its todo list. */
 export interface PlanEntry {
   content: string;
   status: "pending" | "in_progress" | "completed";
 }
 
-/** How a session stands. It is told anew whenever it changes, and is no part of what a cursor counts. */
+/** Current state of a session. It is sent again after each change. Cursors do not count it. */
 export interface SessionState {
   /** The chain's first session. */
   session: Session;
-  /** The chain's newest run, as it is: `interrupted` when its process is dead. Null before the first. */
+  /** The chain's newest run in its effective state: `interrupted` if its process is dead. Null before the first run. */
   run: RunRecord | null;
-  /** Those that are open, oldest first. */
+  /** Open asks, oldest first. */
   asks: readonly Ask[];
-  /** The todo list, as the tools left it last; empty without one. */
+  /** The todo list as last set by the tools; empty without one. */
   plan: readonly PlanEntry[];
-  /** Commands in the background, of this process and those that were kept: those that run, and the last that ended. Left out where there is none. */
+  /**
+   * Background commands of this process and detached ones: the running commands and the most recently ended. Undefined
+   * if there are none.
+   */
   processes?: readonly ProcessState[];
-  /** Whether the run goes on in another process, which alone tells what its tools print. */
-  elsewhere: boolean;
+  /** Whether the run is active in another process. Only that process sends the output of its running tools. */
+  runningElsewhere: boolean;
 }
 
 /**
- * What a session says to whoever watches it. Applied in order to an empty page they make the session's messages, from
- * whichever cursor they go on. Only what is stored is told: what was seen is never lost.
+ * Events for watchers of a session. Applied in order to an empty page, from any cursor, they give the session's
+ * messages. Only stored data is sent, so nothing that a watcher saw gets lost.
  */
 export type WatchEvent =
-  /** The first event, and again when it changes. */
+  /** The first event, and after each change. */
   | { type: "state"; state: SessionState }
-  /** The first event of a reader that began `behind` a message: it may come back to there. */
+  /** The first event of a reader that started with `afterSeq`. Its cursor resumes at that message. */
   | { type: "state"; cursor: string; state: SessionState }
-  /** A message, in place of one with its `seq`. With `finished: false` it may grow. */
+  /** A message, which replaces an earlier message with the same `seq`. With `finished: false` it may grow. */
   | { type: "message"; cursor: string; message: Message }
-  /** Text or reasoning that a growing message gained, behind all that it has of the same kind. */
+  /** Text or reasoning added to a growing message, after all its earlier content of the same kind. */
   | { type: "delta"; cursor: string; messageId: string; seq: number; kind: "text" | "reasoning"; text: string }
-  /** A message that grew is whole: its texts are those that were told, the rest is new. */
+  /** A growing message is complete. Its texts are those already sent; the other parts are new. */
   | { type: "message_end"; cursor: string; message: Message }
-  /** All messages with a greater `seq` are void: a revert hid them, or a restore puts others in their place. */
-  | { type: "cut"; cursor: string; after: number }
-  /** What a running tool printed since this was told last; of the process that runs it alone, and kept nowhere. */
+  /** All messages with a greater `seq` are invalid: a revert hid them, or a restore replaced them. */
+  | { type: "rewind"; cursor: string; after: number }
+  /**
+   * Output that a running tool printed since the last such event. Sent only by the process that runs the tool, and not
+   * stored.
+   */
   | { type: "tool_progress"; callId: string; text: string }
   /** The session was deleted; the last event. */
   | { type: "deleted" };
 
-/** From where a session is watched, and how far. */
+/** Where a watch starts, and when it ends. */
 export interface WatchOptions {
-  /** Cursor of the last event that the reader has; left out or `""`: from the beginning. One past the end is refused. */
+  /**
+   * Cursor of the last event that the reader has. Undefined or `""`: from the beginning. A cursor past the end is
+   * rejected.
+   */
   after?: string | undefined;
   /**
-   * Only what was said behind the message with this `seq`, for a reader that has the messages up to it; ignored beside a
-   * cursor. Where that is no longer so, the reader is told by a `cut`; one that grows is told again, whole.
+   * Start after the message with this `seq`, for a reader that has the messages up to it; ignored with a cursor. If
+   * those messages are no longer valid, the reader gets a `rewind`. A message that still grows is sent again, complete.
    */
-  behind?: number | undefined;
-  /** The same of a reader that comes back by itself: one past the end begins anew, with a cut of all that it has. Ignored beside `after`. */
+  afterSeq?: number | undefined;
+  /**
+   * Cursor of a reader that reconnects automatically. A cursor past the end starts anew, with a `rewind` of all
+   * messages. Ignored with `after`.
+   */
   lastSeen?: string | undefined;
-  /** Whether to wait for more; `false` ends when all was told. Default true. */
+  /** Whether to wait for further events. `false`: the watch ends after the stored ones. Default true. */
   follow?: boolean | undefined;
   /**
-   * Whether this watcher answers questions of runs. `true`: while it watches, questions of every session wait for it. A
-   * function is called for each question, and answers for this session alone. Default false.
+   * Whether this watcher answers asks. `true`: while it watches, asks of all sessions wait for it. A function is called
+   * for each ask and counts for this session only. Default false.
    */
-  answers?: boolean | (() => boolean) | undefined;
-  /** Ends it, without an error. */
+  canAnswer?: boolean | (() => boolean) | undefined;
+  /** Ends the watch without an error. */
   signal?: AbortSignal | undefined;
 }

@@ -9,49 +9,49 @@ import type { BackgroundJob, JobOptions } from "./job.js";
 import type { KeptProgram } from "./supervisor.js";
 import { folderOf, removeOutputs } from "./outputs.js";
 
-/** Commands that may run beside each other for one session, and for all of a process; of those that ended so many are listed. */
+/** Maximum concurrent commands per session and per process, and the number of ended commands that stay listed. */
 const MOST = 16;
 const MOST_IN_ALL = 128;
 const ENDED = 16;
 
-/** How one is started: as a child of this process, or so that it outlives it. */
+/** How a command starts: as a child of this process, or detached so that it outlives this process. */
 export type Start = { start: () => Promise<Child> } | { program: () => Promise<KeptProgram> };
 
-/** Where what commands leave is written down: absolute paths of folders, with one folder in each for each session. */
+/** Absolute paths of folders for files of background commands. Each contains one folder per session. */
 export interface BackgroundPaths {
-  /** What they print. Left out: it is cut and gone. */
+  /** For output. Undefined: long output is shortened and the remainder is lost. */
   readonly outputs?: string | undefined;
-  /** Those that outlive this process. Left out: none does. */
+  /** For detached commands. Undefined: commands cannot be detached. */
   readonly kept?: string | undefined;
 }
 
-/** Those that outlive gantry are looked at so often, in ms, while somebody is told. */
+/** Interval in ms at which running detached commands are checked. */
 const LOOK_MS = 1_000;
 
-/** The commands in the background of an agent's sessions. */
+/** The background commands of an agent's sessions. */
 export class Background implements BackgroundWork {
   readonly #paths: BackgroundPaths;
   readonly #redactor: Redactor;
   readonly #clean: (said: string) => string;
   #swept = false;
   readonly #jobs = new Map<string, Map<string, BackgroundJob>>();
-  /** While one that is no child of this process runs: of which sessions. */
+  /** Timers by session id, while a detached command of the session runs. */
   readonly #looks = new Map<string, NodeJS.Timeout>();
   readonly #listeners = new Set<(sessionId: string) => void>();
-  /** Of those that outlive this process: what is done when they end while it is there. */
+  /** Cleanup of detached commands that end while this process runs, by command id. */
   readonly #tidies = new Map<string, JobOptions["tidy"]>();
-  /** Sessions of which one is about to start. */
+  /** Session ids of commands that are starting. */
   readonly #starting: string[] = [];
   #closed = false;
 
-  /** @param clean Makes text of what was printed, as it is shown: without colours and secrets. */
+  /** @param clean Converts output to text as shown: without colours and secrets. */
   constructor(paths: BackgroundPaths, redactor: Redactor, clean: (said: string) => string) {
     this.#paths = paths;
     this.#redactor = redactor;
     this.#clean = clean;
   }
 
-  /** Start one. Rejects with a `ToolError` when there are too many, or with what `start` rejects with. */
+  /** Starts a command. Rejects with `ToolError` if too many are running, or with the error of `start`. */
   async start(
     sessionId: string,
     given: Omit<JobOptions, "id" | "onEnd" | "redactor" | "clean">,
@@ -81,7 +81,7 @@ export class Background implements BackgroundWork {
       jobs.delete(old);
       one.forget?.();
     }
-    // The session was deleted meanwhile, or all ends.
+    // The session was deleted meanwhile, or this object was closed.
     if (this.#closed || this.#jobs.get(sessionId) !== jobs) await job.stop();
     this.#look(sessionId);
     this.#changed(sessionId);
@@ -96,7 +96,7 @@ export class Background implements BackgroundWork {
     const { kept } = this.#paths;
     if (kept === undefined || process.platform !== "linux")
       throw new ToolError("no command can outlive gantry here. Start it with background alone.");
-    const [{ startKept }, { sweepKept }, program] = await Promise.all([
+    const [{ startDetached: startKept }, { sweepKept }, program] = await Promise.all([
       import("./supervisor.js"),
       import("./detached-job.js"),
       start.program(),
@@ -113,12 +113,15 @@ export class Background implements BackgroundWork {
     return job;
   }
 
-  /** With those that an earlier gantry, or another one, started so that they outlive it. */
+  /** The session's commands, including detached commands that an earlier or another gantry process started. */
   async #known(sessionId: string): Promise<Map<string, BackgroundJob>> {
     const jobs = this.#jobs.get(sessionId) ?? new Map<string, BackgroundJob>();
     const folder = this.#paths.kept === undefined ? undefined : folderOf(this.#paths.kept, sessionId);
     if (folder === undefined || !existsSync(folder)) return jobs;
-    const [{ keptIn }, { KeptJob }] = await Promise.all([import("./supervisor.js"), import("./detached-job.js")]);
+    const [{ keptIn }, { DetachedJob: KeptJob }] = await Promise.all([
+      import("./supervisor.js"),
+      import("./detached-job.js"),
+    ]);
     for (const record of keptIn(folder))
       if (!jobs.has(record.id))
         jobs.set(record.id, new KeptJob(record, join(folder, record.id), this.#redactor, this.#clean));
@@ -126,9 +129,9 @@ export class Background implements BackgroundWork {
     return jobs;
   }
 
-  /** Who watches is told when one ends that is no child of this process. */
+  /** Checks detached commands and notifies listeners when one ends. They are not children of this process. */
   #look(sessionId: string): void {
-    const kept = [...(this.#jobs.get(sessionId)?.values() ?? [])].filter((job) => isRunning(job) && job.state.keep);
+    const kept = [...(this.#jobs.get(sessionId)?.values() ?? [])].filter((job) => isRunning(job) && job.state.detached);
     if (kept.length === 0 || this.#looks.has(sessionId) || this.#closed) return;
     const timer = setInterval(() => {
       const ended = kept.filter((job) => !isRunning(job));
@@ -147,7 +150,7 @@ export class Background implements BackgroundWork {
     this.#looks.set(sessionId, timer.unref());
   }
 
-  /** Rejects with a `ToolError` that tells what there is. */
+  /** Finds a command. Rejects with a `ToolError` that lists the session's commands. */
   async find(sessionId: string, id: string): Promise<BackgroundJob> {
     const jobs = await this.#known(sessionId);
     const job = jobs.get(id);
@@ -169,7 +172,7 @@ export class Background implements BackgroundWork {
     this.#jobs.delete(sessionId);
     clearInterval(this.#looks.get(sessionId));
     this.#looks.delete(sessionId);
-    await Promise.all(jobs.filter(({ state }) => !state.keep).map((job) => job.stop()));
+    await Promise.all(jobs.filter(({ state }) => !state.detached).map((job) => job.stop()));
     if (this.#paths.outputs !== undefined) removeOutputs(this.#paths.outputs, sessionId);
   }
 
@@ -178,12 +181,12 @@ export class Background implements BackgroundWork {
     return () => this.#listeners.delete(listener);
   }
 
-  /** End all that are not kept. */
+  /** Ends all commands that are not detached. */
   async close(reason: unknown): Promise<void> {
     this.#closed = true;
     const jobs = [...this.#jobs.values()].flatMap((one) => [...one.values()]);
     for (const timer of this.#looks.values()) clearInterval(timer);
-    await Promise.all(jobs.filter(({ state }) => !state.keep).map((job) => job.stop(reason)));
+    await Promise.all(jobs.filter(({ state }) => !state.detached).map((job) => job.stop(reason)));
   }
 
   #changed(sessionId: string): void {

@@ -3,38 +3,42 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable, deadline, settlesWithin } from "../base/abort.js";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
-import { guard, guardGroup, unguard } from "./reaper.js";
+import { register, guardGroup, unregister } from "./reaper.js";
 import { commandPids, MARK } from "../base/linux-processes.js";
 import { ProcessGroup } from "./process-group.js";
 
-/** What is started. */
+/** A program to start. */
 export interface Program {
   file: string;
   args: readonly string[];
   cwd: string;
-  /** All that the child gets, beside a mark by which it is found again. */
+  /** The child's environment. Only the mark that identifies the child is added. */
   env: Readonly<Record<string, string>>;
   /**
-   * Whether `file` is bubblewrap and `args` what runs in it. It waits for its `arrange`ment. Its processes live in a
-   * namespace of their own and end with the first of it: TERM goes to all but bubblewrap itself, which would take the
-   * rest down at once.
+   * Whether `file` is bubblewrap and `args` is the command in the sandbox. Bubblewrap waits for `arrange`.
+   *
+   * The processes have their own namespace and end with its first process. TERM goes to all except bubblewrap itself,
+   * which would end the others immediately.
    */
   sandbox?: boolean;
-  /** Whether something may be said to its standard input. Default false: it is closed. */
+  /** Whether standard input is open for writing. Default false: it is closed. */
   input?: boolean;
-  /** Whether it starts no program of its own and holds nothing that a kill would spoil. Default false. */
+  /** Whether the program starts no programs and can be killed without damage. Default false. */
   isLeaf?: boolean;
 }
 
 export interface ChildOptions {
-  /** Left out: it takes what it takes. */
+  /** Undefined: no time limit. */
   timeoutMs?: number;
   signal: AbortSignal;
   onOutput?(chunk: Buffer): void;
-  /** Between TERM and KILL, in ms; asked when that time has begun. */
+  /**
+   * Time in ms between TERM and KILL; read when it has started. Default `GRACE_MS`, or `SHUTDOWN_GRACE_MS` during a
+   * shutdown.
+   */
   graceMs?(): number;
 }
 
@@ -42,38 +46,41 @@ export interface ChildEnd {
   code: number | null;
   signal: NodeJS.Signals | null;
   why: "exit" | "timeout" | "abort";
-  /** Whether it left processes behind, which were then ended. */
+  /** Whether the program left processes running, which were then ended. */
   leftBehind: boolean;
-  /** Why bubblewrap could not start the program, in its own words; undefined if it did, and for other programs. */
+  /** Bubblewrap's error message if it could not start the program; undefined otherwise and for other programs. */
   sandboxFault: string | undefined;
 }
 
-/** Where bubblewrap is told how the sandbox shall be, and where it tells which process is the first of its namespace. */
+/**
+ * File descriptors: bubblewrap reports the first process of its namespace on one, and reads its switches from the
+ * other.
+ */
 const NAMESPACE_FD = 3;
 const ARRANGEMENT_FD = 4;
 
-/** Size of what is kept of bubblewrap's own messages, in characters. */
+/** Maximum length of bubblewrap's messages to keep, in characters. */
 const MAX_FAULT_CHARACTERS = 500;
 
-/** Between TERM and KILL, in ms; shorter when the server is going down. */
+/** Time in ms between TERM and KILL; shorter when the server shuts down. */
 const GRACE_MS = 2_000;
 const SHUTDOWN_GRACE_MS = 1_000;
-/** How long output may go on behind the end of the child. */
+/** Time in ms that output may continue after the child ends. */
 const DRAIN_MS = 250;
-/** How long a child that is gone may take to be told of. */
+/** Time in ms that the exit event of an ended child may take. */
 const REAP_MS = 500;
 const POLL_MS = 25;
-/** Pauses, in ms, in which what dies by itself has its chance; a sandbox needs about one. */
+/** Pauses in ms before processes are ended, so that they can exit without a signal. A sandbox needs about 1 ms. */
 const MOMENTS_MS = [1, 2, 5, 11] as const;
 
 const living = new Set<ProcessGroup>();
 
-/** End every child of this process, at once and without grace. For the last moments of a process. */
+/** Kills every child of this process immediately. For the exit of the process. */
 function killAll(): void {
   for (const group of living) group.killNow();
 }
 
-/** A program in a process group of its own. Whoever starts it lets it `run`, or `kill`s it. */
+/** A program in its own process group. The starter must call `run` or `kill`. */
 export class Child {
   readonly #process: ChildProcess;
   readonly #group: ProcessGroup;
@@ -81,7 +88,7 @@ export class Child {
   readonly #sandbox: boolean;
   readonly #isLeaf: boolean;
   readonly #mark: string;
-  /** Output of bubblewrap itself: that of the program in the sandbox goes to the standard output alone. */
+  /** Output of bubblewrap itself. The sandboxed program writes only to standard output. */
   #sandboxErrors = "";
 
   private constructor(
@@ -98,7 +105,7 @@ export class Child {
     this.#isLeaf = isLeaf;
     this.#mark = mark;
     enlist(group);
-    // What has ended cannot be spoken to.
+    // Writing to a process that has ended fails; the error is ignored.
     child.stdin?.on("error", () => undefined);
     this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
       group.toldOfNamespace(chunk.toString("latin1")),
@@ -107,17 +114,17 @@ export class Child {
       child.stderr?.on("data", (chunk: Buffer) => {
         if (this.#sandboxErrors.length < MAX_FAULT_CHARACTERS) this.#sandboxErrors += chunk.toString();
       });
-    // What cannot be written to has ended, and says why itself.
+    // If bubblewrap cannot be written to, it has ended and reports the reason itself.
     this.#stream<Writable>(ARRANGEMENT_FD)?.on("error", () => undefined);
   }
 
-  /** Rejects with the system's error when it cannot start. */
+  /** Starts a program. Rejects with the system's error if it cannot start. */
   static async start(program: Program): Promise<Child> {
     const { file, args, cwd, env, sandbox = false, input = false } = program;
     const { spawn } = await import("node:child_process");
     const mark = newId();
-    // What is in a sandbox ends with this process by itself.
-    if (!sandbox) await guard(mark);
+    // Sandboxed processes end with this process automatically and need no reaper.
+    if (!sandbox) await register(mark);
     const child = spawn(file, sandbox ? ["--args", String(ARRANGEMENT_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK]: mark },
@@ -126,7 +133,7 @@ export class Child {
     });
     const ended = waitFor(child);
     if (child.pid === undefined) {
-      unguard(mark);
+      unregister(mark);
       return ended.exit.then(() => Promise.reject(new Error("no process")));
     }
     guardGroup(mark, child.pid);
@@ -137,7 +144,7 @@ export class Child {
     return this.#group.pid;
   }
 
-  /** Only where it has an `input`. */
+  /** Null unless the program has `input`. */
   get stdin(): Writable | null {
     return this.#process.stdin;
   }
@@ -155,24 +162,28 @@ export class Child {
   }
 
   /**
-   * Bubblewrap's switches, without which it does nothing. `taken` is called when they are on their way. It tells of its
-   * namespace, and ends with this process, unless `alone`: that is for what ends by itself at once.
+   * Sends bubblewrap its switches; until then it waits. `taken` is called when they are written.
+   *
+   * Bubblewrap reports its namespace and ends with this process, unless `alone` is set for commands that end
+   * immediately.
    */
   arrange(switches: readonly string[], { taken, alone = false }: { taken?: () => void; alone?: boolean } = {}): void {
-    // Asked for here: where nobody is left to be told, bubblewrap would die of it halfway, and leave a process behind.
+    // `--info-fd` is set only here. If no process reads it, bubblewrap would fail halfway and leave a process behind.
     const held = alone ? [] : ["--info-fd", String(NAMESPACE_FD), "--die-with-parent"];
     this.#stream<Writable>(ARRANGEMENT_FD)?.end([...held, ...switches].map((one) => `${one}\0`).join(""), taken);
   }
 
-  /** Whether this process goes on for it. */
+  /** Whether the child keeps this process alive. */
   hold(on: boolean): void {
     // Pipes of a child are sockets.
     for (const one of [this.#process, ...(this.#process.stdio as (Socket | null)[])]) one?.[on ? "ref" : "unref"]();
   }
 
   /**
-   * When the promise settles nothing of it is left: within 3 s of the abort or time-out, whatever it ignores. Without
-   * `onOutput` its streams are for whoever holds them, to their end.
+   * Waits for the end of the program. When the promise settles, no process of the group is left, at most 3 s after an
+   * abort or timeout.
+   *
+   * Without `onOutput` the caller must read the output streams to their end.
    */
   async run({ timeoutMs, signal, onOutput, graceMs }: ChildOptions): Promise<ChildEnd> {
     if (onOutput) for (const stream of [this.#process.stdout, this.#process.stderr]) stream?.on("data", onOutput);
@@ -184,11 +195,11 @@ export class Child {
       time.clear();
       if (!time.signal.aborted) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const why = time.expired ? "timeout" : signal.aborted ? "abort" : "exit";
-      // Looking through all processes of the system takes longer than most searches.
+      // A scan of all processes would take longer than most searches.
       if (this.#isLeaf && why !== "exit") this.#group.signal("SIGKILL", undefined);
       const leftBehind = !this.#isLeaf && (await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs));
-      // Past KILL only a process stuck in the kernel is left, for which nobody can wait. One that is gone is told of late
-      // by a busy machine: how it ended is known from then on.
+      // After KILL, only a process stuck in the kernel can remain, which cannot be awaited. On a busy machine the exit
+      // event of an ended process is late; the exit code is known only after it.
       await settlesWithin(this.#ended.exit, REAP_MS);
       if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const { exitCode: code, signalCode } = this.#process;
@@ -200,19 +211,19 @@ export class Child {
     }
   }
 
-  /** At once, and without a look at what it may have started: for one that never ran. */
+  /** Kills immediately, without a search for processes that it started. For a program that never ran. */
   kill(): void {
     this.#group.signal("SIGKILL", undefined);
     this.#dismiss();
   }
 
-  /** @param toTheirEnd Whether what it printed is still read. */
+  /** @param toTheirEnd Whether the output streams stay open for reading. */
   #dismiss(toTheirEnd = false): void {
     const { stdio, stdout, stderr } = this.#process;
     for (const stream of stdio) if (!toTheirEnd || (stream !== stdout && stream !== stderr)) stream?.destroy();
     this.#process.unref();
     dismiss(this.#group);
-    unguard(this.#mark);
+    unregister(this.#mark);
   }
 
   #stream<T extends Readable | Writable>(fd: number): T | undefined {
@@ -230,13 +241,14 @@ function waitFor(child: ChildProcess): Ended {
     child.once("exit", () => resolve());
     child.once("error", reject);
   });
-  // Its fault is the same, and told by `exit`.
+  // The rejection is handled through the returned `exit`.
   exit.catch(() => undefined);
   return { exit, closed: new Promise((resolve) => child.once("close", () => resolve())) };
 }
 
 /**
- * TERM, and KILL for what is left after the grace. Returns whether there was anything.
+ * Sends TERM to the group, and KILL to processes that remain after the grace period. Returns whether any process was
+ * left.
  *
  * @param over Whether the child itself has ended.
  */
@@ -248,7 +260,7 @@ export async function endAll(
   graceMs = (): number => (signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS),
 ): Promise<boolean> {
   const sparing = sandbox ? group.pid : undefined;
-  // What only needs a moment to die by itself (a pipeline, a sandbox that ends with its shell) was not left behind.
+  // Processes that exit shortly without a signal, such as a pipeline or a sandbox, do not count as left behind.
   for (const moment of MOMENTS_MS) {
     if (signal.aborted) break;
     if (await nothingLeft(group, over)) return false;
@@ -257,13 +269,13 @@ export async function endAll(
   let members = await group.members();
   if (members?.length === 0) return false;
   group.signal("SIGTERM", members, sparing);
-  const started = ticks();
-  for (let pause = POLL_MS / 4; ticks() - started < graceMs(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
+  const started = monotonicMs();
+  for (let pause = POLL_MS / 4; monotonicMs() - started < graceMs(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
     await sleep(pause);
     members = await group.members();
     if (members?.length === 0) return true;
   }
-  // More than once, because a process can fork between the look and the signal.
+  // Repeated, because a process can fork between the scan and the signal.
   for (let round = 0; round < 8; round++) {
     group.signal("SIGKILL", members);
     await sleep(POLL_MS);
@@ -273,13 +285,13 @@ export async function endAll(
   return true;
 }
 
-/** The kernel ends a namespace with its first process: where that is known, nobody has to look for others. */
+/** The kernel ends a namespace with its first process. If that process is known, no scan is needed. */
 async function nothingLeft(group: ProcessGroup, over: boolean): Promise<boolean> {
   const ended = over ? group.namespaceEnded() : undefined;
   return ended ?? (await group.members())?.length === 0;
 }
 
-/** Children must not outlive a process that ends without asking anybody. */
+/** Registers a group, so that children do not outlive a process that exits without cleanup. */
 function enlist(group: ProcessGroup): void {
   if (living.size === 0) process.once("exit", killAll);
   living.add(group);

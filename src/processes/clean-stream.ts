@@ -2,17 +2,17 @@ import { stripVTControlCharacters } from "node:util";
 import { HiddenStream } from "../base/hidden-stream.js";
 import type { Redactor } from "../base/redact.js";
 
-/** An escape sequence that may go on behind the end; a title of a window is one. */
+/** An escape sequence that may continue after the end of the text, for example a window title. */
 // eslint-disable-next-line no-control-regex
 const OPEN_SEQUENCE = /(?:[\u001b\u009b][[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b\u009c]{0,256}|\r)$/;
 
-/** As above, in bytes. A prompt that ends so says nothing by it. */
+/** The same pattern for bytes. A prompt that ends this way loses no text. */
 // eslint-disable-next-line no-control-regex
 const OPEN_BYTES = /(?:\u001b[[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b]{0,256}|\r)$/;
 
 /**
- * Of output that goes on: length in bytes of what stands by itself. A character or an escape sequence may have begun behind
- * it, of which nothing could be made without what follows.
+ * Length in bytes of the complete part of an output that continues. After it, a character or escape sequence may have
+ * started that cannot be decoded yet.
  */
 export function settledBytes(output: Buffer): number {
   const open = OPEN_BYTES.exec(output.toString("latin1", Math.max(0, output.length - 400)))?.[0].length ?? 0;
@@ -26,11 +26,11 @@ export function settledBytes(output: Buffer): number {
   return length;
 }
 
-/** All that a command prints, as text without colours and without secrets, in whatever pieces it comes. */
+/** Converts output, however it is split, to text without colours and secrets. */
 export class CleanStream {
   readonly #stream: HiddenStream;
   readonly #decoder = new TextDecoder();
-  /** An escape sequence that is not whole yet. */
+  /** The start of an incomplete escape sequence. */
   #sequence = "";
 
   constructor(redactor: Redactor, tell: (text: string) => void) {
@@ -41,7 +41,7 @@ export class CleanStream {
     this.#clean(this.#sequence + this.#decoder.decode(chunk, { stream: true }));
   }
 
-  /** Nothing comes any more: what waited for more is told. */
+  /** Ends the stream and passes on the held text. */
   end(): void {
     this.#clean(`${this.#sequence}${this.#decoder.decode()}`, true);
     this.#stream.end();

@@ -10,16 +10,16 @@ import type { BackgroundJob, JobLook, Said } from "./job.js";
 import * as keeper from "./supervisor.js";
 import { ProcessGroup, startOf } from "./process-group.js";
 
-/** It is looked at so often, in ms, while somebody waits: it is no child of whoever finds it again. */
+/** Interval in ms at which the command is checked while a caller waits. It is not a child of this process. */
 const LOOK_MS = 100;
-/** So long they are known behind their end, in ms. */
+/** Time in ms that an ended command stays known. */
 const OLD_MS = 7 * 24 * 60 * 60 * 1000;
-/** Of what nobody looked at yet so many bytes are shown: the last. */
+/** Maximum bytes shown of unread output: the last ones. */
 const SHOWN_BYTES = 60_000;
 
-/** A command in the background that outlives gantry, known by what its keeper wrote down. */
-export class KeptJob implements BackgroundJob {
-  readonly #record: keeper.KeptRecord;
+/** A background command that outlives gantry. Its state is read from the files of its supervisor. */
+export class DetachedJob implements BackgroundJob {
+  readonly #record: keeper.DetachedRecord;
   readonly #base: string;
   readonly #redactor: Redactor;
   readonly #clean: (said: string) => string;
@@ -27,7 +27,7 @@ export class KeptJob implements BackgroundJob {
   #stopping: Promise<void> | undefined;
   #over = false;
 
-  constructor(record: keeper.KeptRecord, base: string, redactor: Redactor, clean: (said: string) => string) {
+  constructor(record: keeper.DetachedRecord, base: string, redactor: Redactor, clean: (said: string) => string) {
     this.#record = record;
     this.#base = base;
     this.#redactor = redactor;
@@ -38,10 +38,10 @@ export class KeptJob implements BackgroundJob {
     const { id, command, since } = this.#record;
     const running = this.#isRunning;
     const exitCode = running ? null : (keeper.endOfKept(this.#base)?.code ?? null);
-    return { id, command, state: running ? "running" : "ended", since, exitCode, keep: true };
+    return { id, command, state: running ? "running" : "ended", since, exitCode, detached: true };
   }
 
-  /** Counts what it printed. */
+  /** Number of bytes that the command printed. */
   get version(): number {
     return keeper.printedBy(this.#base);
   }
@@ -56,10 +56,10 @@ export class KeptJob implements BackgroundJob {
     const [seen, to] = [keeper.seenOf(this.#base), this.version];
     const from = Math.max(seen, to - SHOWN_BYTES);
     const { said, bytes } = this.#text(from, to, end === undefined);
-    keeper.saw(this.#base, from + bytes);
+    keeper.saveReadOffset(this.#base, from + bytes);
     this.#firstLook = first ? seen : undefined;
     const gone = (from - seen).toLocaleString("en-US");
-    // What lies on the cut cannot be told from other text.
+    // At the cut, part of a secret cannot be distinguished from other text.
     const shown = from > seen ? `[... ${gone} bytes left out ...]\n${said.slice(this.#redactor.reach)}` : said;
     const notes = end?.code === null && end.signal === null ? ["[nobody saw how it ended]"] : [];
     return { said: shown, end, notes, file: undefined };
@@ -71,7 +71,7 @@ export class KeptJob implements BackgroundJob {
   }
 
   say(text: string, close: boolean): Promise<Said> {
-    return Promise.resolve(this.#isRunning ? keeper.sayToKept(this.#base, text, close) : "closed");
+    return Promise.resolve(this.#isRunning ? keeper.writeToDetached(this.#base, text, close) : "closed");
   }
 
   stop(): Promise<void> {
@@ -79,13 +79,13 @@ export class KeptJob implements BackgroundJob {
   }
 
   forget(): void {
-    keeper.forgetKept(this.#base);
+    keeper.removeDetached(this.#base);
   }
 
   async #stop(): Promise<void> {
     if (!this.#isAlive) return;
     const { pid, mark } = this.#record;
-    // Its keeper stays to the end, and writes that down, unless it has to be killed with the rest.
+    // The supervisor is spared until the end and records it, unless it must be killed with the others.
     await endAll(new ProcessGroup(pid, mark), false, true, new AbortController().signal);
     keeper.noteEnd(this.#base, "SIGKILL");
     this.#over = true;
@@ -96,12 +96,12 @@ export class KeptJob implements BackgroundJob {
     return !this.#over;
   }
 
-  /** The same process as then: numbers are used again. */
+  /** Whether the recorded process still runs. Process ids are reused, so the start time is compared. */
   get #isAlive(): boolean {
     return isAlive(this.#record, this.#base);
   }
 
-  /** Of what may be the begin of a secret the rest comes with the next look. */
+  /** Output text of a range. If the output continues, possible starts of secrets are left for the next look. */
   #text(from: number, to: number, isOpen = false): { said: string; bytes: number } {
     const read = keeper.readKept(this.#base, from, to);
     const raw = isOpen ? read.subarray(0, settledBytes(read)) : read;
@@ -110,13 +110,13 @@ export class KeptJob implements BackgroundJob {
     const open = text.length - settled < 8 ? "" : text.slice(settled);
     return {
       said: this.#clean(text.slice(0, text.length - open.length)),
-      // What is no UTF-8 is of another length as text; what may be the begin of a secret is.
+      // Bytes that are not UTF-8 have another length as text. The held part is valid UTF-8, so its length is exact.
       bytes: raw.length - Buffer.byteLength(open),
     };
   }
 }
 
-/** Remove what is left of those that ended a week ago. */
+/** Removes the files of commands that ended more than a week ago. */
 export function sweepKept(root: string): void {
   for (const session of keeper.namesIn(root)) {
     const folder = join(root, session);
@@ -124,18 +124,21 @@ export function sweepKept(root: string): void {
       const last = statSync(join(folder, `${record.id}.end`), { throwIfNoEntry: false })?.mtimeMs;
       const since = last ?? Date.parse(record.since);
       if (!isAlive(record, join(folder, record.id)) && Date.now() - since > OLD_MS)
-        keeper.forgetKept(join(folder, record.id));
+        keeper.removeDetached(join(folder, record.id));
     }
     try {
       rmdirSync(folder);
     } catch {
-      // There is something in it.
+      // The folder is not empty.
     }
   }
 }
 
-/** Or what it started, where somebody ended the keeper alone: while that lives, no other process group has its number. */
-function isAlive({ pid, started, boot }: keeper.KeptRecord, base: string): boolean {
+/**
+ * Whether the supervisor runs, or its child if only the supervisor was killed. While the child lives, no other process
+ * group has its number.
+ */
+function isAlive({ pid, started, boot }: keeper.DetachedRecord, base: string): boolean {
   if (boot !== bootId()) return false;
   if (startOf(pid) === started) return true;
   const child = keeper.childOf(base);

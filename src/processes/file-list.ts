@@ -5,11 +5,14 @@ import { foundPath, NulRecords, openSearchPlace, SEARCH_MS, type SearchPlace } f
 export interface ListOptions {
   readonly signal: AbortSignal;
   readonly timeoutMs?: number;
-  /** Further arguments of ripgrep. */
+  /** Additional arguments for ripgrep. */
   readonly args?: readonly string[];
 }
 
-/** Lists regular files by their paths from the place's base, as `./a/b`, in no order. `take` returns false to end it. */
+/**
+ * Lists regular files by their path relative to the place's base, as `./a/b`, in no particular order. `take` returns
+ * false to stop.
+ */
 export function listFiles(
   place: SearchPlace,
   { signal, timeoutMs = SEARCH_MS, args = [] }: ListOptions,
@@ -25,14 +28,17 @@ export function listFiles(
   });
 }
 
-/** Paths that ignore files hide below a folder, to a depth. */
+/** Paths below a folder, down to a depth, that ignore files exclude. */
 export interface Ignored {
   readonly paths: ReadonlySet<string>;
-  /** Whether the search took too long, so that there may be more. */
+  /** Whether the list may be incomplete, because of the time limit or the maximum number of paths. */
   readonly isIncomplete: boolean;
 }
 
-/** Finds what ignore files hide in a folder and, to `depth`, in its folders: real paths. Rejects as `openSearchPlace` does. */
+/**
+ * Finds the real paths that ignore files exclude in a folder and, down to `depth`, in its subfolders. Rejects as
+ * `openSearchPlace`. R src/processes/file-list.ts MAX_IGNORED = MAX_IGNORED_PATHS
+ */
 export async function ignoredBelow(
   guard: PathGuard,
   folder: string,

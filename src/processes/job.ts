@@ -6,65 +6,70 @@ import type { Child, ChildEnd } from "./child.js";
 import { settledBytes } from "./clean-stream.js";
 import { OutputFile, type HeldOutput } from "./output-file.js";
 
-/** So many bytes of input may wait for a command that does not read; what is said to one that reads may be more. */
+/** Maximum bytes of input that may wait while a command does not read. A single text may be longer if nothing waits. */
 export const INPUT_BYTES = 1024 * 1024;
-/** Kept of what nobody looked at yet. */
+/** Maximum bytes of unread output that are kept. */
 const KEPT_BYTES = 2 * MODEL_BYTES;
 
-/** What a job is beside its process. */
+/** Properties of a job besides its process. */
 export interface JobOptions {
   readonly id: string;
   readonly command: string;
   readonly redactor: Redactor;
-  /** Makes text of what was printed, as it is shown: without colours and secrets. */
+  /** Converts output to text as shown: without colours and secrets. */
   readonly clean: (said: string) => string;
-  /** Where its whole output goes when it is long; undefined: nowhere. */
+  /** Path for the full output if it is long; undefined: no file. */
   readonly path: () => string | undefined;
-  /** Called once, when it has ended and nothing is left of it. What it returns is told of at the next look. */
+  /** Called once, after the command and all its processes have ended. The returned notes are shown at the next look. */
   readonly tidy: () => Promise<readonly string[]>;
   readonly onEnd: () => void;
 }
 
-/** What a look at a job shows. */
+/** The result of a look at a job. */
 export interface JobLook {
-  /** What it printed since the last look. */
+  /** Output since the last look. */
   readonly said: string;
-  /** How it ended; undefined while it runs. */
+  /** How the command ended; undefined while it runs. */
   readonly end: Pick<ChildEnd, "code" | "signal"> | undefined;
   readonly notes: readonly string[];
-  /** Where all that it printed is, where that is long. */
+  /** The file with the full output, if the output is long. */
   readonly file: HeldOutput | undefined;
 }
 
 /**
- * What became of what was said to a command: it took it; it did not read it yet, and it waits; it is not said, for what was
- * said before waits still; it reads nothing any more.
+ * Result of writing to a command's standard input:
+ * - `taken`: the command read it, or the system buffered it.
+ * - `waits`: not read yet; it stays queued.
+ * - `full`: not queued, because earlier input still waits.
+ * - `closed`: the command no longer reads input.
  */
 export type Said = "taken" | "waits" | "full" | "closed";
 
-/** A command in the background of a session. */
+/** A background command of a session. */
 export interface BackgroundJob {
   readonly state: ProcessState;
-  /** What was printed since the last look, as far as it is kept; it stays unseen. */
+  /** The kept output since the last look. Reading it does not mark it as seen. */
   readonly unseen: string;
-  /** Counts what it printed. */
+  /** Changes whenever the command prints. */
   readonly version: number;
   /**
-   * What was printed since the last look is seen now. Of the `first` one, when it was started, it counts as unseen for whoever
-   * waits for something that it said so early; it is not shown again.
+   * Returns the output since the last look and marks it as seen.
+   *
+   * After the `first` look, at the start of the command, the output also stays in `unseen` for callers that wait for a
+   * pattern. Later looks do not return it again.
    */
   look(first?: boolean): JobLook;
-  /** Resolves when it printed something since `version`, or ended, at the latest when the signal aborts. */
+  /** Resolves when the command has printed since `version`, has ended, or the signal aborts. */
   news(signal: AbortSignal, version?: number): Promise<void>;
-  /** Say something to its standard input, and wait until it took it, at most until the signal aborts. */
+  /** Writes to standard input and waits until the text is taken, at most until the signal aborts. */
   say(text: string, close: boolean, signal: AbortSignal): Promise<Said>;
-  /** End it, with all that it started. */
+  /** Ends the command and all processes that it started. */
   stop(reason?: unknown): Promise<void>;
-  /** It ended, and nobody wants to know more of it. */
+  /** Removes the files of an ended command that is no longer listed. */
   forget?(): void;
 }
 
-/** One that ends with this process. */
+/** A job that ends with this process. */
 export class Job implements BackgroundJob {
   readonly #child: Child;
   readonly #options: JobOptions;
@@ -73,13 +78,13 @@ export class Job implements BackgroundJob {
   readonly #stopping = new AbortController();
   readonly #waiting = new Set<() => void>();
   #unseen: HeadTail;
-  /** Begin of a character or of an escape sequence. */
+  /** Incomplete end of the output: the start of a character or escape sequence. */
   #open: Buffer = Buffer.alloc(0);
   #first = "";
   #version = 0;
   #end: Pick<ChildEnd, "code" | "signal"> | undefined;
   #notes: string[] = [];
-  /** Resolves when nothing of it is left. */
+  /** Resolves when no process of the command is left. */
   readonly ended: Promise<void>;
 
   constructor(child: Child, options: JobOptions) {
@@ -93,7 +98,7 @@ export class Job implements BackgroundJob {
   get state(): ProcessState {
     const { id, command } = this.#options;
     const state = this.#end === undefined ? "running" : "ended";
-    return { id, command, state, since: this.#since.toISOString(), exitCode: this.#end?.code ?? null, keep: false };
+    return { id, command, state, since: this.#since.toISOString(), exitCode: this.#end?.code ?? null, detached: false };
   }
 
   get unseen(): string {
@@ -102,7 +107,7 @@ export class Job implements BackgroundJob {
 
   look(first = false): JobLook {
     const said = this.#unseen.text(this.#file.file === undefined ? "" : "see the file");
-    // Of what may be the begin of a secret the rest comes with the next look.
+    // A possible start of a secret is left for the next look.
     const settled = this.#end === undefined ? settledOf(said, this.#options.redactor) : said.length;
     this.#unseen = this.#fresh();
     if (settled < said.length) this.#unseen.push(Buffer.from(said.slice(settled)));
@@ -186,7 +191,10 @@ export class Job implements BackgroundJob {
   }
 }
 
-/** A few characters that might begin a secret tell nothing of it, and somebody may wait for them. */
+/**
+ * Length of the text that can be shown. Up to seven characters that might start a secret are shown, because they reveal
+ * nothing and a caller may wait for them.
+ */
 function settledOf(said: string, redactor: Redactor): number {
   const settled = redactor.settled(said);
   return said.length - settled < 8 ? said.length : settled;

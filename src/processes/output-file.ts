@@ -3,22 +3,27 @@ import { dirname } from "node:path";
 import type { Redactor } from "../base/redact.js";
 import { CleanStream } from "./clean-stream.js";
 
-/** How much of an output is in its file: all; only its beginning so far, or for good; its beginning and its end. */
+/**
+ * Part of an output in its file:
+ * - `whole`: all.
+ * - `begin`: only the start, so far or permanently.
+ * - `ends`: the start and the end.
+ */
 export type Held = "whole" | "begin" | "ends";
 
-/** Where an output is that is longer than what is shown. */
+/** The file of an output that is longer than the shown text. */
 export interface HeldOutput {
-  /** Absolute. */
+  /** Absolute path. */
   readonly path: string;
   readonly holds: Held;
 }
 
-/** Of an output the beginning is written as it comes, in bytes, and of what follows the end stays. Together 64 MiB. */
+/** Bytes of the start, written while the output arrives, and of the end, which is kept in memory. Together 64 MiB. */
 const SIZES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
 
 /**
- * Where the whole output of a command goes when it is longer than what is shown of it: a file, without colours and
- * secrets, of at most 64 MiB. What cannot be written is left out: it is a copy for who wants to read more.
+ * Writes the full output of a command to a file if it is longer than the shown text. The text is without colours and
+ * secrets, at most 64 MiB. Write errors are ignored: the file is only a copy for readers.
  */
 export class OutputFile {
   readonly #path: () => string | undefined;
@@ -30,7 +35,7 @@ export class OutputFile {
   #written = 0;
   #fd: number | undefined;
   #stream: CleanStream | undefined;
-  /** Undefined while all came into the file so far. */
+  /** The last chunks. Undefined while everything was written to the file. */
   #tail: Buffer[] | undefined;
   #tailBytes = 0;
   #leftOut = 0;
@@ -39,7 +44,7 @@ export class OutputFile {
   #failed = false;
 
   /**
-   * @param path Asked when a file is needed; undefined: there shall be none.
+   * @param path Called when a file is needed; undefined: no file is written.
    * @param from Bytes of output that need no file.
    */
   constructor(path: () => string | undefined, redactor: Redactor, from: number, sizes = SIZES) {
@@ -49,7 +54,7 @@ export class OutputFile {
     this.#sizes = sizes;
   }
 
-  /** Where it is; undefined while there is no file. */
+  /** The file; undefined while there is none. */
   get file(): HeldOutput | undefined {
     if (this.#file === undefined) return undefined;
     const isCut = this.#failed || (this.#tail !== undefined && !this.#over);
@@ -69,7 +74,7 @@ export class OutputFile {
     else this.#keep(this.#tail, chunk);
   }
 
-  /** Nothing comes any more. */
+  /** Ends the output and closes the file. */
   end(): void {
     if (this.#over) return;
     this.#over = true;
@@ -78,7 +83,8 @@ export class OutputFile {
       if (tail.length > 0) this.#stream?.push(tail);
       this.#stream?.end();
     } else {
-      // A secret on the cut could not be told from other text: what waits in front of it is not told, nor what is close behind.
+      // At the cut, part of a secret cannot be distinguished from other text. The held text before the cut and the
+      // first characters after it are omitted.
       let text = "";
       const last = new CleanStream(this.#redactor, (more) => (text += more));
       last.push(tail);
@@ -119,7 +125,7 @@ export class OutputFile {
       this.#tailBytes -= gone;
       this.#leftOut += gone;
     }
-    // Many tiny chunks cost more in objects than in bytes.
+    // Many small chunks use more memory as objects than for their bytes.
     if (tail.length > 1024) tail.splice(0, tail.length, Buffer.concat(tail));
   }
 
@@ -129,7 +135,7 @@ export class OutputFile {
     try {
       for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at);
     } catch {
-      // The disk is full: what is there stays.
+      // For example, the disk is full. The written part stays.
       this.#failed = true;
       this.#close();
     }

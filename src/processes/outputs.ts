@@ -3,19 +3,22 @@ import { join } from "node:path";
 import { attempt } from "../base/attempt.js";
 import { newId } from "../base/ids.js";
 
-/** Files that nothing was added to for so long, in ms, are removed. */
+/** Files are removed this long after their last change, in ms. */
 const OLD_MS = 7 * 24 * 60 * 60 * 1000;
-/** So many bytes a session's files may take together, and one that is to come: the oldest go. */
+/** Maximum bytes of a session's files, including 64 MiB for the next file. The oldest files are removed first. */
 const SESSION_BYTES = 512 * 1024 * 1024;
 
-/** A session's id as the name of a folder. */
+/** The folder of a session; its id is encoded for use as a name. */
 export function folderOf(root: string, sessionId: string): string {
   return join(root, encodeURIComponent(sessionId).replaceAll(".", "%2E"));
 }
 
 let swept: string | undefined;
 
-/** Path of a new file for a session's output. What is old, and what is too much of the session, is removed. */
+/**
+ * Returns the path for a new output file of a session. Removes old files, and the session's oldest files beyond the
+ * limit.
+ */
 export function newOutput(root: string, sessionId: string): string {
   if (swept !== root) sweep(root);
   swept = root;
@@ -30,7 +33,7 @@ export function newOutput(root: string, sessionId: string): string {
   return join(folder, `${newId()}.txt`);
 }
 
-/** Remove a session's files. */
+/** Removes all output files of a session. */
 export function removeOutputs(root: string, sessionId: string): void {
   rmSync(folderOf(root, sessionId), { recursive: true, force: true });
 }
@@ -42,12 +45,17 @@ function sweep(root: string): void {
     try {
       rmdirSync(folder);
     } catch {
-      // There is something in it.
+      // The folder is not empty.
     }
   }
 }
 
-/** Oldest first: their names are in the order in which they were made. */
+/**
+ * Files with the oldest first: names sort by creation time. R src/processes/outputs.ts OLD_MS = RETENTION_MS R
+ * src/processes/outputs.ts SESSION_BYTES = MAX_SESSION_BYTES R src/processes/outputs.ts folderOf = sessionFolder R
+ * src/processes/outputs.ts newOutput = newOutputPath R src/processes/outputs.ts filesOf = listFiles R
+ * src/processes/outputs.ts swept = sweptRoot
+ */
 function filesOf(folder: string): { path: string; size: number; changed: number }[] {
   return namesIn(folder)
     .sort()

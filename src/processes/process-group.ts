@@ -2,12 +2,12 @@ import { setImmediate as breath } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
 import { hasMark, IS_LINUX, lineOf, MARK, processes, statOf, type ProcessStat } from "../base/linux-processes.js";
 
-/** A child that leads a process group, and all that came of it. */
+/** A child that leads a process group, with all its descendants. */
 export class ProcessGroup {
   readonly pid: number;
   readonly #mark: string;
   readonly #started: number | undefined;
-  /** What a sandbox told of its namespace. */
+  /** Text that bubblewrap has sent about its namespace. */
   #told = "";
   #first: ProcessStat | undefined;
 
@@ -17,18 +17,22 @@ export class ProcessGroup {
     this.#started = IS_LINUX ? statOf(pid)?.started : undefined;
   }
 
-  /** What a sandbox says as it starts: JSON with `child-pid`, the first process of the namespace that all the others are in. */
+  /**
+   * Reads bubblewrap's startup message: JSON with `child-pid`, the first process of the namespace that contains all
+   * others.
+   */
   toldOfNamespace(text: string): void {
     this.#told += text;
-    // What follows the number says that all of it has come.
+    // The character after the number shows that the number is complete.
     const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(this.#told)?.[1];
     if (pid !== undefined) this.#first ??= statOf(Number(pid));
   }
 
   /**
-   * Whether the namespace of a sandbox has ended: the kernel lets its first process end as the last. What is left of one
-   * that is on its way out, and has no child, is the kernel's work, a millisecond for its mounts. Undefined where none is
-   * known.
+   * Whether the namespace of a sandbox has ended; undefined if it is not known.
+   *
+   * The kernel ends the first process last. If it is exiting and has no child, only kernel work is left, such as a
+   * millisecond for its mounts.
    */
   namespaceEnded(): boolean | undefined {
     if (this.#first === undefined) return undefined;
@@ -38,7 +42,10 @@ export class ProcessGroup {
     return now.dead || now.started !== started || (now.ending && isChildless(pid));
   }
 
-  /** Processes of the group, and on Linux those that left it (setsid, daemons), without the dead. Undefined where the system cannot tell which. */
+  /**
+   * Living processes of the group. On Linux also those that left it (setsid, daemons). Undefined if the system cannot
+   * list them.
+   */
   async members(): Promise<number[] | undefined> {
     if (!IS_LINUX) return exists(-this.pid) ? undefined : [];
     const found = new Set<number>();
@@ -50,16 +57,16 @@ export class ProcessGroup {
     return close(found, others);
   }
 
-  /** Signal every process of it, now. `sparing` leaves one out. */
+  /** Sends a signal to every process of the group. `sparing`: id of a process to skip. */
   signal(signal: NodeJS.Signals, members: readonly number[] | undefined, sparing?: number): void {
     if (sparing === undefined || members === undefined) kill(-this.pid, signal);
     for (const pid of members ?? []) if (pid !== sparing) kill(pid, signal);
   }
 
-  /** As the process ends there is no time for anything else. */
+  /** Kills the group synchronously, for the exit of this process. */
   killNow(): void {
     if (IS_LINUX) {
-      // A dead parent's children could not be told from others.
+      // Children of a dead parent could not be identified.
       kill(-this.pid, "SIGSTOP");
       const found = new Set<number>();
       const others: ProcessStat[] = [];
@@ -72,20 +79,20 @@ export class ProcessGroup {
   #look(pid: number, found: Set<number>, others: ProcessStat[]): void {
     const stat = statOf(pid);
     if (!stat || stat.dead || pid === process.pid) return;
-    // What is older than the child cannot have come of it; this also makes up for a number used again.
+    // A process older than the child is not its descendant. This also excludes reused process ids.
     if (this.#started !== undefined && stat.started < this.#started) return;
     if (stat.group === this.pid || hasMark(pid, this.#mark)) found.add(pid);
     else others.push(stat);
   }
 }
 
-/** When a process began, in clock ticks since boot; undefined where there is none that lives, and no /proc. */
+/** Start of a living process, in clock ticks since boot; undefined if there is none, or no /proc. */
 export function startOf(pid: number): number | undefined {
   const stat = IS_LINUX ? statOf(pid) : undefined;
   return stat === undefined || stat.dead ? undefined : stat.started;
 }
 
-/** Add children of what was found, which may have emptied their environment. */
+/** Adds descendants of the found processes, which may have cleared their environment. */
 function close(found: Set<number>, others: readonly ProcessStat[]): number[] {
   for (let before = -1; before !== found.size;) {
     before = found.size;
@@ -94,7 +101,10 @@ function close(found: Set<number>, others: readonly ProcessStat[]): number[] {
   return [...found];
 }
 
-/** Of a negative number: whether there is any process of that group. What may not be signalled is there, too. */
+/**
+ * Whether a process exists, or, for a negative number, any process of that group. A process that may not be signalled
+ * exists too.
+ */
 function exists(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -108,11 +118,14 @@ function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // Gone already, or not ours to signal.
+    // The process has ended, or this process may not signal it.
   }
 }
 
-/** Not where the kernel does not tell. All of a namespace come of its first process; those whose parent ends become its children. */
+/**
+ * Whether a process has no children; false if the kernel does not report them. All processes of a namespace descend
+ * from its first process, and orphans become its children.
+ */
 function isChildless(pid: number): boolean {
   return attempt(() => lineOf(`/proc/${pid}/task/${pid}/children`) === "", false);
 }

@@ -1,13 +1,16 @@
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import { MARK } from "../base/linux-processes.js";
 
 /**
- * What the guardian does. Each line that it reads says a mark and the number of a process group, 0 while that is not
- * known; `- MARK` forgets one. The pipe ends with the process that holds its other end, however that ends: by kill -9,
- * too. Then what is known is stopped first, so that it starts nothing more and nobody loses his parent, and killed with
- * all that came of it. Where there is no /proc, or no grep, it is the groups alone.
+ * Shell script of the reaper. It kills the registered process groups when this process ends.
+ *
+ * Input: each line contains a mark and a process group id, 0 while unknown. `- MARK` removes an entry. The pipe ends
+ * when this process ends for any reason, including kill -9.
+ *
+ * The script then stops all registered processes first, so that they start no further process and none loses its
+ * parent. After that it kills them with their descendants. Without /proc or grep it kills only the process groups.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -62,40 +65,41 @@ fi
 `;
 const PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 
-/** A guardian that lived so long, in ms, was ended by somebody. */
+/** Time in ms. A reaper that ran longer was ended from outside and is restarted. */
 const LIVED_MS = 1_000;
 
-/** What the guardian must know, by mark. */
+/** Process group ids by mark, as the reaper must know them. 0: not known yet. */
 const guarded = new Map<string, number>();
 let guardian: ChildProcess | undefined;
 
 /**
- * From now on what carries this mark does not outlive this process, however that ends. Called before it is started; nothing
- * comes of it where there is no shell.
+ * Registers a mark before its process starts. Processes with the mark do not outlive this process, however it ends. Has
+ * no effect without a shell.
  */
-export async function guard(mark: string): Promise<void> {
+export async function register(mark: string): Promise<void> {
   if (process.platform === "win32") return;
   guarded.set(mark, 0);
   if (guardian === undefined) await start();
   else tell(`${mark} 0`);
 }
 
-/** The process group of what was started with the mark. */
+/** Registers the process group of a started process by its mark. */
 export function guardGroup(mark: string, group: number): void {
   if (!guarded.has(mark)) return;
   guarded.set(mark, group);
   tell(`${mark} ${group}`);
 }
 
-/** Nothing of it is left. */
-export function unguard(mark: string): void {
+/** Removes a mark after all its processes have ended. */
+export function unregister(mark: string): void {
   if (guarded.delete(mark)) tell(`- ${mark}`);
 }
 
 async function start(): Promise<void> {
   const { spawn } = await import("node:child_process");
   if (guardian !== undefined) return;
-  // In a session of its own: what is said to ours (Ctrl-C, a kill of the group) is not for it. It knows no secret.
+  // The reaper has its own session, so signals to our session (Ctrl-C, a kill of the group) do not reach it. Its
+  // environment contains no secrets.
   const child = spawn("/bin/sh", ["-c", SCRIPT, "gantry-guardian"], {
     cwd: "/",
     env: { PATH },
@@ -103,16 +107,17 @@ async function start(): Promise<void> {
     stdio: ["pipe", "ignore", "ignore"],
   });
   guardian = child;
-  const since = ticks();
+  const since = monotonicMs();
   const gone = (): void => {
     if (guardian !== child) return;
     guardian = undefined;
-    // Somebody ended it: what it knew the next one must know. One that cannot live is not started again and again.
-    if (guarded.size > 0 && ticks() - since > LIVED_MS) start().catch(() => undefined);
+    // The reaper was ended from outside: start another with the same entries. A reaper that ended quickly is not
+    // restarted, to avoid a loop.
+    if (guarded.size > 0 && monotonicMs() - since > LIVED_MS) start().catch(() => undefined);
   };
   child.once("exit", gone);
   child.once("error", gone);
-  // Its end is told above.
+  // The exit handler above handles the end of the reaper.
   child.stdin.on("error", () => undefined);
   child.unref();
   // A pipe of a child is a socket.
@@ -120,7 +125,12 @@ async function start(): Promise<void> {
   for (const [mark, group] of guarded) tell(`${mark} ${group}`);
 }
 
-/** On its way to the kernel when this returns, unless the pipe is full. */
+/**
+ * The line has reached the kernel when this returns, unless the pipe is full. R src/processes/reaper.ts LIVED_MS =
+ * MIN_LIFETIME_MS R src/processes/reaper.ts guarded = groupsByMark R src/processes/reaper.ts guardian = reaper R
+ * src/processes/reaper.ts guardGroup = registerGroup R src/processes/reaper.ts tell = send R src/processes/reaper.ts
+ * start.gone = onExit
+ */
 function tell(line: string): void {
   guardian?.stdin?.write(`${line}\n`);
 }

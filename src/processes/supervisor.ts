@@ -18,10 +18,10 @@ import { KEEPER } from "./supervisor-script.js";
 import { INPUT_BYTES, type Said } from "./job.js";
 import { MARK } from "../base/linux-processes.js";
 
-/** Of a command's output so many bytes are in a file; the first stays, and of those behind it the last three: 64 MiB. */
+/** Bytes per output file. The first file is kept, and the last three of the later ones: 64 MiB in total. */
 export const PART_BYTES = 16 * 1024 * 1024;
 
-/** What is started, and what it is told on its fourth pipe before it does anything. */
+/** A program to start, and the text that it reads on its fourth pipe before it does anything. */
 export interface KeptProgram {
   readonly file: string;
   readonly args: readonly string[];
@@ -30,28 +30,28 @@ export interface KeptProgram {
   readonly said: string;
 }
 
-/** What a keeper wrote down of itself. */
-export interface KeptRecord {
+/** A supervisor's record of itself. */
+export interface DetachedRecord {
   readonly id: string;
   /** One line, without secrets. */
   readonly command: string;
-  /** ISO 8601. */
+  /** Start time, ISO 8601. */
   readonly since: string;
   readonly mark: string;
   readonly pid: number;
-  /** Clock ticks since the boot that `boot` names. */
+  /** Start time of the process, in clock ticks since the boot identified by `boot`. */
   readonly started: number;
   readonly boot: string;
 }
 
-/** The process that a keeper started. */
-export type KeptChild = Pick<KeptRecord, "pid" | "started">;
+/** The process that a supervisor started. */
+export type KeptChild = Pick<DetachedRecord, "pid" | "started">;
 
-/** Makes a Node of the program of an Electron application, which would open its windows otherwise. The keeper takes it away. */
+/** Makes an Electron program run as Node; otherwise it would open its windows. The supervisor removes the variable. */
 const NODE_ENVIRONMENT = process.versions["electron"] === undefined ? {} : { ELECTRON_RUN_AS_NODE: "1" };
 
-/** Start a command that outlives this process, its files in `folder`. Rejects when it cannot start. */
-export async function startKept(
+/** Starts a command that outlives this process, with its files in `folder`. Rejects if it cannot start. */
+export async function startDetached(
   folder: string,
   { id, command, program }: { id: string; command: string; program: KeptProgram },
 ): Promise<void> {
@@ -78,8 +78,8 @@ export async function startKept(
   while (!existsSync(`${base}.json`)) await Promise.race([failed, new Promise((resolve) => setTimeout(resolve, 10))]);
 }
 
-/** What keepers wrote down in this folder, oldest first. */
-export function keptIn(folder: string): KeptRecord[] {
+/** Records of the supervisors in this folder, oldest first. */
+export function keptIn(folder: string): DetachedRecord[] {
   return namesIn(folder)
     .filter((name) => name.endsWith(".json"))
     .flatMap((name) => {
@@ -93,7 +93,7 @@ export function keptIn(folder: string): KeptRecord[] {
     .sort((a, b) => (a.since < b.since ? -1 : 1));
 }
 
-/** How a kept command ended; undefined while it did not, and where nobody saw it. */
+/** How a detached command ended; undefined while it runs, or if its end was not recorded. */
 export function endOfKept(base: string): { code: number | null; signal: NodeJS.Signals | null } | undefined {
   try {
     const end: unknown = parseJson(readFileSync(`${base}.end`, "utf8"));
@@ -108,16 +108,16 @@ export function endOfKept(base: string): { code: number | null; signal: NodeJS.S
   }
 }
 
-/** Note how it ended, where its keeper could not. */
+/** Records the end if the supervisor could not. */
 export function noteEnd(base: string, signal: NodeJS.Signals): void {
   try {
     writeFileSync(`${base}.end`, JSON.stringify({ code: null, signal }), { mode: 0o600, flag: "wx" });
   } catch {
-    // It is there, or the disk is full.
+    // The end is already recorded, or the disk is full.
   }
 }
 
-/** What a keeper started, which outlives a keeper that somebody ended. */
+/** The process that a supervisor started. It survives if only the supervisor is killed. */
 export function childOf(base: string): KeptChild | undefined {
   try {
     const child: unknown = parseJson(readFileSync(`${base}.child`, "utf8"));
@@ -131,7 +131,7 @@ export function childOf(base: string): KeptChild | undefined {
   }
 }
 
-/** Bytes that a kept command printed so far. */
+/** Number of bytes that a detached command has printed. */
 export function printedBy(base: string): number {
   const last = namesIn(join(base, ".."))
     .filter((name) => name.startsWith(`${base.slice(base.lastIndexOf("/") + 1)}.`) && /\.\d+$/.test(name))
@@ -139,7 +139,7 @@ export function printedBy(base: string): number {
   return last * PART_BYTES + (statSync(`${base}.${last}`, { throwIfNoEntry: false })?.size ?? 0);
 }
 
-/** What it printed from one byte to another; of what is not there any more, nothing. */
+/** Output bytes from `from` to `to`, without the parts that were removed. */
 export function readKept(base: string, from: number, to: number): Buffer {
   const pieces: Buffer[] = [];
   for (let at = from; at < to;) {
@@ -164,8 +164,8 @@ function readPiece(path: string, at: number, length: number): Buffer {
   }
 }
 
-/** Say something to a kept command's standard input, and whether more may follow. */
-export function sayToKept(base: string, text: string, close: boolean): Said {
+/** Appends text to the command's standard input. `close`: no more input follows. */
+export function writeToDetached(base: string, text: string, close: boolean): Said {
   if (existsSync(`${base}.eof`)) return "closed";
   const bytes = Buffer.byteLength(text);
   const waiting = (statSync(`${base}.in`, { throwIfNoEntry: false })?.size ?? 0) - numberIn(`${base}.took`);
@@ -175,7 +175,7 @@ export function sayToKept(base: string, text: string, close: boolean): Said {
   return "taken";
 }
 
-/** How far it was looked at. */
+/** Offset up to which the output has been read. */
 export function seenOf(base: string): number {
   return numberIn(`${base}.seen`);
 }
@@ -184,17 +184,17 @@ function numberIn(path: string): number {
   return attempt(() => Number(readFileSync(path, "utf8")) || 0, 0);
 }
 
-/** Note how far it was looked at, for the next gantry too. */
-export function saw(base: string, at: number): void {
+/** Stores the read offset, also for a later gantry process. */
+export function saveReadOffset(base: string, at: number): void {
   try {
     writeFileSync(`${base}.seen`, String(at), { mode: 0o600 });
   } catch {
-    // The disk is full: it is shown again.
+    // The disk is full: the output is shown again.
   }
 }
 
-/** Remove all files of one. */
-export function forgetKept(base: string): void {
+/** Removes all files of a detached command. */
+export function removeDetached(base: string): void {
   const folder = join(base, "..");
   const name = base.slice(folder.length + 1);
   for (const one of namesIn(folder)) if (one.startsWith(`${name}.`)) rmSync(join(folder, one), { force: true });
@@ -204,7 +204,7 @@ export function namesIn(folder: string): string[] {
   return attempt(() => readdirSync(folder), []);
 }
 
-function isKept(value: unknown): value is KeptRecord {
+function isKept(value: unknown): value is DetachedRecord {
   return (
     isRecord(value) &&
     ["id", "command", "since", "mark", "boot"].every((key) => typeof value[key] === "string") &&

@@ -1,28 +1,31 @@
 import { isRecord } from "../base/json.js";
 
-/** What a session was told of the place that it works in. */
-export interface Surroundings {
-  /** `2026-01-31`, of this machine. */
+/** The environment description that a session was started with. */
+export interface Environment {
+  /** Local date of this machine, as in `2026-01-31`. */
   readonly day: string;
-  /** Absolute path of the folder that it was told of. */
+  /** Absolute path of the project folder. */
   readonly folder: string;
-  /** Branch and state of the repository; `""`: it is none, or that is not told. */
+  /** Branch and state of the Git repository. `""`: no repository, or not reported to the model. */
   readonly git: string;
-  /** The top of the project folder; `""`: it is not told. */
+  /** Top levels of the project folder. `""`: not reported to the model. */
   readonly tree: string;
 }
 
-/** Bounds of what a store may give back. */
+/** Maximum lengths of stored values, in characters. */
 const MOST = { folder: 4_096, git: 600, tree: 2_400 } as const;
 
-/** Today, as a session is told of it: by the day, so that what stands before every message stays the same. */
+/**
+ * Local date for the environment description. Only the day, so that the prompt prefix stays the same for the prompt
+ * cache.
+ */
 export function today(now = new Date()): string {
   const two = (number: number) => String(number).padStart(2, "0");
   return `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
 }
 
-/** What a store gave back, where it is what was stored. */
-export function asSurroundings(value: unknown): Surroundings | undefined {
+/** Parses a stored environment. Undefined if the value is invalid. */
+export function parseEnvironment(value: unknown): Environment | undefined {
   if (!isRecord(value)) return undefined;
   const { day, folder, git, tree } = value;
   const isOne =

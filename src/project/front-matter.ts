@@ -1,16 +1,18 @@
-/** What stands at the head of a Markdown file between two lines of dashes, and what follows. */
+/** The YAML front matter of a Markdown file, as plain text fields, and the text after it. */
 export interface FrontMatter {
   readonly fields: ReadonlyMap<string, string>;
   readonly body: string;
 }
 
-/** Fields and lines that are looked at. */
+/** Maximum fields, and maximum lines of front matter that are read. */
 const MAX_FIELDS = 32;
 const MAX_LINES = 200;
 
 /**
- * The plain texts of a file's head: one line each, quoted or not, or indented below (`|`, `>`). Whatever else YAML can
- * say is left out, so nothing is ever made of a head but texts. Takes time in proportion to its length.
+ * Parses the front matter of a Markdown file. Reads plain texts only: one line, quoted or not, or an indented block
+ * (`|`, `>`).
+ *
+ * All other YAML is ignored, so that every value is a string. Takes linear time.
  */
 export function frontMatter(text: string): FrontMatter {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
@@ -36,7 +38,7 @@ export function frontMatter(text: string): FrontMatter {
   };
 }
 
-/** Undefined for what is no text: a list, a map, a reference. */
+/** Undefined for values that are not text: lists, maps and references. */
 function valueOf(first: string, below: readonly string[]): string | undefined {
   if (/^[|>][+-]?\d?$/.test(first))
     return below

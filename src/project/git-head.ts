@@ -2,13 +2,13 @@ import { join, resolve } from "node:path";
 import { printable } from "../base/printable.js";
 import { PathGuard } from "../files/path-guard.js";
 
-/** Such files are a line long. */
+/** Maximum bytes read of a file in the Git folder. Such files have one line. */
 const MOST_BYTES = 4_096;
-/** Characters of a branch's name. */
+/** Maximum characters of a branch name. */
 const NAME = 200;
-/** What git itself takes as the name of a branch: of anything else the file says words that are nobody's. */
+/** Branch names that Git itself accepts. Any other text could be an injected instruction. */
 const BRANCH = /^(?!\/|.*\/\/|.*(?:^|\/)(?:\.|$))(?!.*(?:\.\.|@\{|\.lock(?:\/|$)|\.$))[^\s\p{C}~^:?*[\\]+$/u;
-/** What git leaves in its folder while something is under way. */
+/** Files in the Git folder that mark an unfinished operation. */
 const UNDER_WAY = [
   ["rebase-merge", "rebase"],
   ["rebase-apply", "rebase"],
@@ -19,12 +19,16 @@ const UNDER_WAY = [
 ] as const;
 
 /**
- * On which branch a repository is, and what is under way there, in a few words; `""` where that cannot be told. Its files
- * are read and git is not asked: that would run what the repository's own settings name.
+ * Describes the current branch or commit and an unfinished operation. Returns `""` if it cannot be determined. Never
+ * rejects.
+ *
+ * Reads the files of the repository and does not run Git, because Git would run commands from the repository's
+ * settings.
  */
 export async function gitHead(root: string, denied: readonly string[]): Promise<string> {
   try {
-    // The folder of a worktree lies elsewhere. Nothing of it is shown but a branch's name, or a commit's.
+    // The Git folder of a worktree may lie outside the project. Only the branch name, the commit and the operation are
+    // returned.
     const guard = await PathGuard.create({ roots: "anywhere", denied });
     const folder = await gitFolder(guard, root);
     const head = await line(guard, join(folder, "HEAD"));
@@ -40,7 +44,7 @@ export async function gitHead(root: string, denied: readonly string[]): Promise<
   }
 }
 
-/** `.git`, or what the file of that name points to. */
+/** Path of the Git folder: `.git`, or the folder that a `.git` file names. */
 async function gitFolder(guard: PathGuard, root: string): Promise<string> {
   const git = join(root, ".git");
   if ((await guard.resolve(git)).isFolder) return git;
@@ -49,7 +53,7 @@ async function gitFolder(guard: PathGuard, root: string): Promise<string> {
   return resolve(root, pointer.trim());
 }
 
-/** The first line of a file. */
+/** Reads the first line of a file. */
 async function line(guard: PathGuard, path: string): Promise<string> {
   const { handle } = await guard.openFile(path);
   try {

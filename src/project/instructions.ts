@@ -4,44 +4,50 @@ import { knownFiles, type Known, type KnownText } from "../files/known-file.js";
 import type { Owners, OwnedPlace } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 
-/** What all files of a project together may say, in bytes, and the user's own file. */
+/** Maximum bytes of all instructions of a project. Also the maximum for the user's own file. */
 const MOST_BYTES = 32_768;
-/** The first that is there speaks for its folder. */
+/** Names of instruction files. The first that exists in a folder is used. */
 const NAMES = ["AGENTS.md", "CLAUDE.md"] as const;
-/** Below the project folder so many levels are looked at. */
+/** Maximum folder levels below the project folder. */
 const MAX_DEPTH = 32;
-/** What lies there was brought from elsewhere, and says how others work. */
+/** Folders with third-party content. Instruction files in them are ignored. */
 const OTHERS = new Set(["node_modules", ".git"]);
 
-/** What a file says of how to work. */
+/** The content of one instruction file. */
 export interface Instruction {
-  /** Its path from the project folder, as it can stand in a line; absolute for the user's own. */
+  /** Path relative to the project folder, printable on one line. For the user's own file, the absolute path. */
   readonly from: string;
   readonly text: string;
-  /** Whether the file says more. */
+  /** Whether the file has more text. */
   readonly isCut: boolean;
 }
 
-/** What the files of a project and the user's own say. Nothing rejects: what cannot be read says nothing. */
+/** Reads instruction files of projects and of the user. Files that cannot be read are skipped; no method rejects. */
 export class Instructions {
   readonly #files: Known<KnownText>;
   readonly #own = knownFiles(MOST_BYTES, []);
   readonly #leftOut: OwnedPlace["leftOut"];
 
-  /** What `denied` holds is never read, whatever leads there. `leftOut` is told what is not of the right people. */
+  /**
+   * Paths in `denied` are never read, even through links. `leftOut` is called for files with an owner that is not
+   * allowed.
+   */
   constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
     this.#leftOut = leftOut;
     this.#files = knownFiles(MOST_BYTES, denied);
   }
 
-  /** The user's own, in gantry's home. */
+  /** Reads the user's own instructions from gantry's home. Undefined if there are none. */
   async own(home: string): Promise<Instruction | undefined> {
     const path = join(home, NAMES[0]);
     const said = await this.#own.read({ path, root: home });
     return said && said.text !== "" ? { from: printable(path), ...said } : undefined;
   }
 
-  /** From the top of the repository down to the project folder; where it is too much, the nearest stay whole. */
+  /**
+   * Reads the instructions from the root of the repository down to the project folder. If they exceed the limit, those
+   * nearest to the project folder are kept.
+   */
   async ofProject({ root, folders, owners }: Repository): Promise<Instruction[]> {
     const project = folders.at(-1) ?? root;
     const found = await Promise.all(folders.map((folder) => this.#in(folder, project, root, owners)));
@@ -51,7 +57,10 @@ export class Instructions {
     );
   }
 
-  /** Of the folders from below the project's down to this one, the outermost first; a file has none. */
+  /**
+   * Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. Empty outside the
+   * project folder and inside skipped folders.
+   */
   async below(projectDir: string, folder: string, owners: Owners | undefined): Promise<Instruction[]> {
     const names = relative(projectDir, folder).split(sep).slice(0, MAX_DEPTH);
     if (names[0] === "" || names[0] === ".." || names.some((name) => OTHERS.has(name))) return [];
@@ -78,7 +87,10 @@ export class Instructions {
   }
 }
 
-/** As much as fits, the last ones first; their order stays. */
+/**
+ * Limits instructions to `bytes`, with priority for the last ones. The order stays the same. One that does not fit is
+ * cut.
+ */
 export function within(all: readonly Instruction[], bytes: number): Instruction[] {
   let left = bytes;
   const kept: Instruction[] = [];
@@ -99,7 +111,7 @@ function headOf(text: string, bytes: number): string {
     .trimEnd();
 }
 
-/** One as it stands before a model: where it comes from, and where it ends, whatever it says. */
+/** Formats an instruction for the model, with its source in a tag that the text cannot close. */
 export function told({ from, text, isCut }: Instruction): string {
   const plain = text.replace(/<(?=[\s/]*instructions\b)/gi, "&lt;");
   const rest = isCut ? "\n[cut here; read the file for the rest]" : "";

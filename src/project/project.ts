@@ -4,40 +4,42 @@ import type { Skill } from "../ports/skill.js";
 import { gitHead } from "./git-head.js";
 import { Instructions, type Instruction } from "./instructions.js";
 import { Skills } from "./skills.js";
-import { today, type Surroundings } from "./environment.js";
+import { today, type Environment } from "./environment.js";
 
-/** A first prompt waits so long at most for the top of the tree, in ms; it goes without where that takes longer. */
+/** Maximum time for reading the tree before the first prompt, in ms. After that the prompt is sent without the tree. */
 const TREE_MS = 1_000;
-/** Sessions that begin in one folder within this time, in ms, are told the same. */
+/** Lifetime of a cached environment, in ms. Sessions that start in the same folder within this time share it. */
 const SAME_MS = 10_000;
 const FOLDERS = 64;
-/** Files that are left out are told to the log once, so many of them. */
+/** Maximum skipped files that are logged. Each is logged once. */
 const TOLD = 256;
 
-/** What is read of projects. */
+/** Options of `Project`. */
 export interface ProjectOptions {
-  /** Folder of the user's own instructions and skills; absolute. */
+  /** Absolute path of the folder with the user's own instructions and skills. Undefined: none are read. */
   home?: string;
-  /** Never read, whatever leads there; absolute paths. Default none. */
+  /** Absolute paths that are never read, even through links. Default: none. */
   deniedPaths?: readonly string[];
-  /** Whether what a repository says is told at all; default true. */
+  /** Whether instructions, skills and environment of the repository are read. Default: true. */
   projectInstructions?: boolean;
-  /** Is told what is left out. */
+  /** Receives a warning for each skipped file. Undefined: no log. */
   logger?: Logger;
 }
 
-/** How to work, as the user and the project say it. */
-export interface ProjectWords {
-  /** The user's own. */
+/** Instructions and skills of the user and the project. */
+export interface ProjectInstructions {
+  /** The user's own instructions. Undefined: none. */
   readonly own: Instruction | undefined;
-  /** From the top of the repository down to the project folder. */
+  /** From the root of the repository down to the project folder. */
   readonly project: readonly Instruction[];
   readonly skills: readonly Skill[];
 }
 
 /**
- * What projects and their surroundings say to whoever works there. Nobody vouched for a repository: all of it is bounded,
- * told with where it comes from, and gives no leave for anything. Nothing here rejects.
+ * Reads instructions, skills and the environment description of projects. Repositories are untrusted: all content is
+ * limited in size, labelled with its source, and grants no permission.
+ *
+ * No method rejects.
  */
 export class Project {
   readonly #home: string | undefined;
@@ -48,7 +50,7 @@ export class Project {
   readonly #treeMs: number;
   #madeInstructions: Instructions | undefined;
   #madeSkills: Skills | undefined;
-  readonly #looks = new Map<string, { until: number; look: Promise<Omit<Surroundings, "day" | "folder">> }>();
+  readonly #looks = new Map<string, { until: number; look: Promise<Omit<Environment, "day" | "folder">> }>();
 
   constructor({ home, deniedPaths = [], projectInstructions = true, logger }: ProjectOptions, treeMs = TREE_MS) {
     this.#treeMs = treeMs;
@@ -58,7 +60,7 @@ export class Project {
     this.#speaks = projectInstructions;
   }
 
-  // Made when they are needed: whoever starts an agent has no use for what a run is made of.
+  // Created at first use, because starting an agent needs neither.
   get #instructions(): Instructions {
     return (this.#madeInstructions ??= new Instructions(this.#denied, this.leftOut));
   }
@@ -67,15 +69,15 @@ export class Project {
     return (this.#madeSkills ??= new Skills(this.#denied, this.leftOut));
   }
 
-  /** Tells the log, once, of a file that says nothing here, and why. */
+  /** Logs a skipped file and the reason, once per path. */
   readonly leftOut = (path: string, why: string): void => {
     if (this.#told.has(path) || this.#told.size >= TOLD) return;
     this.#told.add(path);
     this.#logger?.warn("a file of the project is left out of what it says", { path, why });
   };
 
-  /** As the files are now. */
-  async words(projectDir: string): Promise<ProjectWords> {
+  /** Reads the instructions and skills of a project in their current state. */
+  async instructions(projectDir: string): Promise<ProjectInstructions> {
     const home = this.#home;
     const repository = await this.#repository(projectDir);
     const [own, project, skills] = await Promise.all([
@@ -86,14 +88,14 @@ export class Project {
     return { own, project, skills };
   }
 
-  /** What the folders from below the project's down to this one say, the outermost first. */
+  /** Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. */
   async below(projectDir: string, folder: string): Promise<Instruction[]> {
     const repository = await this.#repository(projectDir);
     return repository ? this.#instructions.below(projectDir, folder, repository.owners) : [];
   }
 
-  /** What there is to see in a folder, as of now. */
-  async surroundings(projectDir: string): Promise<Surroundings> {
+  /** Describes the current environment of a project. Git state and tree may be up to 10 s old. */
+  async surroundings(projectDir: string): Promise<Environment> {
     const now = Date.now();
     const known = this.#looks.get(projectDir);
     const look = known && known.until > now ? known.look : this.#look(projectDir);
@@ -101,14 +103,14 @@ export class Project {
     return { day: today(), folder: projectDir, ...(await look) };
   }
 
-  #keep(folder: string, known: { until: number; look: Promise<Omit<Surroundings, "day" | "folder">> }): void {
+  #keep(folder: string, known: { until: number; look: Promise<Omit<Environment, "day" | "folder">> }): void {
     this.#looks.delete(folder);
     const [oldest] = this.#looks.keys();
     if (this.#looks.size >= FOLDERS && oldest !== undefined) this.#looks.delete(oldest);
     this.#looks.set(folder, known);
   }
 
-  async #look(projectDir: string): Promise<Omit<Surroundings, "day" | "folder">> {
+  async #look(projectDir: string): Promise<Omit<Environment, "day" | "folder">> {
     const repository = await this.#repository(projectDir);
     if (!repository) return { git: "", tree: "" };
     const { root, hasGit } = repository;
@@ -124,7 +126,7 @@ export class Project {
     return topOfTree(folder, this.#denied, this.#treeMs);
   }
 
-  /** Undefined where what it says is not told. */
+  /** Undefined if `projectInstructions` is false or the folder cannot be read. */
   async #repository(projectDir: string): Promise<Repository | undefined> {
     return this.#speaks ? repositoryOf(projectDir).catch(() => undefined) : undefined;
   }

@@ -1,2 +1,2 @@
-/** What a skill is told in. */
+/** File name of a skill's instructions. */
 export const SKILL_FILE = "SKILL.md";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { seen } from "../base/printable.js";
+import { escapeInvisible } from "../base/printable.js";
 import { knownFiles, knownFolders, type Known, type KnownText } from "../files/known-file.js";
 import type { Owners, OwnedPlace } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
@@ -7,25 +7,31 @@ import type { Skill } from "../ports/skill.js";
 import { frontMatter } from "./front-matter.js";
 import { SKILL_FILE } from "./skill-file.js";
 
-/** Skills that a session knows of, and folders that are looked at for them. */
+/** Maximum skills of a session. Also the maximum folders per skills folder that are read. */
 const MOST = 64;
-/** Characters of a description. */
+/** Maximum characters of a description. */
 const DESCRIPTION = 200;
-/** The head of a file is looked for so far. */
+/** Maximum bytes that are read of a skill file to find its front matter. */
 const HEAD_BYTES = 4_096;
 const FOLDERS = [".agents/skills", ".claude/skills"] as const;
 
-/** The skills of projects and the user's own. Nothing rejects: what cannot be read is not there. */
+/** Reads the skills of projects and of the user. Skills that cannot be read are skipped; no method rejects. */
 export class Skills {
   readonly #ofProject: Shelf;
   readonly #own = new Shelf([]);
 
-  /** What `denied` holds is never read, whatever leads there. `leftOut` is told what is not of the right people. */
+  /**
+   * Paths in `denied` are never read, even through links. `leftOut` is called for files with an owner that is not
+   * allowed.
+   */
   constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
     this.#ofProject = new Shelf(denied, leftOut);
   }
 
-  /** By name; where two have one name, it is the user's own, then that of the folder nearest to the project. */
+  /**
+   * Returns the skills, sorted by name. If names collide, the user's own skill wins, then the one of the project
+   * folder, then the one of the repository root.
+   */
   async of(repository: Repository | undefined, home: string | undefined): Promise<Skill[]> {
     const { root = "", folders = [], owners } = repository ?? {};
     const project = folders.at(-1);
@@ -42,7 +48,7 @@ export class Skills {
   }
 }
 
-/** Folders of skills, and what the heads of their files say. */
+/** Reads skill folders and the front matter of their skill files. Results are cached. */
 class Shelf {
   readonly #folders: Known<readonly string[]>;
   readonly #files: Known<KnownText>;
@@ -73,13 +79,13 @@ class Shelf {
   }
 }
 
-/** What can stand in a line and in a call. */
+/** Whether a name fits on one line and into a tool call. */
 function isName(name: string): boolean {
   return /^[\p{L}\p{N}][\p{L}\p{N} ._:-]{0,63}$/u.test(name);
 }
 
 function oneLine(text: string): string {
-  const line = seen(text.replace(/\s+/g, " ").trim());
+  const line = escapeInvisible(text.replace(/\s+/g, " ").trim());
   const characters = [...line];
   return characters.length <= DESCRIPTION ? line : `${characters.slice(0, DESCRIPTION - 1).join("")}…`;
 }

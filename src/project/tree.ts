@@ -4,17 +4,17 @@ import { PathGuard } from "../files/path-guard.js";
 import { newReport, walk, type Entry } from "../files/walk.js";
 import { ignoredBelow } from "../processes/file-list.js";
 
-/** Levels of folders that are told. */
+/** Folder levels in the result. */
 const DEPTH = 2;
-/** Of a folder in it so many names are told. */
+/** Maximum names per subfolder. */
 const EACH = 10;
-/** Characters of a name, and bytes of it all. */
+/** Maximum characters of a name, and maximum bytes of the result. */
 const NAME = 60;
 const BYTES = 2_000;
 
 /**
- * What lies in a folder and in its folders, as lines; what git ignores is left out. `""` where that cannot be told within
- * `ms`. Never rejects.
+ * Lists the entries of a folder and of its subfolders as lines, without files that Git ignores. Returns `""` on failure
+ * or after `ms` milliseconds. Never rejects.
  */
 export async function topOfTree(folder: string, denied: readonly string[], ms: number): Promise<string> {
   const time = deadline(ms);
@@ -37,7 +37,10 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
   }
 }
 
-/** A line for each folder with what is in it, and one for the files beside them; where that is too much, names alone. */
+/**
+ * Formats one line per folder with its entries, and one line for the files at the top. If that is too long, only the
+ * names of the folders.
+ */
 function drawn(entries: readonly Entry[]): string {
   const files: string[] = [];
   const folders = new Map<string, string[]>();
@@ -58,7 +61,7 @@ function drawn(entries: readonly Entry[]): string {
   return [some(names, (BYTES * 3) / 4 - 1), ...beside].join("\n");
 }
 
-/** As many names as fit, and how many there are beside them. */
+/** Formats as many names as fit, with the number of omitted names. */
 function some(names: readonly string[], bytes: number, all = names.length): string {
   if (names.length === 0) return "(empty)";
   const room = bytes - " and 200000 more".length;

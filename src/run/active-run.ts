@@ -3,7 +3,7 @@ import type { Model } from "../ports/model-provider.js";
 import type { Run, RunResult } from "../ports/run.js";
 import type { RunContext } from "./context/run-context.js";
 
-/** A run that is going, as its caller sees it. */
+/** An active run, as its caller sees it. */
 export class ActiveRun implements Run {
   readonly result: Promise<RunResult>;
   readonly #run: RunContext;
@@ -11,7 +11,7 @@ export class ActiveRun implements Run {
   constructor(run: RunContext, result: Promise<RunResult>) {
     this.#run = run;
     this.result = result;
-    // Whoever only reads events must not bring the process down by an unhandled rejection.
+    // A caller that only reads events must not crash the process through an unhandled rejection.
     this.result.catch(() => undefined);
   }
 

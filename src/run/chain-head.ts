@@ -3,23 +3,25 @@ import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
 
-/** Messages that are read at once. */
+/** Messages that one query reads. */
 const PAGE = 1_000;
 
 export type HeadWanted = NonNullable<LeaseOptions["head"]>;
 
 /**
- * What is wanted with the lease of a chain, by its original as it was before. `known`: as `HeadWanted`. The messages of a
- * long conversation come by themselves.
+ * The head options for acquiring the lease of a chain, from its original session as read before.
+ * `fenceOfCachedMessages`: see `HeadRequest`. Messages of a long conversation are not requested; `messagesOf` reads
+ * them.
  */
-export function headWith(original: Session, known: number | undefined): HeadWanted {
+export function headOptions(original: Session, known: number | undefined): HeadWanted {
   return { messages: original.lastSeq <= PAGE, ...(known !== undefined && { known }) };
 }
 
 /**
- * The messages of a head that was told with the lease, those too that were left out: `wanted` and `previous` say whether.
- * For whoever holds the lease, so that what was said stays as it is meanwhile. A long conversation is read in pages, and
- * others have their turn between two.
+ * The messages of the head that was returned with the lease, including messages that were not requested. `headRequest`
+ * and `previous` show whether messages are missing. The caller must hold the lease, so that the messages cannot change.
+ *
+ * A long conversation is read in pages. Other tasks can run between two pages.
  */
 export async function messagesOf(
   store: SessionDriver,
@@ -28,10 +30,10 @@ export async function messagesOf(
   previous: number | undefined,
 ): Promise<Message[]> {
   const isKnown = wanted?.known !== undefined && wanted.known === previous;
-  // Not every store leaves them out.
+  // Some stores return the messages although they were not requested.
   if (head.messages.length > 0 || (wanted?.messages === true && !isKnown)) return head.messages;
   const { root } = head.original.chain;
-  // A follow-up begins with a view, which the head alone tells; it was made to be short.
+  // A follow-up session starts with a view, which only the head contains. A view is short by design.
   if (head.newest.chain.index > 0) return (await store.head(root))?.messages ?? [];
   const messages: Message[] = [];
   for (let after = 0; ; after = messages.at(-1)?.seq ?? after) {
@@ -42,8 +44,32 @@ export async function messagesOf(
   }
 }
 
-/** The session that a run goes on in. The original's fields are the chain's: a revert may have made an earlier follow-up the newest again. */
-export function goingOn({ original, newest }: LeaseHead): Session {
-  const { title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir } = original;
-  return { ...newest, title, titled, provider, model, reasoningEffort, mode, leave, cuts, projectDir };
+/**
+ * The session that a run continues. Chain-wide fields come from the original, because a revert may have made an earlier
+ * follow-up the newest again.
+ */
+export function sessionToContinue({ original, newest }: LeaseHead): Session {
+  const {
+    title,
+    hasFinalTitle: titled,
+    provider,
+    model,
+    reasoningEffort,
+    mode,
+    permissionGrants: leave,
+    rewinds: cuts,
+    projectDir,
+  } = original;
+  return {
+    ...newest,
+    title,
+    hasFinalTitle: titled,
+    provider,
+    model,
+    reasoningEffort,
+    mode,
+    permissionGrants: leave,
+    rewinds: cuts,
+    projectDir,
+  };
 }

@@ -1,23 +1,25 @@
 import type { SessionDriver } from "../ports/session-driver.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
-/** A session is looked for at most so often, in ms: what is kept going writes nothing, but others write to the store. */
+/** Minimum interval between two reads of a session, in ms. Other writers to the store may notify often. */
 const GAP_MS = 1_000;
 
-/** Tells of sessions that other processes delete, as long as somebody here needs to know. */
+/** Reports sessions that other processes delete, while a caller listens. */
 export class DeletedElsewhere {
   readonly #store: SessionDriver;
   readonly #onGone: (sessionId: string) => void;
-  /** By session, what ends the listening. */
+  /** Functions that end a subscription, by session id. */
   readonly #heard = new Map<string, () => void>();
 
-  /** `onGone` is called once for a session that is not in the store. */
+  /** `onGone` is called once for a session that is no longer in the store. */
   constructor(store: SessionDriver, onGone: (sessionId: string) => void) {
     this.#store = store;
     this.#onGone = onGone;
   }
 
-  /** Of sessions by the id of their chain's first. `false`: nobody needs to know any more. */
+  /**
+   * Starts or stops listening. `sessionId` is the id of the chain's first session. `isNeeded` false: stop listening.
+   */
   listen(sessionId: string, wanted: boolean): void {
     if (wanted === this.#heard.has(sessionId)) return;
     if (wanted) this.#heard.set(sessionId, this.#hear(sessionId));
@@ -36,7 +38,7 @@ export class DeletedElsewhere {
   #hear(sessionId: string): () => void {
     let timer: NodeJS.Timeout | undefined;
     const look = async (): Promise<void> => {
-      // Of a store that is away nothing is known: the next hint asks again.
+      // While the store is unreachable the result is unknown; the next notification tries again.
       const isGone = await this.#store.get(sessionId).then(
         (session) => session === undefined,
         () => false,
@@ -48,7 +50,7 @@ export class DeletedElsewhere {
     };
     const hint = () => (timer ??= setTimeout(() => void look(), GAP_MS).unref());
     const end = notifierOf(this.#store).subscribe(sessionId, hint);
-    // It may have gone before anybody listened.
+    // The session may have been deleted before the subscription.
     hint();
     return () => {
       clearTimeout(timer);

@@ -1,14 +1,14 @@
 import { hasCode } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
-import { lastWrite } from "./finalize-run.js";
+import { finalizeRun } from "./finalize-run.js";
 import { openWindow } from "../compaction/context-window.js";
 import { runLoop, type LoopResult } from "./loop.js";
 import type { RunContext } from "./context/run-context.js";
-import { ending, failed, finished, isCancel } from "../sessions/run-record.js";
-import { nameSession } from "./title.js";
+import { asRunError, failedRecord, finishedRecord, isCancel } from "../sessions/run-record.js";
+import { generateTitle } from "./title.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
-/** The whole of a run, from its first model call until its lease is given back. Rejects as `Run.result` says. */
+/** Executes a run, from its first model call until its lease is released. Rejects like `Run.result`. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
   const { id: runId, sessionId, recorder, bus, events, logger } = run;
   const names = { sessionId, provider: run.provider.name, model: run.model.id };
@@ -19,14 +19,14 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
       run.clock?.stand();
       return Promise.all([recorder.close(), run.inbox.close()]);
     });
-    // An answer without calls brought the end with it.
+    // The write of a final answer has already stored the end of the run.
     if (recorder.run.state === "running") {
       const { output, finishReason, endedBy } = outcome;
-      const end = finished(endedBy, recorder.run.key === "" ? null : { output, finishReason });
-      await lastWrite(run, (more) => recorder.end(end, more));
+      const end = finishedRecord(endedBy, recorder.run.idempotencyKey === "" ? null : { output, finishReason });
+      await finalizeRun(run, (more) => recorder.end(end, more));
     }
-    run.agent.kept.keep(sessionId, run.lease.fence, run.conversation);
-    // What others write under the next lease comes behind this in the store, also after a power cut.
+    run.agent.conversationCache.keep(sessionId, run.lease.fence, run.conversation);
+    // Changes under the next lease are stored after this run's changes, even after a power failure.
     await Promise.all([run.lease.giveBack(run.agent), recorder.onDisk]);
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
@@ -38,19 +38,19 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     };
     bus.emit("run.finished", { runId, sessionId, result });
     events.push({ type: "done", usage: result.usage, endedBy: result.endedBy });
-    // One whose first answer made calls was named beside them. Here whoever waits for the answer has it first.
-    if (outcome.iterations === 1 && outcome.endedBy === "model") nameSession(run);
+    // If the first answer made calls, the title was generated in parallel. Here the final answer is delivered first.
+    if (outcome.iterations === 1 && outcome.endedBy === "model") generateTitle(run);
     return result;
   } catch (caught) {
-    const error = ending(caught, run.signal);
+    const error = asRunError(caught, run.signal);
     const why = { ...names, error: error.message };
     if (isCancel(error)) logger.info("run cancelled", why);
     else logger.warn("run failed", why);
-    // A session that is deleted or went to another keeps no end of it.
-    await lastWrite(run, (more) => recorder.end(failed(error), more)).catch(async (unstored: unknown) => {
+    // The end cannot be stored if the session was deleted or another holder has the lease.
+    await finalizeRun(run, (more) => recorder.end(failedRecord(error), more)).catch(async (unstored: unknown) => {
       logger.debug("a run's end was not stored", { error: unstored });
       await run.lease.giveBack(run.agent);
-      // Who waits in line elsewhere may have looked before the lease was free.
+      // A run queued in another process may have checked before the lease was free.
       notifierOf(run.store).publish(sessionId);
     });
     bus.emit("run.failed", { runId, sessionId, error });
@@ -58,12 +58,12 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     throw error;
   } finally {
     run.clock?.stand();
-    run.leave();
+    run.release();
     events.end();
   }
 }
 
-/** What the run is there for. */
+/** Runs the loop, or only the compaction if the run was started for it. */
 async function work(run: RunContext): Promise<LoopResult> {
   if (run.compacts === undefined) return runLoop(run);
   const window = openWindow(run.agent.compaction, run);

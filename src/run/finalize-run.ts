@@ -2,20 +2,20 @@ import type { Instruction } from "../ports/run.js";
 import type { SessionChange } from "../ports/session-driver.js";
 import type { RunContext } from "./context/run-context.js";
 
-/** What the change that ends a run does beside that. */
-export type WithEnd = Pick<SessionChange, "followed" | "release">;
+/** Further effects of the change that ends a run. */
+export type FinalizeOptions = Pick<SessionChange, "consumedInstructions" | "release">;
 
 /**
- * End a run in the store: the change that says so gives its lease back too, and tells what came too late for it. Rejects
- * as the change; the lease is to be given back by itself then.
+ * Ends a run in the store. The same change releases its lease and returns the instructions that arrived too late.
+ * Rejects like the change; the caller must then release the lease.
  */
-export async function lastWrite(
+export async function finalizeRun(
   { lease, inbox }: RunContext,
-  write: (withEnd: WithEnd) => Promise<Instruction[]>,
+  write: (withEnd: FinalizeOptions) => Promise<Instruction[]>,
 ): Promise<void> {
   const left = await lease.backWith(() => {
     const followed = inbox.cancels;
-    return write({ release: true, ...(followed.length > 0 && { followed }) });
+    return write({ release: true, ...(followed.length > 0 && { consumedInstructions: followed }) });
   });
-  inbox.isLeft(left);
+  inbox.setRemaining(left);
 }

@@ -4,27 +4,34 @@ import type { Answer } from "../models/answer.js";
 import type { ModelRequest } from "../ports/model-provider.js";
 import type { ModelMessage } from "../ports/message.js";
 
-// A slip is the model's own: an answer that came whole and is of no use. The same question mostly gets the same answer,
-// so it is asked again with a word.
+// An invalid answer is complete but unusable, through an error of the model. Repeating the same request usually gives
+// the same answer, so the retry includes an instruction.
 
-/** So often a model is asked again within one turn. */
-export const SLIPS = 3;
+/** Maximum retries after invalid answers within one turn. */
+export const MAX_INVALID_ANSWERS = 3;
 
-/** So often a model is asked for another answer within one run, since its last one did not fit what was asked for. */
-export const ASKED_AGAIN = 2;
+/** Maximum retries within one run after a final answer did not match the output schema. */
+export const MAX_SCHEMA_RETRIES = 2;
 
-/** What a model is told whose answer does not fit. */
-export function wordAbout(misfit: string): string {
+/** Text for the model when its answer does not match the schema. */
+export function schemaInstruction(misfit: string): string {
   return `[Your answer could not be used: ${misfit}. Answer again with the whole JSON, and nothing else.]`;
 }
 
-/** The slip that a provider told. */
-export function slipOf(error: unknown): ProviderError | undefined {
+/** The invalid answer that a provider reported; undefined for any other error. */
+export function toInvalidAnswer(error: unknown): ProviderError | undefined {
   return hasCode(error, "provider") && error.kind === "malformed_answer" ? error : undefined;
 }
 
-/** The slip in a whole answer. `said`: whether it goes on from text that broke off, so that it may add nothing. */
-export function slipIn({ parts, reason }: Answer, provider: string, said: boolean): ProviderError | undefined {
+/**
+ * The error of a complete but invalid answer; undefined if the answer is valid. `hasOutput`: whether it continues an
+ * interrupted text, so that it may be empty.
+ */
+export function findInvalidAnswer(
+  { parts, reason }: Answer,
+  provider: string,
+  said: boolean,
+): ProviderError | undefined {
   const slip = (what: string, advice: string) =>
     new ProviderError(provider, "malformed_answer", what, { hint: `${useless(what)} ${advice}` });
   const message: ModelMessage = { role: "assistant", parts, toolCallId: "", name: "", failed: false };
@@ -35,7 +42,7 @@ export function slipIn({ parts, reason }: Answer, provider: string, said: boolea
   if (reason === "tool_calls")
     return slip("the model announced a tool call and made none", "Make the call, or answer without one.");
   if (said || textOf(message).trim() !== "") return undefined;
-  // Withheld by the provider: the reason says so, and asking again gets no other.
+  // The provider withheld the answer. The reason reports this, and a retry would not help.
   if (reason === "content_filter") return undefined;
   const thought = parts.some((part) => part.type === "reasoning" && part.text.trim() !== "");
   if (reason === "length")
@@ -47,9 +54,9 @@ export function slipIn({ parts, reason }: Answer, provider: string, said: boolea
   return slip(thought ? "the model thought and said nothing" : "the model's answer was empty", hint);
 }
 
-/** What the model is told of its slip. */
-export function wordFor({ hint, message }: ProviderError): string {
-  // An adapter that has no advice has at least a reason, behind its name and the kind.
+/** Text for the model about its invalid answer. */
+export function retryInstruction({ hint, message }: ProviderError): string {
+  // An adapter without advice still gives a reason, after its name and the error kind.
   const reason = message.replace(/^[^:]*: [^:]*: /, "");
   return `[${hint ?? `${useless(reason)} Try again, in another way.`}]`;
 }
@@ -58,8 +65,8 @@ function useless(reason: string): string {
   return `Your last answer could not be used: ${reason}.`;
 }
 
-/** The request with a word from us at its end, in roles that alternate on every provider. */
-export function withWord(request: ModelRequest, word: string): ModelRequest {
+/** Appends a note to the request. Roles keep alternating, as all providers require. */
+export function withUserNote(request: ModelRequest, word: string): ModelRequest {
   const messages = [...request.messages];
   const last = messages.at(-1);
   const text = { type: "text" as const, text: word };
@@ -73,7 +80,7 @@ export function withWord(request: ModelRequest, word: string): ModelRequest {
       name: "",
       failed: false,
     });
-    // Stands for the answer: some providers refuse a user's message right behind a tool's result or another of the user.
+    // Stands for the answer. Some providers reject a user message directly after a tool result or another user message.
     messages.push(from("assistant", [{ type: "text", text: "(no answer)" }]), from("user", [text]));
   }
   return { ...request, messages };

@@ -2,27 +2,30 @@ import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/error
 import type { Run, RunInput } from "../ports/run.js";
 import { ActiveRun } from "./active-run.js";
 import { executeRun } from "./execution.js";
-import { nextInput } from "./queue/late-instructions.js";
-import type { RunQueue, Ticket } from "./queue/queue.js";
-import type { AgentParts, RunContext, Spawned } from "./context/run-context.js";
+import { inputFromLateInstructions } from "./queue/late-instructions.js";
+import type { RunQueue, QueueTicket } from "./queue/queue.js";
+import type { AgentServices, RunContext, Spawned } from "./context/run-context.js";
 import type { Running } from "./runs.js";
 import { startRun } from "./start.js";
 
-/** What `RunsHere` needs of the agent that it belongs to. */
+/** The agent's members that `LocalRuns` uses. */
 export interface RunsHereOptions {
-  parts: AgentParts;
-  /** As `Agent.run`. */
+  parts: AgentServices;
+  /** Starts a run, like `Agent.run`. */
   run: (input: RunInput) => Promise<Run>;
-  /** Whether no run may begin any more, but those of helpers. */
+  /** Whether new runs are rejected. Subagent runs may still start. */
   isRefusing: () => boolean;
-  /** A run may begin what goes on beside its calls. Never rejects. */
+  /** Watches background processes, which a run may start. Never rejects. */
   heed: () => Promise<void>;
-  /** As `Runs.freeKey`. */
+  /** Frees an idempotency key, like `Runs.freeKey`. */
   freeKey: (key: string) => Promise<boolean>;
 }
 
-/** The runs of this process: each is begun here, known while it goes on, and followed by what came too late for it. */
-export class RunsHere {
+/**
+ * The runs of this process. Starts runs, tracks active ones, and starts another run for instructions that arrived too
+ * late.
+ */
+export class LocalRuns {
   readonly #options: RunsHereOptions;
   readonly #running = new Map<string, Running>();
   #queue: RunQueue<RunContext> | undefined;
@@ -31,13 +34,13 @@ export class RunsHere {
     this.#options = options;
   }
 
-  /** Rejects as `Agent.run`. */
-  async start(input: RunInput, ticket: Ticket, spawned: Spawned | undefined): Promise<Run> {
+  /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
+  async start(input: RunInput, ticket: QueueTicket, spawned: Spawned | undefined): Promise<Run> {
     const { parts, heed, freeKey } = this.#options;
     await parts.tools.load();
     void heed();
     const run = await this.#begin(input, ticket, spawned).catch(async (error: unknown) => {
-      // Whose run died, or ended a day ago, may be used again.
+      // The key of a run that died, or that ended more than a day ago, can be reused.
       if (!hasCode(error, "run_key_taken") || !(await freeKey(error.key))) throw error;
       return this.#begin(input, ticket);
     });
@@ -52,47 +55,47 @@ export class RunsHere {
     void parts.tasks.add(running.ended.then(() => this.#goOn(run, input)));
     void parts.tasks.add(result);
     const active = new ActiveRun(run, result);
-    // The run has begun to make ready what it asks the model.
+    // Meanwhile the run already prepares its first model request.
     await run.recorder.onDisk;
     return active;
   }
 
-  /** The run of a chain that goes on. */
+  /** The active run of a chain. */
   of(rootId: string): Running | undefined {
     return this.#running.get(rootId);
   }
 
-  /** As `RunQueue.cancel`. */
+  /** Cancels a queued run, like `RunQueue.cancel`. */
   unqueue(rootId: string, runId: string): { ended: Promise<unknown> } | undefined {
     return this.#queue?.cancel(rootId, runId);
   }
 
-  /** As `RunQueue.waits`. */
+  /** Resolves when a queued run has left the queue, like `RunQueue.waits`. */
   waits(rootId: string, runId: string): Promise<unknown> | undefined {
     return this.#queue?.waits(rootId, runId);
   }
 
-  /** Nobody waits in line from now on. */
+  /** Rejects all queued runs from now on. */
   closeLine(): void {
     this.#queue?.close();
   }
 
-  /** End the run of a chain that is deleted, and those that wait for it, and wait for their end. Never rejects. */
+  /** Ends the active and the queued runs of a deleted chain, and waits for them. Never rejects. */
   async stop(rootId: string): Promise<void> {
-    // Or the next in line would begin.
+    // Otherwise the next queued run would start.
     await this.#queue?.drop(rootId, new SessionNotFoundError(rootId));
     const running = this.of(rootId);
     running?.cancel.abort(new SessionNotFoundError(rootId));
     await running?.ended;
   }
 
-  /** A run that holds its session, which it waits for where that is wanted. */
-  async #begin(input: RunInput, ticket: Ticket, spawned?: Spawned): Promise<RunContext> {
+  /** Starts a run that holds its session's lease. Queues it first if the input allows that and the session is busy. */
+  async #begin(input: RunInput, ticket: QueueTicket, spawned?: Spawned): Promise<RunContext> {
     const { parts, isRefusing } = this.#options;
     const isQueued = input.queue === true && input.sessionId !== undefined;
     try {
-      // Where there is no place, it waits for that too.
-      if (!isQueued || !parts.places.full) return await startRun(parts, input, undefined, spawned);
+      // Without a free slot the run is queued too.
+      if (!isQueued || !parts.limiter.full) return await startRun(parts, input, undefined, spawned);
     } catch (error) {
       if (!isQueued || !hasCode(error, "session_busy")) throw error;
     }
@@ -102,13 +105,13 @@ export class RunsHere {
     return this.#queue.wait(input, ticket, (turn) => startRun(parts, input, turn));
   }
 
-  /** What came too late for a run is the session's next prompt, behind those that wait in line. Never rejects. */
+  /** Starts a run for instructions that arrived too late, after the queued runs. Never rejects. */
   async #goOn(run: RunContext, input: RunInput): Promise<void> {
     try {
-      const next = await nextInput(run, input);
+      const next = await inputFromLateInstructions(run, input);
       if (next && !this.#options.isRefusing()) await this.#options.run(next);
     } catch (error) {
-      // Of a session that is gone nothing goes on.
+      // The session was deleted, so there is nothing to continue.
       if (hasCode(error, "session_not_found")) return;
       const names = { session: run.sessionId, error };
       run.logger.warn("what a run was told too late did not begin the next one", names);

@@ -4,46 +4,54 @@ import type { RunResult } from "../ports/run.js";
 import { now } from "../base/ids.js";
 import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
-import { toldOf as toldPartsOf, uniqueCalls } from "../models/answer.js";
+import { visibleParts as toldPartsOf, uniqueCalls } from "../models/answer.js";
 import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
-import { toldWaits } from "../models/record-retries.js";
+import { recordRetries } from "../models/record-retries.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./calls/repeated-calls.js";
-import { ASKED_AGAIN, slipIn, slipOf, SLIPS, withWord, wordAbout, wordFor } from "./invalid-answer.js";
-import { lastWrite, type WithEnd } from "./finalize-run.js";
+import {
+  MAX_SCHEMA_RETRIES,
+  findInvalidAnswer,
+  toInvalidAnswer,
+  MAX_INVALID_ANSWERS,
+  withUserNote,
+  schemaInstruction,
+  retryInstruction,
+} from "./invalid-answer.js";
+import { finalizeRun, type FinalizeOptions } from "./finalize-run.js";
 import { limitReached } from "./budget/limits.js";
 import type { RunContext } from "./context/run-context.js";
-import { finished } from "../sessions/run-record.js";
-import type { Read } from "./context/structured-output.js";
-import { nameSession } from "./title.js";
+import { finishedRecord } from "../sessions/run-record.js";
+import type { ParsedOutput } from "./context/structured-output.js";
+import { generateTitle } from "./title.js";
 import { runToolCalls } from "./calls/execute.js";
 
 export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
   used: number;
 };
 
-/** How far a run has come, also where it is ended amid a turn. */
+/** Progress of a run. Also correct if the run ends in the middle of a turn. */
 interface Progress {
   output: string;
-  /** Turns that brought an answer. */
+  /** Number of completed model answers. */
   iterations: number;
-  /** Tokens of the last call. */
+  /** Total tokens of the last model call. */
   used: number;
-  /** How often it was asked for another answer, since one did not fit. */
+  /** Number of retries because an answer did not match the output schema. */
   askedAgain: number;
 }
 
 /**
- * Model -> tools -> model, until the model has no more calls or a limit is reached.
- * Rejects with the provider's error, `RepeatedCallsError`, or the signal's reason; by then all that was said is stored.
+ * Runs the agent loop: model, tools, model, until the model makes no more calls or a limit is reached. Rejects with the
+ * provider's error, `RepeatedCallsError`, or the signal's reason. All messages are stored before it rejects.
  */
 export async function runLoop(run: RunContext): Promise<LoopResult> {
   const progress: Progress = { output: "", iterations: 0, used: 0, askedAgain: 0 };
   try {
     return await turns(run, progress);
   } catch (error) {
-    // There is not enough for another call, or its time is over. Whatever else went wrong stays a failure.
+    // The budget does not cover another call, or the time limit is reached. Every other error is a failure of the run.
     if (!hasCode(error, "budget")) throw error;
     return atLimit(run, progress, "budget");
   }
@@ -56,12 +64,12 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
     run.signal.throwIfAborted();
     await steer(run);
     const { message, reason, isEnd, spent, read } = await turn(run, window, progress);
-    if (isEnd) return { ...toldOf(progress), ...structured(read), finishReason: reason, endedBy: "model" };
+    if (isEnd) return { ...loopResult(progress), ...structured(read), finishReason: reason, endedBy: "model" };
     if (read && "misfit" in read) await askAgain(run, progress, read.misfit);
     const calls = callsOf(message);
     if (spent && calls.length === 0) return atLimit(run, progress, "budget");
-    // Beside the calls; where there are none, at the end of the run.
-    if (progress.iterations === 1) nameSession(run);
+    // The title is generated in parallel with the calls; without calls, at the end of the run.
+    if (progress.iterations === 1) generateTitle(run);
     repeated.nextAnswer();
     await runToolCalls(calls, message.id, run, async ({ call, output: done, refused, state, shown }) => {
       const failed = done.failed === true;
@@ -95,57 +103,60 @@ function atLimit(run: RunContext, progress: Progress, endedBy: Exclude<LoopResul
   const { recorder, sessionId: session, logger } = run;
   const spent = endedBy === "budget" ? { usage: recorder.run.usage } : {};
   logger.warn("run ended at a limit", { session, iterations: progress.iterations, endedBy, ...spent });
-  return { ...toldOf(progress), finishReason: "length", endedBy };
+  return { ...loopResult(progress), finishReason: "length", endedBy };
 }
 
-function toldOf({ output, iterations, used }: Progress): Pick<LoopResult, "output" | "iterations" | "used"> {
+function loopResult({ output, iterations, used }: Progress): Pick<LoopResult, "output" | "iterations" | "used"> {
   return { output, iterations, used };
 }
 
-function structured(read: Read | undefined): Pick<LoopResult, "structured"> {
+function structured(read: ParsedOutput | undefined): Pick<LoopResult, "structured"> {
   return read && "value" in read ? { structured: read.value } : {};
 }
 
-/** Tell the model what was wrong with its answer. Rejects with `OutputSchemaError` when it was told so often enough. */
+/** Reports the error in an answer to the model. Rejects with `OutputSchemaError` after `MAX_SCHEMA_RETRIES`. */
 async function askAgain(run: RunContext, progress: Progress, misfit: string): Promise<void> {
   const { conversation, recorder, logger, sessionId: session } = run;
-  if (progress.askedAgain >= ASKED_AGAIN) throw new OutputSchemaError(misfit);
+  if (progress.askedAgain >= MAX_SCHEMA_RETRIES) throw new OutputSchemaError(misfit);
   progress.askedAgain += 1;
   logger.warn("an answer does not fit the output schema; asking again", { session, attempt: progress.askedAgain });
-  const word = conversation.compose(userMessage(wordAbout(misfit)));
+  const word = conversation.compose(userMessage(schemaInstruction(misfit)));
   await recorder.write({ sync: true, add: [word], set: { updatedAt: now() } });
   conversation.add(word);
 }
 
-/** An answer of the model that is of use. */
+/** A valid answer of the model. */
 interface Turn {
   message: Message;
   reason: FinishReason;
-  /** The model has nothing more to do, and nobody told it more. */
+  /** Whether the model is done and no steering instruction has arrived. */
   isEnd: boolean;
-  /** It is no longer because there was not enough for more. */
+  /** Whether the answer was cut because the budget ran out. */
   spent: boolean;
-  /** Of a last answer, where one of a certain form was asked for. */
-  read: Read | undefined;
+  /** The parsed final answer. Undefined if no output schema is set, or if the answer is not final. */
+  read: ParsedOutput | undefined;
 }
 
-/** Put before the model what others told the run meanwhile. */
+/** Adds the steering instructions that have arrived to the conversation. */
 async function steer({ inbox, conversation, recorder, events }: RunContext): Promise<void> {
   const told = inbox.takeSteering();
   if (told.length === 0) return;
   const add = told.map(({ text }) => conversation.compose(userMessage(text)));
-  await recorder.write({ sync: true, add, followed: told.map(({ id }) => id), set: { updatedAt: now() } });
+  await recorder.write({ sync: true, add, consumedInstructions: told.map(({ id }) => id), set: { updatedAt: now() } });
   for (const [i, message] of add.entries()) {
     conversation.add(message);
     events.push({ type: "steered", messageId: message.id, text: told[i]?.text ?? "" });
   }
 }
 
-/** One turn of the model, told and stored; with its last one the run's end. */
+/**
+ * Executes one model turn: publishes and stores the answer. The write of the final answer also stores the end of the
+ * run.
+ */
 async function turn(run: RunContext, window: ContextWindow, progress: Progress): Promise<Turn> {
   const { conversation, recorder, provider, model, sessionId } = run;
   let growing: Message | undefined;
-  /** The message that broke off, until that was told. */
+  /** Id of the interrupted message, until a retry event has reported it. */
   let broken = "";
   let output = "";
   const begin = () => (growing ??= conversation.compose(assistant([]), false));
@@ -166,7 +177,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
     run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
     run.events.push({ type: "retry", ...retry });
   };
-  const waits = toldWaits((retry) => recorder.waits(retry));
+  const waits = recordRetries((retry) => recorder.waits(retry));
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
       const message = begin();
@@ -195,7 +206,11 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
     const answer = await callModel(run, "answer", request, run.signal, hooks);
     const failed = "error" in answer;
     const spent = !failed && answer.spent;
-    const slip = failed ? slipOf(answer.error) : spent ? undefined : slipIn(answer, provider.name, output !== "");
+    const slip = failed
+      ? toInvalidAnswer(answer.error)
+      : spent
+        ? undefined
+        : findInvalidAnswer(answer, provider.name, output !== "");
     if (!failed && !slip) {
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
@@ -208,11 +223,11 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       const isEnd = isLast && !fault && !(read && "misfit" in read);
       const iterations = progress.iterations + 1;
       const answered = { output: whole, finishReason: answer.reason, ...structured(read ?? undefined) };
-      const isKept = recorder.run.key !== "" || "structured" in answered;
-      const end = isEnd ? finished("model", isKept ? answered : null) : {};
-      const write = (more: Partial<WithEnd>) =>
+      const isKept = recorder.run.idempotencyKey !== "" || "structured" in answered;
+      const end = isEnd ? finishedRecord("model", isKept ? answered : null) : {};
+      const write = (more: Partial<FinalizeOptions>) =>
         recorder.finish(message, { usage: answer.paid, run: { iterations, ...end }, ...more });
-      await (isEnd ? lastWrite(run, write) : write({}));
+      await (isEnd ? finalizeRun(run, write) : write({}));
       conversation.add(message);
       window.answered(answer.usage);
       Object.assign(progress, { output: whole, iterations, used: answer.paid.totalTokens });
@@ -224,11 +239,11 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       if (!failed) await recorder.write({ sync: false, usage: answer.paid });
       await keep(failed ? answer.parts : toldPartsOf(answer.parts));
     } catch (unstored) {
-      // A store that fails too must not hide why it broke off.
+      // A failing store must not hide the reason of the interruption.
       run.logger.warn("the end of a broken-off answer was not stored", { session: sessionId, error: unstored });
       throw error;
     }
-    if (slip && slips < SLIPS) {
+    if (slip && slips < MAX_INVALID_ANSWERS) {
       slips += 1;
       run.logger.warn("an answer was of no use; asking again", {
         provider: provider.name,
@@ -237,7 +252,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
         error: slip.message,
       });
       again(slips, 0, slip);
-      request = withWord(await window.request(), wordFor(slip));
+      request = withUserNote(await window.request(), retryInstruction(slip));
     } else if (isTooLong(error) && (await window.tooLong())) request = await window.request();
     else throw error;
   }

@@ -4,19 +4,19 @@ import { hasCode } from "../ports/errors.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { SessionDriver, SessionFields } from "../ports/session-driver.js";
-import { asItIs, brokeOff, interrupted, waitsInLine } from "../sessions/stored-run.js";
-import type { SpokenInput } from "./prompt/slash-commands.js";
+import { withEffectiveState, canRestart, asInterrupted, isQueued } from "../sessions/stored-run.js";
+import type { ExpandedInput } from "./prompt/slash-commands.js";
 import type { RunContext } from "./context/run-context.js";
 
-/** What the user says, as a message. */
-export function promptOf(input: SpokenInput): ModelMessage {
-  const { message: text, typed } = input;
+/** The user's input as a message. */
+export function promptOf(input: ExpandedInput): ModelMessage {
+  const { message: text, originalText } = input;
   return {
     role: "user" as const,
     parts: [
-      ...(text === "" && typed === undefined
+      ...(text === "" && originalText === undefined
         ? []
-        : [{ type: "text" as const, text, ...(typed !== undefined && { typed }) }]),
+        : [{ type: "text" as const, text, ...(originalText !== undefined && { originalText }) }]),
       ...(input.attachments ?? []),
     ],
     toolCallId: "",
@@ -25,8 +25,8 @@ export function promptOf(input: SpokenInput): ModelMessage {
   };
 }
 
-/** Store a new session with its first message: one write. */
-export async function create(
+/** Stores a new session and its first message in one write. */
+export async function persistNewSession(
   { id: runId, recorder, bus, conversation }: RunContext,
   prompt: ModelMessage,
 ): Promise<void> {
@@ -37,11 +37,14 @@ export async function create(
   bus.emit("session.created", { session, runId });
 }
 
-/** Mend what a crash left, and store the user's message, if there is one: one write. `dangling`: calls without a result, `unfinished`: runs that this one's lease ends. */
-export async function goOn(
+/**
+ * Stores the user's message, if any, and repairs the effects of a crash, in one write. `dangling`: calls without a
+ * result, which get an error result. `unfinished`: runs that this run's lease ends.
+ */
+export async function persistPrompt(
   run: RunContext,
   set: SessionFields,
-  { compact }: SpokenInput,
+  { compact }: ExpandedInput,
   prompt: ModelMessage,
   dangling: readonly DanglingCall[],
   unfinished: readonly RunRecord[],
@@ -49,25 +52,25 @@ export async function goOn(
   const { id: runId, sessionId, conversation, recorder, bus } = run;
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, ...(compact ? [] : [conversation.compose(prompt)])];
-  const dead = unfinished.filter((one) => one.id !== runId && !waitsInLine(one));
+  const dead = unfinished.filter((one) => one.id !== runId && !isQueued(one));
   const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
-  const ended = dead.map(interrupted);
+  const ended = dead.map(asInterrupted);
   await recorder.write({ ...change, runs: [...ended, recorder.run] }).catch(async (error: unknown) => {
     const broken = hasCode(error, "run_key_taken")
-      ? await brokenOff(run.store, sessionId, recorder.run.key)
+      ? await brokenOff(run.store, sessionId, recorder.run.idempotencyKey)
       : undefined;
     if (!broken) throw error;
-    // With the same change: a key that is free in between begins another session.
-    const freed = { ...broken, key: "", fingerprint: "" };
+    // Free the key in the same change. If it were free in between, another run could use it to start a session.
+    const freed = { ...broken, idempotencyKey: "", fingerprint: "" };
     await recorder.write({ ...change, runs: [...ended.filter(({ id }) => id !== freed.id), freed, recorder.run] });
   });
   for (const message of add) conversation.add(message);
   bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
 }
 
-/** The run of a chain that has a key and broke off, for whoever holds the chain's lease. */
+/** The run of a chain that has the key and may be started again. The caller must hold the chain's lease. */
 async function brokenOff(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
-  const [stored] = await store.runs({ sessionId: rootId, key, limit: 1 });
-  const run = stored && asItIs(stored);
-  return run && brokeOff(run) ? run : undefined;
+  const [stored] = await store.runs({ sessionId: rootId, idempotencyKey: key, limit: 1 });
+  const run = stored && withEffectiveState(stored);
+  return run && canRestart(run) ? run : undefined;
 }

@@ -12,9 +12,9 @@ import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { KEY_MS } from "../sessions/housekeeping.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
-import { Looks } from "../sessions/poll-schedule.js";
-import { found } from "../sessions/require-session.js";
-import { asItIs, brokeOff, isOpen } from "../sessions/stored-run.js";
+import { PollSchedule } from "../sessions/poll-schedule.js";
+import { requireSession } from "../sessions/require-session.js";
+import { withEffectiveState, canRestart, isOpen } from "../sessions/stored-run.js";
 import { withdraw, type Inbox } from "./queue/inbox.js";
 import { oneOf } from "./input/run-input.js";
 
@@ -24,49 +24,49 @@ const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
   id: true,
   sessionId: true,
   states: true,
-  key: true,
+  idempotencyKey: true,
   limit: true,
   before: true,
 };
-/** Runs of a list that asks for no number. */
+/** Default number of runs in a list. */
 const PAGE = 50;
 
 /**
- * Whoever cancels a run of another process looks whether it has ended after so long, in ms, then after twice as long, and
- * after a hint; all in all so long.
+ * Polling after a cancel of a run in another process, in ms. The first value is the first delay, which doubles each
+ * time. It is also the minimum interval after notifications. The second value is the total time.
  */
 const LOOK_MS = 50;
 const CANCEL_MS = 5_000;
 
-/** Whoever waits for one in line looks so often, in ms, and at most so often for hints. */
+/** Poll interval for a queued run, and minimum interval after notifications, in ms. */
 const LINE_LOOK_MS = 1_000;
 const LINE_GAP_MS = 200;
 
-/** Messages for one run that its model was not asked with yet. */
+/** Maximum steering instructions of one run that are not in its conversation yet. */
 const MAX_WAITING_STEERS = 100;
 
-/** A run under way in this process. */
+/** An active run of this process. */
 export interface Running {
   readonly id: string;
   readonly cancel: AbortController;
   readonly inbox: Inbox;
-  /** Never rejects. */
+  /** Settles when the run ends. Never rejects. */
   readonly ended: Promise<unknown>;
 }
 
-/** What `Runs` needs of the agent that it belongs to. */
+/** The agent's members that `Runs` uses. */
 export interface RunsOptions {
   store: () => Promise<SessionDriver>;
-  /** The run of a chain in this process. */
+  /** Returns the active run of a chain in this process. */
   running: (rootId: string) => Running | undefined;
-  /** Ends the waiting in line of a run in this process; undefined when it does not wait here. */
+  /** Cancels a queued run of this process; undefined if it is not queued here. */
   unqueue: (rootId: string, runId: string) => { ended: Promise<unknown> } | undefined;
-  /** Settles when a run of this process waits in line no more; undefined when it does not wait here. Never rejects. */
+  /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
   waits: (rootId: string, runId: string) => Promise<unknown> | undefined;
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
-/** The runs of a store, those of other processes too. */
+/** The runs of a store, including runs of other processes. */
 export class Runs {
   readonly #store: () => Promise<SessionDriver>;
   readonly #running: RunsOptions["running"];
@@ -82,16 +82,17 @@ export class Runs {
     this.#running = running;
   }
 
-  /** By its id; undefined when there is none. Rejects with `StoreError`. */
+  /** A run by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<RunRecord | undefined> {
     const store = await this.#store();
     const [stored] = await store.runs({ id, limit: 1 });
-    return stored && asItIs(stored);
+    return stored && withEffectiveState(stored);
   }
 
   /**
-   * End a run, whichever process it runs in. Resolves with the run as it is then: one that had ended before is left as it
-   * was, and one that does not end within five seconds still goes on, until its process can follow. Rejects with `RunNotFoundError` or `StoreError`.
+   * Cancels a run of any process. Resolves with its record afterwards. A run that had already ended is unchanged. A run
+   * that does not end within five seconds is still active, until its process reads the instruction. Rejects with
+   * `RunNotFoundError` or `StoreError`.
    */
   async cancel(id: string): Promise<RunRecord> {
     const store = await this.#store();
@@ -104,7 +105,7 @@ export class Runs {
       await settlesWithin(here.ended, CANCEL_MS);
       return this.#found(id);
     }
-    const looks = new Looks(notifierOf(store), run.sessionId, LOOK_MS);
+    const looks = new PollSchedule(notifierOf(store), run.sessionId, LOOK_MS);
     try {
       const instruction = await this.#instruct(store, run, "cancel", "");
       const late = Date.now() + CANCEL_MS;
@@ -112,7 +113,7 @@ export class Runs {
         const left = late - Date.now();
         await looks.next(Math.max(0, Math.min(wait, left)));
         const now = await this.#found(id);
-        // A process that is stopped for now finds it when it goes on.
+        // While the run is active, the instruction stays stored: a suspended process reads it when it continues.
         if (isOpen(now) && left > 0) continue;
         if (!isOpen(now)) await withdraw(store, [instruction]);
         return now;
@@ -123,15 +124,15 @@ export class Runs {
   }
 
   /**
-   * Resolves with a run when it has ended, whichever process it runs in. Rejects with `RunNotFoundError` (also when its
+   * Resolves with the record of a run of any process when it has ended. Rejects with `RunNotFoundError` (also if its
    * session is deleted meanwhile), `StoreError`, or the signal's reason.
    */
   async ended(id: string, signal?: AbortSignal): Promise<RunRecord> {
     const run = await this.begun(id, signal);
     if (!isOpen(run)) return run;
-    // Told at each change, and once a second beside: the dead tell nothing.
+    // The watch reports each change. It also polls once a second, because dead processes report nothing.
     for await (const event of this.#watch(run.sessionId, {
-      behind: Number.MAX_SAFE_INTEGER,
+      afterSeq: Number.MAX_SAFE_INTEGER,
       ...(signal && { signal }),
     })) {
       if (event.type === "deleted") throw new RunNotFoundError(id);
@@ -143,13 +144,13 @@ export class Runs {
     throw new ShuttingDownError();
   }
 
-  /** Resolves with a run when it waits in line no more: it goes on, or has ended. Rejects as `ended`. */
+  /** Resolves with a run when it leaves the queue: it is active or has ended. Rejects like `ended`. */
   async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
     const store = await this.#store();
     const run = await this.#found(id);
     if (run.state !== "queued") return run;
-    // A line is no part of what is told of its session.
-    const looks = new Looks(notifierOf(store), run.sessionId, LINE_GAP_MS);
+    // The watched state of a session does not include its queue.
+    const looks = new PollSchedule(notifierOf(store), run.sessionId, LINE_GAP_MS);
     void this.#waits(run.sessionId, id)?.then(() => looks.now());
     try {
       for (;;) {
@@ -163,10 +164,11 @@ export class Runs {
   }
 
   /**
-   * Tell a run something, as the user's, before its model is asked again; what comes too late for that begins the
-   * session's next run by itself, unless the run is cancelled. Resolves with false, and nothing was told, when the run
-   * had ended before. Rejects with `InputError`, `RunNotFoundError`, `StoreError`, or `TooManyRunsError` where the run has
-   * not read many others yet.
+   * Sends a user message to an active run, before the next model call. If the run ends first, the message starts
+   * another run of the session, unless the run was cancelled.
+   *
+   * Resolves with false, without effect, if the run had already ended. Rejects with `InputError`, `RunNotFoundError`,
+   * `StoreError`, or `TooManyRunsError` if too many messages are pending.
    */
   async steer(id: string, text: string): Promise<boolean> {
     if (typeof text !== "string" || text.trim() === "") throw new InputError("text", "text that is not empty");
@@ -180,21 +182,24 @@ export class Runs {
     const instruction = await this.#instruct(store, run, "steer", text);
     const here = this.#running(run.sessionId);
     if (here?.id === id) await here.inbox.look();
-    // One that ends later than this look finds the instruction by itself.
+    // A run that ends after this check reads the instruction itself.
     return isOpen(await this.#found(id)) || (await withdraw(store, [instruction])).length === 0;
   }
 
-  /** Free a key whose run broke off, or ended and is older than a day. False when it is neither. */
+  /**
+   * Frees an idempotency key. Its run must be restartable, or have ended and be older than a day. Otherwise returns
+   * false.
+   */
   async freeKey(key: string): Promise<boolean> {
     const store = await this.#store();
     const before = new Date(Date.now() - KEY_MS).toISOString();
-    const [stored] = await store.runs({ key, limit: 1 });
+    const [stored] = await store.runs({ idempotencyKey: key, limit: 1 });
     if (!stored) return true;
-    const run = asItIs(stored);
+    const run = withEffectiveState(stored);
     const isOld = run.startedAt < before && !isOpen(run);
-    if (!isOld && !brokeOff(run)) return false;
-    // The answer of one that broke off is null.
-    const runs = [{ ...run, key: "", fingerprint: "", answer: null }];
+    if (!isOld && !canRestart(run)) return false;
+    // The answer of an interrupted run is null.
+    const runs = [{ ...run, idempotencyKey: "", fingerprint: "", answer: null }];
     await store.write(run.sessionId, { fence: null, sync: false, runs });
     return true;
   }
@@ -214,29 +219,30 @@ export class Runs {
   }
 
   /**
-   * Newest first; without `limit` 50 of them. `sessionId` is any id of a chain, or an alias; `states` are as `get` tells
-   * them; `before` is the last of the page before. Rejects with `InputError`, `SessionNotFoundError` or `StoreError`.
+   * Lists runs, newest first. Default `limit`: 50. `sessionId` is any id of a chain, or an alias. `states` are those
+   * that `get` returns. `before` is the last run of the previous page. Rejects with `InputError`,
+   * `SessionNotFoundError` or `StoreError`.
    */
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { id, sessionId, states, key, limit = PAGE } = query;
+    const { id, sessionId, states, idempotencyKey: key, limit = PAGE } = query;
     const store = await this.#store();
-    // A store does not know who is dead.
+    // The store does not know which runs are dead, so open runs are read too.
     const stored = states?.includes("interrupted")
       ? [...new Set([...states, "queued", "running", "waiting"] as const)]
       : states;
     const narrowed = {
       limit,
       ...(id === undefined ? {} : { id }),
-      ...(sessionId === undefined ? {} : { sessionId: (await found(store, sessionId)).id }),
+      ...(sessionId === undefined ? {} : { sessionId: (await requireSession(store, sessionId)).id }),
       ...(stored === undefined ? {} : { states: stored }),
-      ...(key === undefined ? {} : { key }),
+      ...(key === undefined ? {} : { idempotencyKey: key }),
     };
     const runs: RunRecord[] = [];
     for (let { before } = query; ;) {
       const page = await store.runs({ ...narrowed, ...(before === undefined ? {} : { before }) });
       for (const one of page) {
-        const run = asItIs(one);
+        const run = withEffectiveState(one);
         if (states?.includes(run.state) !== false) runs.push(run);
       }
       if (page.length < limit || runs.length >= limit) return runs.slice(0, limit);
@@ -245,11 +251,11 @@ export class Runs {
   }
 }
 
-/** Throws `InputError`. */
+/** Throws `InputError` for an invalid query. */
 function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
   for (const key of Object.keys(query))
     if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
-  const { id = "", sessionId = "", states = [], key = "", limit = PAGE, before } = query;
+  const { id = "", sessionId = "", states = [], idempotencyKey: key = "", limit = PAGE, before } = query;
   if (typeof id !== "string") throw new InputError("id", "a string");
   if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
   if (typeof key !== "string") throw new InputError("key", "a string");

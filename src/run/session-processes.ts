@@ -6,7 +6,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { AgentTools } from "./tools/agent-tools.js";
 import type { DeletedElsewhere } from "./deleted-elsewhere.js";
 
-/** What an agent's tools keep going for its sessions beside their calls: told to who watches, ended with the session. */
+/** Background processes that an agent's tools run for its sessions. Watchers see them; they end with the session. */
 export class SessionProcesses {
   readonly #tools: AgentTools;
   readonly #changed: (sessionId: string) => void;
@@ -16,7 +16,7 @@ export class SessionProcesses {
   #works: Promise<readonly BackgroundWork[]> | undefined;
   readonly #forget: (() => void)[] = [];
 
-  /** @param changed Called when the list of a session is another. */
+  /** @param changed Called when the process list of a session changes. */
   constructor(
     tools: AgentTools,
     bus: Bus<BusEvents>,
@@ -34,18 +34,21 @@ export class SessionProcesses {
     bus.on("session.deleted", ({ ids }) => void tasks.add(this.#end(ids)));
   }
 
-  /** Of a session, by the id of its chain's first. Empty where the tools cannot be had: a run says why. */
+  /**
+   * Processes of a session, by the id of its chain's first session. Empty if the tools cannot be loaded; a run reports
+   * that error.
+   */
   async list(sessionId: string): Promise<readonly ProcessState[]> {
     const works = await this.#had();
     return (await Promise.all(works.map((work) => work.list(sessionId)))).flat();
   }
 
-  /** A run may begin what goes on beside its calls: hear of it. Never rejects. */
-  async heed(): Promise<void> {
+  /** Subscribes to processes before a run starts, because the run may start some. Never rejects. */
+  async watchProcesses(): Promise<void> {
     await this.#had();
   }
 
-  /** Nobody is told any more. */
+  /** Stops reporting changes. */
   close(): void {
     for (const forget of this.#forget) forget();
     this.#elsewhere?.then(
@@ -54,14 +57,14 @@ export class SessionProcesses {
     );
   }
 
-  /** What ends with its session ends also where another process deletes that. */
+  /** Also ends processes when another process deletes their session. */
   async #heed(sessionId: string): Promise<void> {
-    const isNeeded = (await this.list(sessionId)).some(({ state, keep }) => state === "running" && !keep);
+    const isNeeded = (await this.list(sessionId)).some(({ state, detached: keep }) => state === "running" && !keep);
     if (!isNeeded && !this.#elsewhere) return;
     this.#elsewhere ??= Promise.all([import("./deleted-elsewhere.js"), this.#store()]).then(
       ([{ DeletedElsewhere }, store]) => new DeletedElsewhere(store, (id) => void this.#tasks.add(this.#end([id]))),
     );
-    // A store that is away is opened anew with the next one.
+    // If the store is unreachable, the next change tries again.
     this.#elsewhere.catch(() => (this.#elsewhere = undefined));
     (await this.#elsewhere).listen(sessionId, isNeeded);
   }
@@ -70,7 +73,7 @@ export class SessionProcesses {
     for (const work of await this.#had()) await Promise.all(ids.map((id) => work.end(id)));
   }
 
-  /** Tools that no run has needed yet are loaded: a process before this one may have kept something going. */
+  /** Loads the tools even before the first run, because an earlier process may have left processes running. */
   #had(): Promise<readonly BackgroundWork[]> {
     return (this.#works ??= this.#tools.load().then(
       ({ tools }) => {

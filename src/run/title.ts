@@ -6,35 +6,42 @@ import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./context/run-context.js";
 
 const MAX_CHARACTERS = 50;
-/** Whoever says more gives no title. */
+/** Maximum characters of an answer. A longer answer is no title. */
 const MAX_ANSWER = 4_000;
-/** So long a title may take, in ms; the silence that a local model is allowed is far longer. */
+/** Time limit in ms. The idle timeout of a local model is far longer. */
 const TIME_MS = 300_000;
 
 const INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
 At most ${MAX_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
-/** In the background, for a session that has no title yet; once, however many prompts come meanwhile. */
-export function nameSession(run: RunContext): void {
+/**
+ * Generates a title in the background for a session that has none. Runs once per session at a time, regardless of
+ * further prompts.
+ */
+export function generateTitle(run: RunContext): void {
   const { sessionId, conversation, store, bus, logger } = run;
-  const { closing, naming, tasks } = run.agent;
+  const { closing, sessionsBeingTitled: naming, tasks } = run.agent;
   const { session } = conversation;
-  if (session.titled || naming.has(sessionId)) return;
+  if (session.hasFinalTitle || naming.has(sessionId)) return;
   const first = conversation.messages.find((message) => message.role === "user");
   const message = first ? typedText(first) : "";
   if (message.trim() === "") return;
   const work = async () => {
     try {
-      // What waits for the answer goes on first.
+      // Code that waits for the answer runs first.
       await new Promise((resolve) => setImmediate(resolve));
       const title = await askForTitle(run, message, closing);
       if (title === "") return;
-      // A person may have given one while the model thought.
+      // A user may have set a title in the meantime.
       const untitled = await store.get(sessionId);
-      if (untitled?.titled !== false) return;
-      await store.write(session.id, { fence: null, sync: false, set: { title, titled: true } });
+      if (untitled?.hasFinalTitle !== false) return;
+      await store.write(session.id, { fence: null, sync: false, set: { title, hasFinalTitle: true } });
       run.agent.live().touched(sessionId, store);
-      bus.emit("session.updated", { sessionId, fields: ["title"], session: { ...untitled, title, titled: true } });
+      bus.emit("session.updated", {
+        sessionId,
+        fields: ["title"],
+        session: { ...untitled, title, hasFinalTitle: true },
+      });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       if (hasCode(error, "budget")) logger.debug("no title was generated", { session: sessionId, error: why });
@@ -43,12 +50,15 @@ export function nameSession(run: RunContext): void {
       naming.delete(sessionId);
     }
   };
-  // What fails is tried again by the next run.
+  // After a failure the next run tries again.
   naming.add(sessionId);
   void tasks.add(work());
 }
 
-/** Temperature 0.3, no tools. `""` when the model gave none. Rejects as the provider does, and with the signal's reason. */
+/**
+ * Requests a title, without tools and at temperature 0.3. Returns `""` if the model gives none. Rejects like the
+ * provider, or with the signal's reason.
+ */
 async function askForTitle(run: RunContext, message: string, signal: AbortSignal): Promise<string> {
   const { provider, model, sessionId, logger } = run;
   const request = {
@@ -66,7 +76,7 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
     tools: [],
     temperature: 0.3,
     effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),
-    thinks: false,
+    needsReasoning: false,
     cacheKey: `${sessionId}-title`,
   };
   const enough = new AbortController();
@@ -82,7 +92,7 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
   try {
     const answer = await callModel(run, "title", request, time.signal, hooks);
     if ("error" in answer) throw answer.error;
-    // What it took counts to no session: this line tells it.
+    // The usage of a title counts for no session; only this line reports it.
     const names = { provider: provider.name, model: model.id };
     logger.info("a title was made", { session: sessionId, ...names, usage: answer.paid });
     return cleanTitle(answer.parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
@@ -91,7 +101,7 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
   }
 }
 
-/** What may stand around a title and is no part of it: opening and closing, the longer first. */
+/** Marks that may surround a title: opening and closing, longer ones first. */
 const FRAMES: readonly (readonly [string, string])[] = [
   ["**", "**"],
   ["__", "__"],
@@ -109,14 +119,17 @@ const FRAMES: readonly (readonly [string, string])[] = [
   ["『", "』"],
 ];
 
-/** Whitespace folded, quotes around it and a final full stop stripped, cut at 50 characters on a grapheme boundary. */
+/**
+ * Normalizes a title: folds whitespace, strips surrounding quotes and a final full stop, and cuts at 50 characters on a
+ * grapheme boundary.
+ */
 export function cleanTitle(text: string): string {
-  // Local models think aloud in tags; the title is what follows.
+  // Local models write their reasoning in tags before the title.
   let title = text
     .replace(/<think>[\s\S]*?(<\/think>|$)/g, " ")
     .replace(/[\s\p{Cc}]+/gu, " ")
     .trim()
-    // A heading or a list of one.
+    // A heading, or a list with a single item.
     .replace(/^(#{1,6}|[-*]) /, "");
   for (let before = ""; before !== title;) {
     before = title;
@@ -131,14 +144,14 @@ export function cleanTitle(text: string): string {
   return cut.trimEnd();
 }
 
-/** Without the quotes or marks around the whole of it; those of a word within stay. */
+/** Strips marks around the complete title; marks around a word inside it stay. */
 function unframed(title: string): string {
   for (const [open, close] of FRAMES) {
     if (title.length < open.length + close.length || !title.startsWith(open) || !title.endsWith(close)) continue;
     const inner = title.slice(open.length, title.length - close.length);
     if (!inner.includes(open) && !inner.includes(close)) return inner.trim();
   }
-  // One that was opened and never closed.
+  // An opening mark without a closing one.
   const first = title[0] ?? "";
   const lone = first !== "" && `"'\`“„«‘「『`.includes(first) && !/["'`”“»’」』]/u.test(title.slice(1));
   return lone ? title.slice(1).trim() : title;

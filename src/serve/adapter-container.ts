@@ -21,8 +21,9 @@ import { CONFIG, PROJECT_DIR, SELECTION } from "./tokens.js";
 const PART: InjectionToken<unknown> = Symbol("part");
 
 /**
- * Load the adapter that the config selects and resolve its part in a child container, which has the adapter's own options
- * and logger. Rejects with `AdapterError` or `ConfigError`: one line that names the file, the key and the module.
+ * Loads a selected adapter and creates its part in a child container with the adapter's options and logger.
+ *
+ * Rejects with `AdapterError` or `ConfigError`: one line with the file, the key and the module.
  */
 export async function resolveAdapter<Kind extends AdapterKind>(
   root: DependencyContainer,
@@ -33,7 +34,7 @@ export async function resolveAdapter<Kind extends AdapterKind>(
   return buildAdapter(root, selected, descriptor);
 }
 
-/** As `resolveAdapter`, from a loaded descriptor. */
+/** Like `resolveAdapter`, for a loaded descriptor. */
 export async function buildAdapter<Kind extends AdapterKind>(
   root: DependencyContainer,
   selected: Selected<Kind>,
@@ -50,7 +51,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
   };
   const options = optionsOf(selected, descriptor, own);
   const child = root.createChildContainer();
-  // A factory, because tsyringe takes undefined for no value.
+  // A factory, because tsyringe rejects undefined as a value.
   child.register(OPTIONS, { useFactory: () => options });
   child.registerInstance(LOGGER, namedLogger(root.resolve(LOGGER), descriptor.name));
   const isTransport = selected.kind === "transport";
@@ -61,7 +62,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
     deniedPaths: selection.denied(),
     refreshes: config.catalogue.refresh !== false,
     logger: child.resolve(LOGGER),
-    // A getter, because the port is created for the adapters that read it.
+    // A getter, so that the port is created only for adapters that read it.
     get http() {
       const host = isTransport && child.isRegistered(HTTP_HOST, true) ? child.resolve(HTTP_HOST) : undefined;
       return host as AdapterContext<Kind>["http"];
@@ -80,14 +81,17 @@ export async function buildAdapter<Kind extends AdapterKind>(
   }
 }
 
-/** Why the hooks of an adapter guard nothing. Their module is loaded with the first hooks. */
+/** Reason why hooks are invalid. The check's module is loaded with the first hooks. */
 async function hooksFault(kind: AdapterKind, part: unknown): Promise<string | undefined> {
   if (kind !== "hooks") return undefined;
   const { hookSetFault } = await import("../plugin/hook-set.js");
   return hookSetFault(part as HookSet);
 }
 
-/** `create` is a factory. `use` names a class, which the container builds, or its constructor gets the tokens of `needs`. */
+/**
+ * Provider of the part: the factory `create`, or the class `use`. With `needs`, its tokens are the constructor's
+ * arguments.
+ */
 function providerOf<Kind extends AdapterKind>(
   descriptor: AdapterDescriptor<Kind>,
   context: AdapterContext<Kind>,

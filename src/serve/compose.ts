@@ -4,7 +4,7 @@ import { createFolder } from "../base/create-folder.js";
 import type { Agent } from "../agent/agent.js";
 import { HTTP_HOST } from "../plugin/adapter.js";
 import { AdapterError, ConfigError, GantryError, hasCode } from "../ports/errors.js";
-import { isAway, quietInOutage } from "../sessions/outage.js";
+import { isUnavailable, throttleOutageLogs } from "../sessions/outage.js";
 import type { HookSet } from "../ports/hooks.js";
 import type { HttpHost } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
@@ -18,15 +18,15 @@ import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
 import { AGENT, HOOKS, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
 
 export interface ComposeOptions extends Parts {
-  /** An agent for this process alone: no transport is started, and the store is opened when it is needed. */
+  /** Whether the agent is for this process only: no transport is started, and the store opens on first use. */
   alone?: boolean;
-  /** How long a stranger's transport may take to start, in ms. Default 10,000. */
+  /** Start timeout of a third-party transport, in ms. Default 10,000. */
   startMs?: number;
 }
 
-/** A transport that was started. */
+/** A started transport. */
 export interface Served extends Listening {
-  /** As the transport calls itself. */
+  /** The transport's own name. */
   readonly transport: string;
 }
 
@@ -34,40 +34,42 @@ interface ServedPart extends Started {
   readonly served: Served;
 }
 
-/** What runs: built, started, and stopped in the reverse order. */
+/** A running server: agent, providers and transports. */
 export interface Composition {
   readonly agent: Agent;
   /** Names of the model providers, in order of preference. */
   readonly providers: readonly string[];
   readonly listening: readonly Served[];
-  /** Say in the log what it takes a process to find out, the sandbox of commands; for when clients can connect. */
+  /** Logs the sandbox of commands. Detecting it starts processes, so call it after clients can connect. */
   tell(): Promise<void>;
-  /** Running work may finish for 2 s, then it is cancelled; resolves within 5 s whatever is open. Safe to call twice. */
+  /** Waits 2 s for running work, then cancels it. Resolves within 5 s. Safe to call twice. */
   stop(): Promise<void>;
 }
 
 const START_MS = 10_000;
-/** Running work may finish for so long, in ms. */
+/** Grace period of running work. */
 const GRACE_MS = 2_000;
-/** A part that has not stopped by then, in ms from the start of the stop, is named in the log and left. */
+/** Stop deadlines of the parts, in ms from the start of the stop. A late part is logged and abandoned. */
 const STOP_MS = { transports: 3_800, port: 4_000, agent: 4_600, hooks: 4_900 };
 
 /**
- * Build what the config selects and start its transports. A stranger's transport that cannot start is told in the log
- * and the others go on without it; whatever else fails stops what was started.
+ * Builds what the config selects and starts its transports.
+ *
+ * A third-party transport that fails to start is logged, and the others continue. Any other failure stops everything
+ * and rejects.
  */
 export async function compose(options: ComposeOptions): Promise<Composition> {
   try {
     return await build(options);
   } catch (error) {
-    // What an adapter refuses it may quote, and a key may stand where something else is expected.
+    // An adapter's error can quote the rejected value, which can be a misplaced key.
     if (error instanceof GantryError) error.message = options.loaded.hide(error.message);
     throw error;
   }
 }
 
 async function build(given: ComposeOptions): Promise<Composition> {
-  const options = { ...given, logger: quietInOutage(given.logger) };
+  const options = { ...given, logger: throttleOutageLogs(given.logger) };
   const { loaded, home, logger } = options;
   makeHome(home);
   const container = createContainer(options);
@@ -84,7 +86,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
   const started: ServedPart[] = [];
   let sandboxLog: Promise<void> | undefined;
   const stop = once(async () => {
-    // A log line that has not been begun is left out.
+    // Skip the sandbox log if it has not started.
     sandboxLog ??= Promise.resolve();
     const host = container.isRegistered(HTTP_HOST) ? container.resolve(HTTP_HOST) : undefined;
     await stopAll({ agent, host, started, closing, hooks, logger });
@@ -106,7 +108,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
   };
 }
 
-/** Start transports at the same time: HTTP transports share a port that opens with the first of them. */
+/** Starts the transports concurrently, because HTTP transports share a port that opens with the first of them. */
 async function startAll(
   transports: readonly SelectedTransport[],
   agent: Agent,
@@ -143,7 +145,10 @@ interface Stopping {
   readonly logger: Logger;
 }
 
-/** Stops in reverse order: transports, the port, the agent, hooks, which see the end of the last run. Never rejects. */
+/**
+ * Stops in reverse order: transports, the port, the agent, hooks. Hooks are last so that they receive the end of the
+ * last run. Never rejects.
+ */
 async function stopAll({ agent, host, started, closing, hooks, logger }: Stopping): Promise<void> {
   const begun = Date.now();
   const grace = deadline(GRACE_MS);
@@ -160,19 +165,19 @@ async function stopAll({ agent, host, started, closing, hooks, logger }: Stoppin
 }
 
 /**
- * Before anybody can connect: a store that cannot be opened must not be found out by a user. One that is away comes back
- * by itself, and is opened for whoever asks then; until then it is not ready.
+ * Opens the store before clients can connect, so that a broken store fails the start. An unavailable store is opened by
+ * later requests; until then the server is not ready.
  */
 async function openNow(agent: Agent, logger: Logger): Promise<void> {
   try {
     await agent.open();
   } catch (error) {
-    if (!isAway(error)) throw error;
+    if (!isUnavailable(error)) throw error;
     logger.warn("serving without the session store, which is opened when it can be reached", { error });
   }
 }
 
-/** The configured store alone, opened; whoever asks for it closes it. */
+/** Opens the configured store only. The caller closes it. */
 export async function openStore(options: ComposeOptions): Promise<SessionDriver> {
   makeHome(options.home);
   const driver = await createContainer(options).resolve(SESSION_DRIVER);
@@ -180,7 +185,7 @@ export async function openStore(options: ComposeOptions): Promise<SessionDriver>
   return driver;
 }
 
-/** A stranger's transport is named in what it is refused for, and does not keep the others waiting for ever. */
+/** Starts a transport. A third-party transport has a timeout, and its errors name it. */
 async function startOne(
   transport: Transport,
   selected: Selected,
@@ -191,7 +196,7 @@ async function startOne(
   return startNamed(transport, agent, `${loaded.file}: ${selected.key}: ${selected.name}`, startMs);
 }
 
-/** Start a transport of a third party. Rejects with an `AdapterError` that begins with `place`. */
+/** Starts a third-party transport. Rejects with `AdapterError`, prefixed with `place`. */
 export async function startNamed(
   transport: Transport,
   agent: Agent,
@@ -209,7 +214,7 @@ export async function startNamed(
     if (fault === undefined) return listening;
     throw new AdapterError(`${place}: start resolved with no Listening: ${fault}`);
   } catch (error) {
-    // Should it come up after all, it is not wanted any more.
+    // If the transport starts after the failure, stop it.
     void starting.then((listening) => listening.stop(AbortSignal.abort())).catch(() => undefined);
     if (hasCode(error, "adapter")) throw error;
     throw new AdapterError(`${place} could not start: ${reasonOf(error)}`, { cause: error });
@@ -218,12 +223,12 @@ export async function startNamed(
   }
 }
 
-/** 0700, whatever the umask. Throws `ConfigError`. */
+/** Creates gantry's home folder with mode 0700, regardless of the umask. Throws `ConfigError`. */
 export function makeHome(home: string): void {
   try {
     createFolder(home);
     const { uid } = statSync(home);
-    // Root may do everything there, and would leave files that the owner cannot open, and run what the owner wrote.
+    // Root would create files that the owner cannot open, and would run what the owner wrote.
     if (process.getuid?.() === 0 && uid !== 0)
       throw new ConfigError(
         `${home}: gantry's home folder belongs to another user (${uid}), and this is root; run as that user, or set GANTRY_HOME`,

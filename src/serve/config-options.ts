@@ -23,7 +23,7 @@ const texts = (about: string, ofThem: readonly string[] = []) =>
   option.list(option.text(""), about, { default: ofThem });
 const seconds = (about: string, time: number) => option.number(about, { unit: "seconds", above: 0, default: time });
 
-/** What names a module: a text, or an object with its options beside the name. */
+/** A module entry: its name, or an object with its name and options. */
 const module = <const Kind extends "transport" | "tool" | "policy" | "hook">(kind: Kind) =>
   option.custom<string | ({ readonly [Key in Kind]: string } & Readonly<Record<string, unknown>>)>("", {
     expected: `a ${kind}'s name, or an object with the key "${kind}" and its options`,
@@ -43,7 +43,7 @@ const anObject = option.custom<Readonly<Record<string, unknown>>>("", {
   required: true,
 });
 
-/** Every key of `config.json` that is no adapter's own. Sections that are open hold adapters' keys as well. */
+/** All keys of `config.json` except those of adapters. Open sections also hold the keys of adapters. */
 export const configOptions = option.section(
   {
     server: option.section(
@@ -52,7 +52,7 @@ export const configOptions = option.section(
           "Address to bind; flag `--host`. One beyond loopback needs `required_headers` or `insecure`.",
           { default: host },
         ),
-        port: option.whole("Flag `--port`. 0 takes any free port, told in the listen line.", {
+        port: option.integer("Flag `--port`. 0 takes any free port, told in the listen line.", {
           min: 0,
           max: 65535,
           default: port,
@@ -123,7 +123,7 @@ export const configOptions = option.section(
       ),
     }),
     agent: option.section({
-      max_iterations: option.whole("Model calls of one run; then it ends with `finish_reason` `length`.", {
+      max_iterations: option.integer("Model calls of one run; then it ends with `finish_reason` `length`.", {
         min: 1,
         default: maxIterations,
       }),
@@ -210,8 +210,8 @@ export const configOptions = option.section(
         max: 1,
         default: threshold,
       }),
-      keep_messages: option.whole("Newest messages that stay.", { min: 1, default: keepMessages }),
-      context_window: option.whole(
+      keep_messages: option.integer("Newest messages that stay.", { min: 1, default: keepMessages }),
+      context_window: option.integer(
         "The window in tokens, in place of the model's own; 0: the model's own, or 128,000 where that is unknown.",
         { min: 0, default: contextWindow },
       ),
@@ -243,7 +243,7 @@ export const configOptions = option.section(
         ),
       }),
       task: option.section({
-        max_iterations: option.whole("Model calls of a helper, at most `agent.max_iterations`.", {
+        max_iterations: option.integer("Model calls of a helper, at most `agent.max_iterations`.", {
           min: 1,
           default: 50,
         }),
@@ -268,22 +268,22 @@ export const configOptions = option.section(
       }),
     }),
     limits: option.section({
-      concurrent_runs: option.whole("Runs at the same time; beyond it 503.", { min: 1, default: concurrentRuns }),
+      concurrent_runs: option.integer("Runs at the same time; beyond it 503.", { min: 1, default: concurrentRuns }),
       streams,
       connections,
-      attached_bytes: option.whole("Attachments of all runs under way together; beyond it 503.", {
+      attachment_bytes: option.integer("Attachments of all runs under way together; beyond it 503.", {
         min: 1,
         default: attachedBytes,
       }),
       json_depth,
       frame_bytes,
-      tool_output_bytes: option.whole("Kept of a tool's output; the middle of a longer one is cut.", {
+      tool_output_bytes: option.integer("Kept of a tool's output; the middle of a longer one is cut.", {
         min: 1024,
         default: toolOutputBytes,
       }),
       budget: option.section({
         usd: option.number("What a run may cost, in USD.", money),
-        tokens: option.whole("Prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
+        tokens: option.integer("Prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
         seconds: option.number("How long a run may take; the wait for people's answers is left out.", {
           unit: "seconds",
           above: 0,
@@ -292,7 +292,7 @@ export const configOptions = option.section(
       }),
       session_budget: option.section({
         usd: option.number("What all runs of a session may cost together, in USD.", money),
-        tokens: option.whole("Their prompt and completion tokens.", { min: 1, max: BUDGET_LIMITS.tokens }),
+        tokens: option.integer("Their prompt and completion tokens.", { min: 1, max: BUDGET_LIMITS.tokens }),
       }),
       unknown_price: option.section(
         {
@@ -319,5 +319,5 @@ export const configOptions = option.section(
   { expected: "an object" },
 );
 
-/** The checked configuration, defaults filled in; keys of the file in camelCase. */
+/** The validated configuration with defaults. Keys are in camelCase. */
 export type Config = option.Value<typeof configOptions>;

@@ -5,16 +5,19 @@ import { decodedOf, headerSecrets, isSecretName, looksSecret } from "../base/red
 export interface Expansion {
   file: string;
   environment(name: string): string | undefined;
-  /** Values of variables whose names say that they are secret. */
+  /** Values of environment variables with secret names. */
   secrets: Set<string>;
-  /** Values of all the others, but for paths. */
+  /** Values of all other environment variables, except paths. */
   expanded: Set<string>;
 }
 
-/** Keys under which the address of a store stands. */
+/** Keys of store addresses. */
 const STORE: ReadonlySet<string> = new Set(["session.url", "session.pool.listen_url"]);
 
-/** `${NAME}` in every string value; `$${NAME}` stays as `${NAME}`. */
+/**
+ * Replaces `${NAME}` in all strings with the environment variable. `$${NAME}` becomes the literal `${NAME}`. Throws
+ * `ConfigError` if a variable is not set.
+ */
 export function expand(value: unknown, into: Expansion, path = ""): unknown {
   if (typeof value === "string") {
     return value.replace(
@@ -24,7 +27,7 @@ export function expand(value: unknown, into: Expansion, path = ""): unknown {
         const found = into.environment(name);
         if (found === undefined)
           throw new ConfigError(`${into.file}: ${path}: expected the environment variable ${name} to be set`);
-        // What is secret of a store's address is gathered from the whole of it; its place is told.
+        // The secrets of a store's address are collected from the full address, so that messages can show its host.
         const isAddress = STORE.has(path) && (!isSecretName(name) || /^[a-z]+:\/\//i.test(found));
         if (isPath(found) || isAddress) return found;
         (isSecretName(name) ? into.secrets : into.expanded).add(found);
@@ -46,8 +49,8 @@ function isPath(value: string): boolean {
 }
 
 /**
- * What stands under a key that holds secrets, a required header, a header that proves something, or looks like a key.
- * `server.headers` are for everybody to see.
+ * Collects secrets: values of secret keys, required headers, authentication headers, and values that look like keys.
+ * `server.headers` are public response headers.
  */
 export function gatherSecrets(config: unknown, secrets: Set<string>): void {
   const isAnswered = isRecord(config) && isRecord(config["server"]);
@@ -60,7 +63,7 @@ export function gatherSecrets(config: unknown, secrets: Set<string>): void {
   );
 }
 
-/** Of a store's addresses who comes there is secret, and how; messages name the place. Tells what is left to be gathered. */
+/** Collects the credentials of the store's addresses. Messages can show the host. Returns the remaining options. */
 function gatherStore({ url, pool, ...others }: Record<string, unknown>, secrets: Set<string>): Record<string, unknown> {
   gatherAddress(url, secrets);
   if (!isRecord(pool)) return { ...others, pool };
@@ -71,10 +74,11 @@ function gatherStore({ url, pool, ...others }: Record<string, unknown>, secrets:
 
 function gatherAddress(url: unknown, secrets: Set<string>): void {
   if (typeof url !== "string" || url === "") return;
-  // Without a host, as for a socket's folder, it is no URL for all who read it.
+  // Without a host, as for a Unix socket, some parsers reject the URL.
   const whole = url.replace(/^([a-z]+:\/\/[^/?#]*@)(?=[/?]|$)/i, "$1localhost");
   const [start = ""] = /^[a-z]+:\/\/[^/?#]*@/i.exec(url) ?? [];
-  // What is not read as it was meant may tell a piece of a password as its place.
+  // In an address that cannot be parsed reliably, a part of the password could appear as the host. Treat all of it as
+  // secret.
   if (!/^[a-z]+:\/\//i.test(url) || !URL.canParse(whole) || (start === "" && url.includes("@"))) {
     secrets.add(url);
     return;
@@ -87,7 +91,7 @@ function gatherAddress(url: unknown, secrets: Set<string>): void {
 function gather(value: unknown, secrets: Set<string>, name = ""): void {
   if (typeof value === "string") {
     if (isSecretName(name) || looksSecret(value)) secrets.add(value);
-    // Of an address with a password in it both are.
+    // In an address with a password, both the address and the password are secret.
     if (!value.includes("@") || !URL.canParse(value) || new URL(value).password === "") return;
     const { password } = new URL(value);
     secrets.add(value).add(password).add(decodedOf(password));
@@ -96,7 +100,7 @@ function gather(value: unknown, secrets: Set<string>, name = ""): void {
   } else if (isRecord(value)) {
     for (const [key, item] of Object.entries(value)) {
       if (isRecord(item) && (key === "headers" || key === "required_headers")) {
-        // Whoever sends the right values is let in: of headers that are required all are secrets.
+        // All required headers are secret, because they grant access.
         for (const header of key === "headers" ? headerSecrets(item) : Object.values(item))
           if (typeof header === "string" && header !== "") secrets.add(header).add(header.split(" ").at(-1) ?? header);
       } else gather(item, secrets, isSecretName(name) ? name : key);

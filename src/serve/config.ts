@@ -11,14 +11,17 @@ import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
 import { loadAdapter } from "./plugins.js";
 
-/** gantry's home folder: `GANTRY_HOME`, else `~/.gantry`. Throws `ConfigError` where nobody knows the latter. */
+/**
+ * Returns gantry's home folder: `GANTRY_HOME`, otherwise `~/.gantry`. Throws `ConfigError` if the user's home folder is
+ * unknown.
+ */
 export function homeFolder(): string {
   const set = environment("GANTRY_HOME");
   if (set !== undefined && set !== "") return resolve(set);
   try {
     return join(homedir(), ".gantry");
   } catch (error) {
-    // A user that no list has, as containers may be told to use.
+    // The user id is not in the user database, which is common in containers.
     throw new ConfigError("no home folder is known: set HOME or GANTRY_HOME", { cause: error });
   }
 }
@@ -28,24 +31,28 @@ export const temporaryFolder = tmpdir;
 
 export interface LoadedConfig {
   config: Config;
-  /** As it stands in the file, with flags and variables in their places: for what belongs to adapters, which read it themselves. */
+  /** The config file's content after expansion of variables and flags. Adapters read their own keys from it. */
   given: Readonly<Record<string, unknown>>;
-  /** The file, or where it would be; the start of error messages about it. */
+  /** Path of the config file, which may not exist. Prefix of error messages. */
   file: string;
-  /** Folder that relative paths in the config start from. */
+  /** Base folder of relative paths in the config. */
   folder: string;
-  /** Values to redact: those of keys and variables that hold secrets, those that look like a key, and the token of the port once it is open. */
+  /**
+   * Values to redact: secret keys and variables, values that look like keys, and the port's token once it is created.
+   */
   secrets: Set<string>;
-  /** Takes out of a message about the config what came from the environment, secrets and all, because it may stand in the wrong place. */
+  /** Removes values of environment variables from a message: a secret can be in the wrong place. */
   hide(message: string): string;
 }
 
-/** Values that flags put over the file's: keys as in the file, `server.port`. */
+/** Values of flags by config key, such as `server.port`. They override the file. */
 export type Overrides = Readonly<Record<string, unknown>>;
 
 /**
- * Read the config file (`path`, else `<home>/config.json`; a missing default file means defaults), put the flags over
- * it and check it. Rejects with `ConfigError`: one line that names file, key path and what was expected.
+ * Reads the config file, applies the flags and validates the result. `path` defaults to `<home>/config.json`, which may
+ * be missing.
+ *
+ * Rejects with `ConfigError`: one line with the file, the key path and the expected value.
  */
 export async function loadConfig(options: {
   path?: string;
@@ -62,7 +69,7 @@ export async function loadConfig(options: {
   gatherSecrets(value, secrets);
   for (const secret of processSecrets()) secrets.add(secret);
   try {
-    // As it stands, too: a flag must not hide that the file is wrong.
+    // Validate the file without the flags too: a flag must not hide an error in the file.
     let config = await check(file, value);
     let given = value as Readonly<Record<string, unknown>>;
     const overrides = Object.entries(options.overrides ?? {}).filter(([, flagged]) => flagged !== undefined);
@@ -80,11 +87,11 @@ export async function loadConfig(options: {
 async function read(file: string, mustExist: boolean): Promise<unknown> {
   let content: string;
   try {
-    // At once: a start has nothing else to do, and turns of the loop would cost it more than the reading.
+    // Synchronous, because a start has nothing else to do and asynchronous reading takes longer.
     content = readFileSync(file, "utf8");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // ENOTDIR: the home is a file, which the error about the home folder reports.
+    // ENOTDIR: the home is a file. The check of the home folder reports that.
     if ((code === "ENOENT" || code === "ENOTDIR") && !mustExist) return {};
     throw new ConfigError(`${file}: cannot be read (${code ?? "unknown"})`, { cause: error });
   }
@@ -93,7 +100,7 @@ async function read(file: string, mustExist: boolean): Promise<unknown> {
   try {
     return JSON.parse(content) as unknown;
   } catch {
-    // Only a file with comments or trailing commas needs the larger parser.
+    // The larger parser is loaded only for files with comments or trailing commas.
     const { parse, printParseErrorCode } = await import("jsonc-parser");
     const errors: { error: number; offset: number; length: number }[] = [];
     const value: unknown = parse(content, errors, { allowTrailingComma: true, disallowComments: false });
@@ -107,7 +114,7 @@ async function read(file: string, mustExist: boolean): Promise<unknown> {
   }
 }
 
-/** Of a config that was checked. */
+/** Sets the values of flags in a validated config. */
 function override(value: Readonly<Record<string, unknown>>, overrides: readonly [path: string, flagged: unknown][]) {
   const result: Record<string, unknown> = { ...value };
   for (const [path, flagged] of overrides) {
@@ -117,7 +124,7 @@ function override(value: Readonly<Record<string, unknown>>, overrides: readonly 
   return result;
 }
 
-/** Sections whose other keys a shipped transport owns, which is loaded only for these. */
+/** Sections whose other keys belong to a built-in transport. It is loaded only for these keys. */
 const OWNERS = { server: "koa-http-api", acp: "acp-http-sse-ws" } as const;
 
 async function check(file: string, value: unknown): Promise<Config> {
@@ -131,17 +138,17 @@ async function check(file: string, value: unknown): Promise<Config> {
   return config;
 }
 
-/** A section with what the transport that owns it adds. */
+/** Returns a section including the options of its transport. */
 export async function wholeSection(name: keyof typeof OWNERS): Promise<option.Section> {
   const { entries } = configOptions.entries[name];
   const { schema } = await loadAdapter("transport", OWNERS[name], "", "");
   const { limits: _elsewhere, ...added } = (schema as option.Section).entries;
-  // What several transports have stands where all of them look.
+  // Shared options are in sections that all transports read.
   for (const key of Object.keys(sharedOptions)) delete (added as Record<string, unknown>)[key];
   return option.section({ ...entries, ...added, ...entries });
 }
 
-/** The option that stands under a key, `server.port`; for values that come from elsewhere. */
+/** Returns the option for a key such as `server.port`. */
 export async function optionAt(key: string): Promise<option.Entries[string]> {
   const [head = "", name = ""] = key.split(".");
   const { entries } = (configOptions.entries as option.Entries)[head] as option.Section;

@@ -10,7 +10,7 @@ import { AdapterError, ConfigError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import { isAway } from "../sessions/outage.js";
+import { isUnavailable } from "../sessions/outage.js";
 import type { FileToolOptions } from "../tools/files/files.js";
 import { TOOL_NAMES } from "../tools/names.js";
 import { resolveAdapter } from "./adapter-container.js";
@@ -24,16 +24,18 @@ import { configuredServers, programFiles } from "./mcp-servers.js";
 /** Input of a composition. */
 export interface Parts {
   loaded: LoadedConfig;
-  /** Absolute path. */
+  /** Absolute path of gantry's home folder. */
   home: string;
-  /** The folder to work on; absolute path. */
+  /** Absolute path of the project folder. */
   projectDir: string;
   logger: Logger;
 }
 
 /**
- * The composition root. Each token is a factory whose result is kept. A factory runs when its token is first resolved, so
- * modules of parts that nothing resolves are not imported. Promises stand for parts whose modules are imported.
+ * The composition root. Each token has a factory that runs on first use and whose result is cached. Modules of unused
+ * parts are therefore not imported.
+ *
+ * A promise stands for a part whose module is imported dynamically.
  */
 export function createContainer({ loaded, home, projectDir, logger }: Parts): DependencyContainer {
   const root = container.createChildContainer();
@@ -68,12 +70,12 @@ export function createContainer({ loaded, home, projectDir, logger }: Parts): De
         .map((hooks) => resolveAdapter(root, hooks)),
     ),
   );
-  // Without a server nothing of their module is called, so that the build does not load it.
+  // Without servers, do not call the module, so that the bundle does not load it.
   provide(token.MCP_SERVERS, () =>
     Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded, home) : [],
   );
   provide(token.FILE_RULES, createFileRules);
-  // The rules are read with the first change: commands that only look at sessions have no tools.
+  // The rules are computed with the first change, because commands that only read sessions have no tools.
   provide(token.FILE_HISTORY, () =>
     folderHistory(() => Promise.resolve({ ...root.resolve(token.FILE_RULES), folder: join(home, "files"), logger })),
   );
@@ -90,13 +92,13 @@ async function createDriver(root: DependencyContainer): Promise<SessionDriver> {
     try {
       await open();
     } catch (error) {
-      // An unreachable store is no mistake of the module: the caller waits for it.
-      if (isAway(error)) throw error;
+      // An unavailable store is not the module's fault. The caller retries.
+      if (isUnavailable(error)) throw error;
       const place = `${root.resolve(token.CONFIG).file}: ${selected.key}: ${selected.name}`;
       throw new AdapterError(`${place} could not be opened: ${reasonOf(error)}`, { cause: error });
     }
   };
-  // A frozen driver keeps its own errors.
+  // The errors of a frozen driver stay unchanged.
   Reflect.defineProperty(driver, "open", { configurable: true, writable: true, value: openNamed });
   return driver;
 }
@@ -114,14 +116,14 @@ async function createProviders(root: DependencyContainer): Promise<readonly Mode
 
 async function createTransports(root: DependencyContainer): Promise<readonly token.SelectedTransport[]> {
   const transports = root.resolve(token.SELECTION).transports();
-  // The port and Node's HTTP are not loaded for a client on standard input.
+  // For a client on standard input, Node's HTTP modules need not be loaded.
   if (transports.some(({ name }) => !["acp-stdio", "mcp-stdio"].includes(name))) await provideHttpHost(root);
   return Promise.all(
     transports.map(async (selected) => ({ transport: await resolveAdapter(root, selected), selected })),
   );
 }
 
-/** Register the shared HTTP port, which opens with the first mount. */
+/** Registers the shared HTTP port. It opens with the first mount. */
 export async function provideHttpHost(root: DependencyContainer): Promise<void> {
   const { openHttpHost } = await import("../http/http-host.js");
   const selection = root.resolve(token.SELECTION);
@@ -159,7 +161,7 @@ function createFileRules(root: DependencyContainer): Omit<FileToolOptions, "outp
 }
 
 async function createAgent(root: DependencyContainer): Promise<Agent> {
-  // At the same time: each waits for its own modules.
+  // Resolve concurrently: each part imports its own modules.
   const [driver, providers, tools, strategy, policies, hooks] = await Promise.all([
     root.resolve(token.SESSION_DRIVER),
     root.resolve(token.MODEL_PROVIDERS),
@@ -172,7 +174,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
   const { agent, catalogue, compaction, limits, model, permissions } = loaded.config;
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { rules, mode, unattended, timeout, clientGrace } = permissions;
-  // Only the tools themselves tell which rules match none of them.
+  // Rules can only be checked against the loaded tools.
   if (rules.length > 0) warnAboutRules(await tools.list(), loaded, logger);
   const hookSets = hooks.length > 0 ? await import("../plugin/hook-set.js") : undefined;
   const created = new Agent({
@@ -181,10 +183,10 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     projectDir: root.resolve(token.PROJECT_DIR),
     ...agent,
     tools: () => tools.list(),
-    toolServers: tools.mcpServers,
+    mcpServerFactory: tools.mcpServers,
     permissions: policies,
     ...(hookSets && { hooks: hookSets.combineHooks(hooks) }),
-    // The module that checks rules is loaded with them.
+    // The rule checker's module is loaded only if there are rules.
     ...(rules.length > 0 && { rules }),
     mode,
     unattended,
@@ -195,7 +197,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     home,
     commandFolders: [join(home, "commands")],
     concurrentRuns: limits.concurrentRuns,
-    attachedBytes: limits.attachedBytes,
+    attachmentBytes: limits.attachmentBytes,
     toolOutputBytes: limits.toolOutputBytes,
     budget: limits.budget,
     sessionBudget: limits.sessionBudget,

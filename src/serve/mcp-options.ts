@@ -1,12 +1,12 @@
 import * as option from "../plugin/options.js";
-import { toolServerOptions } from "../plugin/mcp-server-options.js";
+import { mcpServerOptions } from "../plugin/mcp-server-options.js";
 
-const { entries, rule } = toolServerOptions;
+const { entries, rule } = mcpServerOptions;
 const mcpServer = option.section(entries, { rule });
 
-/** The servers of tools that sessions have; see docs/mcp.md. */
+/** The MCP servers of sessions. See docs/mcp.md. */
 export const mcpServers = option.map(mcpServer, "Servers of tools that speak the Model Context Protocol, by name.", {
-  // So that they are called the same in names of tools and in rules.
+  // Names in this form are the same in tool names and rules.
   fits: (name) => /^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$/.test(name) && name.length <= 32,
   expected: "a name of 1 to 32 letters, digits, - and single _",
 });

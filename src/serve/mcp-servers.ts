@@ -6,34 +6,34 @@ import { VERSION } from "../base/version.js";
 import { InputError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
-import type { ToolAddress, ToolServer, ToolServers } from "../ports/mcp-server.js";
+import type { McpServerHttp, McpServer, McpServerFactory } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
-import { isFor } from "../run/permissions/rule-schema.js";
-import { toolServerOptions } from "../plugin/mcp-server-options.js";
+import { matchesTool } from "../run/permissions/rule-schema.js";
+import { mcpServerOptions } from "../plugin/mcp-server-options.js";
 import { checkServer } from "../run/input/server-check.js";
 import type { Config } from "./config-options.js";
 import type { LoadedConfig } from "./config.js";
-import { loadToolServers } from "./plugins.js";
+import { loadMcpServers } from "./plugins.js";
 
-/** Of servers that clients brought so many are known again. */
+/** Maximum number of cached tool sources for the servers of clients. */
 const KNOWN = 256;
 
-/** A server that the config names, and how it is used. */
+/** A configured server and its usage options. */
 export interface ConfiguredServer {
-  readonly server: ToolServer;
+  readonly server: McpServer;
   readonly use: { readonly tools: readonly string[]; readonly timeout: number; readonly trusted: boolean };
 }
 
 interface Given {
   readonly loaded: LoadedConfig;
   readonly logger: Logger;
-  /** The environment of programs. */
+  /** Environment variables of server processes. */
   readonly env: Readonly<Record<string, string>>;
-  /** Why programs of clients are not started; undefined: they are. */
+  /** Reason to reject programs of clients. Undefined if they are allowed. */
   readonly refusesPrograms: string | undefined;
 }
 
-/** The servers that the config names and that are not switched off. `home` is gantry's home folder. */
+/** Returns the enabled servers of the config. `home` is gantry's home folder. */
 export function configuredServers({ config, folder }: LoadedConfig, home: string): ConfiguredServer[] {
   return Object.entries(config.mcpServers)
     .filter(([, { enabled }]) => enabled)
@@ -41,21 +41,24 @@ export function configuredServers({ config, folder }: LoadedConfig, home: string
     .map(({ server, use: { tools, timeout, trusted } }) => ({ server, use: { tools, timeout, trusted } }));
 }
 
-function serverOf(name: string, entry: Config["mcpServers"][string], folder: string, home: string): ToolServer {
+function serverOf(name: string, entry: Config["mcpServers"][string], folder: string, home: string): McpServer {
   const { command, args, env, cwd, url = "", headers, type } = entry;
   if (command === undefined) return { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
-  // What stands in the PATH has no slash.
+  // A command without a slash is looked up in the PATH.
   const file = command.includes("/") ? resolve(folder, command) : command;
   return {
     name,
     command: file,
     args,
     env: { ...env },
-    ...toolServerOptions.folderOf(cwd, { configDir: folder, home }),
+    ...mcpServerOptions.folderOf(cwd, { configDir: folder, home }),
   };
 }
 
-/** The files that they are, as far as the config names them: what gantry starts no tool may change. */
+/**
+ * Returns the files that server commands consist of, as far as the config names them. Tools must not change them,
+ * because gantry runs them.
+ */
 export function programFiles(servers: readonly ConfiguredServer[], projectDir: string): string[] {
   return servers.flatMap(({ server }) => {
     if (!("command" in server)) return [];
@@ -64,34 +67,40 @@ export function programFiles(servers: readonly ConfiguredServer[], projectDir: s
   });
 }
 
-/** An argument may be anything: a script, or a key of more characters than a file's name may have. */
+/** An argument can be any text, even longer than a path may be. */
 function isFile(path: string): boolean {
   return attempt(() => statSync(path).isFile(), false);
 }
 
-/** Why a client's programs are not started: it could do more by them than by commands. */
+/**
+ * Returns the reason to reject programs of clients, if commands are restricted: a program could do what commands may
+ * not.
+ */
 export function noPrograms(
   hasCommands: boolean,
   { tools, permissions }: Pick<Config, "tools" | "permissions">,
 ): string | undefined {
   if (!hasCommands) return "commands are switched off, so no programs of clients are started";
   if (tools.bash.sandbox === "required") return "commands run in a sandbox alone, in which it would not be";
-  // The first rule that is for every command decides, as it does for a command.
+  // As for a command, the first rule that applies to all commands decides.
   const every = permissions.rules.find(
-    (rule) => isFor(rule, { name: "bash" }) && rule.path === undefined && isForEveryCommand(rule),
+    (rule) => matchesTool(rule, { name: "bash" }) && rule.path === undefined && isForEveryCommand(rule),
   );
   return every?.action === "deny"
     ? "commands are forbidden by a rule, so no programs of clients are started"
     : undefined;
 }
 
-/** A `deny` also by the glob that stands for any words; an `allow` by it is for less, as for no command that writes to a file. */
+/**
+ * Whether the rule matches every command. For `deny`, a glob for any words counts too. For `allow` it does not: such a
+ * rule excludes commands that write to a file.
+ */
 function isForEveryCommand({ match, action }: PermissionRule): boolean {
   return match === undefined || (action === "deny" && /^\*+(\s+\*+)?$/.test(match.trim()));
 }
 
-/** What of an address is secret: in its headers, and in each part of its path and query. */
-function addressSecrets({ url, headers }: ToolAddress): string[] {
+/** Returns the secrets of an address: in its headers, path, query and user info. */
+function addressSecrets({ url, headers }: McpServerHttp): string[] {
   const own = headerSecrets(headers);
   if (!URL.canParse(url)) return own;
   const { username, password, pathname, searchParams } = new URL(url);
@@ -99,20 +108,20 @@ function addressSecrets({ url, headers }: ToolAddress): string[] {
   return [...own, ...parts, username, password].filter((secret) => secret !== "");
 }
 
-/** Servers of tools: those of the config, and those that clients bring. Nothing is loaded before the first is opened. */
-export class ConfigToolServers implements ToolServers {
-  /** Those of the config. */
+/** Opens the configured MCP servers and those of clients. The implementation is loaded with the first one. */
+export class ConfigMcpServerFactory implements McpServerFactory {
+  /** Sources of the configured servers. */
   readonly sources: readonly ToolSource[];
   readonly #given: Given;
   readonly #brought = new Map<string, ToolSource>();
-  #opening: ReturnType<typeof loadToolServers> | undefined;
+  #opening: ReturnType<typeof loadMcpServers> | undefined;
 
   constructor(servers: readonly ConfiguredServer[], given: Given) {
     this.#given = given;
     this.sources = servers.map(({ server, use }) => this.#sourceOf(server, use));
   }
 
-  source(server: ToolServer): ToolSource {
+  source(server: McpServer): ToolSource {
     checkServer("", server);
     const { refusesPrograms: why } = this.#given;
     if ("command" in server && why !== undefined)
@@ -128,15 +137,21 @@ export class ConfigToolServers implements ToolServers {
     return source;
   }
 
-  /** Opened by code that is loaded with the first; without secrets, those that came with it too. */
-  #sourceOf(server: ToolServer, use: Partial<ConfiguredServer["use"]>): ToolSource {
+  /**
+   * Creates a source that loads the implementation on first use and removes secrets from results, including the
+   * server's own.
+   */
+  #sourceOf(server: McpServer, use: Partial<ConfiguredServer["use"]>): ToolSource {
     const { loaded, logger, env } = this.#given;
     const own = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
-        this.#opening ??= loadToolServers({ env, version: VERSION, secrets: loaded.secrets, logger });
-        const [servers, { sourceWithoutSecrets }] = await Promise.all([this.#opening, import("../tools/without-secrets.js")]);
+        this.#opening ??= loadMcpServers({ env, version: VERSION, secrets: loaded.secrets, logger });
+        const [servers, { sourceWithoutSecrets }] = await Promise.all([
+          this.#opening,
+          import("../tools/without-secrets.js"),
+        ]);
         const redactor = new Redactor(() => [...loaded.secrets, ...own]);
         return sourceWithoutSecrets(servers.source(server, use), redactor).open(session, signal);
       },

@@ -3,7 +3,7 @@ import { makeHome, type ComposeOptions } from "./compose.js";
 import { createContainer } from "./container.js";
 import { FILE_HISTORY, SESSION_DRIVER } from "./tokens.js";
 
-/** An agent that has the configured store and nothing else, for whoever looks at sessions; whoever asks for it closes it. */
+/** Creates an agent with the configured store only, for reading sessions. The caller closes it. */
 export async function openSessions(options: ComposeOptions): Promise<Agent> {
   makeHome(options.home);
   const { projectDir, logger, loaded } = options;

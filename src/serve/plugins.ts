@@ -6,7 +6,7 @@ import { descriptorFault, importModule } from "./third-party.js";
 
 type Load = () => Promise<{ default: unknown }>;
 
-/** What ships with gantry, by kind and by the names that config knows. Nothing is imported before it is chosen. */
+/** Built-in adapters by kind and config name. A module is imported when it is selected. */
 const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = {
   transport: {
     "koa-http-api": () => import("../../adapters/koa-http-api/index.js"),
@@ -26,28 +26,28 @@ const BUILT_IN: Readonly<Record<AdapterKind, Readonly<Record<string, Load>>>> = 
   },
   tool: {},
   "tool-source": {},
-  // The built-in ones are the kernel's own.
+  // Built-in compaction strategies are part of the core.
   "compaction-strategy": {},
   "permission-policy": {},
   hooks: {},
 };
 
-/** The kinds of adapters. */
 export const KINDS: readonly string[] = Object.keys(BUILT_IN);
 
-/** Names that config may use for a kind, without modules of strangers. */
+/** Names of the built-in adapters of a kind. */
 export function builtInNames(kind: AdapterKind): string[] {
   return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN[kind]);
 }
 
-/** Whether a name means what ships with gantry, and no module of a stranger. */
+/** Whether the name is a built-in adapter. */
 export function isBuiltIn(kind: AdapterKind, name: string): boolean {
   return Object.hasOwn(BUILT_IN[kind], name);
 }
 
 /**
- * The descriptor that a name in the config means: a built-in name, a package, or a path relative to `folder`.
- * Rejects with `AdapterError`: one line that begins with `where` and says what was wrong with which module.
+ * Loads the descriptor for a name in the config: a built-in name, a package, or a path relative to `folder`.
+ *
+ * Rejects with `AdapterError`: one line with `where`, the module and the reason.
  */
 export async function loadAdapter<Kind extends AdapterKind>(
   kind: Kind,
@@ -74,28 +74,28 @@ export async function loadAdapter<Kind extends AdapterKind>(
       `${where}: ${name} is no gantry adapter: expected a default export made by defineAdapter${others}`,
     );
   }
-  // Where a tool may stand, a source of tools may.
+  // A tool source can replace a tool.
   const fits = descriptor.kind === kind || (kind === "tool" && descriptor.kind === "tool-source");
   if (!fits) throw new AdapterError(`${where}: ${name} is a ${descriptor.kind}, expected a ${kind}`);
   return descriptor as AdapterDescriptor<Kind>;
 }
 
-/** What opens servers of tools, loaded when there is one to be opened. */
-export async function loadToolServers(
+/** Loads the implementation of MCP servers. */
+export async function loadMcpServers(
   options: ConstructorParameters<(typeof import("../../adapters/mcp-tools/index.js"))["McpServers"]>[0],
 ) {
   const { McpServers } = await import("../../adapters/mcp-tools/index.js");
   return new McpServers(options);
 }
 
-/** Modules that were not made for gantry, but that one of its adapters knows how to use. */
+/** Wraps a module that was not written for gantry but is supported, such as a provider of the AI SDK. */
 async function foreign(kind: AdapterKind, module: unknown, name: string): Promise<AdapterDescriptor | undefined> {
   if (kind !== "model-provider") return undefined;
   const { describeAiSdkModule } = await import("../../adapters/language-models/index.js");
   return describeAiSdkModule(module, name) as AdapterDescriptor | undefined;
 }
 
-/** Whether a value says that it is a descriptor. Plugins without dependencies write `gantry: 1` themselves. */
+/** Whether a value is marked as a descriptor. Plugins without dependencies set `gantry: 1` themselves. */
 export function isDescriptor(value: unknown): value is AdapterDefinition<AdapterKind, unknown> {
   return isRecord(value) && value["gantry"] === 1;
 }
@@ -104,12 +104,12 @@ function message(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split("\n")[0] ?? "";
 }
 
-/** Tell the client on standard input and output, in its protocol, why there is no server. Never rejects. */
+/** Reports a failed start to the ACP client on standard input and output. Never rejects. */
 export async function refuseOverStdio(why: string): Promise<void> {
   try {
     const { refuseFirst } = await import("../../adapters/acp-stdio/refuse-first.js");
     await refuseFirst(why, process.stdin, process.stdout);
   } catch {
-    // Standard error has it as well.
+    // The error is also on standard error.
   }
 }

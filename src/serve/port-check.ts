@@ -7,7 +7,7 @@ type MemberType = "string" | "number" | "boolean" | "function" | "object";
 /** Required members of a port. */
 type Needed<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
 
-/** The required members of each kind by their type, so that plain JavaScript is checked too. */
+/** Required members of each kind with their types. The check also covers plain JavaScript. */
 const MEMBERS: { readonly [Kind in AdapterKind]: Readonly<Record<Needed<AdapterKinds[Kind]>, MemberType>> } = {
   transport: { name: "string", start: "function" },
   "session-driver": {
@@ -33,7 +33,7 @@ const MEMBERS: { readonly [Kind in AdapterKind]: Readonly<Record<Needed<AdapterK
     idleTimeoutMs: "number",
     maxRetries: "number",
     maxWaitMs: "number",
-    known: "object",
+    configuredModels: "object",
     models: "function",
     stream: "function",
     close: "function",
@@ -61,12 +61,12 @@ const LISTENING: Readonly<Record<Needed<Listening>, MemberType>> = {
   stop: "function",
 };
 
-/** Why a value is no part of this kind; undefined if it has every member of the kind's port. */
+/** Returns why a value does not implement the kind's port, or undefined if it does. */
 export function partFault(kind: AdapterKind, part: unknown): string | undefined {
   return memberFault(part, MEMBERS[kind]);
 }
 
-/** Why a value is no `Listening`; undefined if it is one. */
+/** Returns why a value is not a `Listening`, or undefined if it is. */
 export function listeningFault(value: unknown): string | undefined {
   return memberFault(value, LISTENING);
 }

@@ -15,9 +15,9 @@ import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
 import { childEnvironment } from "./environment.js";
 import { CONFIG, FILE_RULES, MCP_SERVERS, SELECTION, type SelectedTools } from "./tokens.js";
-import { ConfigToolServers, noPrograms } from "./mcp-servers.js";
+import { ConfigMcpServerFactory, noPrograms } from "./mcp-servers.js";
 
-/** The tools that the config selects. Third-party modules are loaded now, so that a start reports what is wrong with them. */
+/** Selects the tools of the config. Third-party modules are loaded now, so that the start reports their errors. */
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
   const loaded = root.resolve(CONFIG);
   const { tools } = loaded.config;
@@ -29,10 +29,10 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
   const { toolsByName, sources } = await resolveTools(root);
   const rules = { ...root.resolve(FILE_RULES), env: childEnvironment(tools.env) };
   const servers = root.resolve(MCP_SERVERS);
-  let opened: ConfigToolServers | undefined;
-  // Created with the first server: a start loads nothing of MCP.
+  let opened: ConfigMcpServerFactory | undefined;
+  // Created with the first server, so that a start does not load MCP.
   const mcpServers = () =>
-    (opened ??= new ConfigToolServers(servers, {
+    (opened ??= new ConfigMcpServerFactory(servers, {
       loaded,
       logger: namedLogger(logger, "mcp"),
       env: rules.env,
@@ -74,7 +74,7 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
   };
 }
 
-/** Tools by name, undefined for a built-in tool, and tool sources by name. */
+/** Returns tools and tool sources by name. A built-in tool has the value undefined. */
 async function resolveTools(root: DependencyContainer) {
   const { file, config } = root.resolve(CONFIG);
   const toolsByName = new Map<string, Tool | undefined>();
@@ -93,7 +93,10 @@ async function resolveTools(root: DependencyContainer) {
   return { toolsByName, sources };
 }
 
-/** Warn about rules that match no tool. The tools of a source are not known before a session opens it. */
+/**
+ * Logs a warning for each rule that matches no tool. Skipped if there are tool sources: their tools are unknown until a
+ * session opens them.
+ */
 export function warnAboutRules(
   tools: readonly (Tool | ToolSource)[],
   { file, config }: LoadedConfig,
@@ -112,7 +115,7 @@ async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void
     if (weak && options.sandbox !== "off") logger.warn(text);
     else logger.info(text);
   } catch (error) {
-    // Clients are served already; the first command reports it again, to the model.
+    // The server is already running. The first command reports the error to the model again.
     logger.warn("it could not be found out what commands run in", { error });
   }
 }

@@ -12,22 +12,25 @@ import { builtInNames, isBuiltIn } from "./plugins.js";
 
 const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
 
-/** A module that the config selects, and what it is told. */
+/** An adapter that the config selects, and its options. */
 export interface Selected<Kind extends AdapterKind = AdapterKind> {
   readonly kind: Kind;
-  /** Built-in name, package name, or path from the config's folder. */
+  /** Built-in name, package name, or path relative to the config's folder. */
   readonly name: string;
-  /** Its own options. */
+  /** The adapter's own options. */
   readonly options: Readonly<Record<string, unknown>>;
-  /** Options of sections that are not its own alone; of these it takes what it knows, where its own say nothing. */
+  /**
+   * Options of shared config sections. The adapter takes the keys of its schema from them if its own options do not set
+   * them.
+   */
   readonly shared?: Readonly<Record<string, unknown>>;
-  /** The key that names it: `server.transports[0]`. */
+  /** Config key that names the adapter: `server.transports[0]`. */
   readonly key: string;
-  /** The key under which its options stand. */
+  /** Config key of the adapter's options. */
   readonly section: string;
 }
 
-/** Keys of the port that all HTTP transports share, which no transport has for itself. */
+/** Keys of the shared HTTP port, which a single transport cannot set. */
 const {
   required_headers: _own,
   max_body_bytes: _also,
@@ -35,7 +38,7 @@ const {
   ...OF_PORT
 } = configOptions.entries.server.entries;
 
-/** What a config selects. Nothing of it is loaded yet. */
+/** The adapters that a config selects. None is loaded yet. */
 export class Selection {
   readonly #loaded: LoadedConfig;
   readonly #config: Config;
@@ -53,7 +56,7 @@ export class Selection {
     return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
   }
 
-  /** As configured; else the presets whose usual key is in the environment; else the built-in guide. */
+  /** Returns the configured providers. Default: the presets whose key variable is set, otherwise the offline guide. */
   async providers(): Promise<Selected<"model-provider">[]> {
     const configured = this.#config.providers;
     const entries = configured.length > 0 ? configured : await this.#fromEnvironment();
@@ -62,7 +65,7 @@ export class Selection {
     );
   }
 
-  /** Names of built-in tools, and modules of strangers, in the order given. */
+  /** Returns names of built-in tools and selected third-party modules, in the order of the config. */
   tools(builtIn: readonly string[]): (string | Selected<"tool" | "tool-source">)[] {
     const { agent, tools } = this.#config;
     return agent.tools.flatMap((entry, i): (string | Selected<"tool" | "tool-source">)[] => {
@@ -93,7 +96,7 @@ export class Selection {
     });
   }
 
-  /** A built-in strategy by its name, or a module of a stranger. */
+  /** A built-in strategy by name, or a selected third-party module. */
   strategy(): string | Selected<"compaction-strategy"> {
     const { strategy: name } = this.#config.compaction;
     if (builtInNames("compaction-strategy").includes(name)) return name;
@@ -115,14 +118,17 @@ export class Selection {
     });
   }
 
-  /** Whether ACP is served on the HTTP port, where it takes every path that is nobody's. */
+  /** Whether ACP is served on the HTTP port. It then receives all paths that no other transport serves. */
   servesAcp(): boolean {
     return this.transports().some(({ name }) => name === "acp-http-sse-ws");
   }
 
   /**
-   * What no tool, command, prompt or attachment may touch: gantry's own home, with keys and sessions; the config file
-   * wherever it is; a store elsewhere with all that drivers keep beside it. Absolute; not all of them need exist.
+   * Returns the absolute paths that tools, commands, prompts and attachments must not access. Not all of them exist.
+   *
+   * - gantry's home folder, with keys and sessions.
+   * - The config file.
+   * - A store outside the home folder, with its companion files.
    */
   denied(): string[] {
     const { path } = this.#given("session");
@@ -131,7 +137,9 @@ export class Selection {
     return [this.#home, this.#loaded.file, ...(store === undefined ? [] : beside.map((end) => store + end))];
   }
 
-  /** What tools may read and not change: the modules of strangers that the config names, since gantry loads them. */
+  /**
+   * Returns the paths that tools can read but not change: third-party modules of the config, because gantry loads them.
+   */
   readOnly(builtInTools: readonly string[]): string[] {
     const { session, providers, server, agent, compaction, permissions, hooks } = this.#config;
     const names = [
@@ -149,12 +157,15 @@ export class Selection {
       .flatMap((name) => (typeof name === "string" ? this.#placesOf(name) : []));
   }
 
-  /** The folders that file tools and attachments may use beside the project: relative ones start where the config is. */
+  /**
+   * Returns the folders outside the project that file tools and attachments may use. Relative paths start at the
+   * config's folder.
+   */
   allowPaths(): string[] {
     return this.#config.tools.allowPaths.map((path) => resolve(this.#loaded.folder, path));
   }
 
-  /** Where a module of this name is loaded from, or would be if somebody put it there. */
+  /** Returns all paths from which a module of this name could be loaded. Not all of them exist. */
   #placesOf(name: string): string[] {
     const { folder } = this.#loaded;
     if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
@@ -177,7 +188,7 @@ export class Selection {
     return { kind, name: driver, options: rest, key: `${section}.driver`, section };
   }
 
-  /** A preset's key from its usual variable, where none is given. Never for an address of someone else. */
+  /** Adds the key of a preset from its usual variable if none is configured. A configured address never receives it. */
   async #withKey(entry: Record<string, unknown>): Promise<Record<string, unknown>> {
     const { provider, api_key, base_url } = entry;
     if (typeof provider !== "string" || api_key !== undefined || base_url !== undefined) return entry;
@@ -187,7 +198,7 @@ export class Selection {
     return key === undefined ? entry : { ...entry, api_key: key };
   }
 
-  /** The first variable that is set; from now on never to be logged or shown. */
+  /** Returns the first set variable and registers its value as a secret. */
   #keyOf(variables: readonly string[]): string | undefined {
     const key = variables.map(environment).find((value) => value !== undefined && value !== "");
     if (key !== undefined) this.#loaded.secrets.add(key);
@@ -204,7 +215,7 @@ export class Selection {
     return found.length > 0 ? found : [{ provider: "offline" }];
   }
 
-  /** What of a shipped transport's own options cannot be its own. */
+  /** Rejects options of a built-in transport that belong to another section. Throws `ConfigError`. */
   #checkOwn(name: string, own: Readonly<Record<string, unknown>>, key: string): void {
     if (!/^(koa-http-api|acp-http-sse-ws|web-console)$/.test(name)) return;
     const { file, config } = this.#loaded;
@@ -222,23 +233,23 @@ export class Selection {
     }
   }
 
-  /** What the shipped transports take from sections of the config that are not theirs alone. */
+  /** Options that built-in transports take from shared sections of the config. */
   #shared(name: string): Record<string, unknown> {
     const [server, acp, limits] = [this.#given("server"), this.#given("acp"), this.#given("limits")];
-    // The port asks for its required headers itself.
+    // The port itself checks its required headers.
     if (name === "koa-http-api") return { ...server, required_headers: undefined, limits };
     if (name === "web-console") return { required_headers: headersOfApi(this.#config) };
     if (name === "acp-http-sse-ws") return { ...acp, max_body_bytes: server["max_body_bytes"], limits };
     return name === "acp-stdio" ? { ...acp, limits } : {};
   }
 
-  /** A section as it stands in the file. */
+  /** A section with the file's own keys. */
   #given(section: string): Readonly<Record<string, unknown>> {
     return (this.#loaded.given[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
 }
 
-/** The module that an entry of a list names, and its options. */
+/** Splits a list entry into the module's name and its options. */
 function moduleOf<Key extends string>(
   entry: string | (Readonly<Record<Key, string>> & Readonly<Record<string, unknown>>),
   key: Key,
@@ -248,14 +259,14 @@ function moduleOf<Key extends string>(
   return { name, options };
 }
 
-/** The headers that requests to `/api` must carry. */
+/** Returns the headers that requests to `/api` need. */
 export function headersOfApi({ server }: Config): Record<string, string> {
   const api = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
   const { required_headers: own } = (api ?? {}) as { required_headers?: Record<string, string> };
   return own && Object.keys(own).length > 0 ? own : server.requiredHeaders;
 }
 
-/** What an adapter's own check makes of the options that the config has for it. Throws `ConfigError`. */
+/** Validates the configured options with the adapter's own check. Throws `ConfigError`. */
 export function optionsOf<Options>(
   { kind, name, options, shared }: Selected,
   descriptor: AdapterDescriptor<AdapterKind, Options>,
@@ -266,11 +277,11 @@ export function optionsOf<Options>(
   try {
     return descriptor.parse(raw, context);
   } catch (error) {
-    // What is no word about an option is a fault of ours, and stays one.
+    // Any other error of a built-in adapter is a bug and stays unchanged.
     if (isBuiltIn(kind, name) && !hasCode(error, "config")) throw error;
     const message = withOwnKey(reasonOf(error), OWN_KEYS[kind], context.where);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
-    // Of a stranger's module the message also says whose they are.
+    // For third-party modules the message also names the adapter.
     const place = message.startsWith(context.where) ? "" : `${context.where}: `;
     throw new ConfigError(`${place}${message}${message.includes(name) ? "" : ` (an option of ${name})`}`, {
       cause: error,
@@ -278,7 +289,7 @@ export function optionsOf<Options>(
   }
 }
 
-/** The key beside an adapter's options that says which adapter it is. */
+/** The config key that names the adapter, beside its options. */
 const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   "session-driver": "driver",
   transport: "transport",
@@ -287,7 +298,7 @@ const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   hooks: "hook",
 };
 
-/** Whoever mistyped that key must find it among those that there are. */
+/** Adds that key to the list of expected keys, in case it was mistyped. */
 function withOwnKey(message: string, own: string | undefined, where: string): string {
   const [key = "", said] = message.slice(where.length + 1).split(": unknown key; ", 2);
   if (own === undefined || said === undefined || !message.startsWith(`${where}.`) || key.includes(".")) return message;
@@ -307,7 +318,7 @@ function inherited({ entries }: Section, shared: Raw, own: Raw): Raw {
   return raw;
 }
 
-/** Why something failed, in one line: without what the container says of the class and the parameter before it. */
+/** Returns the reason of an error on one line, without the container's description of the class and parameter. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const message = error.message.replace(/^(\s*Cannot inject the dependency .* Reason:\n)+/, "");

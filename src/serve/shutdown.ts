@@ -1,17 +1,18 @@
 import { onAbort, settlesWithin } from "../base/abort.js";
 import type { Logger } from "../ports/logger.js";
 
-/** Something that was started. */
+/** A started part of a server. */
 export interface Started {
-  /** For the log. */
+  /** Name for the log. */
   readonly name: string;
   stop(signal: AbortSignal): Promise<void>;
 }
 
 /**
- * Stop what was started, the last first and each when the one after it is down. Once `grace` aborts there is no time
- * for that: the rest is told at once, in the same order. Never rejects; who is not down at `by` (ms since the epoch)
- * is named in the log and left.
+ * Stops parts in reverse order, each after the one that was started later. After `grace` aborts, the remaining parts
+ * are stopped at once, in the same order.
+ *
+ * Never rejects. A part that has not stopped at `by` (ms since the epoch) is logged and abandoned.
  */
 export async function stopInReverse(
   started: readonly Started[],
@@ -34,18 +35,18 @@ export async function stopInReverse(
   await Promise.all(stopping);
 }
 
-/** Waits for a part to stop, but not for ever. Never rejects. */
+/** Stops a part and waits until `by` (ms since the epoch) at most. Failures are logged. Never rejects. */
 export async function within(name: () => string, stop: () => Promise<void>, by: number, logger: Logger): Promise<void> {
   const stopped = stop().catch((error: unknown) => logger.error(`${name()} failed while stopping`, { error }));
   if (!(await settlesWithin(stopped, Math.max(0, by - Date.now()))))
     logger.error(`${name()} did not stop in time and is left behind`);
 }
 
-/** Parts that somebody else closes, and who of them is at it now. */
+/** Tracks which parts are being closed. Their owner calls `close`. */
 export class Closing {
   readonly #under = new Set<string>();
 
-  /** Watch the `close` of a part. */
+  /** Tracks the `close` of a part. */
   watch<T extends { close(): Promise<void> }>(name: string, part: T): T {
     const close = part.close.bind(part);
     const watched = async (): Promise<void> => {
@@ -56,12 +57,12 @@ export class Closing {
         this.#under.delete(name);
       }
     };
-    // Frozen parts stay as they are, and are not named.
+    // A frozen part cannot be tracked.
     Reflect.defineProperty(part, "close", { configurable: true, writable: true, value: watched });
     return part;
   }
 
-  /** Names of those that were told to close and have not. */
+  /** Names of the parts whose `close` has not settled. */
   get names(): string[] {
     return [...this.#under];
   }

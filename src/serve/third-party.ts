@@ -6,7 +6,7 @@ import { AdapterError } from "../ports/errors.js";
 import { shown } from "../plugin/read-options.js";
 import { isPath } from "./module-name.js";
 
-/** Optional fields of a descriptor, and what each must be. */
+/** Optional fields of a descriptor, with their types. */
 const FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: unknown): boolean }>> = {
   schema: { expected: "a Standard Schema, as option.section, zod and valibot make", fits: isSchema },
   parse: { expected: "a function", fits: isFunction },
@@ -15,7 +15,7 @@ const FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: u
   needs: { expected: "a list of tokens", fits: Array.isArray },
 };
 
-/** The fault of a descriptor; undefined if it has none. */
+/** Returns why a descriptor is invalid, or undefined if it is valid. */
 export function descriptorFault(descriptor: object, kinds: readonly string[]): string | undefined {
   const fields = descriptor as Readonly<Record<string, unknown>>;
   const { kind, name, create, use } = fields;
@@ -37,7 +37,10 @@ function isSchema(value: unknown): boolean {
   return typeof standard?.validate === "function";
 }
 
-/** A stranger's module; `names`: the built-in ones of its kind. Rejects with `AdapterError`, or with what it throws itself. */
+/**
+ * Imports a third-party module. `names` are the built-in ones of its kind, for the error. Rejects with `AdapterError`,
+ * or with the module's own error.
+ */
 export async function importModule(
   kind: AdapterKind,
   name: string,
@@ -48,7 +51,7 @@ export async function importModule(
   return importLent(await locate(kind, name, folder, where, names));
 }
 
-/** Import a module of a third party, which finds this copy of gantry if it has none of its own. */
+/** Imports a third-party module. If it has no gantry of its own, it gets this copy. */
 export async function importLent(url: string): Promise<Readonly<Record<string, unknown>>> {
   await lendOurselves();
   return (await import(url)) as Readonly<Record<string, unknown>>;
@@ -57,13 +60,13 @@ export async function importLent(url: string): Promise<Readonly<Record<string, u
 let lending: Promise<void> | undefined;
 
 /**
- * A plugin of one file beside the config finds no package `gantry` there when gantry is installed globally: what its own
- * folders do not have is then taken from the copy that runs.
+ * Resolves `gantry` to this copy where a plugin's own folders do not contain it. With a global installation, a
+ * single-file plugin has no `gantry` package.
  */
 function lendOurselves(): Promise<void> {
   return (lending ??= (async () => {
     const { register } = await import("node:module");
-    // It runs in a thread of its own, which takes it as text.
+    // Module hooks run in a separate thread and are passed as source text.
     const hooks = `export async function resolve(specifier, context, next) {
       try {
         return await next(specifier, context);
@@ -76,7 +79,7 @@ function lendOurselves(): Promise<void> {
   })());
 }
 
-/** The module's URL; from the config's folder, so that plugins are installed beside it. */
+/** Returns the module's URL. The base is the config's folder, because plugins are installed there. */
 async function locate(
   kind: AdapterKind,
   name: string,
@@ -107,7 +110,7 @@ async function locate(
   }
 }
 
-/** The built-in tools are the kernel's own; they are loaded only to be named. */
+/** Names of the built-in tools. Their modules are loaded only for this error message. */
 async function toolNames(): Promise<string[]> {
   const { builtinTools } = await import("../tools/all.js");
   return ["*", ...builtinTools().map(({ name }) => name)];

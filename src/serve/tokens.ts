@@ -8,14 +8,14 @@ import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
-import type { ToolServers } from "../ports/mcp-server.js";
+import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { FileToolOptions } from "../tools/files/files.js";
 import type { LoadedConfig } from "./config.js";
 import type { Selected, Selection } from "./selected-adapters.js";
 import type { ConfiguredServer } from "./mcp-servers.js";
 
-/** A transport, and the entry of the config that selects it. */
+/** A transport and its selection in the config. */
 export interface SelectedTransport {
   readonly transport: Transport;
   readonly selected: Selected<"transport">;
@@ -23,19 +23,18 @@ export interface SelectedTransport {
 
 /** The tools that the config selects. Third-party modules are loaded, the built-in tools are not. */
 export interface SelectedTools {
-  /** Loads the built-in tools at the first call. A failed call is repeated by the next one. */
+  /** Loads the built-in tools on the first call. After a failure the next call tries again. */
   list(): Promise<readonly (Tool | ToolSource)[]>;
-  /** Opens MCP servers, those that clients bring along. Loaded with the first. */
-  readonly mcpServers: ToolServers;
-  /** Logs in which sandbox commands run. Never rejects. */
+  /** Opens MCP servers, including those of clients. Loaded with the first one. */
+  readonly mcpServers: McpServerFactory;
+  /** Logs the sandbox of commands. Never rejects. */
   logSandbox(): Promise<void>;
 }
 
-// Private symbols: an adapter's container inherits these registrations, and no adapter can name them.
-/** The whole config. Only `src/serve` reads it. */
+// Private symbols: an adapter's container inherits these registrations, but an adapter cannot name them.
+/** The full config. For `src/serve` only. */
 export const CONFIG: InjectionToken<LoadedConfig> = Symbol("config");
 export const PROJECT_DIR: InjectionToken<string> = Symbol("project folder");
-/** The adapters that the config selects. */
 export const SELECTION: InjectionToken<Selection> = Symbol("selection");
 export const SESSION_DRIVER: InjectionToken<Promise<SessionDriver>> = Symbol("session driver");
 /** In order of preference. */
@@ -43,15 +42,15 @@ export const MODEL_PROVIDERS: InjectionToken<Promise<readonly ModelProvider[]>> 
 export const TOOLS: InjectionToken<Promise<SelectedTools>> = Symbol("tools");
 /** In the order of the config. */
 export const TRANSPORTS: InjectionToken<Promise<readonly SelectedTransport[]>> = Symbol("transports");
-/** A built-in strategy has a name only. */
+/** A built-in strategy is given by name. */
 export const COMPACTION_STRATEGY: InjectionToken<Promise<string | CompactionStrategy>> = Symbol("compaction strategy");
-/** In the order in which they are asked. */
+/** In the order in which they decide. */
 export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPolicy[]>> = Symbol("permission policies");
 /** In the order in which they are called. */
 export const HOOKS: InjectionToken<Promise<readonly HookSet[]>> = Symbol("hooks");
 /** The enabled MCP servers of the config. */
 export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("MCP servers");
-/** Paths that the built-in tools read and write. */
+/** Path rules of the built-in file tools. */
 export const FILE_RULES: InjectionToken<Omit<FileToolOptions, "outputsPath">> = Symbol("file rules");
 export const FILE_HISTORY: InjectionToken<FileHistory> = Symbol("file history");
 export const AGENT: InjectionToken<Promise<Agent>> = Symbol("agent");

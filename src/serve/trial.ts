@@ -13,22 +13,22 @@ import { loadConfig } from "./config.js";
 import { createContainer, provideHttpHost } from "./container.js";
 import { reasonOf } from "./selected-adapters.js";
 
-/** An adapter outside of a config. */
+/** An adapter to test without a config. */
 export interface TriedAdapter<Kind extends AdapterKind = AdapterKind> {
   readonly descriptor: AdapterDescriptor<Kind>;
-  /** Start of error messages. */
+  /** Prefix of error messages. */
   readonly module: string;
   readonly exportName: string;
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** A part, and what ends all that came with it but the part. */
+/** A part to test. `close` closes everything that was created with it, but not the part. */
 export interface TriedPart<Kind extends AdapterKind> {
   readonly part: AdapterKinds[Kind];
   close(): Promise<void>;
 }
 
-/** Makes a part as a start does. `folder` is gantry's home, the config's and the project's folder. Rejects as a start does. */
+/** Creates a part as a start does. `folder` is the home, config and project folder. Rejects like a start. */
 export async function tryAdapter<Kind extends AdapterKind>(
   { descriptor, module, exportName, options }: TriedAdapter<Kind>,
   folder: string,
@@ -45,7 +45,7 @@ async function closePort(root: DependencyContainer): Promise<void> {
   if (root.isRegistered(HTTP_HOST)) await root.resolve(HTTP_HOST).close(AbortSignal.abort());
 }
 
-/** Opens what a start opens, and closes it. Rejects with the `AdapterError` of a start. */
+/** Opens a part as a start does, and closes it. Rejects with the `AdapterError` of a start. */
 export async function tryStart<Kind extends AdapterKind>(
   { descriptor: { kind, name }, module, exportName }: TriedAdapter<Kind>,
   part: AdapterKinds[Kind],

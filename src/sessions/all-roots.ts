@@ -1,15 +1,17 @@
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
-/** Sessions asked for at a time. */
+/** Sessions per page. */
 const PAGE = 500;
-/** Clocks of hosts that share a store differ by less, in ms. */
+/** Upper bound for the clock difference between hosts that share a store, in ms. */
 const SKEW_MS = 900_000;
 
 /**
- * The ids of all originals of a store, but for those of helpers, the newest first as a rule: of each that is there from the beginning to the end.
- * Page by page; a session that changes meanwhile moves to the front, past the place where the reading stands, so what
- * changed since is looked at again, until nothing new comes. Rejects with the signal's reason.
+ * Returns the ids of all originals of a store except those of subagents, usually newest first. Every session that
+ * exists during the complete call is included.
+ *
+ * Reads page by page. A session that changes meanwhile moves to the front, before the read position. Changed sessions
+ * are therefore read again until no new id appears. Rejects with the signal's reason.
  */
 export async function allRoots(store: SessionDriver, signal: AbortSignal): Promise<Set<string>> {
   const roots = new Set<string>();

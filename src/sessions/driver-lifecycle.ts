@@ -1,53 +1,59 @@
 import { TaskSet } from "../base/task-set.js";
 import { GantryError, StoreError } from "../ports/errors.js";
 
-/** Why a store failed; `full` and `unavailable` as in `StoreError`. */
+/** Reason of a store failure. `full` and `unavailable` as in `StoreError`. */
 export interface StoreFailure {
   why: string;
   full?: boolean;
   unavailable?: boolean;
 }
 
-/** What a driver's life is made of. */
-export interface DriverLifeOptions<Opened> {
-  /** Where the store is, for messages. */
+/** Options of `DriverLifecycle`. */
+export interface DriverLifecycleOptions<Opened> {
+  /** Location of the store, for messages. */
   where: string;
-  /** Ready the store. Called again when the driver is opened again, also after a failure; never twice at once. */
+  /** Opens the store. Also called to reopen the driver and after a failure; never concurrently. */
   open: () => Promise<Opened>;
-  /** Let go of it all. Called when nothing is under way any more. */
+  /** Releases all resources. Called when no work is active. */
   close: (opened: Opened) => Promise<void> | void;
-  /** What to tell of a failure that is not one of the system's own. Left out: its message. */
+  /** Explains an error that is not a system error. Undefined, also as its result: the error's own message is used. */
   explain?: ((error: unknown) => StoreFailure | undefined) | undefined;
 }
 
-/** A session driver's life: opened once however often it is asked, closed when nothing is under way, and between the two every failure a `StoreError` that says where and why. */
-export class DriverLife<Opened> {
-  readonly #options: DriverLifeOptions<Opened>;
+/**
+ * Lifecycle of a session driver. It opens once for any number of `open` calls and closes when no work is active. Every
+ * failure in between becomes a `StoreError` with the location and the reason.
+ */
+export class DriverLifecycle<Opened> {
+  readonly #options: DriverLifecycleOptions<Opened>;
   readonly #underWay = new TaskSet();
   #opening: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
   #opened: { value: Opened } | undefined;
 
-  constructor(options: DriverLifeOptions<Opened>) {
+  constructor(options: DriverLifecycleOptions<Opened>) {
     this.#options = options;
   }
 
-  /** As `SessionDriver.open`. */
+  /** Like `SessionDriver.open`. */
   async open(): Promise<void> {
-    // Without a turn in between where there is nothing to wait for: a close that comes next must find it.
+    // Awaits only an active close: a `close` call that comes next must find `#opening` set.
     if (this.#closing) await this.#closing;
     this.#opening ??= this.#start();
     await this.#opening;
   }
 
-  /** As `SessionDriver.close`. */
+  /** Like `SessionDriver.close`. */
   async close(): Promise<void> {
     this.#closing ??= this.#stop().finally(() => (this.#closing = undefined));
     await this.#closing;
   }
 
-  /** Work on the open store, begun at once. Rejects with `StoreError`, also when it is not open; our own errors come as they are. */
-  async do<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
+  /**
+   * Starts work on the open store at once. Rejects with `StoreError`, also if the store is not open; a `GantryError`
+   * passes unchanged.
+   */
+  async run<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
     try {
       if (!this.#opened) throw new Error("not open");
       return await this.#underWay.add(work(this.#opened.value));
@@ -68,7 +74,7 @@ export class DriverLife<Opened> {
   async #stop(): Promise<void> {
     await this.#opening?.catch(() => undefined);
     const opened = this.#opened;
-    // From here on nothing new is taken; what was taken is waited for.
+    // From here on new work is rejected; active work is awaited.
     this.#opened = undefined;
     this.#opening = undefined;
     if (!opened) return;
@@ -84,7 +90,7 @@ export class DriverLife<Opened> {
   }
 }
 
-/** What the system says of a file on a disk that is not there now: of another host, or pulled out. */
+/** System error codes for a file on an unavailable disk: on another host, or removed. */
 const AWAY: ReadonlySet<string> = new Set([
   "ESTALE",
   "ENOTCONN",
@@ -95,7 +101,7 @@ const AWAY: ReadonlySet<string> = new Set([
   "ENXIO",
 ]);
 
-/** What to do about a disk that is full or a file that cannot be written; undefined for all else. */
+/** Reason and remedy for a full or unavailable disk or an unwritable file; undefined for other errors. */
 function systemFailure(error: unknown): StoreFailure | undefined {
   const { code } = error as { code?: unknown };
   if (typeof code === "string" && AWAY.has(code))

@@ -7,16 +7,20 @@ import { printable } from "../base/printable.js";
 import { EFFORTS } from "../models/efforts.js";
 import type { ChainData, SessionData } from "../ports/session-driver.js";
 import type { Part } from "../ports/message.js";
+import { currentLine } from "./stored-names.js";
 
-/** First line of an export. A file may hold several exports one behind the other. */
+/** First line of an export. A file may contain several exports in a row. */
 const HEADER = { gantry: "sessions", version: 1 } as const;
 
 const PARTS: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
 const isPart = (value: unknown): boolean =>
-  isRecord(value) && PARTS.includes(value["type"]) && typeof (value["typed"] ?? "") === "string";
+  isRecord(value) && PARTS.includes(value["type"]) && typeof (value["originalText"] ?? "") === "string";
 const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
-/** What a session's tools may change: a folder, and never a whole disk because a file that somebody handed over says so. */
+/**
+ * Folder that a session's tools may change. A root folder is rejected: a third party's file must not open a complete
+ * disk.
+ */
 const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
 const list = <S extends v.GenericSchema>(of: S) => v.pipe(v.array(of), v.readonly());
 const usageShape = v.object({ promptTokens: whole, completionTokens: whole, totalTokens: whole, cost: v.number() });
@@ -24,17 +28,17 @@ const sessionShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   alias: v.string(),
   title: v.string(),
-  titled: v.boolean(),
+  hasFinalTitle: v.boolean(),
   provider: v.string(),
   model: v.string(),
   reasoningEffort: v.picklist(EFFORTS),
-  // Not yet in exports of earlier versions, as some of what follows.
+  // Absent in exports of earlier versions, like some of the fields below.
   mode: v.optional(v.picklist(["auto", "ask", "plan"]), "auto"),
-  leave: v.optional(
-    list(v.object({ tool: v.string(), what: v.string(), title: v.string(), by: v.string(), at: time })),
+  permissionGrants: v.optional(
+    list(v.object({ tool: v.string(), scope: v.string(), title: v.string(), grantedBy: v.string(), grantedAt: time })),
     [],
   ),
-  cuts: v.optional(list(whole), []),
+  rewinds: v.optional(list(whole), []),
   projectDir: folder,
   parentId: v.string(),
   spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
@@ -69,7 +73,7 @@ const holderShape = v.object({
 const runShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   sessionId: v.string(),
-  key: v.string(),
+  idempotencyKey: v.string(),
   fingerprint: v.optional(v.string(), ""),
   after: v.optional(whole, 0),
   state: v.picklist(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
@@ -81,8 +85,8 @@ const runShape = v.object({
   iterations: whole,
   endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
-  line: v.optional(v.nullable(v.object({ holder: holderShape, until: time })), null),
-  retry: v.optional(v.nullable(v.object({ attempt: whole, at: time, reason: v.string() })), null),
+  queueLease: v.optional(v.nullable(v.object({ holder: holderShape, expiresAt: time })), null),
+  retry: v.optional(v.nullable(v.object({ attempt: whole, nextAttemptAt: time, reason: v.string() })), null),
   answer: v.optional(
     v.nullable(
       v.object({
@@ -121,9 +125,9 @@ const shapes = {
     root: v.string(),
     snapshots: v.array(v.object({ id: v.pipe(v.string(), v.nonEmpty()), after: whole, createdAt: time })),
   }),
-  session: v.object({ cut: v.string(), session: sessionShape }),
+  session: v.object({ hiddenBy: v.string(), session: sessionShape }),
   view: v.object({ message: messageShape }),
-  message: v.object({ cut: v.string(), message: messageShape }),
+  message: v.object({ hiddenBy: v.string(), message: messageShape }),
   run: v.object({ run: runShape }),
   ask: v.object({ ask: askShape }),
   end: v.object({ root: v.string(), messages: whole }),
@@ -133,28 +137,31 @@ type Line<K extends Kind> = v.InferOutput<(typeof shapes)[K]>;
 
 function isFolderPath(value: unknown): boolean {
   if (typeof value !== "string" || printable(value) !== value) return false;
-  // Of whichever system it was exported on; on another one it is not found, and nothing runs in it.
+  // A path of any system, independent of this one. On another system the folder is not found, and nothing runs in it.
   const kind = value.startsWith("/") ? posix : win32;
   return (
     (kind === posix || /^([A-Za-z]:|\\\\[^\\]+)[\\/]/.test(value)) && kind.resolve(value) !== kind.parse(value).root
   );
 }
 
-/** The line that an export begins with. */
+/** First line of an export. */
 export function headerLine(): string {
   return `${JSON.stringify(HEADER)}\n`;
 }
 
-/** A chain as JSON lines: the chain, each session followed by its view and its messages, its runs, its asks, and an end that counts. */
+/**
+ * A chain as JSON lines: the chain, each session followed by its view and messages, its runs, its asks, and an end line
+ * with the message count.
+ */
 export function* chainLines({ sessions, snapshots, runs, asks }: ChainData): Generator<string> {
   const root = sessions[0]?.session.id ?? "";
   const line = <K extends Kind>(type: K, fields: Line<K>): string => `${JSON.stringify({ type, ...fields })}\n`;
   let count = 0;
   yield line("chain", { root, snapshots });
-  for (const { session, cut, view, messages } of sessions) {
-    yield line("session", { cut, session });
+  for (const { session, hiddenBy, view, messages } of sessions) {
+    yield line("session", { hiddenBy, session });
     for (const message of view) yield line("view", { message });
-    for (const { cut: hidden, message } of messages) yield line("message", { cut: hidden, message });
+    for (const entry of messages) yield line("message", entry);
     count += messages.length;
   }
   for (const run of runs) yield line("run", { run });
@@ -162,7 +169,7 @@ export function* chainLines({ sessions, snapshots, runs, asks }: ChainData): Gen
   yield line("end", { root, messages: count });
 }
 
-/** The original of the session that such a line ends; undefined for every other line. */
+/** Id of the original if `line` is an end line; undefined for any other line. */
 export function endedRoot(line: string): string | undefined {
   if (!line.startsWith('{"type":"end",')) return undefined;
   const result = v.safeParse(shapes.end, parsed(line));
@@ -173,33 +180,33 @@ function parsed(text: string): unknown {
   return attempt(() => JSON.parse(text) as unknown, undefined);
 }
 
-/** Puts chains together again, line by line. Every line that does not belong throws `InputError` with its number. */
+/** Reads chains from the lines of an export. An invalid line throws `InputError` with its number. */
 export class ChainReader {
   #number = 0;
   #headed = false;
   #chain: { root: string; data: ChainData; seqs: Set<number> } | undefined;
   #leavesOut = false;
 
-  /** Of the line that was taken last; the first is 1. */
+  /** Number of the last line read; the first is 1. */
   get line(): number {
     return this.#number;
   }
 
-  /** The original of the chain that is being read. */
+  /** Id of the original of the current chain. */
   get root(): string | undefined {
     return this.#chain?.root;
   }
 
-  /** Nobody wants the chain that is being read: nothing of it is kept or looked at, until its end. */
+  /** Skips the current chain: its lines are neither validated nor stored, up to its end. */
   leaveOut(): void {
     this.#leavesOut = this.#chain !== undefined;
   }
 
-  /** Take a line; the chain that it completes, if it does. */
+  /** Reads a line. Returns a chain if the line completes it. */
   take(text: string): ChainData | undefined {
     this.#number++;
     if (text.trim() === "") return undefined;
-    const value = parsed(text);
+    const value = currentLine(parsed(text));
     if (value === undefined) throw this.#error("JSON");
     if (isRecord(value) && "gantry" in value) {
       if (value["gantry"] !== HEADER.gantry || value["version"] !== HEADER.version || this.#chain)
@@ -235,7 +242,7 @@ export class ChainReader {
     }
   }
 
-  /** The input has ended. */
+  /** Call at the end of the input. Throws `InputError` if the export is incomplete. */
   close(): void {
     this.#number++;
     if (this.#chain) throw this.#error(`more of session ${this.#chain.root}: the export was cut off`);
@@ -247,21 +254,21 @@ export class ChainReader {
     this.#chain = { root, data: { sessions: [], snapshots, runs: [], asks: [] }, seqs: new Set() };
   }
 
-  #session({ cut, session }: Line<"session">): undefined {
+  #session({ hiddenBy, session }: Line<"session">): undefined {
     const { data, root } = this.#open();
     const before = data.sessions.at(-1)?.session.chain.index ?? -1;
     const fits = session.chain.root === root && (data.sessions.length > 0 || session.id === root);
     if (!fits || session.chain.index <= before) throw this.#error(`a session of the chain ${root}, by index`);
-    data.sessions.push({ session, cut, view: [], messages: [] });
+    data.sessions.push({ session, hiddenBy, view: [], messages: [] });
   }
 
-  #message({ cut, message }: Line<"message">): undefined {
+  #message({ hiddenBy, message }: Line<"message">): undefined {
     const { seqs } = this.#open();
     const { session, messages } = this.#last();
     if (message.sessionId !== session.id) throw this.#error(`a message of the session ${session.id}`);
     if (seqs.has(message.seq)) throw this.#error("a seq that no other message of the chain has");
     seqs.add(message.seq);
-    messages.push({ message, cut });
+    messages.push({ message, hiddenBy });
   }
 
   #run({ run }: Line<"run">): undefined {

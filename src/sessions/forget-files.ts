@@ -4,7 +4,7 @@ import type { BusEvents } from "../ports/bus-events.js";
 import type { FileHistory } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 
-/** What is kept of a session's files goes with it. */
+/** Removes the recorded files of a session when it is deleted. */
 export function forgetFilesOf(
   bus: Bus<BusEvents>,
   history: FileHistory | undefined,

@@ -5,7 +5,10 @@ import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { NO_USAGE } from "../conversation/usage.js";
 
-/** A new original with the chain's conversation up to and including a message. Rejects with `PointNotFoundError`. */
+/**
+ * Creates a new original with the chain's conversation up to and including a message. Rejects with
+ * `PointNotFoundError`.
+ */
 export async function fork(store: SessionDriver, source: Session, messageId: string): Promise<Session> {
   const said = await store.messages(source.id, { scope: "chain" });
   const last = said.findIndex((message) => message.id === messageId);
@@ -19,25 +22,25 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
     id,
     alias: "",
     parentId: original.id,
-    // What a person makes of a helper's conversation is their own.
+    // A fork of a subagent's conversation belongs to the person who made it.
     spawnedBy: null,
     chain: { root: id, index: 0 },
     lastSeq: messages.length,
     createdAt,
     updatedAt: createdAt,
     usage: NO_USAGE,
-    // Leave was given for the other one.
-    leave: [],
-    cuts: [],
+    // The permissions were granted for the other session.
+    permissionGrants: [],
+    rewinds: [],
   };
   await store.create({ session, messages });
   return session;
 }
 
-/** Copies with ids and places of their own. A call id that models used twice along a chain is told apart. */
+/** Copies with new ids and positions. A call id that models used twice along a chain gets a new id. */
 function copies(messages: readonly Message[], sessionId: string): Message[] {
   const used = new Set<string>();
-  /** New ids of the calls last made. */
+  /** New call ids by original id, for the most recent calls. */
   const renamed = new Map<string, string>();
   return messages.map((message, i) => {
     const parts = message.parts.map((part): Part => {

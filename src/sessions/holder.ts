@@ -2,16 +2,17 @@ import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
 import { attempt } from "../base/attempt.js";
 import { newId } from "../base/ids.js";
-import type { Holder } from "../ports/holder.js";
+import type { LeaseHolder } from "../ports/holder.js";
 
-let self: Omit<Holder, "id"> | undefined;
-/** Names this machine among all of one name; `""` where it has none, as in many containers. */
+let self: Omit<LeaseHolder, "id"> | undefined;
+/** Machine id, to distinguish machines with the same host name. `""` if there is none, as in many containers. */
 let machine = "";
 
-/** This process, as a holder of leases and locks. */
-export function thisHolder(id = newId()): Holder {
+/** This process as a holder of leases and locks. */
+export function currentHolder(id = newId()): LeaseHolder {
   if (!self) machine = textOf(() => readFileSync("/etc/machine-id", "utf8"));
-  // Two machines may share a name, and two containers a name and a boot: neither can tell by a pid whether the other's process lives.
+  // Machines can share a host name, and containers a host name and boot id. In those cases a pid does not show whether
+  // the other's process is alive.
   self ??= {
     host: `${hostname()} ${machine} ${textOf(() => readlinkSync("/proc/self/ns/pid"))}`.trim(),
     boot: textOf(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8")),
@@ -21,33 +22,36 @@ export function thisHolder(id = newId()): Holder {
   return { ...self, id };
 }
 
-/** Whether a holder is of this process. */
-export function isOurs(holder: Holder): boolean {
-  const here = thisHolder(holder.id);
+/** Whether a holder belongs to this process. */
+export function isOurs(holder: LeaseHolder): boolean {
+  const here = currentHolder(holder.id);
   return (["host", "boot", "pid", "started"] as const).every((name) => holder[name] === here[name]);
 }
 
-/** Whether the process of a holder lives; `elsewhere` where only its own host could tell. */
-export function holderState(holder: Holder): "alive" | "dead" | "elsewhere" {
-  const here = thisHolder();
+/** Whether the process of a holder is alive; `elsewhere` if only the holder's host can determine it. */
+export function holderState(holder: LeaseHolder): "alive" | "dead" | "elsewhere" {
+  const here = currentHolder();
   if (holder.host !== here.host) return "elsewhere";
-  // Where nothing names the machine it may be another one of its name, and not this one before it was started anew.
+  // Without a machine id, it may be another machine with this host name instead of this machine before its reboot.
   if (holder.boot !== here.boot) return machine === "" ? "elsewhere" : "dead";
   try {
     process.kill(holder.pid, 0);
   } catch (error) {
-    // EPERM: it lives, as another user.
+    // EPERM: the process is alive and belongs to another user.
     if ((error as NodeJS.ErrnoException).code === "ESRCH") return "dead";
   }
-  // The pid may have gone to another process.
+  // The pid may have been reused by another process.
   const started = startOf(holder.pid);
   return holder.started !== "" && started !== "" && started !== holder.started ? "dead" : "alive";
 }
 
-/** Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); `""` where the system does not tell. */
+/**
+ * Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat). `""` if the system does not provide
+ * it.
+ */
 function startOf(pid: number): string {
   const stat = textOf(() => readFileSync(`/proc/${pid}/stat`, "utf8"));
-  // The command's name may hold spaces and brackets: count from behind its last one.
+  // The command's name may contain spaces and brackets: count fields after the last bracket.
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
 }
 

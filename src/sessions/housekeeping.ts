@@ -1,19 +1,19 @@
 import { abortable } from "../base/abort.js";
 import { SessionBusyError } from "../ports/errors.js";
-import { HeldLease } from "./lease.js";
+import { ActiveLease } from "./lease.js";
 import type { FileHistory } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 const DAY_MS = 86_400_000;
-/** A session that a client opened and never prompted is kept so long. */
+/** Maximum age of a session that a client opened and never prompted, in ms. */
 export const EMPTY_MS = 7 * DAY_MS;
-/** The key of a run that has ended is kept so long. */
+/** Time for which the key of an ended run is kept, in ms. */
 export const KEY_MS = DAY_MS;
 /**
- * The first look comes so long after the store was opened, in ms, or up to twice as long: a short-lived process never pays
- * for it, and those that were started together do not all look at once. What one has removed the others pass over.
+ * Delay of the first run after the store was opened, in ms; up to twice as long at random. Short-lived processes never
+ * reach it, and processes that start together do not run at the same time.
  */
 const FIRST_MS = 60_000;
 const PAGE = 100;
@@ -22,13 +22,13 @@ export interface HousekeepingOptions {
   driver: SessionDriver;
   logger: Logger;
   onDeleted: (id: string) => void;
-  /** What is old in it goes, too. */
+  /** Its old records are removed too. */
   fileHistory?: FileHistory | undefined;
-  /** Default a minute. */
+  /** Delay of the first run in ms. Default: one to two minutes, at random. */
   firstMs?: number;
 }
 
-/** What is done to a store in the background, now and then. */
+/** Periodic background cleanup of a store. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
   readonly #closing = new AbortController();
@@ -40,7 +40,7 @@ export class Housekeeping {
     this.#timer = this.#in(options.firstMs ?? FIRST_MS * (1 + Math.random()));
   }
 
-  /** Nothing is under way any more. */
+  /** Resolves when no work is active. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#closing.abort();
@@ -67,7 +67,10 @@ export class Housekeeping {
   }
 }
 
-/** Delete the sessions with an alias (made by a client's `session/new`) that got no message and are older than `before`, in ms since the epoch. */
+/**
+ * Deletes sessions with an alias (created by a client's `session/new`) that never got a message and are older than
+ * `before`, in ms since the epoch.
+ */
 export async function removeEmpty(
   driver: SessionDriver,
   before: number,
@@ -84,16 +87,16 @@ export async function removeEmpty(
     }
     last = page.sessions.at(-1);
     if (page.sessions.length < PAGE) return;
-    // Between pages others have their turn.
+    // Yields to other work between pages.
     await abortable(new Promise((resolve) => setImmediate(resolve)), signal);
   }
 }
 
-/** Under its lease, as a prompt may come this very moment. */
+/** Holds the session's lease, because a prompt may arrive at this moment. */
 async function removeOne(driver: SessionDriver, id: string, emptyBefore: string, logger: Logger): Promise<boolean> {
-  let lease: HeldLease;
+  let lease: ActiveLease;
   try {
-    lease = await HeldLease.take(driver, id, logger);
+    lease = await ActiveLease.take(driver, id, logger);
   } catch (error) {
     if (error instanceof SessionBusyError) return false;
     throw error;

@@ -1,51 +1,51 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { abortable } from "../base/abort.js";
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import type { TaskSet } from "../base/task-set.js";
 import { hasCode, LeaseLostError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import { notifierOf } from "./polling-notifier.js";
-import { holderState, thisHolder } from "./holder.js";
+import { holderState, currentHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
-import type { Holder } from "../ports/holder.js";
+import type { LeaseHolder } from "../ports/holder.js";
 import type { LeaseHead, Lease, LeaseOptions, SessionDriver, StoredRun } from "../ports/session-driver.js";
 
-/** A holder that does not renew for so long is taken for gone, wherever it runs. */
+/** A holder that does not renew its lease within this time, in ms, counts as dead, on any host. */
 export const LEASE_TTL_MS = 30_000;
 const RENEW_MS = 10_000;
-/** A renewal that failed is tried again so soon, in ms. */
+/** Delay before a failed renewal is retried, in ms. */
 const RENEW_AGAIN_MS = 2_000;
-/** Waits, in ms, between the attempts to give a lease back; the last attempt has none behind it. */
+/** Delays between the attempts to release a lease, in ms. The last attempt has no delay after it. */
 const GIVE_BACK_MS = [50, 250, undefined] as const;
 
-/** Behind these it is tried again in the background until the lease has run out, first and longest wait in ms. */
+/** After these attempts, retry in the background until the lease expires: initial and maximum delay, in ms. */
 const LATER_MS = { first: 500, longest: 1000 };
 
-/** Who goes on with what could not be done at once, and says when that must end. */
+/** Runs work that could not be done at once. `closing` aborts when it must end. */
 export interface Background {
   readonly tasks: TaskSet;
   readonly closing: AbortSignal;
 }
 
-/** Holders of this process whose lease could not be given back; forgotten when it has run out by itself. */
+/** Ids of this process's holders whose lease could not be released; removed after the lease has expired. */
 const buried = new Set<string>();
 
-function bury(holder: Holder): void {
+function markAbandoned(holder: LeaseHolder): void {
   buried.add(holder.id);
   setTimeout(() => buried.delete(holder.id), 2 * LEASE_TTL_MS).unref();
 }
 
-/** Whether a holder is known to be dead: one of our own that has ended, or a process that is no more. */
-export function isGone(holder: Holder): boolean {
+/** Whether a holder is known to be dead: its process has ended, or it is a holder of this process that has ended. */
+export function isDead(holder: LeaseHolder): boolean {
   return buried.has(holder.id) || holderState(holder) === "dead";
 }
 
-/** Whether somebody still holds a run that is stored as going on. */
-export function goesOn({ holder }: StoredRun): boolean {
-  return holder !== null && !isGone(holder);
+/** Whether a live holder has the lease of a run that is stored as active. */
+export function isHeld({ holder }: StoredRun): boolean {
+  return holder !== null && !isDead(holder);
 }
 
-/** Does nothing where the lease is no longer held, or its session was deleted. Rejects with `StoreError`. */
+/** Does nothing if the lease is no longer held or its session was deleted. Rejects with `StoreError`. */
 export async function releaseLease(driver: SessionDriver, { rootId, fence }: Lease): Promise<void> {
   try {
     await driver.write(rootId, { fence, release: true, sync: false });
@@ -54,53 +54,59 @@ export async function releaseLease(driver: SessionDriver, { rootId, fence }: Lea
   }
 }
 
-/** The right to write to a chain, renewed until it is given back or lost. */
-export class HeldLease {
+/** The lease of a chain, renewed until it is released or lost. */
+export class ActiveLease {
   readonly fence: number;
-  /** Of the chain's lease before this one, where the store knows it. */
+  /** Fence of the chain's previous lease; undefined if the store does not know it. */
   readonly previous: number | undefined;
   readonly #driver: SessionDriver;
   readonly #onLost: (reason: Error) => void;
   readonly #logger: Logger;
   #lease: Lease;
   #timer: NodeJS.Timeout | undefined;
-  /** At most one is under way: what comes to the store behind the release would take the lease anew. */
+  /**
+   * The active renewal, if any; at most one. A release waits for it: a renewal that reached the store after the release
+   * would take the lease again.
+   */
   #renewing: Promise<void> = Promise.resolve();
   #stopped = false;
   #isBack = false;
 
   /**
-   * `onLost` hears why, should the right go to another or the session be deleted. Rejects with `SessionBusyError` when
-   * somebody else has it who is not known to be dead.
+   * Takes the lease. `onLost` gets the reason if another holder takes it or the session is deleted. Rejects with
+   * `SessionBusyError` if another holder has it and is not known to be dead.
    */
   static async take(
     driver: SessionDriver,
     rootId: string,
     logger: Logger,
     onLost: (reason: Error) => void = () => undefined,
-  ): Promise<HeldLease> {
-    const [lease] = await HeldLease.takeWithHead(driver, rootId, undefined, logger, onLost);
+  ): Promise<ActiveLease> {
+    const [lease] = await ActiveLease.takeWithHead(driver, rootId, undefined, logger, onLost);
     return lease;
   }
 
-  /** As `take`, with the chain's head as it is under the lease; none where nothing of it is wanted, or the session is not there. */
+  /**
+   * Like `take`, with the chain's head as it is under the lease. The head is undefined if it was not requested or the
+   * session does not exist.
+   */
   static async takeWithHead(
     driver: SessionDriver,
     rootId: string,
     head: LeaseOptions["head"],
     logger: Logger,
     onLost: (reason: Error) => void,
-  ): Promise<[lease: HeldLease, head: LeaseHead | undefined]> {
-    const holder = thisHolder();
+  ): Promise<[lease: ActiveLease, head: LeaseHead | undefined]> {
+    const holder = currentHolder();
     for (let dead: number | undefined; ;) {
       const lease = await driver.lease(rootId, holder, LEASE_TTL_MS, {
-        ...(dead !== undefined && { replacing: dead }),
+        ...(dead !== undefined && { fenceToReplace: dead }),
         ...(head && { head }),
       });
-      // The head, which may be large, is not kept with the lease.
-      if (!("heldBy" in lease)) return [new HeldLease(driver, lease, logger, onLost), lease.head];
+      // The head may be large, so it is not stored in the lease.
+      if (!("heldBy" in lease)) return [new ActiveLease(driver, lease, logger, onLost), lease.head];
       const rival = lease.heldBy;
-      if (rival.fence === dead || !isGone(rival.holder)) throw new SessionBusyError();
+      if (rival.fence === dead || !isDead(rival.holder)) throw new SessionBusyError();
       dead = rival.fence;
     }
   }
@@ -129,8 +135,8 @@ export class HeldLease {
   }
 
   /**
-   * Do the change that gives the lease back with it: nothing is renewed any more, also where the change is refused or
-   * fails. The lease is to be given back by itself then. Resolves and rejects as the change.
+   * Makes the change that also releases the lease. Renewals stop, also if the change is rejected; the caller must then
+   * release the lease separately. Resolves and rejects like the change.
    */
   async backWith<T>(change: () => Promise<T>): Promise<T> {
     await this.#stop();
@@ -140,8 +146,8 @@ export class HeldLease {
   }
 
   /**
-   * As `release`, tried again, and never rejects: this process knows a lease that it could not give back. For others that
-   * goes on in the background until the lease has run out.
+   * Like `release`, with retries; never rejects. If they fail, this process treats the lease as abandoned at once. For
+   * other processes, retries continue in the background until the lease expires.
    */
   async giveBack({ tasks, closing }: Background): Promise<void> {
     for (const wait of GIVE_BACK_MS) {
@@ -149,7 +155,7 @@ export class HeldLease {
         await this.release();
         return;
       } catch (error) {
-        bury(this.#lease.holder);
+        markAbandoned(this.#lease.holder);
         if (wait !== undefined) await sleep(wait);
         else if (closing.aborted) this.#logger.warn("a lease was not given back; it runs out by itself", { error });
         else void tasks.add(this.#giveBackLater(closing));
@@ -157,17 +163,17 @@ export class HeldLease {
     }
   }
 
-  /** Never rejects; ends at once when `closing` says so. */
+  /** Never rejects; ends at once when `closing` aborts. */
   async #giveBackLater(closing: AbortSignal): Promise<void> {
-    const until = ticks() + LEASE_TTL_MS;
-    // Any number of leases may wait for the same store.
+    const until = monotonicMs() + LEASE_TTL_MS;
+    // Many leases may wait for the same store.
     setMaxListeners(0, closing);
     let failure: unknown;
-    for (let wait = LATER_MS.first; ticks() < until; wait = LATER_MS.longest) {
+    for (let wait = LATER_MS.first; monotonicMs() < until; wait = LATER_MS.longest) {
       try {
         await sleep(wait, undefined, { signal: closing, ref: false });
         await abortable(this.release(), closing);
-        // Who waits for it elsewhere may have looked before it was free.
+        // Waiting processes may have polled before the lease was free.
         notifierOf(this.#driver).publish(this.#lease.rootId);
         return;
       } catch (error) {
@@ -191,7 +197,7 @@ export class HeldLease {
     await this.#renewing;
   }
 
-  /** Resolves with when to renew it next; undefined: never, as it is lost. Never rejects. */
+  /** Resolves with the delay until the next renewal in ms; undefined if the lease is lost. Never rejects. */
   async #renew(): Promise<number | undefined> {
     try {
       const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS);
@@ -199,10 +205,10 @@ export class HeldLease {
         this.#onLost(new LeaseLostError(this.#lease.rootId));
         return undefined;
       }
-      // What is to be given back.
+      // Keeps a newly taken lease too, so that it gets released.
       this.#lease = lease;
       if (this.#stopped || lease.fence === this.fence) return RENEW_MS;
-      // Our entry was gone: it ran out and was taken meanwhile, or the session was deleted.
+      // A different fence: the lease expired and was taken meanwhile, or the session was deleted.
       const exists = await this.#driver.get(lease.rootId);
       this.#onLost(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
       return undefined;

@@ -5,9 +5,9 @@ import { NO_USAGE } from "../conversation/usage.js";
 import { InputError, ProjectFolderError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
 
-/** A session before it is said anything. */
+/** Input for a session without messages. */
 export interface NewSession {
-  /** Absolute path of a folder; default the agent's own. */
+  /** Absolute path of a folder. Default: the agent's own. */
   projectDir?: string | undefined;
   /** Default `New Session <timestamp>`. */
   title?: string | undefined;
@@ -15,7 +15,7 @@ export interface NewSession {
   alias?: string | undefined;
 }
 
-/** A new original with no message. */
+/** A new original without messages. */
 export function newSession(input: NewSession, { projectDir, mode }: Pick<Session, "projectDir" | "mode">): Session {
   const id = newId();
   const createdAt = now();
@@ -23,13 +23,13 @@ export function newSession(input: NewSession, { projectDir, mode }: Pick<Session
     id,
     alias: input.alias ?? "",
     title: input.title ?? `New Session ${createdAt}`,
-    titled: false,
+    hasFinalTitle: false,
     provider: "",
     model: "",
     reasoningEffort: "",
     mode,
-    leave: [],
-    cuts: [],
+    permissionGrants: [],
+    rewinds: [],
     projectDir: input.projectDir ?? projectDir,
     parentId: "",
     spawnedBy: null,
@@ -41,7 +41,7 @@ export function newSession(input: NewSession, { projectDir, mode }: Pick<Session
   };
 }
 
-/** Rejects with `ProjectFolderError` when there is no such folder. */
+/** Rejects with `ProjectFolderError` if the folder does not exist. */
 export async function checkFolder(path: string): Promise<void> {
   if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
   const stats = await stat(path).catch(() => undefined);

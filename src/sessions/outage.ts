@@ -1,37 +1,38 @@
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 import { hasCode } from "../ports/errors.js";
 import type { LogFields, Logger } from "../ports/logger.js";
 
-/** While the store is away, each message is logged so often, in ms. */
+/** Minimum interval between two logs of the same message during an outage, in ms. */
 const AGAIN_MS = 60_000;
-/** So many messages are told apart; a program has no more of them. */
+/** Maximum number of distinct messages; a program logs fewer. */
 const MESSAGES = 100;
 
-/** Whether a failure is that the session store cannot be reached now, and passes by itself. */
-export function isAway(error: unknown): boolean {
+/** Whether an error means that the session store is temporarily unavailable. */
+export function isUnavailable(error: unknown): boolean {
   return hasCode(error, "store") && error.unavailable === true;
 }
 
 /**
- * The same logger, but for what fails because the store is away: that is said once a minute in the same words, with how
- * often it was so meanwhile. Every request fails then, a thousand times a second, and the reason is always the same.
+ * Returns the same logger, which throttles messages about an unavailable store. Each message is logged once a minute,
+ * with the number of repetitions in between. During an outage every request fails, a thousand times a second, always
+ * for the same reason.
  */
-export function quietInOutage(logger: Logger): Logger {
+export function throttleOutageLogs(logger: Logger): Logger {
   const said = new Map<string, { at: number; more: number }>();
   const seldom =
     (level: "info" | "warn" | "error") =>
     (message: string, fields?: LogFields): void => {
-      if (!fields || !isAway(fields["error"])) {
+      if (!fields || !isUnavailable(fields["error"])) {
         logger[level](message, fields);
         return;
       }
       const before = said.get(message);
-      if (before && ticks() - before.at < AGAIN_MS) {
+      if (before && monotonicMs() - before.at < AGAIN_MS) {
         before.more += 1;
         return;
       }
       if (said.size >= MESSAGES) said.clear();
-      said.set(message, { at: ticks(), more: 0 });
+      said.set(message, { at: monotonicMs(), more: 0 });
       logger[level](message, before && before.more > 0 ? { ...fields, times: before.more + 1 } : fields);
     };
   return {

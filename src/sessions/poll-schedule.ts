@@ -1,28 +1,28 @@
 import { onAbort } from "../base/abort.js";
 import type { Notifier } from "../ports/notifier.js";
 
-/** Whoever waits for what others do to a chain, and when they look again: after a hint, and now and then without one. */
-export class Looks {
+/** Schedules the polls of a chain: soon after a notification, otherwise periodically. */
+export class PollSchedule {
   readonly #gapMs: number;
   readonly #unsubscribe: () => void;
-  /** When it was looked last. */
+  /** Time of the last poll. */
   #at = -Infinity;
   #news: "none" | "hint" | "own" = "none";
   #timer: NodeJS.Timeout | undefined;
   #wake: (() => void) | undefined;
 
-  /** `gapMs`: least between two looks, however many hints come. A run that goes on elsewhere gives many. */
+  /** `gapMs`: minimum time between two polls, for any number of notifications. A run in another process sends many. */
   constructor(notifier: Notifier, rootId: string, gapMs: number) {
     this.#gapMs = gapMs;
     this.#unsubscribe = notifier.subscribe(rootId, () => this.#hear("hint"));
   }
 
-  /** This process has news itself: no time is lost. */
+  /** Wakes the waiter at once, for changes made by this process. */
   now(): void {
     this.#hear("own");
   }
 
-  /** Resolves when it is time to look, at the latest in `ms`. Rejects with the signal's reason. */
+  /** Resolves when it is time to poll, after at most `ms`. Rejects with the signal's reason. */
   async next(ms: number, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     let untie = (): void => undefined;
@@ -42,7 +42,7 @@ export class Looks {
     }
   }
 
-  /** Hear nothing more. */
+  /** Stops listening. */
   end(): void {
     this.#unsubscribe();
     clearTimeout(this.#timer);

@@ -1,11 +1,11 @@
 import type { Notifier } from "../ports/notifier.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
-/** How often a store is looked at for what others did, in ms. */
+/** Interval at which a store is polled for changes of other processes, in ms. */
 const LOOK_MS = 200;
 
-/** Who wants to hear of which chain. Listeners must not throw. */
-export class Hints {
+/** Listeners by chain. Listeners must not throw. */
+export class ChainListeners {
   readonly #hints = new Map<string, Set<() => void>>();
 
   get size(): number {
@@ -23,24 +23,24 @@ export class Hints {
     };
   }
 
-  /** Something of the chain may be new; left out: of any. */
-  tell(root?: string): void {
+  /** Reports a possible change of the chain; without `root`, of every chain. */
+  notify(root?: string): void {
     for (const one of root === undefined ? [...this.#hints.keys()] : [root])
       for (const hint of [...(this.#hints.get(one) ?? [])]) hint();
   }
 }
 
-/** Notifiers of drivers in one process that share a store: each passes to the others what its own driver publishes. */
+/** Notifiers for drivers in one process that share a store. Each passes what its own driver publishes to the others. */
 export class LocalNotifiers {
-  /** Hints of the drivers that have subscribers. */
-  readonly #subscribed = new Set<Hints>();
+  /** Listeners of the drivers that have subscribers. */
+  readonly #subscribed = new Set<ChainListeners>();
 
   create(): Notifier {
-    const own = new Hints();
+    const own = new ChainListeners();
     return {
       publish: (root) => {
-        // A hint of another process would never come within the call.
-        for (const hints of this.#subscribed) if (hints !== own) setImmediate(() => hints.tell(root));
+        // Asynchronous, like a notification of another process.
+        for (const hints of this.#subscribed) if (hints !== own) setImmediate(() => hints.notify(root));
       },
       subscribe: (root, hint) => {
         this.#subscribed.add(own);
@@ -54,18 +54,24 @@ export class LocalNotifiers {
   }
 }
 
-/** A notifier for stores that can be looked at: while somebody listens it looks five times a second whether others wrote something. */
-export class LookingNotifier implements Notifier {
-  readonly #hints = new Hints();
+/**
+ * Notifier for stores that can be polled. While it has subscribers, it checks five times a second whether other
+ * processes wrote to the store.
+ */
+export class PollingNotifier implements Notifier {
+  readonly #hints = new ChainListeners();
   readonly #look: () => Iterable<string> | boolean;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `look` tells the chains that others changed since it was asked last, or only whether there are any. It must be quick; where it throws there may be some of any: who reads the store then hears why. */
+  /**
+   * `look` returns the chains that other processes changed since the last call, or only whether there are any. It must
+   * be fast. If it throws, all subscribers are notified, because the error then appears when they read the store.
+   */
   constructor(look: () => Iterable<string> | boolean) {
     this.#look = look;
   }
 
-  /** Others look by themselves. */
+  /** Other processes poll the store themselves. */
   publish(): void {}
 
   subscribe(rootId: string, hint: () => void): () => void {
@@ -84,20 +90,20 @@ export class LookingNotifier implements Notifier {
     try {
       news = this.#look();
     } catch {
-      // Nobody waits for a look.
+      // Readers of the store get the error.
     }
-    if (news === true) this.#hints.tell();
-    else if (news !== false) for (const root of new Set(news)) this.#hints.tell(root);
+    if (news === true) this.#hints.notify();
+    else if (news !== false) for (const root of new Set(news)) this.#hints.notify(root);
   }
 }
 
-/** One for each driver without a notifier of its own, so that its subscribers share a timer. */
+/** One notifier per driver without its own, so that its subscribers share a timer. */
 const fallbacks = new WeakMap<SessionDriver, Notifier>();
 
-/** The driver's own notifier, or one that hints at every chain five times a second. */
+/** The driver's own notifier, or one that notifies every chain's subscribers five times a second. */
 export function notifierOf(driver: SessionDriver): Notifier {
   if (driver.notifier) return driver.notifier;
   let fallback = fallbacks.get(driver);
-  if (!fallback) fallbacks.set(driver, (fallback = new LookingNotifier(() => true)));
+  if (!fallback) fallbacks.set(driver, (fallback = new PollingNotifier(() => true)));
   return fallback;
 }

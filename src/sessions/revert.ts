@@ -5,10 +5,13 @@ import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Snapshot } from "../ports/session.js";
 
-// A conversation with reverts is a tree of which one branch, from the first message to a last one, is visible. A
-// snapshot holds the rest of a branch: all that followed the message `after` when it was made.
+// A conversation with reverts is a tree with one visible branch, from the first message to a last one. A snapshot is
+// the end of a branch: all messages that followed the message `after` when the snapshot was made.
 
-/** Hide what a chain says after a message, `""` for all, also in later sessions of the chain. Rejects with `PointNotFoundError`. */
+/**
+ * Hides the messages of a chain after a message, also in its later sessions; `""` hides all. Returns the new snapshot.
+ * Rejects with `PointNotFoundError`.
+ */
 export async function revert(
   store: SessionDriver,
   fence: number,
@@ -21,14 +24,14 @@ export async function revert(
   if (!last) throw new PointNotFoundError("message");
   const snapshot = { ...snapshotAfter(last.seq), id: snapshotId };
   const { original } = await headOf(store, id);
-  const set = { cuts: [...original.cuts, last.seq], updatedAt: now() };
-  await store.write(last.sessionId, { fence, sync: true, cut: snapshot, set });
+  const set = { rewinds: [...original.rewinds, last.seq], updatedAt: now() };
+  await store.write(last.sessionId, { fence, sync: true, revert: snapshot, set });
   return snapshot;
 }
 
 /**
- * Make the branch visible that a snapshot ends, and put what was visible beyond the fork of the two under a new one;
- * resolves with that, where there was something. Rejects with `PointNotFoundError`.
+ * Makes the branch of a snapshot visible. Messages visible after the fork of the two branches move to a new snapshot.
+ * Resolves with the new snapshot; undefined if there were no such messages. Rejects with `PointNotFoundError`.
  */
 export async function restore(
   store: SessionDriver,
@@ -43,15 +46,18 @@ export async function restore(
   await store.write(base.sessionId, {
     fence,
     sync: true,
-    ...(cut ? { cut } : {}),
+    ...(cut ? { revert: cut } : {}),
     restore: snapshotId,
-    set: { cuts: [...head.original.cuts, base.seq], updatedAt: now() },
+    set: { rewinds: [...head.original.rewinds, base.seq], updatedAt: now() },
   });
-  // Where another branch was made visible on the way, its snapshot has what the caller saw.
+  // If another branch was restored on the way, its snapshot contains what the caller saw.
   return undone ? undone.aside : cut;
 }
 
-/** The message that a snapshot goes on from, visible: where a later revert hid it too, that is undone first. */
+/**
+ * The visible message after which a snapshot starts. If a later revert hid that message too, that revert is undone
+ * first.
+ */
 async function branch(
   store: SessionDriver,
   fence: number,
@@ -67,13 +73,13 @@ async function branch(
   for (const other of snapshots) {
     const [hidden] = await store.messages(id, { ...place, hiddenBy: other.id });
     if (!hidden) continue;
-    // Whole and stored by itself: a crash in between leaves that branch visible, and nothing is lost.
+    // Stored as a separate complete step: after a crash in between, that branch is visible and no data is lost.
     return { base: hidden, undone: { aside: await restore(store, fence, id, other.id) } };
   }
   throw new PointNotFoundError("message");
 }
 
-/** Before the first message. */
+/** The position before the first message. */
 async function beginning(store: SessionDriver, id: string): Promise<Pick<Message, "seq" | "sessionId"> | undefined> {
   const session = await store.get(id);
   return session && { seq: 0, sessionId: session.chain.root };

@@ -4,9 +4,9 @@ import { NO_USAGE } from "../conversation/usage.js";
 import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
 import type { RunAnswer, RunRecord, RunResult } from "../ports/run.js";
 
-/** A run that begins now. */
-export function begun(
-  names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "key" | "fingerprint">,
+/** Record of a run that starts now. */
+export function startedRecord(
+  names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint">,
 ): RunRecord {
   const counts = { usage: NO_USAGE, iterations: 0 };
   return {
@@ -17,31 +17,31 @@ export function begun(
     ...counts,
     endedBy: "",
     error: null,
-    line: null,
+    queueLease: null,
     retry: null,
     answer: null,
   };
 }
 
-/** One that came to its result. */
-export function finished(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
+/** Fields of a run that finished with a result. */
+export function finishedRecord(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
   return { state: "finished", endedBy, endedAt: now(), error: null, retry: null, answer };
 }
 
-/** Whether it ended so because somebody wanted it. */
+/** Whether the run ended because a caller or the shutdown cancelled it. */
 export function isCancel(error: Error): boolean {
   return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
 }
 
-/** One that came to none. */
-export function failed(error: Error): Partial<RunRecord> {
+/** Fields of a run that ended without a result. */
+export function failedRecord(error: Error): Partial<RunRecord> {
   const state = isCancel(error) ? "cancelled" : "failed";
   return { state, endedBy: "", endedAt: now(), error: told(error), retry: null };
 }
 
-/** What clients may know of an error; the rest is in the log. */
+/** The part of an error that clients may know; the log has all of it. */
 function told(error: Error): { code: string; message: string } {
-  // A store's error names files of the server.
+  // A store error's message names files of the server.
   if (hasCode(error, "store"))
     return {
       code: error.code,
@@ -52,8 +52,8 @@ function told(error: Error): { code: string; message: string } {
   return { code: "internal", message: "internal error" };
 }
 
-/** Why a run ended, in the words of this package: a caller's own abort reason becomes `RunCancelledError`. */
-export function ending(error: unknown, signal: AbortSignal): Error {
+/** The error that a run ends with. A caller's own abort reason becomes `RunCancelledError`. */
+export function asRunError(error: unknown, signal: AbortSignal): Error {
   const reason: unknown = signal.aborted ? signal.reason : error;
   if (reason instanceof GantryError) return reason;
   if (signal.aborted) return new RunCancelledError({ cause: reason });

@@ -1,4 +1,4 @@
 import type { SessionMode } from "../ports/session.js";
 
-/** Modes of a session, from the one that allows most to the strictest. */
+/** Modes of a session, from the least to the most restrictive. */
 export const SESSION_MODES: readonly SessionMode[] = ["auto", "ask", "plan"];

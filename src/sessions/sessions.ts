@@ -1,67 +1,70 @@
 import { fork } from "./fork.js";
-import { found, headOf } from "./require-session.js";
-import { helpersOf } from "./subagents.js";
+import { requireSession, headOf } from "./require-session.js";
+import { listSubagentSessions } from "./subagents.js";
 import { restore, revert } from "./revert.js";
-import { goesOn, HeldLease, type Background } from "./lease.js";
+import { isHeld, ActiveLease, type Background } from "./lease.js";
 import { checkFolder, newSession, type NewSession } from "./new-session.js";
 import type { Logger } from "../ports/logger.js";
 import { InputError, PointNotFoundError, SessionNotFoundError } from "../ports/errors.js";
 import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Message } from "../ports/message.js";
-import type { Leave, Session, SessionMode, Snapshot } from "../ports/session.js";
+import type { PermissionGrant, Session, SessionMode, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
-import type { Undone, UndoOptions } from "./undo.js";
+import type { UndoResult, UndoOptions } from "./undo.js";
 import { SESSION_MODES } from "./session-modes.js";
 
 export type { NewSession } from "./new-session.js";
 
-/** What `Sessions` needs of the agent that it belongs to. */
+/** What `Sessions` needs from its agent. */
 export interface SessionsOptions {
-  /** The store, opened with its first use. */
+  /** Opens the store with the first call. */
   store: () => Promise<SessionDriver>;
   bus: Bus<BusEvents>;
   logger: Logger;
   projectDir: string;
-  /** Of sessions that are new. */
+  /** Default for new sessions. */
   mode: SessionMode;
-  /** Whether a run of a chain goes on in this process. */
+  /** Whether a run of the chain is active in this process. */
   runs: (rootId: string) => boolean;
-  /** Who watches the chain is told that something is new; `messages`: also of what was said. */
+  /** Notifies watchers of a chain of a change. `messages`: whether messages changed too. */
   changed: (rootId: string, messages: boolean) => void;
   watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
-  /** End the run of a chain in this process, if there is one, and wait for its end. */
+  /** Ends the chain's run in this process, if any, and waits for its end. */
   stopRun: (rootId: string) => Promise<void>;
   background: Background;
-  /** What files were before tools changed them; undefined: nobody keeps that. */
+  /** Records files before tools change them. Undefined: disabled. */
   fileHistory: FileHistory | undefined;
 }
 
-/** What a revert does beside putting messages aside. */
+/** Options of a revert. */
 export interface RevertOptions {
-  /** Whether files come back that tools of this session changed since; default false. */
+  /** Whether to restore files that tools of this session changed since. Default false. */
   files?: boolean | undefined;
-  /** With `files`: overwrite what somebody else changed since, too. Default false. */
+  /** With `files`: whether to overwrite files changed outside the session. Default false. */
   force?: boolean | undefined;
 }
 
-/** Which messages of a session, and how many. */
+/** Selects messages of a session. */
 export interface MessagesQuery {
-  /** `all` (default): the whole conversation, each message as it was said, once. `model`: what the model now sees. */
+  /**
+   * `all` (default): the complete conversation, each original message once. `model`: the messages that the model now
+   * sees.
+   */
   view?: "all" | "model" | undefined;
-  /** Only greater `seq`s, the first `limit` of them. */
+  /** Only messages with a greater `seq`; the first `limit` of them. */
   after?: number | undefined;
-  /** Only smaller `seq`s, the last `limit` of them. */
+  /** Only messages with a smaller `seq`; the last `limit` of them. */
   before?: number | undefined;
   limit?: number | undefined;
 }
 
-/** Sessions of a list that asks for no number. */
+/** Default size of a session list. */
 const PAGE = 50;
 
-/** The rules of sessions. Every id may be an alias, and of a chain any session's. */
+/** The rules of sessions. Every id may be an alias, or the id of any session of a chain. */
 export class Sessions {
   readonly #options: SessionsOptions;
 
@@ -69,7 +72,10 @@ export class Sessions {
     this.#options = options;
   }
 
-  /** A session without a run. Rejects with `ProjectFolderError`, or `SessionExistsError` when the alias is taken. */
+  /**
+   * Creates a session without a run. Rejects with `ProjectFolderError`, or with `SessionExistsError` if the alias is in
+   * use.
+   */
   async create(input: NewSession = {}): Promise<Session> {
     const session = newSession(input, this.#options);
     await checkFolder(session.projectDir);
@@ -79,13 +85,16 @@ export class Sessions {
     return session;
   }
 
-  /** By id or alias; undefined when there is none. */
+  /** The session by id or alias; undefined if there is none. */
   async get(id: string): Promise<Session | undefined> {
     const store = await this.#options.store();
     return store.get(id);
   }
 
-  /** Originals, newest first; without `limit` 50 of them. Those of helpers where `spawnedBy` asks for them, with any id of their asker's chain. Rejects with `InputError`. */
+  /**
+   * Originals, newest first. Default `limit`: 50. Sessions of subagents are listed only with `spawnedBy`, which takes
+   * any id of the parent's chain. Rejects with `InputError`.
+   */
   async list(query: { [Key in keyof SessionQuery]?: SessionQuery[Key] | undefined } = {}): Promise<SessionPage> {
     const { limit = PAGE, ...rest } = query;
     for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
@@ -95,51 +104,51 @@ export class Sessions {
     return store.list({ limit, ...rest, ...(asker && { spawnedBy: asker.chain.root }) });
   }
 
-  /** Ascending by `seq`. Rejects with `SessionNotFoundError`. */
+  /** In ascending `seq`. Rejects with `SessionNotFoundError`. */
   async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
     const store = await this.#options.store();
     const { view = "all", ...page } = query;
-    if (view === "all") return store.messages((await found(store, id)).id, { ...page, scope: "chain" });
+    if (view === "all") return store.messages((await requireSession(store, id)).id, { ...page, scope: "chain" });
     const head = await store.head(id);
     if (!head) throw new SessionNotFoundError(id);
     return pageOf(head.messages, page);
   }
 
   /**
-   * What the session says, from a cursor on, and then as it comes, whichever process and door it comes from. Rejects with
-   * `InputError` (a cursor that never was), `SessionNotFoundError` or `StoreError`.
+   * Events of the session from a cursor on: first the stored ones, then new ones from any process and client. Rejects
+   * with `InputError` (invalid cursor), `SessionNotFoundError` or `StoreError`.
    */
   watch(id: string, options: WatchOptions = {}): AsyncIterable<WatchEvent> {
     return this.#options.watch(id, options);
   }
 
   /**
-   * Set what the session's next runs use, or its title; `mode` and `leave` hold at once, for a run under way too. Leave can
-   * be taken back so, and never given. Rejects with `InputError` or `SessionNotFoundError`.
+   * Sets the title, or settings of the session's next runs. `mode` and `permissionGrants` apply at once, also to an
+   * active run. Grants can only be removed. Rejects with `InputError` or `SessionNotFoundError`.
    */
   async update(
     id: string,
-    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode" | "leave">,
+    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode" | "permissionGrants">,
   ): Promise<Session> {
     const store = await this.#options.store();
     const head = await headOf(store, id);
     const root = head.original.id;
-    const { mode, leave } = fields;
+    const { mode, permissionGrants: leave } = fields;
     if (mode !== undefined && !SESSION_MODES.includes(mode))
       throw new InputError("mode", `one of ${SESSION_MODES.map((one) => JSON.stringify(one)).join(", ")}`);
-    if (leave !== undefined) checkLeave(leave, head.original.leave);
-    const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { titled: true }) };
+    if (leave !== undefined) checkLeave(leave, head.original.permissionGrants);
+    const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
-    const session = await found(store, root);
+    const session = await requireSession(store, root);
     this.#options.changed(root, false);
     this.#options.bus.emit("session.updated", { sessionId: root, fields: Object.keys(fields), session });
     return session;
   }
 
   /**
-   * A new session with a copy of the whole conversation up to and including a message; the rest of it is the new one's
-   * own, so it survives this one's deletion. Of a chain all that was said is copied, and the copy compacted again when
-   * it is used. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
+   * Creates a session with a copy of the conversation up to and including a message. It shares no data with this one
+   * and survives its deletion. The original messages of a complete chain are copied; the copy is compacted again on
+   * use. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
    */
   async fork(id: string, messageId: string): Promise<Session> {
     return this.#alone(id, async (store, source) => {
@@ -151,8 +160,8 @@ export class Sessions {
   }
 
   /**
-   * Put aside all that was said after a message. The files that tools changed meanwhile stay as they are, unless they are
-   * asked for: those come with the snapshot that `restore` takes. Rejects as `fork`, with files also as `undo`.
+   * Hides all messages after a message. Files changed meanwhile stay unless `files` is set; the result then lists them
+   * next to the snapshot for `restore`. Rejects like `fork`, with `files` also like `undo`.
    */
   async revert(id: string, messageId: string): Promise<Snapshot>;
   async revert(
@@ -171,17 +180,17 @@ export class Sessions {
       const { undo } = await import("./undo.js");
       const held = { store, session, fence, history: this.#options.fileHistory };
       const { files, snapshot } = await undo(held, { to: messageId, force });
-      // Where nothing was said behind it there is a snapshot all the same, as without files.
+      // Without messages to hide there is still a snapshot, as without `files`.
       return { ...this.#reverted(session, snapshot ?? (await revert(store, fence, session.id, messageId))), files };
     });
   }
 
   /**
-   * Undo what the last run did, or all behind a message: what was said is put aside, and files come back that this
-   * session's tools changed, as they were. What commands and other programs did stays. Where somebody else changed such a
-   * file since, nothing is undone. Rejects as `fork`, with `NothingToUndoError`, or with `UndoConflictError`.
+   * Undoes the last run, or everything after a message: hides the messages and restores files that this session's tools
+   * changed. Changes by commands and other programs stay. A file that changed outside the session since prevents the
+   * undo. Rejects like `fork`, with `NothingToUndoError`, or with `UndoConflictError`.
    */
-  async undo(id: string, options: UndoOptions = {}): Promise<Undone> {
+  async undo(id: string, options: UndoOptions = {}): Promise<UndoResult> {
     return this.#alone(id, async (store, session, fence) => {
       const { undo } = await import("./undo.js");
       const undone = await undo({ store, session, fence, history: this.#options.fileHistory }, options);
@@ -190,50 +199,58 @@ export class Sessions {
     });
   }
 
-  /** Take the last undo back, unless something was said since: words and files are as before it. Rejects as `undo`. */
-  async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<Undone> {
+  /**
+   * Reverts the last undo: messages and files are as before it. Not possible if messages were added since. Rejects like
+   * `undo`.
+   */
+  async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<UndoResult> {
     return this.#alone(id, async (store, session, fence) => {
       const { redo } = await import("./undo.js");
       const redone = await redo({ store, session, fence, history: this.#options.fileHistory }, options);
-      if (options.dryRun !== true) this.#restored(session.chain.root, await found(store, session.chain.root));
+      if (options.dryRun !== true) this.#restored(session.chain.root, await requireSession(store, session.chain.root));
       return redone;
     });
   }
 
   /**
-   * The conversation as it was before the revert that made a snapshot. What was said since is put aside first, under
-   * the new snapshot that this resolves with; undefined when nothing was. Rejects as `fork`.
+   * Restores the conversation from before the revert that made the snapshot. Messages added since are hidden first.
+   * Resolves with their new snapshot; undefined if there were none. Rejects like `fork`.
    */
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
     return this.#alone(id, async (store, { id: own, chain }, fence) => {
       const aside = await restore(store, fence, own, snapshotId);
-      this.#restored(chain.root, await found(store, chain.root));
+      this.#restored(chain.root, await requireSession(store, chain.root));
       return aside;
     });
   }
 
-  /** What can be restored, oldest first. Rejects with `SessionNotFoundError`. */
+  /** Snapshots that can be restored, oldest first. Rejects with `SessionNotFoundError`. */
   async snapshots(id: string): Promise<Snapshot[]> {
     return (await headOf(await this.#options.store(), id)).snapshots;
   }
 
-  /** Whether a run goes on in the session's chain, in this process or another. Rejects with `SessionNotFoundError`. */
+  /**
+   * Whether a run is active in the session's chain, in this process or another. Rejects with `SessionNotFoundError`.
+   */
   async isRunning(id: string): Promise<boolean> {
     const store = await this.#options.store();
-    const { chain } = await found(store, id);
+    const { chain } = await requireSession(store, id);
     if (this.#options.runs(chain.root)) return true;
-    // A run ends in the store what others left open: more than one that goes on there cannot be.
+    // A new run stores the end of interrupted ones, so at most one active run is stored.
     const open = await store.runs({ sessionId: chain.root, states: ["running", "waiting"], limit: 2 });
-    return open.some(goesOn);
+    return open.some(isHeld);
   }
 
-  /** For good, with its whole chain and its helpers; a running prompt is cancelled first. Rejects with `SessionNotFoundError`. */
+  /**
+   * Permanently deletes the complete chain and its subagents' sessions, after cancelling active runs. Rejects with
+   * `SessionNotFoundError`.
+   */
   async delete(id: string): Promise<void> {
     const store = await this.#options.store();
-    const { chain } = await found(store, id);
+    const { chain } = await requireSession(store, id);
     await this.#options.stopRun(chain.root);
-    // No run of its own makes more of them now.
-    const ids = [chain.root, ...(await helpersOf(store, chain.root))];
+    // The chain's own runs have ended, so no further subagents can start.
+    const ids = [chain.root, ...(await listSubagentSessions(store, chain.root))];
     for (const helper of ids.slice(1)) await this.#options.stopRun(helper);
     await store.delete(ids);
     for (const one of ids) this.#options.changed(one, true);
@@ -251,11 +268,11 @@ export class Sessions {
     this.#options.bus.emit("session.updated", { sessionId: rootId, fields: ["messages"], session });
   }
 
-  /** Under the chain's lease, so that no run goes on meanwhile. */
+  /** Runs work under the chain's lease, so that no run is active meanwhile. */
   async #alone<T>(id: string, work: (store: SessionDriver, session: Session, fence: number) => Promise<T>): Promise<T> {
     const store = await this.#options.store();
-    const session = await found(store, id);
-    const lease = await HeldLease.take(store, session.chain.root, this.#options.logger);
+    const session = await requireSession(store, id);
+    const lease = await ActiveLease.take(store, session.chain.root, this.#options.logger);
     try {
       return await work(store, session, lease.fence);
     } finally {
@@ -264,10 +281,10 @@ export class Sessions {
   }
 }
 
-/** Throws `InputError` for leave that is not there already. */
-function checkLeave(leave: readonly Leave[], given: readonly Leave[]): void {
-  const same = (a: Leave, b: Leave) => a?.tool === b.tool && a.what === b.what;
-  if (!Array.isArray(leave) || !leave.every((one) => given.some((other) => same(one as Leave, other))))
+/** Throws `InputError` for a grant that the session does not have. */
+function checkLeave(leave: readonly PermissionGrant[], given: readonly PermissionGrant[]): void {
+  const same = (a: PermissionGrant, b: PermissionGrant) => a?.tool === b.tool && a.scope === b.scope;
+  if (!Array.isArray(leave) || !leave.every((one) => given.some((other) => same(one as PermissionGrant, other))))
     throw new InputError("leave", "some of what the session has, or none");
 }
 

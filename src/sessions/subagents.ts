@@ -1,11 +1,14 @@
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
-/** Sessions asked for at a time. */
+/** Sessions per page. */
 const PAGE = 100;
 
-/** The helpers of a chain, by the id of its original, and theirs: ids of originals, each behind whoever asked for it. */
-export async function helpersOf(store: SessionDriver, rootId: string): Promise<string[]> {
+/**
+ * Ids of the originals of a chain's subagents, and recursively of theirs. `rootId` is the id of the chain's original.
+ * Each parent precedes its subagents.
+ */
+export async function listSubagentSessions(store: SessionDriver, rootId: string): Promise<string[]> {
   const found = new Set([rootId]);
   for (const id of found)
     for (let before: Session | undefined; ;) {

@@ -7,31 +7,34 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import { headOf } from "./require-session.js";
 import { restore, revert } from "./revert.js";
 
-/** How far an undo goes, and what it does. */
+/** Target and mode of an undo. */
 export interface UndoOptions {
-  /** Id of the message that is to be the last. Default: all that the last run did is undone, its prompt included. */
+  /** Id of the message that stays as the last one. Default: undo the last run, including its prompt. */
   to?: string | undefined;
-  /** Change nothing, and say what would be. Default false. */
+  /** Whether only to report the outcomes. Default false. */
   dryRun?: boolean | undefined;
-  /** Overwrite what somebody else changed since, too, and leave what cannot be brought back. Default false: then nothing is undone. */
+  /**
+   * Whether to overwrite files changed outside the session, and to skip files that cannot be restored. Default false:
+   * such files prevent the undo.
+   */
   force?: boolean | undefined;
-  /** What was said stays. Default false. */
+  /** Whether to keep the messages. Default false. */
   filesOnly?: boolean | undefined;
-  /** Files stay as they are. Default false. */
-  wordsOnly?: boolean | undefined;
+  /** Whether to keep the files. Default false. */
+  messagesOnly?: boolean | undefined;
 }
 
-/** What an undo did, or would do. */
-export interface Undone {
-  /** Each path that is not as it was, in order. */
+/** Result of an undo, done or planned. */
+export interface UndoResult {
+  /** Every path that differs, ordered by path. */
   files: readonly UndoneFile[];
-  /** What was said and is put aside now, for `restore`; null where that is nothing. */
+  /** Snapshot of the hidden messages, for `restore`; null if none were hidden. */
   snapshot: Snapshot | null;
-  /** Id of the message that is the last; `""`: none is left. */
+  /** Id of the last remaining message; `""` if none remains. */
   to: string;
 }
 
-/** What is needed to undo, under the chain's lease. */
+/** Context of an undo; the caller holds the chain's lease. */
 interface Held {
   store: SessionDriver;
   history: FileHistory | undefined;
@@ -39,68 +42,69 @@ interface Held {
   fence: number;
 }
 
-/** Runs that are looked at to find the last that can be seen. */
+/** Maximum number of runs searched for the last visible one. */
 const RUNS = 100;
 
-/** Built-in tools that say which files they changed. */
+/** Built-in tools that report the files they change. */
 const CHANGERS: ReadonlySet<string> = new Set(["write", "edit", "multiedit", "apply_patch", "delete"]);
 
 /**
- * What was begun and never ended, by a crash, is gone on with where it is not told how far it goes. Rejects with
- * `InputError`, `PointNotFoundError`, `NothingToUndoError` or `UndoConflictError`.
+ * Undoes changes and messages. Without `to`, it continues an undo that a crash interrupted. Rejects with `InputError`,
+ * `PointNotFoundError`, `NothingToUndoError` or `UndoConflictError`.
  */
-export async function undo(held: Held, options: UndoOptions): Promise<Undone> {
+export async function undo(held: Held, options: UndoOptions): Promise<UndoResult> {
   const { store, history, session, fence } = held;
-  const { dryRun = false, force = false, filesOnly = false, wordsOnly = false } = options;
-  if (filesOnly && wordsOnly) throw new InputError("wordsOnly", "false where filesOnly is true");
+  const { dryRun = false, force = false, filesOnly = false, messagesOnly = false } = options;
+  if (filesOnly && messagesOnly) throw new InputError("messagesOnly", "false where filesOnly is true");
   const { newest, snapshots } = await headOf(store, session.id);
   const seq = newest.lastSeq;
   const last = await history?.lastUndo(session.chain.root);
   const open = last?.isOpen === true && last.seq === seq ? last : undefined;
   const said = await store.messages(session.id, { scope: "chain" });
-  const { point, to } = open && options.to === undefined ? open : await pointOf(store, session, said, options.to);
+  const { afterSeq: point, lastMessageId: to } =
+    open && options.to === undefined ? open : await pointOf(store, session, said, options.to);
   const isEnd = (said.at(-1)?.id ?? "") === to;
-  // It ended so far that only its mark is missing.
+  // The interrupted undo is complete except for its mark.
   const aside = open && isEnd ? snapshots.find(({ id }) => id === open.snapshotId) : undefined;
   const isRevert = !filesOnly && !isEnd;
   const snapshotId = isRevert ? newId() : (aside?.id ?? "");
-  const begins: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, point, to };
+  const begins: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, afterSeq: point, lastMessageId: to };
   const expected = changesTold(said, point);
   const request = {
     ...placeOf(session),
-    behind: { seq: point },
+    target: { seq: point },
     undo: begins.id,
-    begins,
+    mark: begins,
     expected,
     seq,
     dryRun,
     force,
   };
-  // A helper's changes are kept for whoever asked for it.
+  // A subagent's changes are recorded in its parent's session.
   const asker = session.spawnedBy?.sessionId;
   const keeper = asker !== undefined && expected.length > 0 ? undefined : history;
   const why = asker === undefined ? "nobody keeps files here" : `it is undone with session ${asker}`;
-  const files = wordsOnly ? [] : ((await keeper?.restore(request)) ?? unkept(expected, why, request));
+  const files = messagesOnly ? [] : ((await keeper?.restore(request)) ?? unkept(expected, why, request));
   if (dryRun) return { files, snapshot: null, to };
   const snapshot = isRevert ? await revert(store, fence, session.id, to, snapshotId) : (aside ?? null);
   if (snapshot || files.length > 0 || open) await history?.mark(session.chain.root, begins);
   return { files, snapshot, to };
 }
 
-/** Take the last undo back, also one that was begun and never ended. Rejects as `undo`. */
-export async function redo(held: Held, { dryRun = false, force = false }: UndoOptions): Promise<Undone> {
+/** Reverts the last undo, also an interrupted one. Rejects like `undo`. */
+export async function redo(held: Held, { dryRun = false, force = false }: UndoOptions): Promise<UndoResult> {
   const { store, history, session, fence } = held;
   const { newest, snapshots } = await headOf(store, session.id);
   const seq = newest.lastSeq;
   const last = await history?.lastUndo(session.chain.root);
-  // What was said since would be put aside by it.
+  // A redo would hide messages added since.
   if (!last || last.seq !== seq) throw new NothingToUndoError("there is no undo to take back");
-  const { id, snapshotId, point, to } = last;
-  const begins: UndoMark = { id, snapshotId, seq, point, to };
-  const request = { ...placeOf(session), behind: { undo: id }, undo: newId(), begins, seq, dryRun, force };
+  const { id, snapshotId, afterSeq: point, lastMessageId: to } = last;
+  const begins: UndoMark = { id, snapshotId, seq, afterSeq: point, lastMessageId: to };
+  const request = { ...placeOf(session), target: { undo: id }, undo: newId(), mark: begins, seq, dryRun, force };
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
-    // Of one that did not come so far no words are aside.
+    // An undo interrupted before its revert has hidden no messages.
     const isAside = snapshots.some((one) => one.id === snapshotId);
     if (isAside) await restore(store, fence, session.id, snapshotId);
     await history?.mark(session.chain.root, { redone: id });
@@ -109,12 +113,12 @@ export async function redo(held: Held, { dryRun = false, force = false }: UndoOp
   return { files, snapshot: null, to: end?.id ?? "" };
 }
 
-/** What was changed behind a point, as the calls said that did it. */
+/** Changes after a point, as reported by the calls that made them. */
 function changesTold(said: readonly Message[], point: number): ExpectedChange[] {
   return said.flatMap(({ seq, role, name, failed, shown, toolCallId: callId }) =>
     seq <= point || role !== "tool" || failed || !CHANGERS.has(name)
       ? []
-      : // A patch names files, too, that it left as they were.
+      : // A patch also names files that it did not change.
         [...(shown?.diff ?? []), ...(name === "apply_patch" ? [] : (shown?.locations ?? []))].map(({ path }) => ({
           callId,
           path,
@@ -122,7 +126,10 @@ function changesTold(said: readonly Message[], point: number): ExpectedChange[] 
   );
 }
 
-/** Nobody keeps files: what was changed stays so, and is told. */
+/**
+ * Outcome without a file history: the files stay changed and are reported as lost. Throws `UndoConflictError` unless
+ * `force` or `dryRun` is set.
+ */
 function unkept(
   expected: readonly ExpectedChange[],
   why: string,
@@ -138,24 +145,24 @@ function placeOf({ chain, projectDir }: Session): { sessionId: string; projectDi
   return { sessionId: chain.root, projectDir };
 }
 
-/** The `seq` behind which all is undone, and the message that is the last then. */
+/** The `seq` after which to undo, and the message that is the last one then. */
 async function pointOf(
   store: SessionDriver,
   { chain }: Session,
   said: readonly Message[],
   wanted: string | undefined,
-): Promise<{ point: number; to: string }> {
+): Promise<Pick<UndoMark, "afterSeq" | "lastMessageId">> {
   const end = said.at(-1);
   if (wanted !== undefined) {
     const last = said.find((message) => message.id === wanted);
     if (!last) throw new PointNotFoundError("message");
-    return { point: last.seq, to: last.id };
+    return { afterSeq: last.seq, lastMessageId: last.id };
   }
   const runs = await store.runs({ sessionId: chain.root, limit: RUNS });
-  // Of a run whose messages a revert has hidden nothing is left to be undone.
+  // A run whose messages a revert has hidden has nothing left to undo.
   const run = runs
     .map(({ run }) => run)
-    .find(({ line, after }) => line === null && end !== undefined && after < end.seq);
+    .find(({ queueLease: line, after }) => line === null && end !== undefined && after < end.seq);
   if (!run) throw new NothingToUndoError("there is no run to undo");
-  return { point: run.after, to: said.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
+  return { afterSeq: run.after, lastMessageId: said.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
 }

@@ -8,14 +8,14 @@ export interface CompactionStrategyFixture {
   /** Called once at the start of every check. */
   create(): Promise<CompactionStrategy>;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Every rule of the `CompactionStrategy` contract, one check each. All are required. */
 export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Check[] {
   return Object.entries(RULES).map(([name, body]) => ({
     name,
-    run: async () => body(await fixture.create(), fixture.patienceMs ?? 10_000),
+    run: async () => body(await fixture.create(), fixture.timeoutMs ?? 10_000),
   }));
 }
 
@@ -70,7 +70,7 @@ const idOf = (message: ModelMessage | undefined): string => (message as Partial<
 const callsOf = (messages: readonly ModelMessage[]): string[] =>
   messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])));
 
-const RULES: Rules<[strategy: CompactionStrategy, patienceMs: number]> = {
+const RULES: Rules<[strategy: CompactionStrategy, timeoutMs: number]> = {
   "name: is told in the event, so it is not empty": async ({ name }) =>
     assert.ok(typeof name === "string" && name.trim() !== "", "a name that is not empty"),
   "compact: gives a conversation that is smaller and not empty": async (strategy) => {
@@ -112,7 +112,7 @@ const RULES: Rules<[strategy: CompactionStrategy, patienceMs: number]> = {
     await strategy.compact(inputOf(messages), NEVER);
     assert.deepEqual(messages, before);
   },
-  "compact: settles soon after an abort, also where the model never answers": async (strategy, patienceMs) => {
+  "compact: settles soon after an abort, also where the model never answers": async (strategy, timeoutMs) => {
     const cancel = new AbortController();
     const ask: CompactionInput["ask"] = (_question, signal) =>
       new Promise((_resolve, reject) =>
@@ -123,6 +123,6 @@ const RULES: Rules<[strategy: CompactionStrategy, patienceMs: number]> = {
       () => undefined,
     );
     cancel.abort(new Error("cancelled"));
-    await soon(work, "compact settles", patienceMs);
+    await soon(work, "compact settles", timeoutMs);
   },
 };

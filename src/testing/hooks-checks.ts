@@ -15,47 +15,47 @@ export interface HooksFixture {
   /** Removes what `create` left behind. Called at the end of every check, after `close` of the hooks. */
   clean?: (() => Promise<void>) | undefined;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Every rule of the `HookSet` contract, one check each. All are required. */
 export function hooksChecks(fixture: HooksFixture): Check[] {
-  const { patienceMs = 10_000 } = fixture;
+  const { timeoutMs: timeoutMs = 10_000 } = fixture;
   return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
       const before = openThings();
       const set = await fixture.create();
       const end = async () => {
-        await soon((async () => set.close?.())(), "close", patienceMs).finally(() => fixture.clean?.());
-        await nothingNew(before, patienceMs);
+        await soon((async () => set.close?.())(), "close", timeoutMs).finally(() => fixture.clean?.());
+        await nothingNew(before, timeoutMs);
       };
-      const outcomes = await Promise.allSettled([body(set, patienceMs)]);
+      const outcomes = await Promise.allSettled([body(set, timeoutMs)]);
       outcomes.push(...(await Promise.allSettled([end()])));
       for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     },
   }));
 }
 
-const RULES: Rules<[set: HookSet, patienceMs: number]> = {
+const RULES: Rules<[set: HookSet, timeoutMs: number]> = {
   "members: functions, and listeners of known events": async (set) => assert.equal(hookSetFault(set), undefined),
 
-  "run: a run with a tool call ends with the hooks in place": async (set, patienceMs) => {
-    await soon(runWith([set], set), "the end of the run", patienceMs);
+  "run: a run with a tool call ends with the hooks in place": async (set, timeoutMs) => {
+    await soon(runWith([set], set), "the end of the run", timeoutMs);
   },
-  "afterToolCall: returns nothing, or an output with text": async (set, patienceMs) => {
+  "afterToolCall: returns nothing, or an output with text": async (set, timeoutMs) => {
     const outputs: unknown[] = [];
     const afterToolCall: Hooks["afterToolCall"] = async (...args) => {
       outputs.push(await set.afterToolCall?.(...args));
     };
-    await soon(runWith([{ afterToolCall }]), "the end of the run", patienceMs);
+    await soon(runWith([{ afterToolCall }]), "the end of the run", timeoutMs);
     for (const output of outputs as ({ text: unknown } | undefined)[])
       assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
   },
-  "signal: each hook settles when its signal has aborted": async (set, patienceMs) => {
+  "signal: each hook settles when its signal has aborted": async (set, timeoutMs) => {
     const settled: Promise<unknown>[] = [];
     const watch = (name: string, hook: unknown) =>
-      void settled.push(soon(Promise.allSettled([hook]), `${name} settles`, patienceMs));
+      void settled.push(soon(Promise.allSettled([hook]), `${name} settles`, timeoutMs));
     const aborted = AbortSignal.abort(new Error("stop"));
     await runWith([
       {
@@ -66,7 +66,7 @@ const RULES: Rules<[set: HookSet, patienceMs: number]> = {
     ]);
     await Promise.all(settled);
   },
-  "listeners: none throws": async ({ listeners = {} }, patienceMs) => {
+  "listeners: none throws": async ({ listeners = {} }, timeoutMs) => {
     const faults: string[] = [];
     const guard = (event: keyof BusEvents) => async (payload: never) => {
       try {
@@ -76,7 +76,7 @@ const RULES: Rules<[set: HookSet, patienceMs: number]> = {
       }
     };
     const guarded = Object.fromEntries(BUS_EVENTS.map((event) => [event, guard(event)]));
-    await soon(runWith([], { listeners: guarded }), "the end of the run", patienceMs);
+    await soon(runWith([], { listeners: guarded }), "the end of the run", timeoutMs);
     assert.deepEqual(faults, []);
   },
 };

@@ -12,7 +12,7 @@ export type {
   ScriptedStep,
 } from "./scripted-provider.js";
 export { sessionDriverChecks } from "./session-driver-checks.js";
-export type { SessionDriverFixture, StoreHold } from "./session-driver/fixture.js";
-export { toolChecks, type ToolFixture, type ToolGround } from "./tool-checks.js";
+export type { SessionDriverFixture, HeldStore } from "./session-driver/fixture.js";
+export { toolChecks, type ToolFixture, type ToolTestbed } from "./tool-checks.js";
 export { transportChecks } from "./transport-checks.js";
 export type { TransportClient, TransportFixture } from "./transport/fixture.js";

@@ -2,7 +2,7 @@ import type { ModelProviderFixture } from "./model-provider/fixture.js";
 import type { Check } from "./check.js";
 import { answerRules, callRules } from "./model-provider/answers.js";
 import { abortRules, faultRules, stallRules } from "./model-provider/ends.js";
-import { Desk, type ProviderRules } from "./model-provider/harness.js";
+import { ProviderHarness, type ProviderRules } from "./model-provider/harness.js";
 import { listingRules } from "./model-provider/listing.js";
 
 /** Every rule of the `ModelProvider` contract, one check each. All are required. */
@@ -18,7 +18,7 @@ export function modelProviderChecks(fixture: ModelProviderFixture): Check[] {
   return rules.flatMap(Object.entries<ProviderRules[string]>).map(([name, body]) => ({
     name,
     run: async () => {
-      const desk = await Desk.open(fixture);
+      const desk = await ProviderHarness.open(fixture);
       try {
         await body(desk);
       } finally {

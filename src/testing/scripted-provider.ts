@@ -92,7 +92,7 @@ export class ScriptedProvider implements ModelProvider {
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
   readonly maxWaitMs: number;
-  readonly known: readonly Model[];
+  readonly configuredModels: readonly Model[];
   /** Every request that took a step, or the fallback, in order; copies. */
   readonly requests: ModelRequest[] = [];
   /** Calls for a title that were answered apart. */
@@ -110,7 +110,7 @@ export class ScriptedProvider implements ModelProvider {
     this.idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
     this.maxRetries = options.maxRetries ?? 0;
     this.maxWaitMs = options.maxWaitMs ?? 60_000;
-    this.known = options.models ?? [MODEL];
+    this.configuredModels = options.models ?? [MODEL];
   }
 
   /** Add steps to the end of the script. */
@@ -126,7 +126,7 @@ export class ScriptedProvider implements ModelProvider {
 
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    return this.#options.list ? await this.#options.list(signal) : [...this.known];
+    return this.#options.list ? await this.#options.list(signal) : [...this.configuredModels];
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {

@@ -4,12 +4,12 @@ import { syncBuiltinESMExports } from "node:module";
 import { isAbsolute } from "node:path";
 import { hasCode } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
-import type { HelperResult } from "../ports/spawn.js";
+import type { SubagentResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
 import { soon, type Check, type Rules } from "./check.js";
 
 /** A tool, and ground on which it works. */
-export interface ToolGround {
+export interface ToolTestbed {
   readonly tool: Tool;
   /** Absolute path of the folder that the session works on. */
   readonly projectDir: string;
@@ -24,11 +24,11 @@ export interface ToolGround {
 /** How the checks get at a tool. */
 export interface ToolFixture {
   /** Called once at the start of every check. */
-  create(): Promise<ToolGround>;
+  create(): Promise<ToolTestbed>;
   /** Remove what `create` left behind. Called at the end of every check. */
   clean(): Promise<void>;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Every rule of the `Tool` contract, one check each. All are required. */
@@ -38,7 +38,7 @@ export function toolChecks(fixture: ToolFixture): Check[] {
     run: async () => {
       const ground = await fixture.create();
       try {
-        await body(ground, fixture.patienceMs ?? 10_000);
+        await body(ground, fixture.timeoutMs ?? 10_000);
       } finally {
         await fixture.clean();
       }
@@ -48,7 +48,7 @@ export function toolChecks(fixture: ToolFixture): Check[] {
 
 const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
-const RULES: Rules<[ground: ToolGround, patienceMs: number]> = {
+const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
   "name: letters, digits, `_` and `-`, at most 64": async ({ tool }) =>
     assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
   "spec: a description, a kind, and whether it runs beside others and needs leave": async ({ tool }) => {
@@ -126,40 +126,35 @@ const RULES: Rules<[ground: ToolGround, patienceMs: number]> = {
   },
   "run: does the work; its output is text, with parts, diffs and places of the right shape": async (
     { tool, input, projectDir, state },
-    patienceMs,
+    timeoutMs,
   ) => {
-    const output = await soon(tool.run(tool.parse(input), context(projectDir, { state })), "the work", patienceMs);
+    const output = await soon(tool.run(tool.parse(input), context(projectDir, { state })), "the work", timeoutMs);
     checkOutput(output);
     assert.notEqual(output.failed, true, output.text);
   },
   "run: in a folder that is gone it fails with an Error, or does its work; it never hangs": async (
     { tool, input, state },
-    patienceMs,
+    timeoutMs,
   ) => {
-    await settles(tool, input, context("/no/such/folder", { state }), patienceMs);
+    await settles(tool, input, context("/no/such/folder", { state }), timeoutMs);
   },
-  "run: settles when the signal has aborted already": async ({ tool, input, projectDir, state }, patienceMs) => {
-    await settles(
-      tool,
-      input,
-      context(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }),
-      patienceMs,
-    );
+  "run: settles when the signal has aborted already": async ({ tool, input, projectDir, state }, timeoutMs) => {
+    await settles(tool, input, context(projectDir, { state, signal: AbortSignal.abort(new Error("stop")) }), timeoutMs);
   },
   "run: settles when the signal aborts in the middle of its work": async (
     { tool, input, slow, projectDir, state },
-    patienceMs,
+    timeoutMs,
   ) => {
     const abort = new AbortController();
-    const work = settles(tool, slow ?? input, context(projectDir, { state, signal: abort.signal }), patienceMs);
+    const work = settles(tool, slow ?? input, context(projectDir, { state, signal: abort.signal }), timeoutMs);
     setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
     await work;
   },
-  "run: two calls at once, where it says that they may": async ({ tool, input, projectDir, state }, patienceMs) => {
+  "run: two calls at once, where it says that they may": async ({ tool, input, projectDir, state }, timeoutMs) => {
     if (!tool.parallel) return;
     const shared = context(projectDir, { state });
     const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));
-    for (const output of await soon(Promise.all(calls), "both calls", patienceMs)) checkOutput(output);
+    for (const output of await soon(Promise.all(calls), "both calls", timeoutMs)) checkOutput(output);
   },
 };
 
@@ -190,7 +185,7 @@ function nested(levels: number): unknown {
 }
 
 /** How each helper ends that a tool asks for. */
-const HELPED: HelperResult = {
+const HELPED: SubagentResult = {
   output: "done",
   endedBy: "model",
   usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
@@ -208,7 +203,7 @@ function context(
     projectDir,
     signal: changes.signal ?? new AbortController().signal,
     ask: () => Promise.resolve("allow"),
-    question: () => Promise.resolve(undefined),
+    askUser: () => Promise.resolve(undefined),
     progress: () => undefined,
     spawn: () => Promise.resolve({ runId: "helper", sessionId: "helper", result: Promise.resolve(HELPED) }),
     state: changes.state ?? new Map<string, unknown>(),
@@ -216,14 +211,14 @@ function context(
 }
 
 /** It may fail, with an Error; it may not hang. */
-async function settles(tool: Tool, input: unknown, ground: ToolContext, patienceMs: number): Promise<void> {
+async function settles(tool: Tool, input: unknown, ground: ToolContext, timeoutMs: number): Promise<void> {
   const outcome = await soon(
     (async () => tool.run(tool.parse(input), ground))().then(
       (output) => ({ output }),
       (error: unknown) => ({ error }),
     ),
     "the end of the work",
-    patienceMs,
+    timeoutMs,
   );
   if ("output" in outcome) checkOutput(outcome.output);
   else assert.ok(outcome.error instanceof Error, `expected an Error, got ${String(outcome.error)}`);

@@ -1,7 +1,7 @@
 import type { TransportFixture } from "./transport/fixture.js";
 import type { Check } from "./check.js";
 import { promptRules } from "./transport/prompts.js";
-import { Stage, type TransportRules } from "./transport/harness.js";
+import { TransportHarness, type TransportRules } from "./transport/harness.js";
 import { startRules, unableRules } from "./transport/start.js";
 import { stopRules } from "./transport/stop.js";
 
@@ -11,7 +11,7 @@ export function transportChecks(fixture: TransportFixture): Check[] {
   return rules.flatMap(Object.entries<TransportRules[string]>).map(([name, body]) => ({
     name,
     run: async () => {
-      const stage = await Stage.set(fixture);
+      const stage = await TransportHarness.set(fixture);
       try {
         await body(stage);
       } finally {

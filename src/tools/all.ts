@@ -23,76 +23,89 @@ import { todoreadTool, todowriteTool } from "./agent/todo.js";
 import { webfetchTool } from "./web/webfetch.js";
 import { writeTool } from "./files/write.js";
 
-// With the tools themselves: by imports of their own they would be files more to load at every start.
+// Exported here and not imported separately, to avoid loading more files at every start.
 export { sourceWithoutSecrets, withoutSecrets } from "./without-secrets.js";
 
-/** What the built-in tools may do. Everything has a default. */
+/** Options of the built-in tools. Everything has a default. */
 export interface BuiltinToolsOptions {
-  /** Folders that file tools may use beside the project folder; absolute. Default none. */
+  /** Absolute paths of folders that file tools may use, beside the project folder. Default: none. */
   allowPaths?: readonly string[] | undefined;
-  /** Never to be touched: gantry's home and its store; absolute. Default none. */
+  /** Absolute paths that are never accessed: gantry's home and store. Default: none. */
   deniedPaths?: readonly string[] | undefined;
-  /** Files and folders that may be read and not changed; absolute. Default none. */
+  /** Absolute paths of files and folders that may be read but not changed. Default: none. */
   readOnlyPaths?: readonly string[] | undefined;
   /**
-   * Names that file tools do not change, at any depth: a file, or a folder with all below it; `*` for a part of a name.
-   * `"*"` alone stands for what other programs run by themselves later (git, editors, shells), `!name` lifts. Default `["*"]`.
+   * Names that file tools do not change, at any depth: a file, or a folder with everything below it. `*` matches a part
+   * of a name.
+   *
+   * `"*"` alone stands for the built-in list: files that other programs run automatically later (Git, editors, shells).
+   * `!name` lifts a protection. Default: `["*"]`.
    */
   protectedPaths?: readonly string[] | undefined;
-  /** The whole environment of commands. Default: a plain PATH alone. */
+  /** Complete environment of commands. Default: only a standard PATH. */
   env?: Readonly<Record<string, string>> | undefined;
   bash?:
     | {
-        /** Default true. */
+        /** Whether the `bash` tools are offered. Default: true. */
         enabled?: boolean | undefined;
-        /** Seconds a command may take unless the model asks for another time. Default 120. */
+        /** Default time limit of a command, in seconds. The model can ask for another limit. Default: 120. */
         timeout?: number | undefined;
-        /** Default `auto`: bubblewrap where it works. */
+        /** `auto` uses bubblewrap if it works. Default: `auto`. */
         sandbox?: "auto" | "required" | "off" | undefined;
-        /** Whether commands in the sandbox reach the network. Default: not with `required`. */
+        /** Whether commands in the sandbox can use the network. Default: false with `required`, otherwise true. */
         network?: boolean | undefined;
-        /** Absolute path of a folder for the sandbox's temporary files. Default: they last as long as the command. */
+        /** Absolute path of a folder for the sandbox's temporary files. Default: they are removed with the command. */
         scratchPath?: string | undefined;
-        /** Absolute path of a folder for outputs that are longer than what is shown of them. Default: they are cut and gone. */
+        /**
+         * Absolute path of a folder for outputs that are longer than the shown part. Default: the omitted part is lost.
+         */
         outputsPath?: string | undefined;
-        /** Absolute path of a folder for commands that are to outlive this process. Default: none does. */
+        /** Absolute path of a folder for commands that outlive this process. Default: no command does. */
         keptPath?: string | undefined;
-        /** How long a start in the background is watched before its call ends, in ms. Default 700. */
+        /** Time to watch a background start before its call returns, in ms. Default: 700. */
         startMs?: number | undefined;
       }
     | undefined;
-  /** Hidden in what tools return, beside the secrets of this process's environment. Read at each call. Default none. */
+  /**
+   * Values to hide in tool results, in addition to secrets of this process's environment. Read at each call. Default:
+   * none.
+   */
   secrets?: Iterable<string> | undefined;
-  /** What is looked at when a tool has changed a file; what is wrong since is told with its result. Commands run as those of bash do. */
+  /**
+   * Checks after a tool has changed files. New errors are added to the tool's result. Commands run in the same sandbox
+   * as those of bash.
+   */
   checks?:
     | {
-        /** Whether syntax errors are told that the change brought. Default true. */
+        /** Whether new syntax errors are reported. Default: true. */
         syntax?: boolean | undefined;
-        /** Commands that tell what is wrong with the project; only what is new is told. Default none. */
+        /** Commands that report errors of the project. Only new lines are reported. Default: none. */
         commands?: readonly EditCheck[] | undefined;
-        /** How long a look at the syntax may take, in ms. Default 2,000. */
+        /** Time limit of a syntax check, in ms. Default: 2,000. */
         timeoutMs?: number | undefined;
       }
     | undefined;
   webfetch?:
     | {
-        /** Whether loopback, private and link-local addresses may be fetched from. Default false. */
+        /** Whether loopback, private and link-local addresses may be fetched. Default: false. */
         allowPrivate?: boolean | undefined;
       }
     | undefined;
   task?:
     | {
-        /** Model calls of a helper; the agent's own limit stands beside it. Default 50. */
+        /** Maximum model calls of a subagent. The agent's own limit applies too. Default: 50. */
         maxIterations?: number | undefined;
       }
     | undefined;
-  /** Path of the shell for bash. Default bash, else sh. */
+  /** Path of the shell for bash. Default: bash, or sh if bash is missing. */
   shell?: string | undefined;
 }
 
 const PLAIN_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" };
 
-/** The tools of a coding agent. They run without asking; give an agent fewer of them to restrict it. */
+/**
+ * Creates the built-in tools of a coding agent. They run without asking; pass fewer tools to an agent to restrict it.
+ */
 export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   const {
     allowPaths = [],

@@ -4,12 +4,12 @@ import { ToolInputError } from "../ports/errors.js";
 import type { JsonSchema } from "../ports/tool.js";
 import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.js";
 
-/** Other names under which models send a path. */
+/** Other argument names that models use for a path. */
 export const PATH_ALIASES = ["file_path", "filePath", "filename", "file"] as const;
-/** More issues of one call are only counted. */
+/** Maximum issues in an error message. The others are only counted. */
 const MAX_ISSUES = 12;
 
-/** One argument: how it is read, and what the model is told of it. */
+/** One argument: the schema that parses it, and its description for the model. */
 export interface Field<T> extends v.GenericSchema<unknown, T> {
   readonly told: Told;
 }
@@ -17,42 +17,44 @@ export interface Field<T> extends v.GenericSchema<unknown, T> {
 interface Told {
   readonly schema: JsonSchema;
   readonly required: boolean;
-  /** Other names under which models send it. */
+  /** Other argument names that models use. */
   readonly aliases: readonly string[];
-  /** Whether null is a value; else it is as left out. */
+  /** Whether null is a value. Default: false, null counts as absent. */
   readonly nullable?: boolean;
-  /** Whether it is left out of the schema, because only models of other agents send it. Default false. */
+  /**
+   * Whether the argument is omitted from the schema for the model, because only models trained for other agents send
+   * it. Default: false.
+   */
   readonly hidden?: boolean;
-  /** Set for objects that ignore other keys: the keys of a value that are not read. */
+  /** Returns the keys of a value that are not read. Set for objects that ignore unknown keys. */
   readonly unreadKeys?: (value: Readonly<Record<string, unknown>>) => string[];
 }
 
 type Values<Fields> = { [Name in keyof Fields]: Fields[Name] extends Field<infer T> ? T : never };
-// The constraint must let every field type in; `Values` gives each its own type back.
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
+// The constraint must accept every field type. `Values` restores each field's own type.
 type Fields = Record<string, Field<any>>;
 
-/** The arguments of a tool: one description for the model's schema and for the check of what it sends. */
+/** The arguments of a tool: the schema for the model, and the parser for the model's input. */
 export interface Arguments<T> extends StandardSchema<T> {
   readonly schema: JsonSchema;
-  /** Throws `ToolInputError` that names every wrong argument, for the model. */
+  /** Throws `ToolInputError` with all wrong arguments, as a message for the model. */
   parse(input: unknown): T;
-  /** Names of arguments that `parse` ignores. */
+  /** Returns the names of arguments that `parse` ignores. */
   unreadKeys(input: Readonly<Record<string, unknown>>): string[];
 }
 
-/** The message for a value that is not as expected. */
+/** Issue for a value that does not match. */
 export function unexpected(expected: string, value: unknown): SchemaIssue {
   const got = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
   return { message: `expected ${expected}, got ${got.length > 80 ? `${got.slice(0, 79)}…` : got}` };
 }
 
-/** The same as valibot wants it. */
+/** The same message in the form that valibot expects. */
 export function instead(expected: string): (issue: { readonly input: unknown }) => string {
   return ({ input }) => unexpected(expected, input).message;
 }
 
-/** Models sometimes put a whole list or object into a string. */
+/** Parses a list or an object that the model sent as a JSON string. Returns any other value unchanged. */
 export function unpacked(value: unknown, open: "[" | "{"): unknown {
   if (typeof value !== "string" || !value.trimStart().startsWith(open)) return value;
   try {
@@ -62,12 +64,12 @@ export function unpacked(value: unknown, open: "[" | "{"): unknown {
   }
 }
 
-/** An argument that is required, under one name. */
+/** Creates a field. Default: required, without aliases. */
 export function field<T>(schema: v.GenericSchema<unknown, T>, told: Partial<Told> & Pick<Told, "schema">): Field<T> {
   return Object.assign(schema, { told: { required: true, aliases: [], ...told } });
 }
 
-/** Reads a value as `read` does, which returns undefined for one that is not as expected. */
+/** Creates a schema from a function. `read` returns undefined for a value that does not match. */
 export function reads<T>(expected: string, read: (value: unknown) => T | undefined) {
   return v.pipe(
     v.unknown(),
@@ -109,13 +111,13 @@ export function integer(
   const read = reads(`an integer >= ${min}`, (value) => {
     const given = asNumber(value);
     if (typeof given !== "number" || !Number.isSafeInteger(given) || given < min) return undefined;
-    // More than there is to have is what was meant, not a fault.
+    // A value above the maximum is reduced to the maximum: the model wants as much as possible.
     return Math.min(given, max ?? Infinity);
   });
   return field(read, { schema, aliases });
 }
 
-/** A number that came as a string. */
+/** Converts a number that came as a string. Returns any other value unchanged. */
 export function asNumber(value: unknown): unknown {
   return typeof value === "string" && value.trim() !== "" ? Number(value) : value;
 }
@@ -143,7 +145,10 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
   return field(read, { schema });
 }
 
-/** `isSparse`: what was left out is not there, instead of undefined. `keepsOthers`: names that are no fields stay. */
+/**
+ * - `isSparse`: absent fields are omitted from the result instead of undefined. Default: false.
+ * - `keepsOthers`: keys that are not fields stay in the result. Default: false.
+ */
 export function object<Given extends Fields>(
   fields: Given,
   { isSparse = false, keepsOthers = false } = {},
@@ -168,7 +173,7 @@ export function object<Given extends Fields>(
     schema,
     unreadKeys(value) {
       const names = new Map(all.map(([name, { told }]) => [keyOf(name, told, value), told]));
-      // The same value under two names is read whichever of them is taken.
+      // If the same value comes under two names, neither counts as unread.
       const isCopy = (key: string) =>
         [...names].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
       return Object.keys(value).filter((key) => !names.has(key) && !isCopy(key));
@@ -176,9 +181,9 @@ export function object<Given extends Fields>(
   });
 }
 
-/** An object with its fields under their own names; null is a value only where a field takes it. */
+/** Returns an object with its fields under their main names. Null becomes undefined unless the field is nullable. */
 function named(fields: Fields, given: Readonly<Record<string, unknown>>, keepsOthers: boolean): object {
-  // Without a prototype, since valibot takes what is inherited for an argument.
+  // No prototype, because valibot treats inherited properties as arguments.
   const read = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? given : {});
   for (const [name, { told }] of Object.entries(fields)) {
     const key = keyOf(name, told, given);
@@ -192,17 +197,17 @@ function withoutMissing(values: object): object {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/** The key under which an object has a field: the name, or the first alias that is there. */
+/** The key of a field in an object: its name, or the first alias that exists. */
 function keyOf(name: string, { aliases }: Told, value: object): string {
   return [name, ...aliases].find((key) => Object.hasOwn(value, key)) ?? name;
 }
 
-/** May be left out or null; then it is `fallback`. */
+/** Makes a field optional. An absent or null value becomes `fallback`, which is undefined by default. */
 export function optional<T>(one: Field<T>): Field<T | undefined>;
 export function optional<T>(one: Field<T>, fallback: T): Field<T>;
 export function optional<T>(one: Field<T>, fallback?: T): Field<T | undefined> {
   const schema = fallback === undefined ? one.told.schema : { ...one.told.schema, default: fallback };
-  // Not as valibot's own default, which is read like what a model sends.
+  // valibot's own default is not used, because valibot would parse it like input of the model.
   const read = v.pipe(
     v.optional(one),
     v.transform((value) => (value === undefined ? fallback : value)),
@@ -210,14 +215,15 @@ export function optional<T>(one: Field<T>, fallback?: T): Field<T | undefined> {
   return field(read, { ...one.told, schema, required: false });
 }
 
-/** An optional argument that the schema leaves out. */
+/** Creates an optional argument that is omitted from the schema for the model. */
 export function hidden<T>(one: Field<T>): Field<T | undefined> {
   return field(v.optional(one), { ...one.told, required: false, hidden: true });
 }
 
 /**
- * Describe a tool's arguments. Null is absent, numbers and booleans may come as strings.
- * `check` looks at them together; it throws `ToolInputError`, or changes them.
+ * Defines the arguments of a tool. Null counts as absent; numbers and booleans may come as strings.
+ *
+ * `check` receives all values. It returns them, possibly changed, or throws `ToolInputError`.
  */
 export function defineArguments<Given extends Fields>(
   fields: Given,
@@ -227,7 +233,7 @@ export function defineArguments<Given extends Fields>(
   return readBy(field(v.pipe(whole, v.transform(check)), whole.told));
 }
 
-/** Arguments that a field reads whole. */
+/** Creates the arguments of a tool from a field that parses the whole input. */
 export function readBy<T>(whole: Field<T>): Arguments<T> {
   const { schema, unreadKeys } = whole.told;
   const validate = (input: unknown) => whole["~standard"].validate(input ?? {}) as SchemaResult<T>;
@@ -235,7 +241,7 @@ export function readBy<T>(whole: Field<T>): Arguments<T> {
     schema,
     parse(input) {
       const result = validate(input);
-      if (result.issues) throw new ToolInputError(toldOf(result.issues));
+      if (result.issues) throw new ToolInputError(describeIssues(result.issues));
       return result.value;
     },
     unreadKeys: (input) => unreadKeys?.(input) ?? [],
@@ -243,8 +249,8 @@ export function readBy<T>(whole: Field<T>): Arguments<T> {
   };
 }
 
-/** What was wrong, for a model. */
-export function toldOf(issues: readonly SchemaIssue[]): string {
+/** Formats issues as one line for the model. */
+export function describeIssues(issues: readonly SchemaIssue[]): string {
   const told = issues.slice(0, MAX_ISSUES).map(({ message, path = [] }) => {
     const keys = path.map((step) => (typeof step === "object" ? step.key : step));
     const where = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));

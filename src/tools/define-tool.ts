@@ -10,53 +10,60 @@ import type {
   ToolKind,
   ToolOutput,
 } from "../ports/tool.js";
-import { toldOf, unexpected, unpacked } from "./arguments.js";
+import { describeIssues, unexpected, unpacked } from "./arguments.js";
 import { IgnoredArguments } from "./ignored-arguments.js";
 import { argumentsBy, type FromJsonSchema } from "./json-schema.js";
 import type { StandardSchema } from "./standard-schema.js";
 
-/** The arguments that a schema stands for. */
+/** The type of the arguments of a schema. */
 export type ToolArguments<Schema> = Schema extends StandardSchema<infer Output> ? Output : FromJsonSchema<Schema>;
 
-/** What `defineTool` takes. */
+/** Definition of a tool for `defineTool`. */
 export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
-  /** `[a-zA-Z0-9_-]{1,64}`. */
+  /** Pattern: `[a-zA-Z0-9_-]{1,64}`. */
   readonly name: string;
-  /** For the model: what it does, and when to use it. */
+  /** Description for the model: what the tool does and when to use it. */
   readonly description: string;
   /**
-   * Schema of the arguments, an object: of zod, valibot or any other Standard Schema library, or plain JSON Schema. Default: no
-   * arguments. A call with an argument that the schema drops is refused, unless the kind is `read`, `search` or `fetch`.
+   * Schema of the arguments, an object. From zod, valibot or any other Standard Schema library, or plain JSON Schema.
+   * Default: no arguments.
+   *
+   * A call with an argument that the schema drops is rejected, unless the kind is `read`, `search` or `fetch`.
    */
   readonly schema?: Schema | undefined;
-  /** JSON Schema of the arguments for the model, where `schema` is of a library that does not tell it. */
+  /** JSON Schema of the arguments for the model. Required if the library of `schema` does not export one. */
   readonly jsonSchema?: JsonSchema | undefined;
-  /** Default `other`. */
+  /** Kind of the tool. Default: `other`. */
   readonly kind?: ToolKind | undefined;
-  /** Whether calls may run beside other calls of the same answer. Default false. */
+  /** Whether a call may run concurrently with other calls of the same answer. Default: false. */
   readonly parallel?: boolean | undefined;
-  /** Whether a person is asked first, where a client can ask. Default: unless the kind is `read`, `search` or `think`. */
+  /**
+   * Whether a call needs a permission request, where a client can answer one. Default: false for the kinds `read`,
+   * `search` and `think`, otherwise true.
+   */
   readonly needsPermission?: boolean | undefined;
-  /** Whether it is of use only where somebody is there to answer: the models of other runs are not told of it. Default false. */
+  /** Whether the tool needs a user who can answer. Runs without such a user do not offer it. Default: false. */
   readonly needsPerson?: boolean | undefined;
-  /** Whether it is of use only where there are skills: the models of other runs are not told of it. Default false. */
+  /** Whether the tool needs skills. Runs without skills do not offer it. Default: false. */
   readonly needsSkills?: boolean | undefined;
-  /** Which models are told of it. Default all. */
+  /** Whether a model is offered the tool. Default: true for all models. */
   models?: ((model: { readonly provider: string; readonly id: string }) => boolean) | undefined;
-  /** Names of tools in whose place it stands: a model that is told of it is not told of them. */
+  /** Names of the tools that this tool replaces. A model that is offered this tool is not offered those. */
   readonly replaces?: readonly string[] | undefined;
-  /** One line for people; must not touch the disk. Default: the name and the arguments. */
+  /** One line for the user. Must not access the disk. Default: the name and the arguments. */
   describe?:
     | ((args: ToolArguments<Schema>, projectDir: string) => string | ({ title: string } & Partial<ToolCallDescription>))
     | undefined;
-  /** What a person is shown when they are asked, by what is there now; default what `describe` says. */
+  /** Preview for a permission request, from the current state of the files. Default: the result of `describe`. */
   preview?:
     | ((
         args: ToolArguments<Schema>,
         context: Pick<ToolContext, "projectDir" | "folders" | "signal">,
       ) => Promise<ToolCallPreview>)
     | undefined;
-  /** Do the work; what is told the model, as text or with more. A throw becomes a failed result. */
+  /**
+   * Runs the call. Returns the result for the model, as text or as `ToolOutput`. An exception becomes a failed result.
+   */
   run(args: ToolArguments<Schema>, context: ToolContext): string | ToolOutput | Promise<string | ToolOutput>;
 }
 
@@ -64,8 +71,9 @@ const HARMLESS: readonly ToolKind[] = ["read", "search", "think"];
 const NOTHING = { type: "object", properties: {}, additionalProperties: false } as const;
 
 /**
- * A tool from what is particular about it; the rest has defaults. What the model sends is checked by the schema before
- * `run` or `describe` see it. Throws `InputError` for a name or a schema that no model could be given.
+ * Creates a tool from its definition. The schema validates the model's input before `run` and `describe` receive it.
+ *
+ * Throws `InputError` if the name or the schema is invalid for models.
  */
 export function defineTool<const Schema extends StandardSchema | JsonSchema = typeof NOTHING>(
   definition: ToolDefinition<Schema>,
@@ -85,7 +93,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     kind,
     parallel,
     needsPermission,
-    ...(definition.needsPerson === true && { needsPerson: true }),
+    ...(definition.needsPerson === true && { needsUser: true }),
     ...(definition.needsSkills === true && { needsSkills: true }),
     ...(definition.models && { models: (model) => definition.models!(model) }),
     ...(definition.replaces && { replaces: definition.replaces }),
@@ -110,16 +118,16 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
 }
 
 function isStandard(schema: StandardSchema | JsonSchema): schema is StandardSchema {
-  // A schema of ArkType is a function.
+  // ArkType schemas are functions.
   return "~standard" in schema;
 }
 
-/** As plain JSON, the same whenever it is read. */
+/** Returns the JSON Schema as plain JSON, so that every read gives the same result. */
 function inputSchema(name: string, { "~standard": standard }: StandardSchema, given: JsonSchema | undefined) {
   const field = `schema of ${name}`;
   let told: unknown = given;
   try {
-    // The dialect that most providers and libraries know.
+    // The dialect that most providers and libraries support.
     told ??= standard.jsonSchema?.input({ target: "draft-07" });
     told &&= JSON.parse(JSON.stringify(told)) as unknown;
   } catch (error) {
@@ -137,7 +145,7 @@ function inputSchema(name: string, { "~standard": standard }: StandardSchema, gi
 
 function recordOf(input: unknown): Record<string, unknown> {
   const given = unpacked(input ?? {}, "{");
-  if (!isRecord(given)) throw new ToolInputError(toldOf([unexpected("an object", given)]));
+  if (!isRecord(given)) throw new ToolInputError(describeIssues([unexpected("an object", given)]));
   return given;
 }
 
@@ -147,11 +155,11 @@ function checked(name: string, { "~standard": standard }: StandardSchema, given:
     result.catch(() => undefined);
     throw new Error(`the schema of ${name} checks asynchronously; do that in run`);
   }
-  if (result.issues) throw new ToolInputError(toldOf(result.issues));
+  if (result.issues) throw new ToolInputError(describeIssues(result.issues));
   return result.value;
 }
 
-/** What a person is shown of a call that its tool does not describe. */
+/** Default description of a call for the user. */
 function callOf(name: string, args: unknown): string {
   let told: string;
   try {

@@ -5,15 +5,15 @@ import type { JsonSchema, ToolKind } from "../ports/tool.js";
 import type { Arguments } from "./arguments.js";
 import type { StandardSchema } from "./standard-schema.js";
 
-/** Kinds of tools whose calls do no harm if an argument is ignored. */
+/** Tool kinds for which an ignored argument is harmless. */
 const TOLERANT: readonly ToolKind[] = ["read", "search", "fetch"];
-/** Arguments by which models say why they make a call. */
+/** Arguments that models add to explain a call. They are ignored. */
 const COMMENTS: readonly string[] = ["description", "explanation", "justification", "purpose", "reason"];
-/** Keywords by which a schema can have further properties. */
+/** JSON Schema keywords that can allow further properties. */
 const COMBINING = ["additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref"];
 const MAX_NAMES = 10;
 
-/** Reports the arguments of a call that its tool does not know. */
+/** Rejects or reports arguments of a call that the tool does not know. */
 export class IgnoredArguments {
   readonly #check: StandardSchema | Arguments<unknown>;
   readonly #properties: Readonly<Record<string, unknown>>;
@@ -29,7 +29,10 @@ export class IgnoredArguments {
     this.#kind = kind;
   }
 
-  /** Throws `ToolInputError` for an unknown argument, unless it can do no harm to ignore it. `args`: the parsed `given`. */
+  /**
+   * Throws `ToolInputError` for an unknown argument, unless it is harmless to ignore it. `given`: the input. `args`:
+   * the parsed input.
+   */
   check(given: Readonly<Record<string, unknown>>, args: unknown): void {
     const unknown = this.#ignoredIn(given, args).filter((key) => !isEmpty(given[key]) && !COMMENTS.includes(key));
     if (unknown.length === 0) return;
@@ -41,14 +44,14 @@ export class IgnoredArguments {
     if (isRecord(args)) this.#notes.set(args, `[unknown argument ${names} was ignored. ${known}]`);
   }
 
-  /** The note for the result of a call that runs although an argument is unknown. */
+  /** Returns the note for a call that ran without an unknown argument. Undefined: no argument was ignored. */
   noteOf(args: unknown): string | undefined {
     return isRecord(args) ? this.#notes.get(args) : undefined;
   }
 
   #ignoredIn(given: Readonly<Record<string, unknown>>, args: unknown): string[] {
     if ("unreadKeys" in this.#check) return this.#check.unreadKeys(given);
-    // A validator of a third party keeps in its result what it knows.
+    // A third-party validator keeps the arguments that it knows in its result.
     const isKept = (key: string) => isRecord(args) && Object.hasOwn(args, key);
     return this.#isClosed
       ? Object.keys(given).filter((key) => !Object.hasOwn(this.#properties, key) && !isKept(key))
@@ -56,7 +59,7 @@ export class IgnoredArguments {
   }
 }
 
-/** Whether a value says that an option is not used. */
+/** Whether the value means that an option is not used. */
 function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || value === false || value === "";
 }

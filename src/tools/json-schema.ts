@@ -16,7 +16,7 @@ import {
   type Field,
 } from "./arguments.js";
 
-/** What is told by a JSON Schema that TypeScript knows word for word; `unknown` where it says what is not checked. */
+/** The type that a literal JSON Schema describes. `unknown` for keywords that are not checked. */
 export type FromJsonSchema<S> = S extends { readonly enum: readonly (infer V)[] }
   ? V
   : S extends { readonly const: infer V }
@@ -35,7 +35,7 @@ export type FromJsonSchema<S> = S extends { readonly enum: readonly (infer V)[] 
                 ? Record<string, unknown>
                 : unknown;
 
-/** Names that are required or have a default. */
+/** Names of properties that are required or have a default. */
 type Always<S, Fields> =
   | (S extends { readonly required: readonly (infer Name)[] } ? Name : never)
   | { [Name in keyof Fields]: Fields[Name] extends { readonly default: unknown } ? Name : never }[keyof Fields];
@@ -45,8 +45,8 @@ type ObjectOf<Fields, Names> = {
 } & { -readonly [Name in keyof Fields as Name extends Names ? never : Name]?: FromJsonSchema<Fields[Name]> };
 
 /**
- * Arguments as a plain JSON Schema tells them. Looked at are `type`, `enum`, `const`, `properties`, `required`, `items`,
- * bounds, lengths, `default` and `additionalProperties: false`; every other word is for the model alone.
+ * Creates the arguments of a tool from a plain JSON Schema. Checks `type`, `enum`, `const`, `properties`, `required`,
+ * `items`, bounds, lengths, `default` and `additionalProperties: false`. All other keywords only inform the model.
  */
 export function argumentsBy(schema: JsonSchema): Arguments<unknown> {
   const whole = fieldOf(schema);
@@ -58,7 +58,7 @@ function fieldOf(schema: unknown): Field<unknown> {
   const types = [schema["type"] ?? []].flat();
   const isNullable = types.includes("null");
   const [type] = types.filter((one) => one !== "null");
-  // Of several types none is asked for in particular: what came is looked at as it is.
+  // If several types besides null are allowed, the value is not checked.
   const one = types.length > (isNullable ? 2 : 1) ? anything() : ofType(type, schema);
   return field(isNullable ? v.nullable(one) : one, { ...one.told, nullable: isNullable || type === undefined });
 }

@@ -1,4 +1,4 @@
-/** Of all built-in tools, so that nobody has to load them to know. */
+/** Names of all built-in tools. A separate list, so that code that needs only names loads no tools. */
 export const TOOL_NAMES = [
   "read",
   "write",

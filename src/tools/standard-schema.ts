@@ -1,16 +1,16 @@
-/** What a schema found wrong, and where. */
+/** A validation issue: the message and the path of the value. */
 export interface SchemaIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What a schema says of a value: the value as it is then, or what is wrong with it. */
+/** Result of a validation: the parsed value, or the issues. */
 export type SchemaResult<Output> =
   { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
 
 /**
- * A schema of any library that keeps to Standard Schema (https://standardschema.dev): zod, valibot, ArkType and others.
- * `jsonSchema` is what Standard JSON Schema adds; not every library has it.
+ * Schema of any library that implements Standard Schema (https://standardschema.dev): zod, valibot, ArkType and others.
+ * `jsonSchema` belongs to Standard JSON Schema, which not every library implements.
  */
 export interface StandardSchema<Output = unknown> {
   readonly "~standard": {

@@ -2,14 +2,17 @@ import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { HiddenStream } from "../base/hidden-stream.js";
-import { Paced } from "../base/throttled-output.js";
+import { ThrottledOutput } from "../base/throttled-output.js";
 import type { Redactor } from "../base/redact.js";
 
-/** The same tool, in whose results no known secret stands, wherever it found one: what goes to the model is stored. */
+/**
+ * Wraps a tool so that its results, progress and errors contain no known secret. Results go to the model and to the
+ * session store.
+ */
 export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
   return {
     ...tool,
-    // Named, because those of a class are not copied with the rest.
+    // Listed one by one, because a spread does not copy members that a class defines.
     name: tool.name,
     description: tool.description,
     inputSchema: tool.inputSchema,
@@ -17,7 +20,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     parallel: tool.parallel,
     needsPermission: tool.needsPermission,
     ...(tool.origin === undefined ? {} : { origin: tool.origin }),
-    ...(tool.needsPerson === undefined ? {} : { needsPerson: tool.needsPerson }),
+    ...(tool.needsUser === undefined ? {} : { needsUser: tool.needsUser }),
     ...(tool.needsSkills === undefined ? {} : { needsSkills: tool.needsSkills }),
     ...(tool.models && { models: (model) => tool.models!(model) }),
     ...(tool.replaces && { replaces: tool.replaces }),
@@ -25,7 +28,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {
       const stream = new HiddenStream(redactor, (text) => context.progress(text));
-      const paced = new Paced((text, isCut) => stream.push(text, isCut));
+      const paced = new ThrottledOutput((text, isCut) => stream.push(text, isCut));
       try {
         return hideIn(await tool.run(args, { ...context, progress: (text) => paced.push(text) }), redactor);
       } catch (error) {
@@ -40,7 +43,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
   };
 }
 
-/** The same source, whose tools are without secrets. */
+/** Wraps a source so that its tools and prompts return no known secret. */
 export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): ToolSource {
   return {
     name: source.name,

@@ -22,12 +22,12 @@ const START_MS = 30_000;
 const END_MS = 500;
 const RESOURCES = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
 
-const idle: { thread: HostileThread; timer: NodeJS.Timeout }[] = [];
+const idle: { thread: SandboxedWorker; timer: NodeJS.Timeout }[] = [];
 const waiting: (() => void)[] = [];
 let alive = 0;
 
 /** Give `use` a thread, and take it back. Rejects with the signal's reason when that comes first. */
-export async function withThread<T>(signal: AbortSignal, use: (thread: HostileThread) => Promise<T>): Promise<T> {
+export async function withWorker<T>(signal: AbortSignal, use: (thread: SandboxedWorker) => Promise<T>): Promise<T> {
   const thread = await borrow(signal);
   try {
     return await use(thread);
@@ -36,7 +36,7 @@ export async function withThread<T>(signal: AbortSignal, use: (thread: HostileTh
   }
 }
 
-async function borrow(signal: AbortSignal): Promise<HostileThread> {
+async function borrow(signal: AbortSignal): Promise<SandboxedWorker> {
   signal.throwIfAborted();
   const kept = idle.pop();
   if (kept) {
@@ -46,7 +46,7 @@ async function borrow(signal: AbortSignal): Promise<HostileThread> {
   if (alive < MAX_THREADS) alive++;
   else await turn(signal);
   try {
-    return (await HostileThread.start(signal)).take(signal);
+    return (await SandboxedWorker.start(signal)).take(signal);
   } catch (error) {
     free();
     throw error;
@@ -74,7 +74,7 @@ function free(): void {
   else alive--;
 }
 
-async function giveBack(thread: HostileThread): Promise<void> {
+async function giveBack(thread: SandboxedWorker): Promise<void> {
   if (thread.rest() && waiting.length === 0 && idle.length < MAX_IDLE) {
     const entry = { thread, timer: setTimeout(() => void drop(entry), IDLE_MS) };
     // Neither the timer nor the thread keeps a program alive that has nothing else to do; both end with it.
@@ -96,7 +96,7 @@ async function drop(entry: (typeof idle)[number]): Promise<void> {
 }
 
 /** A thread that answers one question after the other. */
-export class HostileThread {
+export class SandboxedWorker {
   readonly #worker: Worker;
   #signal: AbortSignal = AbortSignal.abort();
   /** Ended, or of no more use. */
@@ -113,7 +113,7 @@ export class HostileThread {
   }
 
   /** @internal */
-  static async start(signal: AbortSignal): Promise<HostileThread> {
+  static async start(signal: AbortSignal): Promise<SandboxedWorker> {
     const { Worker } = await import("node:worker_threads");
     const { workerCode, workerFiles } = await import("./worker-code.js");
     const worker = new Worker(workerCode, {
@@ -125,7 +125,7 @@ export class HostileThread {
       execArgv: [],
       resourceLimits: RESOURCES,
     });
-    const thread = new HostileThread(worker).take(signal);
+    const thread = new SandboxedWorker(worker).take(signal);
     try {
       await thread.ask("ready", {}, { ms: START_MS });
     } catch (error) {

@@ -1,25 +1,28 @@
 import { InputError } from "../ports/errors.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
-/** A place in what a session says. */
+/** A position in the messages of a session. */
 export interface Cursor {
-  /** Reverts and restores that the reader knows of. */
+  /** Number of rewinds that the reader knows, counting restores. */
   readonly cuts: number;
-  /** Of the last message that the reader has; 0 before the first. */
+  /** `seq` of the last message that the reader has; 0 before the first. */
   readonly seq: number;
-  /** UTF-16 units of its text and of its reasoning that the reader has; undefined when it has all of it. */
+  /** UTF-16 units of the message's text and reasoning that the reader has. Undefined if it has the complete message. */
   readonly within: { readonly text: number; readonly reasoning: number } | undefined;
-  /** Undefined where it only says where to begin, and nothing of what was read before. */
-  readonly proof: Proof | undefined;
+  /** Undefined for a cursor that only states a start position, and nothing of what was read before. */
+  readonly proof: CursorCheck | undefined;
 }
 
-/** What the reader has, as hashes: a store that lost its end, and went on, has other things at the same place. */
-export interface Proof {
-  /** Of the cuts that it knows of. */
+/**
+ * Hashes of what the reader has. They detect a store that lost its last writes and then continued with other content at
+ * the same position.
+ */
+export interface CursorCheck {
+  /** Hash of the rewinds that the reader knows. */
   readonly cuts: number;
-  /** Of the id of the message; 0 for none. */
+  /** Hash of the message's id; 0 for none. */
   readonly message: number;
-  /** Of what it has of a growing message; else 0. */
+  /** Hash of the received content of a growing message; otherwise 0. */
   readonly said: number;
 }
 
@@ -27,14 +30,17 @@ const BEGINNING: Cursor = { cuts: 0, seq: 0, within: undefined, proof: undefined
 const CURSOR =
   /^([a-z0-9]{1,7})-(\d{1,15})\.(\d{1,15})(?:\.(\d{1,15})\.(\d{1,15}))?(?:-([a-z0-9]{1,7})\.([a-z0-9]{1,7})\.([a-z0-9]{1,7}))?$/;
 
-/** Opaque to clients: a mark of the session, then `cuts.seq` behind a message, `cuts.seq.text.reasoning` in a growing one, then the proof. */
+/**
+ * Formats a cursor, which is opaque to clients. It consists of a hash of the session, the position, and the check. The
+ * position is `cuts.seq` after a message, or `cuts.seq.text.reasoning` in a growing one.
+ */
 export function formatCursor(rootId: string, { cuts, seq, within, proof }: Cursor): string {
   const place = `${cuts}.${seq}${within ? `.${within.text}.${within.reasoning}` : ""}`;
   const hashes = proof && [proof.cuts, proof.message, proof.said].map((hash) => hash.toString(36)).join(".");
   return `${hashOf(rootId).toString(36)}-${place}${hashes === undefined ? "" : `-${hashes}`}`;
 }
 
-/** Throws `InputError` for one that never was, and for one of another session. */
+/** Throws `InputError` for an invalid cursor, and for a cursor of another session. */
 export function parseCursor(rootId: string, text: string): Cursor {
   if (text === "") return BEGINNING;
   const match = CURSOR.exec(text);
@@ -51,31 +57,34 @@ export function parseCursor(rootId: string, text: string): Cursor {
   };
 }
 
-/** Whether the store has, shown or hidden, what a reader with this cursor was told: it may have lost its end in a power cut, and gone on otherwise. */
+/**
+ * Whether the store contains, visible or hidden, what a reader with this cursor has received. After a power failure the
+ * store may have lost its last writes and continued with other content.
+ */
 export async function isStored(store: SessionDriver, rootId: string, { cuts, seq, proof }: Cursor): Promise<boolean> {
   const head = await store.head(rootId, { messages: false });
-  const known = head?.original.cuts ?? [];
+  const known = head?.original.rewinds ?? [];
   if (seq > (head?.newest.lastSeq ?? 0) || cuts > known.length) return false;
   if (!proof) return true;
-  if (hashOfCuts(known.slice(0, cuts)) !== proof.cuts) return false;
+  if (hashOfRewinds(known.slice(0, cuts)) !== proof.cuts) return false;
   if (proof.message === 0) return true;
   const place = { scope: "chain", after: seq - 1, before: seq + 1 } as const;
   const isIt = (messages: readonly { id: string }[]): boolean =>
     messages.some(({ id }) => hashOf(id) === proof.message);
   if (isIt(await store.messages(rootId, place))) return true;
-  // Read again: a revert may have hidden the message since.
+  // Read the snapshots again: a revert may have hidden the message in the meantime.
   for (const { id: hiddenBy } of (await store.head(rootId, { messages: false }))?.snapshots ?? [])
     if (isIt(await store.messages(rootId, { ...place, hiddenBy }))) return true;
   return false;
 }
 
-/** FNV-1a, 32 bits: enough to find out a mistake. `so far` goes on from the hash of what stands before. */
+/** FNV-1a with 32 bits, which is sufficient to detect errors. `soFar`: hash of the preceding text. */
 export function hashOf(text: string, soFar = 0x811c9dc5): number {
   let hash = soFar;
   for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   return hash >>> 0;
 }
 
-export function hashOfCuts(cuts: readonly number[]): number {
+export function hashOfRewinds(cuts: readonly number[]): number {
   return cuts.length === 0 ? 0 : hashOf(cuts.join("."));
 }

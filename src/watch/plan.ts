@@ -4,10 +4,10 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { PlanEntry } from "../ports/watch.js";
 import { PLAN_TOOL, planIn } from "../tools/agent/todo.js";
 
-/** Results read at a time: of a call that failed there is no list. */
+/** Tool results per query. The result of a failed call contains no list. */
 const PAGE = 10;
 
-/** What a session's agent is about to do, as its todo list was left last. Of what was looked at once only the rest is read again. */
+/** The plan of a session's agent: its latest todo list. Only results after the last query are read again. */
 export class Plan {
   readonly #rootId: string;
   readonly #store: SessionDriver;
@@ -18,7 +18,7 @@ export class Plan {
     this.#store = store;
   }
 
-  /** As of a `seq`, the chain's last one, and so many cuts. */
+  /** The plan at a `seq`, which is the chain's last one, and a number of rewinds. */
   async at(cuts: number, seq: number): Promise<readonly PlanEntry[]> {
     const known = this.#known.cuts === cuts ? this.#known : { cuts, seq: 0, entries: [] };
     if (known.seq >= seq) return known.entries;
@@ -30,7 +30,7 @@ export class Plan {
   async #newest(after: number, before: number): Promise<PlanEntry[] | undefined> {
     const results = { scope: "chain", tool: PLAN_TOOL } as const;
     if (after > 0) return listOf(await this.#store.messages(this.#rootId, { ...results, after, before }));
-    // From behind: the list is written anew each time.
+    // Backwards, because each call writes the complete list.
     for (let end = before; ;) {
       const page = await this.#store.messages(this.#rootId, { ...results, before: end, limit: PAGE });
       const list = listOf(page);

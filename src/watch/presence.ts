@@ -1,15 +1,18 @@
-import { ticks } from "../base/clock.js";
+import { monotonicMs } from "../base/clock.js";
 
-/** Whether a client answers questions of a session, by the id of its chain's original; `""`: of a session that it does not show. */
+/**
+ * Whether a client answers requests of a session, by the id of its chain's original. The id is `""` for a client that
+ * shows no session.
+ */
 export type Answers = (rootId: string) => boolean;
 
 /**
- * The clients of an agent that answer questions, whichever session they show. A question of a session that no client shows
- * waits for them, and for a while after the last one left: a page that is loaded again leaves and comes back.
+ * The clients of an agent that answer requests, and the session that each shows. A request waits for a while after the
+ * last such client disconnects, because a reloaded page disconnects and connects again.
  */
 export class Presence {
   readonly #graceMs: number;
-  /** Clients, with the session that each of them shows. */
+  /** Clients, with the id of the session that each shows. */
   readonly #clients = new Map<Answers, string>();
   #graceEnd = -Infinity;
 
@@ -17,22 +20,25 @@ export class Presence {
     this.#graceMs = graceMs;
   }
 
-  /** Whether a client answers questions of this session, or left a moment ago. */
+  /** Whether a client answers requests of this session, or disconnected within the grace period. */
   answers(rootId: string): boolean {
-    return [...this.#clients.keys()].some((answers) => answers(rootId)) || ticks() < this.#graceEnd;
+    return [...this.#clients.keys()].some((answers) => answers(rootId)) || monotonicMs() < this.#graceEnd;
   }
 
-  /** Whether a client that shows this session answers its questions. */
+  /** Whether a client that shows this session answers its requests. */
   isShown(rootId: string): boolean {
     return [...this.#clients].some(([answers, shown]) => shown === rootId && answers(rootId));
   }
 
-  /** A client connects, `shown` is the session that it shows; the returned function disconnects it. */
+  /**
+   * Connects a client. `shown` is the id of the session that it shows; `""` for none. The returned function disconnects
+   * it.
+   */
   join(answers: Answers, shown = ""): () => void {
     const client: Answers = (rootId) => answers(rootId);
     this.#clients.set(client, shown);
     return () => {
-      if (this.#clients.delete(client) && client(shown)) this.#graceEnd = ticks() + this.#graceMs;
+      if (this.#clients.delete(client) && client(shown)) this.#graceEnd = monotonicMs() + this.#graceMs;
     };
   }
 }

@@ -1,99 +1,102 @@
 import type { Message } from "../ports/message.js";
 import type { WatchEvent } from "../ports/watch.js";
-import { type Cursor, formatCursor, hashOf, hashOfCuts, type Proof } from "./cursor.js";
+import { type Cursor, formatCursor, hashOf, hashOfRewinds, type CursorCheck } from "./cursor.js";
 
 type Kind = "text" | "reasoning";
 type Hashes = Readonly<Record<Kind, number>>;
 
 const EMPTY: Hashes = { text: hashOf(""), reasoning: hashOf("") };
 
-/** Most characters of a delta: who is behind is not sent all of it at once. */
+/** Maximum characters per delta. Slow readers get several. */
 const DELTA = 16 * 1024;
 
-/** Events that bring a reader from one place to another. */
-export interface Step {
+/** Events that move a reader from one position to another. */
+export interface PositionChange {
   readonly events: readonly WatchEvent[];
-  readonly place: Place;
+  readonly place: StreamPosition;
 }
 
-/** What a reader has. It never changes: readers with the same cursor share it, and what they are told next. */
-export class Place {
+/** The position of a reader. Immutable: readers with the same cursor share it, and the events that follow. */
+export class StreamPosition {
   readonly cursor: Cursor;
   readonly #rootId: string;
-  /** Of the cuts that the cursor counts. */
+  /** Hash of the rewinds that the cursor counts. */
   readonly #hashOfCuts: number;
-  /** Of what was told of the growing message at the cursor; undefined until that was compared with what is stored. */
-  readonly #told: Hashes | undefined;
+  /**
+   * Hashes of the sent part of the growing message at the cursor. Undefined until that part was compared with the
+   * stored message.
+   */
+  readonly #sentHashes: Hashes | undefined;
   #id: string | undefined;
 
   constructor(rootId: string, cursor: Cursor, ofCuts = 0, told?: Hashes) {
     this.#rootId = rootId;
     this.cursor = cursor;
     this.#hashOfCuts = ofCuts;
-    this.#told = told;
+    this.#sentHashes = told;
   }
 
-  /** The cursor, as readers know it. */
+  /** The cursor in the form that readers see. */
   get id(): string {
     return (this.#id ??= formatCursor(this.#rootId, this.cursor));
   }
 
-  /** Same places go on in the same way. */
+  /** Positions with the same key continue with the same events. */
   get key(): string {
-    return this.#told ? this.id : `?${this.id}`;
+    return this.#sentHashes ? this.id : `?${this.id}`;
   }
 
-  /** The `seq` after which all that the reader has is void; undefined where nothing is. */
+  /** The `seq` after which the reader's messages are void; undefined if all are valid. */
   cutOf(cuts: readonly number[]): number | undefined {
     const { cuts: known } = this.cursor;
     if (cuts.length < known) return 0;
     return cuts.length > known ? Math.min(...cuts.slice(known)) : undefined;
   }
 
-  /** The same where the session was cut so. */
-  with(cuts: readonly number[]): Place {
-    const hash = hashOfCuts(cuts);
-    return hash === this.#hashOfCuts ? this : new Place(this.#rootId, this.cursor, hash, this.#told);
+  /** The same position for a session with these rewinds. */
+  with(cuts: readonly number[]): StreamPosition {
+    const hash = hashOfRewinds(cuts);
+    return hash === this.#hashOfCuts ? this : new StreamPosition(this.#rootId, this.cursor, hash, this.#sentHashes);
   }
 
-  /** Everything behind `after` is void. `last`: the message there, or a later one. */
-  cut(after: number, cuts: readonly number[], last: Message | undefined): Step {
+  /** Moves back to `after`: all later messages are void. `last`: the message at `after`, or a later one. */
+  cut(after: number, cuts: readonly number[], last: Message | undefined): PositionChange {
     const { seq, within, proof } = this.cursor;
     const count = cuts.length;
-    const hash = hashOfCuts(cuts);
-    let place: Place;
+    const hash = hashOfRewinds(cuts);
+    let place: StreamPosition;
     if (seq <= after) {
       const cursor = { cuts: count, seq, within, proof: proof && { ...proof, cuts: hash } };
-      place = new Place(this.#rootId, cursor, hash, this.#told);
+      place = new StreamPosition(this.#rootId, cursor, hash, this.#sentHashes);
     } else {
       const proof = { cuts: hash, message: 0, said: 0 };
-      place = new Place(this.#rootId, { cuts: count, seq: after, within: undefined, proof }, hash);
-      // Whoever was told what came behind it has all of it, whole or not.
+      place = new StreamPosition(this.#rootId, { cuts: count, seq: after, within: undefined, proof }, hash);
+      // A reader that received later messages has all of this message, finished or not.
       if (last?.seq === after) place = place.#behind(last);
     }
-    return { events: [{ type: "cut", cursor: place.id, after }], place };
+    return { events: [{ type: "rewind", cursor: place.id, after }], place };
   }
 
   /**
-   * What the reader lacks of a message. `isGrowing`: as the process knows it that writes it, where others may have read
-   * more in the store a moment before.
+   * The events for the part of a message that the reader lacks. `isGrowing`: the message comes from the run that writes
+   * it in this process. Readers may have read slightly more from the store.
    */
-  news(message: Message, isGrowing = false): Step {
+  eventsFor(message: Message, isGrowing = false): PositionChange {
     const { seq, within, proof } = this.cursor;
     if (message.seq < seq) return { events: [], place: this };
     if (message.seq > seq) return this.#whole(message);
-    // One that was told as whole and is not has lost its end.
+    // A message that was sent as complete but is not: the store has lost its end.
     if (!within)
       return message.finished || isGrowing || !proof?.message ? { events: [], place: this } : this.#whole(message);
     const said = saidOf(message);
-    const told = this.#told ?? hashesOf(said, within);
+    const told = this.#sentHashes ?? hashesOf(said, within);
     const isShorter = said.text.length < within.text || said.reasoning.length < within.reasoning;
-    if ((this.#told || isGrowing) && !message.finished && isShorter) return { events: [], place: this };
-    // While it is watched a message only grows; how it ends is another matter.
+    if ((this.#sentHashes || isGrowing) && !message.finished && isShorter) return { events: [], place: this };
+    // While it is watched, a message only grows. Its final text may differ, so compare the hashes again.
     const found = message.finished ? hashesOf(said, within) : told;
     if (isShorter || (proof && both(found) !== proof.said)) return this.#whole(message);
     const events: WatchEvent[] = [];
-    let place = new Place(this.#rootId, this.cursor, this.#hashOfCuts, told);
+    let place = new StreamPosition(this.#rootId, this.cursor, this.#hashOfCuts, told);
     for (const kind of ["reasoning", "text"] as const) {
       for (let at = within[kind]; at < said[kind].length; at += DELTA) {
         const text = said[kind].slice(at, at + DELTA);
@@ -108,20 +111,20 @@ export class Place {
     return { events, place };
   }
 
-  #whole(message: Message): Step {
+  #whole(message: Message): PositionChange {
     const { text, reasoning } = saidOf(message);
     if (!message.finished && text.length + reasoning.length > DELTA) {
       const first = this.#whole({ ...message, parts: [] });
-      const rest = first.place.news(message);
+      const rest = first.place.eventsFor(message);
       return { events: [...first.events, ...rest.events], place: rest.place };
     }
     const place = this.#behind(message);
     return { events: [{ type: "message", cursor: place.id, message: copyOf(message) }], place };
   }
 
-  #grown(messageId: string, kind: Kind, text: string): Place {
+  #grown(messageId: string, kind: Kind, text: string): StreamPosition {
     const { within = { text: 0, reasoning: 0 } } = this.cursor;
-    const before = this.#told ?? EMPTY;
+    const before = this.#sentHashes ?? EMPTY;
     const told = { ...before, [kind]: hashOf(text, before[kind]) };
     return this.#at(
       { ...this.cursor, within: { ...within, [kind]: within[kind] + text.length } },
@@ -130,8 +133,8 @@ export class Place {
     );
   }
 
-  /** The reader has all that there is of a message, and nothing behind it. */
-  #behind(message: Message): Place {
+  /** The position after all that exists of a message. */
+  #behind(message: Message): StreamPosition {
     const { id, seq, finished } = message;
     const said = finished ? undefined : saidOf(message);
     const within = said && { text: said.text.length, reasoning: said.reasoning.length };
@@ -139,9 +142,9 @@ export class Place {
     return this.#at({ ...this.cursor, seq, within }, { message: hashOf(id), said: told ? both(told) : 0 }, told);
   }
 
-  #at(cursor: Cursor, proof: Omit<Proof, "cuts">, told: Hashes | undefined): Place {
+  #at(cursor: Cursor, proof: Omit<CursorCheck, "cuts">, told: Hashes | undefined): StreamPosition {
     const cuts = this.#hashOfCuts;
-    return new Place(this.#rootId, { ...cursor, proof: { cuts, ...proof } }, cuts, told);
+    return new StreamPosition(this.#rootId, { ...cursor, proof: { cuts, ...proof } }, cuts, told);
   }
 }
 
@@ -150,7 +153,7 @@ function saidOf({ parts }: Message): Record<Kind, string> {
   return { text: joined("text"), reasoning: joined("reasoning") };
 }
 
-/** Of how it begins. */
+/** Hashes of the beginnings of the texts. */
 function hashesOf(said: Record<Kind, string>, length: Record<Kind, number>): Hashes {
   return {
     text: hashOf(said.text.slice(0, length.text)),
@@ -158,12 +161,12 @@ function hashesOf(said: Record<Kind, string>, length: Record<Kind, number>): Has
   };
 }
 
-/** One hash of two. */
+/** Combines two hashes. */
 function both({ text, reasoning }: Hashes): number {
   return (text ^ Math.imul(reasoning, 31)) >>> 0;
 }
 
-/** What the tail has goes on growing. */
+/** A copy, because the tail's message keeps growing. */
 function copyOf(message: Message): Message {
   return { ...message, parts: message.parts.map((part) => ({ ...part })) };
 }

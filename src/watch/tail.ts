@@ -1,104 +1,105 @@
 import type { Message } from "../ports/message.js";
 import type { SessionState, WatchEvent } from "../ports/watch.js";
-import { endOf } from "../base/last-characters.js";
+import { lastCharacters } from "../base/last-characters.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Presence } from "./presence.js";
-import type { Place, Step } from "./stream-position.js";
+import type { StreamPosition, PositionChange } from "./stream-position.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
-/** Messages read from the store at a time. */
+/** Messages per query. */
 const PAGE = 50;
-/** Of these so many are kept for others who read the same. */
+/** Maximum cached pages for readers of the same messages. */
 const PAGES = 4;
-/** A run that goes on elsewhere is looked at so often, in ms: the dead send no hints. */
+/** Poll interval for a run in another process, in ms. Dead processes send no notifications. */
 const LOOK_MS = 1000;
 /**
- * Watchers are told what is new at most so often, in ms: what comes faster comes together. Of what goes on elsewhere each
- * time is several calls to the store.
+ * Minimum interval between two updates of watchers, in ms; faster changes are combined. The interval is longer for runs
+ * in other processes, because each update needs several store queries.
  */
 const GAP_MS = 100;
 const FAR_GAP_MS = 250;
-/** Of a running tool's output so many characters are kept for watchers that are behind. */
+/** Maximum cached characters of a running tool's output, for slow watchers. */
 const PROGRESS = 64 * 1024;
 
-/** Of what watchers are told next so much is kept for others at the same place. */
+/** Maximum cached changes for watchers at the same position. */
 const STEPS = 64;
 
 type StateEvent = Extract<WatchEvent, { type: "state" }>;
 
-/** What is known at one version. */
-interface Asked {
+/** Data cached for one version. */
+interface VersionCache {
   readonly version: number;
   readonly pages: Map<number, Promise<Message[]>>;
-  readonly steps: Map<string, Step>;
+  readonly steps: Map<string, PositionChange>;
 }
 
-/** Messages of one moment. */
+/** Messages at one moment. */
 export interface Page {
   readonly messages: readonly Message[];
-  /** Whether there may be more behind them. */
+  /** Whether more messages may follow. */
   readonly more: boolean;
-  /** What was made of them for others: of another moment's the same place may lack something else. */
-  readonly steps: Map<string, Step>;
+  /** Changes already computed for other readers. At another version the same position may need other changes. */
+  readonly changes: Map<string, PositionChange>;
 }
 
-function asked(version: number): Asked {
+function createVersionCache(version: number): VersionCache {
   return { version, pages: new Map(), steps: new Map() };
 }
 
-/** That a run of this process has a chain's lease. */
-export interface TailHold {
-  /** The run stored something. */
+/** Held by the run of this process that has the chain's lease. */
+export interface TailWriter {
+  /** Reports a stored change of the run. */
   stored: (change: StoredChange) => void;
-  /** It has the lease no more. */
+  /** Reports that the run no longer has the lease. */
   end: () => void;
 }
 
-/** What a running tool printed. */
+/** Output of a running tool. */
 interface Progress {
-  /** Characters in all, those that are not kept any more too. */
+  /** Total characters, including those that are no longer cached. */
   length: number;
-  /** The last of them. */
+  /** The last characters. */
   text: string;
 }
 
 /**
- * The end of a chain, shared by all who watch it in one process. Watchers pull: each has a cursor and no queue, so that a
- * slow one costs nothing and loses nothing. Of a run of this process the tail knows what was stored without asking.
+ * The end of a chain, shared by all its watchers in one process. Watchers pull: each has a cursor and no queue, so that
+ * a slow watcher costs nothing and loses nothing. For runs in this process the tail is updated directly, without
+ * reading the store.
  */
-export class Tail {
+export class SessionTail {
   readonly rootId: string;
   readonly #store: SessionDriver;
   readonly #stateOf: () => Promise<SessionState | undefined>;
   #version = 0;
   readonly #waiting = new Set<() => void>();
-  /** Of those who wait, when it is too early to tell them. */
+  /** Wakes waiting watchers when the minimum interval has passed. */
   #wakes: NodeJS.Timeout | undefined;
   #woken = -FAR_GAP_MS;
-  /** Every visible message from this `seq` on is in `#messages`, as it is stored. */
+  /** All visible messages from this `seq` on are in `#messages`, as stored. */
   #since = Infinity;
   #messages: Message[] = [];
-  /** How often the session had been cut when the run that holds it began. */
+  /** Number of rewinds of the session when the current run started. */
   #cuts = 0;
   readonly #progress = new Map<string, Progress>();
-  /** What was asked of the store at this version, and what was made of it, so that many watchers ask once. */
-  #asked: Asked = asked(-1);
-  /** How the session stands, until something of that may be another. */
+  /** Results of store queries at the current version, so that many watchers cause one query. */
+  #asked: VersionCache = createVersionCache(-1);
+  /** The state of the session, until it may have changed. */
   #state: Promise<StateEvent | undefined> | undefined;
-  /** As JSON the state that was told last: one that says the same is the same. */
+  /** The last reported state, with its JSON. An equal state is not reported again. */
   #told: { text: string; event: StateEvent } | undefined;
   #watchers = 0;
-  /** Of the run that has the chain's lease; one that gave it back may still say so when the next has begun. */
-  #holder: TailHold | undefined;
-  /** Whether a run went on when the store was asked last. */
+  /** Writer of the run that has the chain's lease. A previous writer may report its end after the next has started. */
+  #holder: TailWriter | undefined;
+  /** Whether a run was active at the last query. */
   #isRunning = false;
   #unsubscribe: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   readonly #presence: Presence;
 
-  /** `stateOf` asks the store how the session stands; undefined when there is none any more. */
+  /** `stateOf` reads the session's state from the store; undefined if the session was deleted. */
   constructor(
     rootId: string,
     store: SessionDriver,
@@ -111,7 +112,7 @@ export class Tail {
     this.#stateOf = stateOf;
   }
 
-  /** Counts what changed. */
+  /** Incremented with each change. */
   get version(): number {
     return this.#version;
   }
@@ -122,15 +123,15 @@ export class Tail {
   }
 
   /**
-   * A run of this process has the chain's lease, until it says that it has not: nobody else writes messages meanwhile. `cuts`:
-   * of the session, as the lease found it.
+   * Registers the run of this process that has the chain's lease, until it calls `end`. No other process writes
+   * messages meanwhile. `cuts`: number of the session's rewinds when the lease was taken.
    */
-  hold(cuts: number): TailHold {
+  hold(cuts: number): TailWriter {
     this.#cuts = cuts;
-    const mine: TailHold = {
+    const mine: TailWriter = {
       stored: (change) => {
         if (this.#holder === mine) this.#stored(change);
-        // What the next run said is known already, and this comes before it.
+        // A late change of a previous run belongs before the next run's messages, which are already cached.
         else this.changed();
       },
       end: () => {
@@ -146,9 +147,9 @@ export class Tail {
     return mine;
   }
 
-  /** The run that holds the chain stored something. */
+  /** Applies a change that the current run has stored. */
   #stored({ add = [], append = [], finish = [], set }: StoredChange): void {
-    // Text that a message gains changes nothing else, and comes ten times a second.
+    // Text appended to a message changes nothing else, and is stored ten times a second.
     if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
     for (const message of add) {
       if (this.#messages.length === 0) this.#since = message.seq;
@@ -172,33 +173,33 @@ export class Tail {
     this.#bump();
   }
 
-  /** Somebody new watches, who may know more than was asked of the store before. */
+  /** Drops cached data for a new watcher, which may have newer information. */
   refresh(): void {
     this.#state = undefined;
-    this.#asked = asked(-1);
+    this.#asked = createVersionCache(-1);
   }
 
-  /** Something of the chain is another now: what is known of its messages is void. */
+  /** Reports a change of the chain: cached messages are void. */
   changed(): void {
     this.#since = Infinity;
     this.#messages = [];
     this.touched();
   }
 
-  /** Something beside its messages is another now. */
+  /** Reports a change that does not affect messages. */
   touched(): void {
     this.#state = undefined;
     this.#bump();
   }
 
-  /** A running tool printed something. */
+  /** Appends output of a running tool. */
   printed(callId: string, text: string): void {
     const { length, text: before } = this.#progress.get(callId) ?? { length: 0, text: "" };
-    this.#progress.set(callId, { length: length + text.length, text: endOf(before + text, PROGRESS) });
+    this.#progress.set(callId, { length: length + text.length, text: lastCharacters(before + text, PROGRESS) });
     this.#bump();
   }
 
-  /** What running tools printed behind what `told` says of each, which is brought up to date. */
+  /** Output of running tools after the lengths in `reportedLengths`, which are then updated. */
   progress(told: Map<string, number>): { callId: string; text: string }[] {
     const news: { callId: string; text: string }[] = [];
     for (const callId of told.keys()) if (!this.#progress.has(callId)) told.delete(callId);
@@ -210,51 +211,52 @@ export class Tail {
     return news;
   }
 
-  /** How the session stands, the same object as long as it says the same; undefined when it was deleted. */
+  /** The state of the session; the same object as long as it is equal. Undefined if the session was deleted. */
   state(): Promise<StateEvent | undefined> {
     if (this.#state) return this.#state;
     const asked = this.#stateOf().then((state) => {
       const { state: now = "finished" } = state?.run ?? {};
-      // One that was asked for before another may come behind it, and says nothing of now.
+      // An older query may finish after a newer one and is then outdated.
       if (this.#state === asked) this.#isRunning = now === "running" || now === "waiting";
       if (!state) return undefined;
       const text = JSON.stringify(state);
       if (text !== this.#told?.text) this.#told = { text, event: { type: "state", state } };
       return this.#told.event;
     });
-    // What could not be asked is asked again.
+    // After a failure the next call queries again.
     asked.catch(() => this.#state === asked && (this.#state = undefined));
     return (this.#state = asked);
   }
 
-  /** What a reader at a place lacks of a page's message; told to all who are there. */
-  step(place: Place, message: Message, { steps }: Page): Step {
+  /** The change for a reader at a position, from a message of a page. Cached for all readers at that position. */
+  step(place: StreamPosition, message: Message, { changes: steps }: Page): PositionChange {
     const key = `${message.seq} ${place.key}`;
     let step = steps.get(key);
     if (!step) {
       if (steps.size >= STEPS) steps.clear();
-      step = place.news(message, this.isHeld && message.seq >= this.#since);
+      step = place.eventsFor(message, this.isHeld && message.seq >= this.#since);
       steps.set(key, step);
     }
     return step;
   }
 
   /**
-   * The message with this `seq` and those behind it, at most a page of them; whether there may be more. `cuts`: of the
-   * session, as who asks knows it.
+   * The message with this `seq` and the following ones, at most a page. `cuts`: number of the session's rewinds that
+   * the caller knows.
    */
   async from(seq: number, cuts: number): Promise<Page> {
     const { pages, steps } = this.#now();
-    // The lease is given back a moment before the run says so: what another process cut then is not there any more.
+    // The lease is released shortly before the run reports it. Messages that another process has rewound since then are
+    // still cached here.
     if (seq >= this.#since && cuts === this.#cuts) {
       const at = this.#messages.findIndex((message) => message.seq >= seq);
       return {
         messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE),
         more: at >= 0 && at + PAGE < this.#messages.length,
-        steps,
+        changes: steps,
       };
     }
-    // Never older than the state, which says what of it was cut.
+    // Query after the state, so that the page is never older than the rewinds in the state.
     const state = this.state();
     const query = { scope: "chain", after: seq - 1, limit: PAGE } as const;
     const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
@@ -262,10 +264,10 @@ export class Tail {
     pages.set(seq, page);
     page.catch(() => pages.delete(seq));
     const messages = await page;
-    return { messages, more: messages.length === PAGE, steps };
+    return { messages, more: messages.length === PAGE, changes: steps };
   }
 
-  /** Resolves when something changed since `version`, not too soon after it did last, or the signal aborts. */
+  /** Resolves when a change after `version` exists and the minimum interval has passed, or when the signal aborts. */
   async next(version: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     await new Promise<void>((resolve) => {
@@ -280,28 +282,31 @@ export class Tail {
     });
   }
 
-  /** Whether a client can answer this session's questions now, whichever session it shows. */
+  /** Whether a client can now answer requests of this session, whichever session it shows. */
   get isAttended(): boolean {
     return this.#presence.answers(this.rootId);
   }
 
-  /** Whether a client that shows this session answers its questions now. */
+  /** Whether a client that shows this session can now answer its requests. */
   get isShown(): boolean {
     return this.#presence.isShown(this.rootId);
   }
 
-  /** A client shows this session: `true` answers questions of any session, a function those of this session alone. The returned function ends it. */
+  /**
+   * Connects a client that shows this session. With `true` it answers requests of any session, with a function only
+   * those of this session. The returned function disconnects it.
+   */
   attended(answers: true | (() => boolean)): () => void {
     const client = answers === true ? () => true : (rootId: string) => rootId === this.rootId && answers();
     return this.#presence.join(client, this.rootId);
   }
 
-  /** One more watcher; what is returned ends it. */
+  /** Adds a watcher. The returned function removes it. */
   watched(): () => void {
     this.#watchers += 1;
     const hint = () => (this.isHeld ? this.touched() : this.changed());
     this.#unsubscribe ??= notifierOf(this.#store).subscribe(this.rootId, hint);
-    // Whoever waits for what comes keeps the process.
+    // The timer keeps the process alive while a watcher waits.
     this.#timer ??= setInterval(() => this.#isRunning && !this.isHeld && this.changed(), LOOK_MS);
     let here = true;
     return () => {
@@ -319,7 +324,7 @@ export class Tail {
   }
 
   #now() {
-    if (this.#asked.version !== this.#version) this.#asked = asked(this.#version);
+    if (this.#asked.version !== this.#version) this.#asked = createVersionCache(this.#version);
     return this.#asked;
   }
 

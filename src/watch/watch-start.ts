@@ -1,38 +1,39 @@
 import type { SessionDriver } from "../ports/session-driver.js";
-import { type Cursor, hashOf, hashOfCuts } from "./cursor.js";
+import { type Cursor, hashOf, hashOfRewinds } from "./cursor.js";
 
-/** From where a reader is told. */
-export interface Start {
+/** The position from which a reader receives events. */
+export interface WatchStart {
   readonly cursor: Cursor;
-  /** What the reader may have behind this `seq` is void; undefined where nothing is. */
+  /** Messages of the reader after this `seq` are void; undefined if all are valid. */
   readonly voidAfter?: number | undefined;
-  /** It may come back to the cursor, and knows it from the first event on. */
+  /** Whether the first event contains the cursor, because the reader may resume from it. */
   readonly isTold?: boolean;
 }
 
 /**
- * Where a reader goes on that has the messages up to `seq`, and no cursor yet. A message that is visible has before it
- * what it always had; of one that is not the reader may have what was cut, and some of what is to be told in its place.
+ * The start position of a reader that has the messages up to `seq`, but no cursor. If that message is visible, the
+ * messages before it are unchanged. Otherwise it was rewound: the reader may have rewound messages, and lack some of
+ * those that replaced them.
  */
-export async function behindOf(store: SessionDriver, rootId: string, seq: number): Promise<Start> {
+export async function startAfterSeq(store: SessionDriver, rootId: string, seq: number): Promise<WatchStart> {
   const head = await store.head(rootId, { messages: false });
-  const cuts = head?.original.cuts ?? [];
+  const cuts = head?.original.rewinds ?? [];
   const at = (message: { seq: number; id: string } | undefined): Cursor => {
-    const proof = { cuts: hashOfCuts(cuts), message: message ? hashOf(message.id) : 0, said: 0 };
+    const proof = { cuts: hashOfRewinds(cuts), message: message ? hashOf(message.id) : 0, said: 0 };
     return { cuts: cuts.length, seq: message?.seq ?? 0, within: undefined, proof };
   };
   const found = await store.messages(rootId, { scope: "chain", before: seq + 1, limit: 2 });
   const last = found.at(-1);
   if (last?.seq === seq) {
-    // How much the reader has of one that grows nobody knows: it is told again, whole.
+    // The received part of a growing message is unknown, so the complete message is sent again.
     return { cursor: at(last.finished ? last : found.at(-2)), isTold: true };
   }
   return { cursor: at(last), voidAfter: await visibleBefore(store, rootId, seq, last?.seq ?? 0) };
 }
 
 /**
- * The last message that is visible of those that stood before this one, which is not. `last`: the visible one with the
- * next smaller `seq`.
+ * The `seq` of the last visible message among those before a hidden message. `last`: `seq` of the visible message with
+ * the next smaller `seq`.
  */
 async function visibleBefore(store: SessionDriver, rootId: string, seq: number, last: number): Promise<number> {
   const { snapshots = [] } = (await store.head(rootId, { messages: false })) ?? {};
@@ -43,7 +44,7 @@ async function visibleBefore(store: SessionDriver, rootId: string, seq: number, 
     if (at < seq && (await has())) return at;
     let forked: number | undefined;
     for (const { id, after } of snapshots) if (after < at && (await has(id))) forked = after;
-    // One that was never there is behind what is; of one that is lost nothing is known.
+    // A message that never existed comes after all visible ones. If a message was lost, nothing is known.
     if (forked === undefined) return at === seq ? last : 0;
     at = forked;
   }

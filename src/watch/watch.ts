@@ -1,22 +1,23 @@
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { InputError, SessionNotFoundError } from "../ports/errors.js";
-import { found } from "../sessions/require-session.js";
-import { isAway } from "../sessions/outage.js";
+import { requireSession } from "../sessions/require-session.js";
+import { isUnavailable } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
 import { isStored, parseCursor } from "./cursor.js";
 import type { Live } from "./live.js";
 import { delay, onAbort } from "../base/abort.js";
-import { Place, type Step } from "./stream-position.js";
-import { behindOf, type Start } from "./watch-start.js";
-import type { Tail } from "./tail.js";
+import { StreamPosition, type PositionChange } from "./stream-position.js";
+import { startAfterSeq, type WatchStart } from "./watch-start.js";
+import type { SessionTail } from "./tail.js";
 
-/** While the store is away it is asked again so long after, in ms: at first, and at most. */
+/** Retry delay while the store is unavailable: initial and maximum, in ms. */
 const AGAIN_MS = { first: 250, most: 2_000 };
 
 /**
- * What a session says, from a cursor on, and then as it comes. Rejects with `InputError` (a cursor that never was),
- * `SessionNotFoundError` or `StoreError`. Whoever follows, and was told something, waits for a store that cannot be reached.
+ * Streams the events of a session, from a cursor on and then live. Rejects with `InputError` (invalid cursor),
+ * `SessionNotFoundError` or `StoreError`. With `follow`, after the first event, it retries while the store is
+ * unavailable.
  */
 export async function* watch(
   live: Live,
@@ -25,17 +26,19 @@ export async function* watch(
   {
     after = "",
     lastSeen = "",
-    behind = 0,
+    afterSeq: behind = 0,
     follow = true,
-    answers = false,
+    canAnswer: answers = false,
     signal = new AbortController().signal,
   }: WatchOptions,
 ): AsyncGenerator<WatchEvent, void, undefined> {
-  const { chain } = await found(store, id);
+  const { chain } = await requireSession(store, id);
   const cursor = after === "" ? lastSeen : after;
   const isNew = cursor === "" && behind > 0;
-  let start: Start = isNew ? await behindOf(store, chain.root, behind) : { cursor: parseCursor(chain.root, cursor) };
-  // What was seen and never came to the disk, before a power cut, say: the reader begins anew.
+  let start: WatchStart = isNew
+    ? await startAfterSeq(store, chain.root, behind)
+    : { cursor: parseCursor(chain.root, cursor) };
+  // The cursor is ahead of the store, which may have lost its last writes in a power failure. The reader starts again.
   if (!isNew && !(await isStored(store, chain.root, start.cursor))) {
     if (after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");
     start = { ...start, voidAfter: 0 };
@@ -43,7 +46,7 @@ export async function* watch(
   const { tail, leave } = live.open(chain.root, store);
   const unwatch = follow ? tail.watched() : leave;
   const unattend = answers ? tail.attended(answers) : leave;
-  // Also of a reader that takes no further event, and never says so.
+  // Also releases a reader that takes no further event without ending the stream.
   const untie = onAbort(signal, () => {
     unattend();
     unwatch();
@@ -61,20 +64,20 @@ export async function* watch(
 
 /** One watcher of a chain. */
 class Watch {
-  readonly #tail: Tail;
-  #place: Place;
-  /** The state that was told last. */
+  readonly #tail: SessionTail;
+  #place: StreamPosition;
+  /** The last state that was sent. */
   #told: WatchEvent | undefined;
   readonly #progress = new Map<string, number>();
   #deleted = false;
-  /** What the reader may have behind this `seq` is void, and it was not told yet. */
+  /** Messages of the reader after this `seq` are void, which has not been sent yet. */
   #voidAfter: number | undefined;
-  /** The reader hears where it is before anything is said. */
+  /** Whether the first event contains the cursor. */
   readonly #isPlaced: boolean;
 
-  constructor(tail: Tail, { cursor, voidAfter, isTold = false }: Start) {
+  constructor(tail: SessionTail, { cursor, voidAfter, isTold = false }: WatchStart) {
     this.#tail = tail;
-    this.#place = new Place(tail.rootId, cursor);
+    this.#place = new StreamPosition(tail.rootId, cursor);
     this.#voidAfter = voidAfter;
     this.#isPlaced = isTold;
   }
@@ -87,10 +90,10 @@ class Watch {
         yield* this.#news();
         pause = AGAIN_MS.first;
       } catch (error) {
-        // The agent closes, and the store with it, while something is read for whoever watches.
+        // The agent and its store may close during a read.
         if (signal.aborted) return;
-        if (!follow || !this.#told || !isAway(error)) throw error;
-        // Not all at once, as soon as it is back.
+        if (!follow || !this.#told || !isUnavailable(error)) throw error;
+        // A random delay, so that watchers do not all reconnect at once.
         await delay(pause * (0.5 + Math.random() / 2), signal).catch(() => undefined);
         pause = Math.min(2 * pause, AGAIN_MS.most);
         continue;
@@ -100,13 +103,13 @@ class Watch {
     }
   }
 
-  /** Whether nothing was cut since the cursor. */
+  /** Whether the session was not rewound since the cursor. */
   async #isUncut(): Promise<boolean> {
     const state = await this.#tail.state();
-    return state?.state.session.cuts.length === this.#place.cursor.cuts;
+    return state?.state.session.rewinds.length === this.#place.cursor.cuts;
   }
 
-  /** Everything that there is now. */
+  /** Sends all events that are available now. */
   async *#news(): AsyncGenerator<WatchEvent, void, undefined> {
     for (let more = true; more;) {
       const state = await this.#tail.state();
@@ -120,7 +123,7 @@ class Watch {
         this.#told = state;
         yield this.#isPlaced ? { ...state, cursor: this.#place.id } : state;
       }
-      const { cuts } = state.state.session;
+      const { rewinds: cuts } = state.state.session;
       const cut = lesser(this.#voidAfter, this.#place.cutOf(cuts));
       const first = Math.max(1, Math.min(this.#place.cursor.seq, cut ?? Infinity));
       const page = await this.#tail.from(first, cuts.length);
@@ -129,7 +132,7 @@ class Watch {
       this.#voidAfter = undefined;
       for (const message of page.messages) yield* this.#step(this.#tail.step(this.#place, message, page));
       more = page.more;
-      // Behind what was said by then: who hears that a run ended has all of it.
+      // The state follows the messages stored by then: a reader that sees the end of a run has all of its messages.
       const { run } = state.state;
       if (more || state === this.#told || (this.#tail.isHeld && !(run && isOpen(run)))) continue;
       yield (this.#told = state);
@@ -137,7 +140,7 @@ class Watch {
     for (const { callId, text } of this.#tail.progress(this.#progress)) yield { type: "tool_progress", callId, text };
   }
 
-  *#step({ events, place }: Step): Generator<WatchEvent, void, undefined> {
+  *#step({ events, place }: PositionChange): Generator<WatchEvent, void, undefined> {
     this.#place = place;
     yield* events;
   }

@@ -6,7 +6,7 @@ import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import { Live } from "./live.js";
 import type { Presence } from "./presence.js";
 
-/** Who watches the sessions of one agent. Nothing is loaded or opened for them before there are any. */
+/** The watchers of one agent's sessions. Nothing is loaded or opened before the first watcher. */
 export class Watchers {
   readonly #store: () => Promise<SessionDriver>;
   readonly #processes: (rootId: string) => Promise<readonly ProcessState[]>;
@@ -14,7 +14,7 @@ export class Watchers {
   readonly #presence: Presence;
   #live: Live | undefined;
 
-  /** `processes` lists what goes on in the background of a chain; `closing` is aborted when the agent closes. */
+  /** `processes` lists the background processes of a chain. `closing` is aborted when the agent closes. */
   constructor(
     store: () => Promise<SessionDriver>,
     processes: (rootId: string) => Promise<readonly ProcessState[]>,
@@ -31,14 +31,14 @@ export class Watchers {
     return (this.#live ??= new Live(this.#processes, this.#presence));
   }
 
-  /** As `Sessions.watch`. Ends with the agent. */
+  /** Like `Sessions.watch`. Ends when the agent closes. */
   async *watch(id: string, options: WatchOptions): AsyncGenerator<WatchEvent, void, undefined> {
     const store = await this.#store();
     const { watch } = await import("./watch.js");
-    // Whoever watches holds no agent open.
+    // A watcher must not prevent the agent from closing.
     const ended = new AbortController();
     const others = [this.#closing, ...(options.signal ? [options.signal] : [])];
-    // Any number may watch.
+    // Any number of watchers may add listeners.
     setMaxListeners(0, ...others);
     const ties = others.map((one) => onAbort(one, () => ended.abort()));
     try {
@@ -48,7 +48,7 @@ export class Watchers {
     }
   }
 
-  /** This process changed a chain; `messages`: also what was said in it. */
+  /** Notifies watchers that this process changed a chain. `messages`: whether its messages changed too. */
   async tell(rootId: string, messages: boolean): Promise<void> {
     const store = await this.#store();
     if (messages) this.live.changed(rootId, store);

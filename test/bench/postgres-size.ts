@@ -38,7 +38,7 @@ function session(n: number): Session {
     id,
     alias: "",
     title: text(40),
-    titled: true,
+    hasFinalTitle: true,
     provider: "openai",
     model: "gpt-5",
     reasoningEffort: "",
@@ -50,7 +50,7 @@ function session(n: number): Session {
     chain: { root: id, index: 0 },
     lastSeq: 0,
   };
-  const rest = { mode: "auto", leave: [], cuts: [], createdAt: at(n), updatedAt: at(n), usage: USAGE };
+  const rest = { mode: "auto", permissionGrants: [], rewinds: [], createdAt: at(n), updatedAt: at(n), usage: USAGE };
   return { ...start, ...where, ...rest } as Session;
 }
 
@@ -76,9 +76,17 @@ function turn(sessionId: string, from: number, n: number): Message[] {
 }
 
 function run(sessionId: string, n: number, over: boolean): RunRecord {
-  const told = { id: uuid(2, n), sessionId, key: "", after: 0, fingerprint: "", provider: "openai", model: "gpt-5" };
+  const told = {
+    id: uuid(2, n),
+    sessionId,
+    idempotencyKey: "",
+    after: 0,
+    fingerprint: "",
+    provider: "openai",
+    model: "gpt-5",
+  };
   const times = { startedAt: at(n), endedAt: over ? at(n + 5) : "", usage: USAGE, iterations: 2 };
-  const end = { state: over ? "finished" : "running", endedBy: over ? "model" : "", error: null, line: null };
+  const end = { state: over ? "finished" : "running", endedBy: over ? "model" : "", error: null, queueLease: null };
   return { ...told, ...times, ...end, retry: null, answer: null } as RunRecord;
 }
 

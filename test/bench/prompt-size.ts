@@ -2,7 +2,7 @@
 import { silentLogger } from "../../src/base/log.js";
 import { offeredTools } from "../../src/run/tools/offered-tools.js";
 import { builtinTools } from "../../src/tools/all.js";
-import { workWords, type PromptFamily } from "../../src/run/prompt/sections.js";
+import { workInstructions, type PromptFamily } from "../../src/run/prompt/sections.js";
 
 /** A model of each. */
 const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
@@ -17,7 +17,7 @@ const rows = [["family", "alone", "with a person", "tools"]];
 for (const [family, id] of FAMILIES) {
   const told = (person: boolean) =>
     offeredTools(builtinTools(), { provider: "", id }, { person, skills: false }, silentLogger);
-  const words = (isAttended: boolean) => Buffer.byteLength(workWords({ family, tools: told(isAttended) }));
+  const words = (isAttended: boolean) => Buffer.byteLength(workInstructions({ family, tools: told(isAttended) }));
   const specs = told(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
   rows.push([family, words(false), words(true), Buffer.byteLength(JSON.stringify(specs))].map(String));
 }

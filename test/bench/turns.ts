@@ -19,7 +19,7 @@ async function turn(driver: SessionDriver, n: number): Promise<void> {
   if (!("fence" in lease)) throw new Error("the lease is held");
   const { fence } = lease;
   const usage = { promptTokens: 100, completionTokens: 10, totalTokens: 110, cost: 0.001 };
-  const run = aRun(`r${n}`, "s", { key: `k${n}` });
+  const run = aRun(`r${n}`, "s", { idempotencyKey: `k${n}` });
   await driver.write("s", change({ fence, sync: true, add: [aMessage("s", 2 * n + 1)], runs: [run] }));
   const answer = growing("s", 2 * n + 2);
   await driver.write("s", change({ fence, add: [answer] }));

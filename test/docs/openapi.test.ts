@@ -81,10 +81,14 @@ describe("what the suite is answered", () => {
     ])
       assert.throws(() => checkExchange({ ...health, text, ...wrong }), assert.AssertionError, JSON.stringify(wrong));
     const path = "/api/sessions/x/events";
-    checkEvent("GET", path, 'event: cut\nid: x\ndata: {"after":1}');
-    for (const wrong of ['event: cut\ndata: {"after":-1}', 'event: cuts\ndata: {"after":1}', "event: deleted\ndata: 1"])
+    checkEvent("GET", path, 'event: rewind\nid: x\ndata: {"after":1}');
+    for (const wrong of [
+      'event: rewind\ndata: {"after":-1}',
+      'event: rewinds\ndata: {"after":1}',
+      "event: deleted\ndata: 1",
+    ])
       assert.throws(() => checkEvent("GET", path, wrong), assert.AssertionError, wrong);
-    assert.throws(() => checkEvent("GET", "/api/sessions", 'event: cut\ndata: {"after":1}'), assert.AssertionError);
+    assert.throws(() => checkEvent("GET", "/api/sessions", 'event: rewind\ndata: {"after":1}'), assert.AssertionError);
   });
 
   it("has each path, status and event of the document, but for one that nothing brings about", async (t) => {
@@ -186,7 +190,7 @@ async function watched(t: Hooks): Promise<void> {
   await until(() => types.has("message_end"));
   const first = (await api.agent.sessions.messages(id))[0]!;
   await api.agent.sessions.revert(id, first.id);
-  await until(() => types.has("cut"));
+  await until(() => types.has("rewind"));
   await api.send(`/api/sessions/${id}/events?follow=false`);
   await api.agent.sessions.delete(id);
   await done;

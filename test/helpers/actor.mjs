@@ -17,7 +17,7 @@ const actionsOf = (session, run, ask) => [
   ["list sessions", "GET", "/api/sessions"],
   ["read a session", "GET", `/api/sessions/${session}`],
   ["read messages", "GET", `/api/sessions/${session}/messages`],
-  ["watch a session", "GET", `/api/sessions/${session}/events?answers=true`],
+  ["watch a session", "GET", `/api/sessions/${session}/events?can_answer=true`],
   ["list runs", "GET", "/api/runs"],
   ["list questions", "GET", "/api/asks"],
   ["read a question", "GET", `/api/asks/${ask}`],

@@ -17,7 +17,7 @@ async function main(projectDir) {
   const model = new ScriptedProvider([
     callTools(["read", { path: "a.js" }], ["grep", { pattern: "two" }], ["bash", { command: "echo from bash" }]),
     callTools(["edit", { path: "a.js", old_string: "const one = 1;", new_string: "const one = (1;" }]),
-    callTools(["bash", { command: "rm -r x && true" }], ["bash", { command: KEPT, background: true, keep: true }]),
+    callTools(["bash", { command: "rm -r x && true" }], ["bash", { command: KEPT, background: true, detached: true }]),
     '{"done":true}',
   ]);
   const agent = new Agent({

@@ -27,9 +27,9 @@ const entriesOf = ({ schema }: { schema?: StandardSchema<never> | StandardSchema
   (schema as option.Section).entries;
 const { session, permissions } = configOptions.entries;
 const provider = entriesOf(aiSdk);
-const rule = permissions.entries.rules.told.item as unknown as option.Section;
-const toolServer = configOptions.entries.mcp_servers.told.item as unknown as option.Section;
-const model = (provider["models"] as Described).told.item as unknown as option.Section;
+const rule = permissions.entries.rules.docs.item as unknown as option.Section;
+const toolServer = configOptions.entries.mcp_servers.docs.item as unknown as option.Section;
+const model = (provider["models"] as Described).docs.item as unknown as option.Section;
 
 /** Every section of the config as it stands in the file, those of adapters too, by the name of its table. */
 export const SECTIONS: Readonly<Record<string, option.Section>> = {
@@ -50,13 +50,13 @@ for (const key of ["$schema", "mcp_servers", "hooks"]) delete (SECTIONS as Recor
 export function leavesOf({ entries }: option.Section, before = ""): [key: string, leaf: Described][] {
   return Object.entries(entries).flatMap(([name, entry]): [string, Described][] => {
     const leaf = entry as Described;
-    return leaf.told.entries ? leavesOf(leaf as option.Section, `${before}${name}.`) : [[before + name, leaf]];
+    return leaf.docs.entries ? leavesOf(leaf as option.Section, `${before}${name}.`) : [[before + name, leaf]];
   });
 }
 
 function table(section: option.Section): string {
   const cell = (text: string) => text.replaceAll("|", "\\|");
-  const rows = leavesOf(section).map(([key, { told }]) => {
+  const rows = leavesOf(section).map(([key, { docs: told }]) => {
     const value = JSON.stringify(told.default);
     const standard = told.required
       ? "required"
@@ -131,7 +131,7 @@ export function configSchema(): JsonSchema {
 
 /** A value of an option, in JSON Schema. */
 function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Record<string, JsonSchema> } {
-  const { told } = entry as Partial<Described>;
+  const { docs: told } = entry as Partial<Described>;
   if (!told) return { ...(entry as StandardSchema)["~standard"].jsonSchema?.input({ target: "draft-07" }) };
   const { about, json: plain, entries, open = false, item, isMap = false, orText, default: standard } = told;
   const description = about.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1");
@@ -145,7 +145,7 @@ function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Re
     const narrow = plain["type"] === "string" && Object.keys(plain).length > 1;
     return narrow ? { ...noted, anyOf: [plain, { type: "string", pattern: "\\$\\{\\w+\\}" }] } : { ...noted, ...plain };
   }
-  const required = Object.keys(entries).filter((key) => (entries[key] as Partial<Described>).told?.required);
+  const required = Object.keys(entries).filter((key) => (entries[key] as Partial<Described>).docs?.required);
   const object = {
     ...noted,
     ...plain,

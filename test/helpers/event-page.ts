@@ -52,7 +52,8 @@ export class EventPage {
     if (id !== undefined) this.lastId = id;
     if (type === "state") this.state = data;
     if (type === "message") this.#messages.set(data.message.seq, data.message);
-    if (type === "cut") for (const seq of [...this.#messages.keys()]) if (seq > data.after) this.#messages.delete(seq);
+    if (type === "rewind")
+      for (const seq of [...this.#messages.keys()]) if (seq > data.after) this.#messages.delete(seq);
     if (type === "deleted") this.deleted = true;
     const message = this.#messages.get(data.seq ?? data.message?.seq);
     if (type === "delta" && message) {

@@ -19,7 +19,7 @@ export class CountedPage extends EventPage {
   override apply(event: WireEvent): void {
     const { type, id, data } = event as WireEvent & { data: { seq?: number; message?: WireMessage } };
     this.events += 1;
-    if (type === "cut") {
+    if (type === "rewind") {
       this.cuts += 1;
       this.#ids = new Set();
     }

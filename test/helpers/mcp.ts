@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "gantry";
-import type { LogFields, OpenTools, ToolAddress, ToolProgram, ToolSource } from "gantry/plugin";
+import type { LogFields, OpenTools, McpServerHttp, McpServerStdio, ToolSource } from "gantry/plugin";
 import type { Hooks } from "./temp.js";
 
 const HOSTILE = fileURLToPath(new URL("./hostile-mcp.mjs", import.meta.url));
@@ -13,7 +13,7 @@ const HOSTILE = fileURLToPath(new URL("./hostile-mcp.mjs", import.meta.url));
 export const PLAIN = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
 /** The hostile server, as a program. */
-export function hostileProgram(how: string, env: Record<string, string> = {}): ToolProgram {
+export function hostileProgram(how: string, env: Record<string, string> = {}): McpServerStdio {
   return { name: "hostile", command: process.execPath, args: [HOSTILE, how], env };
 }
 
@@ -22,7 +22,7 @@ export async function hostileAddress(
   hooks: Hooks,
   how: string,
   env: Record<string, string> = {},
-): Promise<{ server: ToolAddress; pid: number; kill(signal?: NodeJS.Signals): Promise<void> }> {
+): Promise<{ server: McpServerHttp; pid: number; kill(signal?: NodeJS.Signals): Promise<void> }> {
   const child = spawn(process.execPath, [HOSTILE, how, "http"], {
     env: { ...PLAIN, ...env },
     stdio: ["ignore", "pipe", "inherit"],
@@ -38,7 +38,7 @@ export async function hostileAddress(
 }
 
 /** A reference server of the registry, as a program. */
-export function referenceProgram(name: "everything" | "filesystem" | "memory", ...args: string[]): ToolProgram {
+export function referenceProgram(name: "everything" | "filesystem" | "memory", ...args: string[]): McpServerStdio {
   const file = fileURLToPath(
     new URL(`../../node_modules/@modelcontextprotocol/server-${name}/dist/index.js`, import.meta.url),
   );

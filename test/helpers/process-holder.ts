@@ -11,7 +11,7 @@ if (how === "bash") {
   await callTool(bash, { command }, toolContext(cwd));
 } else if (how === "kept") {
   const bash = builtinTools({ env, bash: { sandbox: "off", keptPath } }).find(({ name }) => name === "bash")!;
-  await callTool(bash, { command, keep: true }, toolContext(cwd, { sessionId: "one" }));
+  await callTool(bash, { command, detached: true }, toolContext(cwd, { sessionId: "one" }));
   await new Promise((resolve) => setTimeout(resolve, 600_000));
 } else {
   const child = await startProcess({ file: "/bin/sh", args: ["-c", command], cwd, env });

@@ -10,7 +10,7 @@ export interface LoadOptions {
   turns: number;
   random: () => number;
   /** A client gives a turn up after so long, in ms. Default ten minutes, which only a turn that never heals reaches. */
-  patienceMs?: number;
+  timeoutMs?: number;
   /** Called after each turn that was answered, with the number of such turns. */
   onTurn?: (turns: number) => void;
 }
@@ -69,7 +69,7 @@ const AGAIN: ReadonlySet<number> = new Set([409, 421, 429, 502, 503, 504]);
 
 /** Clients that each hold a conversation, and ask again, with the same key, whatever was refused or broke off. */
 export async function runLoad(options: LoadOptions): Promise<LoadReport> {
-  const { clients, turns, random, patienceMs = 600_000, onTurn } = options;
+  const { clients, turns, random, timeoutMs = 600_000, onTurn } = options;
   const errors = new Map<string, number>();
   const report: LoadReport = {
     clients: Array.from({ length: clients }, (_, n) => ({ name: `c${n}`, sessionId: "", turns: [] })),
@@ -104,7 +104,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadReport> {
         return;
       }
       errors.set(outcome.again, (errors.get(outcome.again) ?? 0) + 1);
-      if (outcome.waitMs < 0 || (failedAt > 0 && Date.now() - failedAt > patienceMs)) {
+      if (outcome.waitMs < 0 || (failedAt > 0 && Date.now() - failedAt > timeoutMs)) {
         report.faults.push(`${name}: ${outcome.again}`);
         return;
       }

@@ -23,15 +23,15 @@ export async function seedSessions(home: string, sessions: readonly SeededSessio
           id,
           alias: "",
           title: `Session ${index}`,
-          titled: true,
+          hasFinalTitle: true,
           provider: "lab",
           model: "m1",
           reasoningEffort: "",
         },
         ...{
           mode: "auto",
-          leave: [],
-          cuts: [],
+          permissionGrants: [],
+          rewinds: [],
           projectDir: home,
           parentId: "",
           spawnedBy: null,
@@ -45,9 +45,9 @@ export async function seedSessions(home: string, sessions: readonly SeededSessio
         const said = { role: "user", parts: [], toolCallId: "", name: "", failed: false, finished: true } as const;
         return { ...said, id: newId(), sessionId: id, seq: place + 1, createdAt: at, ...message } as Message;
       });
-      const all = stored.map((message) => ({ message, cut: "" }));
+      const all = stored.map((message) => ({ message, hiddenBy: "" }));
       await driver.load({
-        sessions: [{ session, cut: "", view: [], messages: all }],
+        sessions: [{ session, hiddenBy: "", view: [], messages: all }],
         snapshots: [],
         runs: [],
         asks: [],

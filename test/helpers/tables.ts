@@ -113,12 +113,12 @@ export class Tables extends MemoryDocuments {
       const root = stored.run.sessionId;
       this.put(keys.run(root, id), root, stored);
       this.put(keys.runId(id), root, { root });
-      if (stored.run.key !== "") this.put(keys.runKey(stored.run.key), root, { root, run: id });
+      if (stored.run.idempotencyKey !== "") this.put(keys.runKey(stored.run.idempotencyKey), root, { root, run: id });
     },
     delete: (id: string): void => {
       const stored = this.runs.get(id);
       if (!stored) return;
-      const { sessionId: root, key } = stored.run;
+      const { sessionId: root, idempotencyKey: key } = stored.run;
       for (const gone of [keys.run(root, id), keys.runId(id), ...(key === "" ? [] : [keys.runKey(key)])])
         this.put(gone, root, null);
     },

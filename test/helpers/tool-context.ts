@@ -18,7 +18,7 @@ export function toolContext(projectDir: string, changes: Partial<ToolContext> = 
     projectDir,
     signal: new AbortController().signal,
     ask: () => Promise.resolve("allow"),
-    question: () => Promise.resolve(undefined),
+    askUser: () => Promise.resolve(undefined),
     progress: () => undefined,
     spawn: () => Promise.reject(new Error("there are no helpers here")),
     state: new Map(),

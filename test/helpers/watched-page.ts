@@ -39,7 +39,7 @@ export class WatchedPage {
         this.#messages.set(event.message.seq, structuredClone(event.message));
         break;
       }
-      case "cut":
+      case "rewind":
         for (const seq of [...this.#messages.keys()]) if (seq > event.after) this.#messages.delete(seq);
         break;
       case "deleted":

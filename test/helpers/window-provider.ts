@@ -21,7 +21,7 @@ export class WindowProvider implements ModelProvider {
   readonly idleTimeoutMs = 60_000;
   readonly maxRetries = 0;
   readonly maxWaitMs = 60_000;
-  readonly known: readonly Model[];
+  readonly configuredModels: readonly Model[];
   /** What a real provider would have answered 400 to. */
   readonly violations: string[] = [];
   /** Requests over the window. */
@@ -36,7 +36,7 @@ export class WindowProvider implements ModelProvider {
   constructor(options: WindowProviderOptions) {
     this.#options = options;
     const { window, says = window, maxOutput } = options;
-    this.known = [
+    this.configuredModels = [
       {
         id: "m1",
         name: "M 1",
@@ -48,7 +48,7 @@ export class WindowProvider implements ModelProvider {
   }
 
   models(): Promise<Model[]> {
-    return Promise.resolve([...this.known]);
+    return Promise.resolve([...this.configuredModels]);
   }
 
   async *stream(request: ModelRequest): AsyncIterable<ModelChunk> {

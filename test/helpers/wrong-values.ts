@@ -30,7 +30,7 @@ export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promi
 }
 
 /** A value that an option cannot have. */
-function wrongFor({ told: { json, type } }: option.Option<unknown>): unknown {
+function wrongFor({ docs: { json, type } }: option.Option<unknown>): unknown {
   if ("enum" in json) return "wrong";
   if (type === "object") return "Authorization";
   if (json["type"] === "array" || json["type"] === "boolean") return "yes";

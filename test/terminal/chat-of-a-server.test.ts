@@ -74,8 +74,8 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     const client = new GantryClient({ url: server.url });
     // The first question waits for this client.
     models.enqueue(call("bash", { command: "echo first" }));
-    const { session_id: first } = await client.begin({ message: "Do it", answers: true });
-    const watch = client.sessions.watch(first, { answers: true });
+    const { session_id: first } = await client.begin({ message: "Do it", can_answer: true });
+    const watch = client.sessions.watch(first, { canAnswer: true });
     await watch.next();
     await pane.until(/Another session asks: [^]*echo first/);
     await watch.return();

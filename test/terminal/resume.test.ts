@@ -63,7 +63,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
       ["50"],
     );
     // The stream begins behind them: nothing else was told.
-    assert.match(asked.find((path) => path.includes("/events")) ?? "", /[?&]behind=119(&|$)/);
+    assert.match(asked.find((path) => path.includes("/events")) ?? "", /[?&]after_seq=119(&|$)/);
     await pane.keys("PPage");
     await pane.until((screen) => !screen.includes("prompt 60"));
     assert.equal(pages().length, 1);

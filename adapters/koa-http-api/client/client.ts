@@ -1,19 +1,19 @@
-import type { Command, Health, Model, NotReady, Ready, RunBegun, RunRequest, RunResult } from "../shapes.js";
+import type { Command, Health, Model, NotReady, Ready, RunAccepted, RunRequest, RunResult } from "../shapes.js";
 import { areIds, Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
 import { Asks, Runs, Sessions } from "./sessions.js";
 
-/** What a run takes beside its request. */
+/** Options of a run besides its request. */
 export interface RunOptions extends CallOptions {
-  /** An Idempotency-Key: the run is done once, however often it is asked for. */
+  /** The idempotency key: repeated requests with the same key start one run. Default: no key. */
   key?: string | undefined;
 }
 
-/** A run as it is asked for; how it is answered is said by the method. */
+/** The request of a run. The method sets `stream` and `background`. */
 export type RunInput = Omit<RunRequest, "stream" | "background">;
 
-/** A gantry server, as programs see it. Every method throws `GantryError`. */
+/** A client of a gantry server. Every method throws `GantryError`. */
 export class GantryClient {
   readonly sessions: Sessions;
   readonly runs: Runs;
@@ -27,12 +27,12 @@ export class GantryClient {
     this.asks = new Asks(this.#connection);
   }
 
-  /** That the process lives, and which version it is. */
+  /** Checks that the process is alive; returns its version. */
   async health({ signal }: CallOptions = {}): Promise<Health> {
     return (await this.#connection.json<Health>("health", { signal })).body;
   }
 
-  /** Whether runs should be sent there; where not, `reasons` says why. */
+  /** Whether the server accepts runs; if not, `reasons` says why. */
   async ready({ signal }: CallOptions = {}): Promise<Ready | NotReady> {
     try {
       return (await this.#connection.json<Ready>("ready", { signal })).body;
@@ -42,12 +42,12 @@ export class GantryClient {
     }
   }
 
-  /** The models of every provider that can be reached. */
+  /** The models of every reachable provider. */
   async models({ signal }: CallOptions = {}): Promise<Model[]> {
     return this.#connection.list<Model>("models", "models", { signal });
   }
 
-  /** What can be said by `/name words`, of a session or a folder; a run that says so has `commands: true`. */
+  /** The slash commands of a session or a folder. To use them, start the run with `commands: true`. */
   async commands(
     { sessionId, projectDir }: { sessionId?: string | undefined; projectDir?: string | undefined } = {},
     { signal }: CallOptions = {},
@@ -56,13 +56,13 @@ export class GantryClient {
     return this.#connection.list<Command>("commands", "commands", { query, signal });
   }
 
-  /** A run, answered when it has ended. Whoever aborts ends it. */
+  /** Starts a run and resolves when it has ended. Aborting the signal cancels the run. */
   async run(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunResult & RunIds> {
     const { body, headers } = await this.#connection.json<RunResult>("run", post(request, key, signal));
     return { ...body, ...idsOf(headers) };
   }
 
-  /** A run, told as it goes; resolves when it has begun, or is in line. */
+  /** Starts a run with a stream of its events. Resolves when the run has started or is queued. */
   async stream(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunStream> {
     const one = linked(signal);
     try {
@@ -74,11 +74,11 @@ export class GantryClient {
     }
   }
 
-  /** A run that goes on without its client; resolves when it is stored. */
-  async begin(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunBegun> {
+  /** Starts a background run, which continues without its client. Resolves when the run is stored. */
+  async begin(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunAccepted> {
     const call = post({ ...request, background: true }, key, signal);
-    const isWhole = ({ run_id, session_id }: RunBegun) => areIds(run_id, session_id);
-    return (await this.#connection.json<RunBegun>("run", call, isWhole)).body;
+    const isWhole = ({ run_id, session_id }: RunAccepted) => areIds(run_id, session_id);
+    return (await this.#connection.json<RunAccepted>("run", call, isWhole)).body;
   }
 }
 
@@ -91,7 +91,7 @@ function idsOf(headers: Headers): RunIds {
   return { sessionId: headers.get("x-session-id") ?? "", runId: headers.get("x-run-id") ?? "", model: decoded(model) };
 }
 
-/** What is no visible ASCII comes percent-encoded; a name with a bare `%` is itself. */
+/** Decodes the percent-encoded name of a model. A name with a bare `%` is returned unchanged. */
 function decoded(value: string): string {
   try {
     return decodeURIComponent(value);

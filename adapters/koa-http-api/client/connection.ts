@@ -2,31 +2,38 @@ import { disconnected, errorOf, GantryError, invalidAnswer, noId } from "./error
 import { EventParser } from "./event-parser.js";
 import { tokenHeaders } from "./person-token.js";
 
-/** How a client finds its server. */
+/** Address of the server, and how to connect to it. */
 export interface ClientOptions {
-  /** Where the server is, like `http://127.0.0.1:8080`; default the page's own origin. */
+  /**
+   * Address of the server, like `http://127.0.0.1:8080`; default: the page's own origin, or this address outside of a
+   * browser.
+   */
   url?: string | undefined;
-  /** Sent with each request: what the server requires. A function is asked for each. */
+  /** Headers that the server requires, for each request. A function is called for each request. Default: none. */
   headers?: Record<string, string> | (() => Record<string, string>) | undefined;
   /**
-   * Headers that prove that a person sends a request, for requests that the server refuses without them; undefined where
-   * there are none. Default: in Node the token that a server of this machine wrote into gantry's home.
+   * Returns headers that prove that a person sends the request, or undefined if there are none. Called after the server
+   * rejected a request for lack of proof. Default: in Node, the token that a server of this machine wrote into gantry's
+   * home.
    */
   personHeaders?:
     ((server: URL) => Record<string, string> | undefined | Promise<Record<string, string> | undefined>) | undefined;
-  /** In place of the platform's. */
+  /** Replacement for the platform's `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
-  /** Milliseconds of silence after which a stream counts as dead, above 0; default 40,000. The server says something every 15 s. */
+  /**
+   * Silence after which a stream counts as dead, in ms; above 0, default 40,000. The server sends at least a comment
+   * every 15 s.
+   */
   silence?: number | undefined;
 }
 
-/** What each request takes. */
+/** Options of every request. */
 export interface CallOptions {
-  /** Ends the request, which then rejects with the signal's reason. */
+  /** Aborts the request, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
-/** What a request is made of. */
+/** Parts of an HTTP request. */
 export interface Call extends CallOptions {
   method?: string;
   query?: Record<string, string | number | boolean | undefined>;
@@ -34,7 +41,7 @@ export interface Call extends CallOptions {
   headers?: Record<string, string>;
 }
 
-/** An event as it came, or a comment. */
+/** An event or comment of a stream, with parsed data. */
 export interface StreamedEvent {
   type: string;
   data: unknown;
@@ -43,39 +50,42 @@ export interface StreamedEvent {
 }
 
 /**
- * The path of a session, a run or an ask. Throws `NotFoundError` for ids that address something else: addresses are
- * folded at `.` and `..`, and without an id at all it is that of the list.
+ * The path of a session, run or ask. Throws `NotFoundError` for ids that would change the address: URLs resolve `.` and
+ * `..`, and an empty id addresses the list.
  */
 export function pathOf(what: "session" | "run" | "ask", id: string): string {
-  // Half a character has no form in an address.
+  // A lone surrogate cannot be encoded in a URL.
   if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw noId(what, id);
   return `${what}s/${encodeURIComponent(id)}`;
 }
 
-/** Codes of answers to requests that only a person may send. */
+/** Error codes of requests that require a person. */
 const NEEDS_PERSON: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
 
-/** Requests to one server. */
+/** Sends requests to one server. */
 export class Connection {
   readonly #options: ClientOptions;
-  /** Milliseconds after which a stream that says nothing is dead. */
+  /** Silence after which a stream counts as dead, in ms. */
   readonly silence: number;
-  /** Known once the server has asked for them. */
+  /** Undefined until the server has required them. */
   #personHeaders: Record<string, string> | undefined;
 
-  /** Throws `TypeError` for options that cannot be. */
+  /** Throws `TypeError` for invalid options. */
   constructor(options: ClientOptions) {
     const { url = "", silence = 40_000 } = options;
-    // An address without it would be one of the page's own.
+    // Without a scheme the address would be resolved relative to the page.
     if (!/^($|\/|https?:\/\/[^/@]+(\/|$))/i.test(url))
       throw new TypeError("url: expected http:// or https:// and a host, without a user");
     if (!(silence > 0)) throw new TypeError("silence: expected milliseconds, above 0");
     this.#options = options;
-    // What is more fires at once.
+    // Timers with a larger delay fire at once.
     this.silence = Math.min(silence, 2 ** 31 - 1);
   }
 
-  /** Ask, and read the answer whole. `isWhole`: whether it has what is used of it, as that of another server has not. */
+  /**
+   * Sends a request and reads the JSON answer. `isWhole`: whether the body has the fields that are used; answers of
+   * other servers lack them.
+   */
   async json<T extends object>(
     path: string,
     call: Call = {},
@@ -89,13 +99,13 @@ export class Connection {
     return { body: body as T, headers: response.headers };
   }
 
-  /** The list of this name in an answer. */
+  /** Sends a request and returns the list with this name from the answer. */
   async list<T>(name: string, path: string, call: Call): Promise<T[]> {
     const { body } = await this.json<Record<string, T[]>>(path, call, (all) => Array.isArray(all[name]));
     return body[name]!;
   }
 
-  /** Ask, and give the answer as soon as its headers are there. */
+  /** Sends a request and resolves when the headers of the answer are received. */
   async open(path: string, call: Call): Promise<Response> {
     try {
       return await this.#send(path, call);
@@ -116,7 +126,7 @@ export class Connection {
       if (value !== undefined) address.searchParams.set(name, String(value));
     const init = {
       method,
-      // Made here, so that a value that cannot be sent is told as that.
+      // Built outside of the `try`: an invalid header value must not be reported as a connection failure.
       headers: new Headers({ ...(typeof own === "function" ? own() : own), ...this.#personHeaders, ...headers }),
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
@@ -134,8 +144,8 @@ export class Connection {
   }
 
   /**
-   * The events of an answer, with its comments. Whoever stops to iterate closes the connection. Ends where the stream
-   * ends, and throws where it breaks or falls silent.
+   * The events and comments of a streamed answer. Leaving the loop closes the connection. Throws if the connection
+   * breaks or is silent for too long.
    */
   async *events(response: Response, signal?: AbortSignal): AsyncGenerator<StreamedEvent, void, undefined> {
     const reader = (response.body as ReadableStream<Uint8Array> | null)?.getReader();
@@ -144,7 +154,7 @@ export class Connection {
     const parser = new EventParser();
     try {
       for (;;) {
-        // Who is slow to take what was said has not heard silence.
+        // Only the read is timed: a slow consumer of events is not silence.
         const { done, value } = await inTime(reader.read(), this.silence);
         if (done) return;
         for (const event of parser.push(decoder.decode(value, { stream: true })))
@@ -154,18 +164,18 @@ export class Connection {
       signal?.throwIfAborted();
       throw error instanceof GantryError ? error : disconnected("the connection broke", error);
     } finally {
-      // One that broke says so again.
+      // A broken stream rejects again.
       reader.cancel().catch(() => undefined);
     }
   }
 }
 
-/** Whether these are ids. */
+/** Whether all values are nonempty strings. */
 export function areIds(...ids: unknown[]): boolean {
   return ids.every((id) => typeof id === "string" && id !== "");
 }
 
-/** A signal that aborts with this one, or when it is ended; who ends it lets go of this one too. */
+/** A signal that aborts with `signal` or with `end()`. `end()` also removes the listener from `signal`. */
 export function linked(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
   const own = new AbortController();
   const abort = () => own.abort(signal?.reason);
@@ -180,7 +190,7 @@ export function linked(signal: AbortSignal | undefined): { signal: AbortSignal; 
   };
 }
 
-/** What this comes to, or `DisconnectedError` when it takes longer. */
+/** Resolves like `work`, or rejects with `DisconnectedError` after `ms`. */
 export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_resolve, reject) => {
@@ -193,7 +203,7 @@ export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
   }
 }
 
-/** The answer's JSON; undefined where it has none. */
+/** The JSON body of an answer; undefined if the body is not JSON. */
 async function bodyOf(response: Response, signal: AbortSignal | undefined): Promise<unknown> {
   let text: string;
   try {

@@ -1,15 +1,18 @@
 import type { Ask } from "../shapes.js";
 
-/** What every refused or failed request throws. */
+/** Error of every rejected or failed request. */
 export class GantryError extends Error {
   override readonly name: string = "GantryError";
-  /** The server's word, for programs: `session_not_found`, `provider`; of the client itself `disconnected` and `invalid_answer`. */
+  /**
+   * Stable code for programs: the server's, like `session_not_found` or `provider`, or the client's own `disconnected`
+   * and `invalid_answer`.
+   */
   readonly code: string;
-  /** Of the answer; 0 where there was none. */
+  /** HTTP status of the answer; 0 without an answer. */
   readonly status: number;
-  /** Seconds after which the server would like to be asked again. */
+  /** Seconds to wait before a retry, as the server requested; undefined if it did not. */
   readonly retryAfter: number | undefined;
-  /** The answer, where it was JSON. */
+  /** Body of the answer; undefined if it was not JSON. */
   readonly body: unknown;
   constructor(
     message: string,
@@ -29,17 +32,17 @@ export class UnauthorizedError extends GantryError {
   override readonly name = "UnauthorizedError";
 }
 
-/** 404: there is no such session, run, ask or path. */
+/** 404: the session, run, ask or path does not exist. */
 export class NotFoundError extends GantryError {
   override readonly name = "NotFoundError";
 }
 
-/** 409: the session has a run under way. */
+/** 409: the session has an active run. */
 export class BusyError extends GantryError {
   override readonly name = "BusyError";
 }
 
-/** 409: the question was answered or withdrawn before; `ask` says how. */
+/** 409: the question was already answered or withdrawn; `ask` has its final state. */
 export class AskClosedError extends GantryError {
   override readonly name = "AskClosedError";
   get ask(): Ask {
@@ -47,27 +50,27 @@ export class AskClosedError extends GantryError {
   }
 }
 
-/** 503: a limit was reached, the store is away, or the server stops: it may be asked again. */
+/** 503: a limit is reached, the store is unavailable, or the server is stopping. The request may be retried. */
 export class UnavailableError extends GantryError {
   override readonly name = "UnavailableError";
 }
 
-/** The server could not be reached, or the connection broke before the answer was whole. */
+/** The server is unreachable, or the connection broke before the answer was complete. */
 export class DisconnectedError extends GantryError {
   override readonly name = "DisconnectedError";
 }
 
-/** No answer, or half of one. */
+/** Error for a missing or incomplete answer. */
 export function disconnected(message: string, cause?: unknown): DisconnectedError {
   return new DisconnectedError(message, { code: "disconnected", status: 0, cause });
 }
 
-/** Nothing has this id: as the last name of an address it would make it another one. */
+/** Error for an id that would change the address when it is the last part of a path. */
 export function noId(what: "session" | "run" | "ask", id: string): NotFoundError {
   return new NotFoundError(`${JSON.stringify(id)} is the id of no ${what}`, { code: `${what}_not_found`, status: 404 });
 }
 
-/** An answer that no gantry gives: of something between, most likely. */
+/** Error for an answer that is not gantry's, most likely from a proxy. */
 export function invalidAnswer(
   status: number,
   message = `the server answered ${status}`,
@@ -77,7 +80,7 @@ export function invalidAnswer(
   return new (kindOf(status, code))(message, { code, status, retryAfter });
 }
 
-/** The error that an answer is. */
+/** Converts an error response; a body without `error` and `code` gives `invalid_answer`. */
 export function errorOf(status: number, body: unknown, retryAfter?: number): GantryError {
   const { error, code } = (body ?? {}) as { error?: unknown; code?: unknown };
   if (typeof error !== "string" || typeof code !== "string") return invalidAnswer(status, undefined, retryAfter);

@@ -1,4 +1,4 @@
-/** One event of a stream; a comment has no `type`. */
+/** A server-sent event; `type` is `""` for a comment. */
 export interface ServerSentEvent {
   type: string;
   data: string;
@@ -7,8 +7,8 @@ export interface ServerSentEvent {
 }
 
 /**
- * Reads server-sent events from text that comes in any pieces: lines end with LF, CR or CRLF, also where a piece ends
- * between the two. What is no whole event at the end of the stream is none.
+ * Parses server-sent events from text in arbitrary pieces. Lines end with LF, CR or CRLF, also if a piece ends between
+ * CR and LF. An incomplete event at the end of the stream is dropped.
  */
 export class EventParser {
   #line = "";
@@ -17,13 +17,13 @@ export class EventParser {
   #data: string | undefined;
   #id: string | undefined;
 
-  /** The events that end within this piece. */
+  /** Returns the events that end within this piece. */
   push(piece: string): ServerSentEvent[] {
     if (piece === "") return [];
     const text = this.#afterReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
     this.#afterReturn = piece.endsWith("\r");
     const lines = text.split(/\r\n|\r|\n/);
-    // What is put together here is looked at when it is a whole line, so that long ones are read once.
+    // Join the remainder of the previous piece before parsing: each line is parsed once, however long it is.
     lines[0] = this.#line + (lines[0] ?? "");
     this.#line = lines.pop() ?? "";
     const events: ServerSentEvent[] = [];

@@ -33,7 +33,7 @@ export type {
   ProcessState,
   Ready,
   Run,
-  RunBegun,
+  RunAccepted,
   RunRequest,
   RunResult,
   RunState,

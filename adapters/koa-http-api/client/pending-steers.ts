@@ -4,48 +4,52 @@ import type { SessionPage } from "./session-page.js";
 import type { Runs, Sessions } from "./sessions.js";
 import type { RunState } from "../shapes.js";
 
-/** A text that was sent to a run under way. */
+/** A text that was sent to a running run. */
 export interface PendingSteer {
   readonly text: string;
   readonly runId: string;
-  /** `seq` of the newest message when it was sent. */
+  /** `seq` of the newest message when the text was sent. */
   readonly after: number;
 }
 
 /**
- * Runs that have ended and never read what is left. After any other end the server makes the unread texts the session's
- * next prompt.
+ * End states after which remaining texts are never read. After any other end the server makes the unread texts the
+ * session's next prompt.
  */
 const STOPPED: ReadonlySet<RunState> = new Set(["cancelled", "interrupted"]);
 const ACTIVE: ReadonlySet<RunState> = new Set(["queued", "running", "waiting"]);
 
-/** Texts that one session's runs were sent and have not read yet. Those of a run that was stopped come back. */
+/**
+ * Texts that were sent to the runs of a session and are still unread. Texts of a stopped run are returned by `settle`.
+ */
 export class PendingSteers {
   readonly #client: { readonly sessions: Sessions; readonly runs: Runs };
   #steers: readonly PendingSteer[];
 
-  /** `steers`: those that were pending when `all` was stored. */
+  /** `steers`: pending texts from an earlier `all` that the caller stored. */
   constructor(client: { readonly sessions: Sessions; readonly runs: Runs }, steers: readonly PendingSteer[] = []) {
     this.#client = client;
     this.#steers = steers;
   }
 
-  /** Oldest first; the same array until one of them is read or comes back. */
+  /** Pending texts, oldest first. The array stays the same object until a text is read or returned. */
   get all(): readonly PendingSteer[] {
     return this.#steers;
   }
 
-  /** Sends a text to the session's run and remembers it. Rejects as `Sessions.steer`. Call `settle` afterwards. */
+  /**
+   * Sends a text to the session's run and adds it to `all`. Rejects like `Sessions.steer`. Call `settle` afterwards.
+   */
   async send(sessionId: string, text: string, page: SessionPage, options?: CallOptions): Promise<void> {
-    // Before the request: the run may read the text before the answer arrives.
+    // Read before the request: the run may read the text before the answer arrives.
     const after = page.messages.at(-1)?.seq ?? 0;
     const { run_id: runId } = await this.#client.sessions.steer(sessionId, text, options);
     this.#steers = [...this.#steers, { text, runId, after }];
   }
 
   /**
-   * Call it after each `state` and `message` event. Forgets texts that `page` shows as read. Resolves with texts that come
-   * back, each once. Never rejects: a run that the server cannot be asked about is asked about at the next call.
+   * Call this after each `state` and `message` event. Removes texts that `page` shows as read. Resolves with the texts
+   * of stopped runs, each once. Never rejects: runs whose state is unavailable are checked again at the next call.
    */
   async settle(page: SessionPage, options?: CallOptions): Promise<string[]> {
     this.#forgetRead(page);
@@ -71,7 +75,7 @@ export class PendingSteers {
     if (unread.length < this.#steers.length) this.#steers = unread;
   }
 
-  /** Undefined while the server cannot be reached. The page shows the newest run only, and may be older than its state. */
+  /** Undefined while the server is unreachable. The page shows only the newest run, and may be older than its state. */
   async #stateOf(runId: string, { state }: SessionPage, options?: CallOptions): Promise<RunState | undefined> {
     if (state?.run?.id === runId) return state.run.state;
     try {

@@ -1,4 +1,4 @@
-/** The parts of Node that are used, in programs that may also run in a browser. */
+/** The parts of Node that this file uses; programs may also run in a browser. */
 interface NodeProcess {
   readonly env: Readonly<Record<string, string | undefined>>;
   getBuiltinModule?(name: "node:fs"): { readFileSync(file: string, encoding: "utf8"): string };
@@ -9,8 +9,8 @@ interface NodeProcess {
 const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
 /**
- * `Authorization` with the token that gantry wrote into its home.
- * Undefined in a browser, for a server of another machine, and where there is no such file.
+ * The `Authorization` header with the token that gantry wrote into its home. Undefined in a browser, for a server of
+ * another machine, and without a readable token file.
  */
 export function tokenHeaders({ hostname }: URL): Record<string, string> | undefined {
   const { process: node } = globalThis as { process?: NodeProcess };

@@ -2,25 +2,31 @@ import { inTime, type StreamedEvent } from "./connection.js";
 import { disconnected, errorOf } from "./errors.js";
 import type { AgentEvent, DoneEvent } from "../shapes.js";
 
-/** What a run is known by. `model` is `provider/model`; "" of a run in line, whose model is chosen when its turn comes. */
+/** Identity of a run. `model` is `provider/model`; `""` for a queued run, whose model is chosen at its start. */
 export interface RunIds {
   sessionId: string;
   runId: string;
   model: string;
 }
 
-/** What fails a run and passes by itself: as a plain answer it has the status 503. */
+/** Codes of temporary failures. In a plain answer they have the status 503. */
 const PASSING: ReadonlySet<unknown> = new Set(["shutting_down", "store_unavailable", "too_many_runs"]);
 
-/** Milliseconds that a stream has to end behind its last event. */
+/** Time for a stream to end after its last event, in ms. */
 const LAST_MS = 1000;
 
-/** A run as it goes. Who leaves the loop closes the connection, which ends the run unless its request says otherwise. */
+/**
+ * The events of a run. Leaving the loop closes the connection, which ends the run unless its request has another
+ * `on_disconnect`.
+ */
 export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
   readonly sessionId: string;
   readonly runId: string;
   readonly model: string;
-  /** Token events that the server left out because this reader was too slow; the session's messages have all. */
+  /**
+   * Number of token events that the server dropped because this reader was too slow. The session's messages contain all
+   * of the text.
+   */
   dropped = 0;
   readonly #events: AsyncGenerator<StreamedEvent, void, undefined>;
   readonly #stop: () => void;
@@ -38,18 +44,21 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     this.#stop = stop;
   }
 
-  /** How it ended: reads on to the end, also where nobody iterates. Rejects with `GantryError` when the run failed. */
+  /**
+   * The last event of the run. Reads the stream to its end, with or without an iteration. Rejects with `GantryError` if
+   * the run failed.
+   */
   get result(): Promise<DoneEvent> {
     this.#result ??= (async () => {
       while (!this.#end) await this.#read();
       return doneOf(this.#end);
     })();
-    // Who iterates as well is told there.
+    // An iteration reports the same failure; avoid an unhandled rejection.
     this.#result.catch(() => undefined);
     return this.#result;
   }
 
-  /** What the run says; throws `GantryError` when it failed. */
+  /** Yields the events of the run; throws `GantryError` if it failed. */
   async *[Symbol.asyncIterator](): AsyncGenerator<AgentEvent, void, undefined> {
     try {
       for (;;) {
@@ -63,14 +72,14 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     doneOf(this.#end);
   }
 
-  /** Close the connection, which ends the run unless its request says otherwise. */
+  /** Closes the connection, which ends the run unless its request has another `on_disconnect`. */
   close(): void {
     if (this.#end) return;
     this.#end = { failure: disconnected("the stream was closed") };
     this.#stop();
   }
 
-  /** One event more is held, or it is known how it ended. Whoever waits for that waits together. */
+  /** Reads one more event, or the end of the run. Concurrent callers share one read. */
   #read(): Promise<void> {
     this.#reading ??= this.#next()
       .catch((error: unknown) => void (this.#end ??= { failure: error }))
@@ -90,7 +99,7 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     else if (type === "done" || type === "error") {
       const status = PASSING.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
       this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: errorOf(status, data) };
-      // To its end, so that the connection can be used again; how that ends is of no account any more.
+      // Read to the end, so that the connection can be reused; errors no longer matter.
       await inTime(this.#events.next(), LAST_MS).catch(() => undefined);
     }
   }

@@ -1,42 +1,44 @@
 import type { Message, SessionEvent } from "../shapes.js";
 import type { WatchedEvent } from "./watch.js";
 
-/** How a session stands. */
+/** State of a session without its messages. */
 export type SessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type">;
 
 const RUNNING: ReadonlySet<unknown> = new Set(["running", "waiting"]);
-/** Of what a tool prints so many characters are kept, the last ones. */
+/** Maximum characters of a running tool's output; the oldest are dropped. */
 const PRINTED = 64 * 1024;
 
 /**
- * What the events of a session make: applied in their order, from whichever place on, it has what
- * `GET /api/sessions/{id}/messages` tells. A message that changes is another object, one that does not stays the same.
+ * The state that results from the events of a session. Events must be applied in their order, from any position on.
+ *
+ * The messages are the same as from `GET /api/sessions/{id}/messages`. A changed message is a new object; an unchanged
+ * one stays the same object.
  */
 export class SessionPage {
-  /** How the session stands; undefined before the first event. */
+  /** State of the session; undefined before the first event. */
   state: SessionState | undefined;
-  /** The place up to which all was applied. */
+  /** Cursor of the last applied event; undefined before the first. */
   cursor: string | undefined;
-  /** That the session is gone. */
+  /** Whether the session was deleted. */
   deleted = false;
-  /** What running tools printed, by `tool_call_id`; gone when their result is there. */
+  /** Output of running tools by `tool_call_id`; removed when the result arrives. */
   readonly progress = new Map<string, string>();
   #messages: Message[] = [];
   #shown: readonly Message[] | undefined;
 
-  /** All messages by ascending `seq`: the same array until one of them changes. */
+  /** All messages by ascending `seq`. The array stays the same object until a message changes. */
   get messages(): readonly Message[] {
     return (this.#shown ??= [...this.#messages]);
   }
 
-  /** Apply the next event. */
+  /** Applies the next event. */
   apply(event: WatchedEvent): void {
     if (event.cursor !== undefined) this.cursor = event.cursor;
     switch (event.type) {
       case "state": {
         const { type: _type, cursor: _cursor, first, ...state } = event;
         this.state = state;
-        // Of a run that ended some calls have no result; at a new connection it is told anew.
+        // An ended run may leave calls without a result. A new connection sends the output of running tools again.
         if (first || !RUNNING.has(state.run?.state)) this.progress.clear();
         break;
       }
@@ -47,7 +49,7 @@ export class SessionPage {
         const message = this.at(event.seq);
         if (!message) break;
         const { content, reasoning } = event;
-        // What grows is text: parts come whole.
+        // Only text grows; other parts arrive complete.
         const said = typeof message.content === "string" ? message.content : "";
         this.#put({
           ...message,
@@ -63,7 +65,7 @@ export class SessionPage {
         this.#put({ ...said, ...event.message });
         break;
       }
-      case "cut":
+      case "rewind":
         this.#messages = this.#messages.filter(({ seq }) => seq <= event.after);
         this.#shown = undefined;
         break;
@@ -75,12 +77,12 @@ export class SessionPage {
     }
   }
 
-  /** Add messages that were asked for, like older ones. What the events told stays. */
+  /** Adds requested messages, like older ones. Messages from events are not overwritten. */
   add(messages: readonly Message[]): void {
     for (const message of messages) if (!this.at(message.seq)) this.#put(message);
   }
 
-  /** The message with this `seq`, as far as it was told. */
+  /** The message with this `seq`, as far as it was received; undefined if it is unknown. */
   at(seq: number): Message | undefined {
     const message = this.#messages[this.#place(seq)];
     return message?.seq === seq ? message : undefined;
@@ -97,7 +99,7 @@ export class SessionPage {
     if (message.role === "tool") this.progress.delete(message.tool_call_id);
   }
 
-  /** Where this `seq` is, or belongs: most are the last one, or behind it. */
+  /** Index of this `seq`, or where to insert it. Most are the last one or come after it. */
   #place(seq: number): number {
     let [low, high] = [0, this.#messages.length];
     if ((this.#messages[high - 1]?.seq ?? -1) < seq) return high;

@@ -12,7 +12,10 @@ export class Sessions {
     this.#connection = connection;
   }
 
-  /** One page, the last used first. `page` counts from 1; `search` is part of a title; `spawnedBy`: the helpers of a session. */
+  /**
+   * One page of sessions, last used first. `page` counts from 1; `search` is part of a title; `spawnedBy` lists the
+   * subagent sessions of a session.
+   */
   async list(
     {
       page,
@@ -33,19 +36,19 @@ export class Sessions {
     return this.#at<Session>(id, "", { signal }, hasId);
   }
 
-  /** Another title, model, effort or mode. */
+  /** Changes title, model, reasoning effort or mode. */
   update(id: string, change: SessionChange, { signal }: CallOptions = {}): Promise<Session> {
     return this.#at<Session>(id, "", { method: "PATCH", body: change, signal }, hasId);
   }
 
-  /** Its run is cancelled, its messages go. */
+  /** Deletes a session with its messages and cancels its run. */
   async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#at(id, "", { method: "DELETE", signal });
   }
 
   /**
-   * What was said, by ascending `seq`: from the first behind `after` on, or the last `limit` before `before`. `view:
-   * "model"`: what the model now sees.
+   * The messages of a session by ascending `seq`: those after `after`, or the last `limit` before `before`. `view:
+   * "model"`: only messages that the model sees now.
    */
   async messages(
     id: string,
@@ -55,20 +58,20 @@ export class Sessions {
     return this.#connection.list<Message>("messages", `${pathOf("session", id)}/messages`, { query, signal });
   }
 
-  /** End the run under way; null where there is none. */
+  /** Cancels the active run; null if there is none. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<Run | null> {
     return (await this.#at<{ run: Run | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
   }
 
-  /** Tell the run under way something. Throws `GantryError` with the code `no_run` where there is none. */
+  /** Sends a message to the active run. Throws `GantryError` with the code `no_run` if there is none. */
   steer(id: string, message: string, { signal }: CallOptions = {}): Promise<{ run_id: string }> {
     return this.#at(id, "/steer", { method: "POST", body: { message }, signal });
   }
 
   /**
-   * What the session says, from its first message or from a place on. Comes back by itself when the connection is lost,
-   * later each time; ends when the session is deleted or the signal aborts. Throws `GantryError` for an answer that will
-   * not get better: 400, 401, 403, 404.
+   * The events of a session, from its first message or from a given position. Reconnects automatically, with growing
+   * delays. Ends when the session is deleted or the signal aborts. Throws `GantryError` for an answer that a retry does
+   * not change: 400, 401, 403, 404.
    */
   watch(id: string, options?: WatchOptions): AsyncGenerator<WatchedEvent, void, undefined> {
     return watch(this.#connection, id, options);
@@ -87,7 +90,7 @@ export class Runs {
     this.#connection = connection;
   }
 
-  /** The newest first; `before` is the id of the last run of the page before. */
+  /** Runs, newest first; `before` is the id of the last run of the previous page. */
   async list(
     { state, sessionId, before, size }: { state?: RunState; sessionId?: string; before?: string; size?: number } = {},
     { signal }: CallOptions = {},
@@ -101,7 +104,7 @@ export class Runs {
     return (await this.#connection.json<Run>(pathOf("run", id), { signal }, hasId)).body;
   }
 
-  /** End it, whoever began it; one that had ended stays as it was. */
+  /** Cancels a run of any client; a run that has ended stays unchanged. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<Run> {
     const call = { method: "POST", body: {}, signal };
     return (await this.#connection.json<Run>(`${pathOf("run", id)}/cancel`, call, hasId)).body;
@@ -117,20 +120,21 @@ export class Asks {
   }
 
   /**
-   * Lists open questions, the newest first. `state: "all"` includes answered and withdrawn ones. `answers`: this client can
-   * answer questions without watching a session. Questions then wait for it until 90 s after its last request with `answers`.
+   * Lists open questions, newest first. `state: "all"` includes answered and withdrawn ones. `canAnswer`: this client
+   * can answer questions without watching a session. Questions then wait for it until 90 s after its last request with
+   * `canAnswer`.
    */
   async list(
     {
       state,
       sessionId,
-      answers,
+      canAnswer,
       before,
       size,
-    }: { state?: "open" | "all"; sessionId?: string; answers?: boolean; before?: string; size?: number } = {},
+    }: { state?: "open" | "all"; sessionId?: string; canAnswer?: boolean; before?: string; size?: number } = {},
     { signal }: CallOptions = {},
   ): Promise<Ask[]> {
-    const query = { state, session_id: sessionId, answers, before, size };
+    const query = { state, session_id: sessionId, can_answer: canAnswer, before, size };
     return this.#connection.list<Ask>("asks", "asks", { query, signal });
   }
 
@@ -139,7 +143,10 @@ export class Asks {
     return (await this.#connection.json<Ask>(pathOf("ask", id), { signal }, hasId)).body;
   }
 
-  /** Answer with the id of a choice, or with a text. Throws `AskClosedError` where somebody was first. */
+  /**
+   * Answers a question with the id of a choice or a text. Throws `AskClosedError` if it was already answered or
+   * withdrawn.
+   */
   async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<Ask> {
     const call = { method: "POST", body: answer, signal };
     return (await this.#connection.json<Ask>(pathOf("ask", id), call, hasId)).body;

@@ -3,27 +3,27 @@ import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./error
 import type { Message, SessionEvent } from "../shapes.js";
 
 /**
- * An event of a session. Who comes back with its `cursor` goes on behind it. `first` of a connection: what running tools
- * printed is told anew behind it.
+ * An event of a session. A watch with its `cursor` as `after` continues after it. `first` marks the first event of a
+ * connection: the output of running tools is sent again after it.
  */
 export type WatchedEvent = SessionEvent & { cursor?: string; first?: true };
 
-/** How a watch stands: a connection is tried, is there, or was lost and will be tried again. */
+/** State of a watch: it tries to connect, is connected, or waits to reconnect. */
 export type ConnectionState = "connecting" | "open" | "lost";
 
-/** From where a session is watched, and how. Without `after`, `behind` and `last`: from its first message on. */
+/** Start and options of a watch. Without `after`, `afterSeq` and `last` it starts at the first message. */
 export interface WatchOptions extends CallOptions {
-  /** Go on behind this cursor. */
+  /** Start after this cursor. */
   after?: string | undefined;
-  /** Begin behind the message with this `seq`. */
-  behind?: number | undefined;
-  /** Begin with so many messages before the end. */
+  /** Start after the message with this `seq`. */
+  afterSeq?: number | undefined;
+  /** Start with this number of messages before the end. */
   last?: number | undefined;
-  /** False: end when all that there is was told. */
+  /** False: end after all stored events. Default true. */
   follow?: boolean | undefined;
-  /** That somebody is there who answers what is asked. */
-  answers?: boolean | undefined;
-  /** Told when the connection changes; `lost` has why. */
+  /** Whether this client can answer the questions of runs. Default false. */
+  canAnswer?: boolean | undefined;
+  /** Called when the connection changes; `error` is the reason of `lost`. */
   onConnection?: ((state: ConnectionState, error?: GantryError) => void) | undefined;
 }
 
@@ -32,23 +32,23 @@ const KNOWN: ReadonlySet<string> = new Set([
   "message",
   "delta",
   "message_end",
-  "cut",
+  "rewind",
   "tool_progress",
   "deleted",
 ] satisfies SessionEvent["type"][]);
-/** Answers of the 4xx that may be another one next time. */
+/** 4xx statuses for which a retry may succeed. */
 const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
-/** Milliseconds before the first attempt to come back, and at most. */
+/** Reconnect delay in ms: initial and maximum. */
 const FIRST = 250;
 const LONGEST = 15_000;
-/** The same where the server said when to come. */
+/** Maximum of a delay that the server requested, in ms. */
 const MOST = 300_000;
 
-/** What a session says, whatever happens to the connection; see `Sessions.watch`. */
+/** The events of a session across reconnects; see `Sessions.watch`. */
 export async function* watch(
   connection: Connection,
   id: string,
-  { after, behind, last, follow, answers, signal, onConnection }: WatchOptions = {},
+  { after, afterSeq, last, follow, canAnswer, signal, onConnection }: WatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
   const session = pathOf("session", id);
   let cursor = after;
@@ -60,11 +60,11 @@ export async function* watch(
     let failure: GantryError;
     try {
       const asked = <T>(work: Promise<T>) => inTime(work, connection.silence);
-      if (cursor === undefined && behind === undefined && last !== undefined)
-        behind = Math.max(0, (await asked(newestSeq(connection, session, one.signal))) - last);
+      if (cursor === undefined && afterSeq === undefined && last !== undefined)
+        afterSeq = Math.max(0, (await asked(newestSeq(connection, session, one.signal))) - last);
       const events = `${session}/events`;
-      const query = { answers, follow, behind: cursor === undefined ? behind : undefined };
-      // At a place that the store has no more the server begins anew; as `?after=` it would be refused.
+      const query = { can_answer: canAnswer, follow, after_seq: cursor === undefined ? afterSeq : undefined };
+      // For a cursor that the store no longer has, this header restarts the stream; `?after=` would be rejected.
       const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
       const response = await asked(connection.open(events, { query, headers, signal: one.signal }));
       if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
@@ -95,7 +95,7 @@ export async function* watch(
     } finally {
       one.end();
     }
-    // One that held for a while, though nothing was said, was a good one.
+    // A connection that lasted longer than this was good, even without events.
     if (performance.now() - began > LONGEST) attempt = 0;
     onConnection?.("lost", failure);
     await pause(Math.max(backoff(attempt), Math.min(MOST, (failure.retryAfter ?? 0) * 1000)), signal);
@@ -112,7 +112,7 @@ function isFinal(status: number): boolean {
   return status >= 400 && status < 500 && !PASSING.has(status);
 }
 
-/** Twice as long each time, and never for all at once. */
+/** Doubles with each attempt; random, so that clients do not reconnect at the same moment. */
 function backoff(attempt: number): number {
   return Math.min(LONGEST, FIRST * 2 ** attempt) * (0.5 + Math.random() / 2);
 }

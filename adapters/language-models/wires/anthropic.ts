@@ -4,7 +4,7 @@ import type { Effort } from "../efforts.js";
 import type { CallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { reportedCost } from "../prices.js";
-import { handedOver, writtenBy } from "../writing.js";
+import { captureRequest, writtenBy } from "../writing.js";
 import type { Settings } from "../options.js";
 import type { OwnWire } from "./wire.js";
 
@@ -56,7 +56,7 @@ export const wire: OwnWire = {
     const { AnthropicMessagesLanguageModel } = await import("@ai-sdk/anthropic/internal");
     const key = { "x-api-key": settings.apiKey ?? "" };
     const headers = { "anthropic-version": "2023-06-01", ...key, ...settings.headers };
-    const config = { provider: "anthropic.messages", baseURL: settings.baseUrl, headers, fetch: handedOver };
+    const config = { provider: "anthropic.messages", baseURL: settings.baseUrl, headers, fetch: captureRequest };
     return writtenBy((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
   },
 
@@ -90,7 +90,7 @@ export const wire: OwnWire = {
 
 /** What a model is told of thinking: Claude thinks best when it does, so that it is asked to unless the call needs none. */
 function thinkingOf(
-  { model, effort, thinks }: ModelRequest,
+  { model, effort, needsReasoning: thinks }: ModelRequest,
   settings: Settings,
   prompt: CallOptions["prompt"],
   maxTokens = DEFAULT_LIMIT,

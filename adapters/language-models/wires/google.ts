@@ -2,7 +2,7 @@ import type { ModelRequest } from "gantry/plugin";
 import type { Effort } from "../efforts.js";
 import { GeminiReader } from "../reading/google.js";
 import { reportedCost } from "../prices.js";
-import { handedOver, writtenBy } from "../writing.js";
+import { captureRequest, writtenBy } from "../writing.js";
 import type { OwnWire } from "./wire.js";
 
 const BUDGETS: Readonly<Record<Effort, number>> = {
@@ -42,7 +42,7 @@ export const wire: OwnWire = {
       baseURL: settings.baseUrl,
       apiKey: settings.apiKey ?? "",
       headers: { ...settings.headers },
-      fetch: handedOver,
+      fetch: captureRequest,
     });
     return writtenBy((modelId) => google(modelId));
   },
@@ -58,7 +58,7 @@ export const wire: OwnWire = {
 };
 
 /** How much a model shall think; by itself nearly each does as the question needs. */
-function grade({ model: { id }, effort, thinks }: ModelRequest) {
+function grade({ model: { id }, effort, needsReasoning: thinks }: ModelRequest) {
   if (isGemini3(id)) return effort === "" ? {} : { thinkingLevel: levelOf(effort, id) };
   if (effort !== "") return { thinkingBudget: BUDGETS[effort] };
   return /gemini-2\.5-flash-lite/.test(id) && thinks !== false ? { thinkingBudget: DYNAMIC } : {};

@@ -2,7 +2,7 @@ import { thinksWhenAsked } from "../efforts.js";
 import type { CallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
 import { reportedCost } from "../prices.js";
-import { handedOver, writtenBy } from "../writing.js";
+import { captureRequest, writtenBy } from "../writing.js";
 import type { Asking, OwnWire } from "./wire.js";
 
 /** Whether an id names one of OpenAI's reasoning models; deployments have names of their own, so configuration may say it too. */
@@ -32,7 +32,7 @@ export const wire: OwnWire = {
       baseURL: settings.baseUrl,
       apiKey: settings.apiKey ?? "",
       headers,
-      fetch: handedOver,
+      fetch: captureRequest,
     });
     return writtenBy((modelId) => openai.responses(modelId));
   },
@@ -41,7 +41,7 @@ export const wire: OwnWire = {
 
   async options(asking, { tools, responseFormat }) {
     const { request, refused } = asking;
-    const { effort, model, cacheKey, thinks } = request;
+    const { effort, model, cacheKey, needsReasoning: thinks } = request;
     const openai: Record<string, string | boolean> = { store: false };
     // Strictly, it would refuse schemas with optional properties.
     if (responseFormat !== undefined) openai.strictJsonSchema = false;

@@ -109,7 +109,7 @@ function echoOf({ request: { model }, settings: { quirks }, refused }: Asking): 
 }
 
 /** How a model is told how much to think. */
-function thinkingOf({ model, effort, thinks }: ModelRequest, form: string | undefined): Body {
+function thinkingOf({ model, effort, needsReasoning: thinks }: ModelRequest, form: string | undefined): Body {
   if (effort === "") {
     // Of a router's models these do not think by themselves, and work best when they do.
     const wantsIt = claudeThinking(ownName(model.id)) !== undefined || thinksWhenAsked(model.id);

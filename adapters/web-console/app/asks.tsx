@@ -9,19 +9,19 @@ import { Icon } from "./parts/icon.js";
 import { announce } from "./state/announce.js";
 import type { OpenSession } from "./state/open-session.js";
 
-/** Characters of a value that stand in a question. */
+/** Maximum characters of an argument's value in a question. */
 const SHOWN = 4_000;
-/** Lines and characters of a command that are in sight at once. */
+/** Lines and characters of a command that are visible without scrolling. */
 const IN_SIGHT = { lines: 8, characters: 800 };
-/** Milliseconds in which a question is read by nobody: what is pressed before was meant for something else. */
+/** Time for which a new question ignores input, in ms: early key presses and clicks were meant for something else. */
 const UNREAD = 500;
 
-/** What the session's runs want to know; nothing where nothing is open. */
+/** Open questions of the session's runs. Renders nothing if none is open. */
 export function Asks({ session }: { session: OpenSession }) {
   const asks = session.asks.value;
   const known = useRef(new Set<string>());
   const count = asks.length;
-  // One that goes brings the next one to its place, under the same pointer.
+  // When a question disappears, the next one moves under the same pointer: the time starts again.
   const isRead = useTimePassed(asks.map(({ id }) => id).join());
   const wasTyping = useRef(false);
   useEffect(() => {
@@ -30,7 +30,7 @@ export function Asks({ session }: { session: OpenSession }) {
       known.current.add(ask.id);
       announce(`${ask.kind === "permission" ? "Permission needed" : "Question"}: ${ask.title}`);
     }
-    // Who types is not interrupted; who does not has the question at hand.
+    // A user who is typing is not interrupted; otherwise the question gets the focus.
     const { activeElement } = document;
     const isPrompt = activeElement !== null && isEmptyPrompt(activeElement);
     const isFree = !activeElement || activeElement === document.body || isPrompt;
@@ -40,7 +40,7 @@ export function Asks({ session }: { session: OpenSession }) {
   }, [asks]);
   const had = useRef(false);
   useEffect(() => {
-    // What had the focus is gone with the last answer. On a phone the field would bring up the keyboard.
+    // The focused element disappeared with the last answer. On a phone, focusing the prompt would open the keyboard.
     const isLost = had.current && count === 0 && document.activeElement === document.body;
     if (isLost && matchMedia("(hover: hover)").matches) focusPrompt();
     had.current = count > 0;
@@ -61,7 +61,7 @@ export function Asks({ session }: { session: OpenSession }) {
   );
 }
 
-/** Bring the first open question under the keyboard; false where there is none. */
+/** Focuses the first open question. Returns false if there is none. */
 export function focusAsk(): boolean {
   const card = document.querySelector<HTMLElement>(".ask");
   card?.focus();
@@ -72,7 +72,7 @@ function focusPrompt(): void {
   document.getElementById("prompt")?.focus({ preventScroll: true });
 }
 
-/** Whether `what` has been there long enough to be read. */
+/** Whether `what` has been unchanged long enough to be read. */
 function useTimePassed(what: string): boolean {
   const passed = useSignal("");
   useEffect(() => {
@@ -90,10 +90,10 @@ type Reply = { choice: string } | { text: string };
 
 interface AskCardProps {
   ask: Ask;
-  /** It was there long enough: what is pressed now is an answer. */
+  /** Whether the question was visible long enough for input to count as an answer. */
   isRead: boolean;
   answer: (reply: Reply) => Promise<void>;
-  /** A key that came too early to be an answer. */
+  /** Called for a character key that came too early to be an answer. */
   onTyped: () => void;
 }
 
@@ -104,7 +104,7 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
   const reply = async (given: Reply) => {
     if (isSending.value) return;
     isSending.value = true;
-    // The buttons go; what comes next is where the focus was.
+    // The buttons become disabled; keep the focus on the card, so that the next question gets it.
     card.current?.focus();
     await answer(given);
     isSending.value = false;
@@ -113,10 +113,10 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
     const { key, target, repeat, ctrlKey, metaKey, altKey } = event;
     if (ctrlKey || metaKey || altKey || (target instanceof HTMLElement && target.matches("input, textarea, select")))
       return;
-    // A key that is held was pressed for what was there before.
+    // A held key was pressed for the previous content.
     if (repeat) return;
     if (!isRead) {
-      // Where the focus goes now the key is typed.
+      // The callback moves the focus, and the browser then types the key there.
       if (key.length === 1) onTyped();
       return;
     }
@@ -196,7 +196,7 @@ function styleOf(choice: string, isPermission: boolean): string {
   return choice === "allow" ? "primary" : "";
 }
 
-/** What the answer is about: the command, the changes, or the call's arguments. */
+/** The content to decide on: the command, the changes, or the call's arguments. */
 function Details({ ask }: { ask: Ask }) {
   if (ask.kind === "question") return null;
   const input = typeof ask.input === "object" && ask.input !== null ? (ask.input as Record<string, unknown>) : {};
@@ -239,7 +239,7 @@ function Code({ label, text }: { label: string; text: string }) {
         {exactly(text)
           .split(EMPTY_LINES)
           .map((part, at) =>
-            // Nothing is pushed out of sight by nothing.
+            // Empty lines must not push content out of sight.
             at % 2 === 1 ? (
               <span class="ask-empty">{`${part.split("\n").length - 2} empty lines`}</span>
             ) : (

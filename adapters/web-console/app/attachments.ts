@@ -1,30 +1,33 @@
-/** A file that goes with a prompt. */
+/** A file that is attached to a prompt. */
 export interface AttachedFile {
-  /** Of this page. */
+  /** Unique within this page. */
   key: number;
   filename: string;
   media_type: string;
-  /** Base64. */
+  /** Content in base64. */
   data: string;
-  /** Bytes. */
+  /** Size in bytes. */
   size: number;
 }
 
 const MIB = 1024 * 1024;
-/** What the server takes; a request may be bounded further. */
+/**
+ * The server's limits: bytes of a file, bytes of all files, number of files, characters of a name. A request body may
+ * have a lower limit.
+ */
 const MOST = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
 const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
-/** What a model may be shown as a picture. */
+/** Media types that a model can receive as an image. */
 const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 let last = 0;
 
-/** Whether it is shown as a picture. */
+/** Whether the file is shown as an image. */
 export function isImage({ media_type }: { media_type: string }): boolean {
   return IMAGES.has(media_type);
 }
 
-/** Read what a person gave, beside what they gave before. `refused` says for people what could not be taken. */
+/** Reads files that the user adds to those in `before`. `refused` has a message for each file that was not accepted. */
 export async function readFiles(
   files: readonly File[],
   before: readonly AttachedFile[],
@@ -55,7 +58,7 @@ function mediaTypeOf({ type }: File): string {
   return MEDIA_TYPE.test(bare) ? bare : "application/octet-stream";
 }
 
-/** On one line, and without a folder. */
+/** Removes control characters and folder separators, and keeps the end of a long name. */
 function nameOf(name: string): string {
   const bare = name.replace(/[\p{Cc}\p{Cs}/\\]+/gu, "_").slice(-MOST.name);
   return bare === "" ? "file" : bare;
@@ -67,7 +70,7 @@ function base64Of(file: File): Promise<string> {
     reader.onerror = () => reject(reader.error ?? new Error("cannot be read"));
     reader.onload = () => {
       const url = typeof reader.result === "string" ? reader.result : "";
-      // A file of no bytes has nothing behind it.
+      // The data URL of an empty file may lack the comma.
       resolve(url.includes(",") ? url.slice(url.indexOf(",") + 1) : "");
     };
     reader.readAsDataURL(file);

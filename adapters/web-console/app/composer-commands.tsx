@@ -2,12 +2,11 @@ import { useSignal, type Signal } from "@preact/signals";
 import type { Command, GantryClient } from "gantry/client";
 import { useEffect } from "preact/hooks";
 
-/** So many are proposed at once. */
 const MOST = 8;
-/** How long those that came are taken for those that there are, in ms. */
+/** Time for which the list of commands is cached, in ms. */
 const KNOWN_MS = 5_000;
 
-/** What can be said by a slash, and which of it is proposed for what is written. */
+/** The available slash commands, and the suggestions for the current text. */
 export class Commands {
   readonly #known: Signal<readonly Command[]>;
   readonly #at: Signal<number>;
@@ -19,7 +18,7 @@ export class Commands {
     this.#text = text;
   }
 
-  /** Those whose name begins as what is written; none behind the name. */
+  /** Commands whose name starts with the typed word. Empty once the name is followed by a space. */
   get proposed(): readonly Command[] {
     const [, word] = /^\/(\S*)$/.exec(this.#text.value) ?? [];
     if (word === undefined) return [];
@@ -30,13 +29,13 @@ export class Commands {
     return Math.min(this.#at.value, this.proposed.length - 1);
   }
 
-  /** Whether a prompt is one, so that it is told to no run. */
+  /** Whether a prompt is a command, which cannot be sent to a running run. */
   isOne(prompt: string): boolean {
     const [, word] = /^\/(\S+)/.exec(prompt.trim()) ?? [];
     return this.#known.value.some(({ name }) => name === word);
   }
 
-  /** Whether the key was for the list; `take` is given what is to be written then. */
+  /** Handles a key of the list and returns true, or false for other keys. `take` receives the new prompt text. */
   press({ key, shiftKey }: KeyboardEvent, take: (text: string) => void): boolean {
     const { proposed, chosen } = this;
     const one = proposed[chosen];
@@ -49,7 +48,7 @@ export class Commands {
   }
 }
 
-/** The commands of a session, or of the folder that a new one will have; asked for when a slash is written. */
+/** Loads the commands of a session, or of a new session's folder, when the user types a slash. */
 export function useCommands(
   client: GantryClient,
   text: Signal<string>,
@@ -65,7 +64,7 @@ export function useCommands(
     if (!isWanted || performance.now() - asked.peek() < KNOWN_MS) return;
     asked.value = performance.now();
     const of = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
-    // Without them it is a prompt like any other.
+    // If loading fails, the text is sent as a normal prompt.
     client.commands(of).then(
       (all) => (known.value = all),
       () => (known.value = []),
@@ -74,7 +73,7 @@ export function useCommands(
   return new Commands(known, at, text);
 }
 
-/** What is proposed, above the prompt. */
+/** The list of suggestions above the prompt. */
 export function ComposerCommands({ commands, take }: { commands: Commands; take: (text: string) => void }) {
   const { proposed, chosen } = commands;
   if (proposed.length === 0) return null;
@@ -88,7 +87,7 @@ export function ComposerCommands({ commands, take }: { commands: Commands; take:
           aria-selected={at === chosen}
           title={origin}
           onMouseDown={(event) => {
-            // The prompt keeps the keys.
+            // Keeps the focus in the prompt.
             event.preventDefault();
             take(`/${name} `);
           }}

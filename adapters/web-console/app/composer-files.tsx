@@ -10,7 +10,7 @@ interface ComposerFilesProps {
   onRemoved: () => void;
 }
 
-/** What goes with the prompt, and can be taken away again. */
+/** The attached files, each with a button to remove it. */
 export function ComposerFiles({ files, isReading, onRemoved }: ComposerFilesProps) {
   if (files.value.length === 0 && !isReading) return null;
   const remove = (key: number) => {

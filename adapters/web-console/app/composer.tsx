@@ -15,7 +15,7 @@ import { announce } from "./state/announce.js";
 import { useConsole } from "./state/context.js";
 import type { OpenSession } from "./state/open-session.js";
 
-/** Where a prompt is written: in a session, or for a new one. */
+/** The prompt field of a session, or of a new session. */
 export function Composer({ session }: { session: OpenSession | undefined }) {
   return <Editor key={session?.id ?? ""} session={session} />;
 }
@@ -29,7 +29,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
   const sending = useSignal(false);
   const problem = useSignal("");
   const dragged = useSignal(false);
-  /** While a run goes: it is told, or the prompt is the next one. */
+  /** During a run: whether a text is sent to the run (`steer`) or queued as the next prompt. */
   const how = useSignal<"steer" | "queue">("steer");
   const sent = useSignal(0);
   const area = useRef<HTMLTextAreaElement>(null);
@@ -73,7 +73,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
       sent.value++;
       announce(isSteer ? "The run was told" : isBusy ? "The prompt waits in line" : "Sent");
     } catch (error) {
-      // What was typed meanwhile stays behind it.
+      // Text that the user typed in the meantime stays after the unsent prompt.
       write(text.value === "" ? prompt : `${prompt}\n${text.value}`);
       files.value = [...attached, ...files.value];
       problem.value = why(error);
@@ -84,7 +84,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
   const onKeyDown = (event: KeyboardEvent) => {
     if (!event.isComposing && commands.press(event, write)) return event.preventDefault();
     if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
-    // The keyboard of a phone has no other key for a new line.
+    // A phone's keyboard has no other key for a new line.
     if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     void send();
@@ -98,7 +98,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
 
   useSignalEffect(() => {
     if (!session || session.returned.value.length === 0) return;
-    // Text that the person has typed since stays, after the returned messages.
+    // Text that the user has typed since stays after the returned messages.
     write([...session.takeReturned(), ...(text.peek() === "" ? [] : [text.peek()])].join("\n"));
     announce("The run did not read your last message. It is back in the field.");
   });
@@ -110,7 +110,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
     field.style.height = `${field.scrollHeight}px`;
   });
   useEffect(() => {
-    // On a phone it would bring up the keyboard.
+    // On a phone, the focus would open the keyboard.
     if (matchMedia("(hover: hover)").matches) area.current?.focus({ preventScroll: true });
     return onDroppedFiles(
       (over) => (dragged.value = over),
@@ -166,7 +166,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
             hidden
             onChange={({ currentTarget }) => {
               void take([...(currentTarget.files ?? [])]);
-              // The same file again is a change too.
+              // Cleared, so that choosing the same file again triggers a change event.
               currentTarget.value = "";
             }}
           />
@@ -208,7 +208,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
   );
 }
 
-/** A run that ended meanwhile cannot be told: then it is the next prompt. */
+/** Sends the text to the run. If the run has ended in the meantime, sends it as the next prompt. */
 async function steerOr(session: OpenSession, text: string, prompt: () => Promise<void>): Promise<void> {
   try {
     await session.steer(text);
@@ -218,14 +218,17 @@ async function steerOr(session: OpenSession, text: string, prompt: () => Promise
   }
 }
 
-/** In people's words. */
+/** The error as a message for the user. */
 function why(error: unknown): string {
   if (error instanceof GantryError && error.status === 413)
     return "The files are more than the server takes at once (server.max_body_bytes). Nothing was sent.";
   return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-/** Files that are dropped anywhere on the page; a browser would leave it to show them. */
+/**
+ * Accepts files that are dropped anywhere on the page. By default, a browser would navigate to the file. Returns a
+ * function that removes the listeners.
+ */
 function onDroppedFiles(over: (isOver: boolean) => void, take: (files: File[]) => void): () => void {
   const listeners = new AbortController();
   const { signal } = listeners;

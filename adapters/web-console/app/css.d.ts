@@ -1,2 +1,2 @@
-/** Styles are bundled, not read. */
+/** The build bundles styles; modules only import them. */
 declare module "*.css";

@@ -1,26 +1,31 @@
-/** One line of two texts that are compared. A number is the line's place in that text, from 1; 0 where it is not in it. */
+/**
+ * A line of a comparison of two texts. `old` and `new` are its line numbers in the texts, from 1; 0 if it is not in
+ * that text.
+ */
 export interface DiffRow {
   kind: "same" | "removed" | "added";
   text: string;
   old: number;
   new: number;
-  /** The last line of a text that does not end with a line break. */
+  /** Whether it is the last line of a text without a final line break. */
   open: boolean;
 }
 
-/** A part of a line, from one character to before another. */
+/** A part of a line: start index and exclusive end index. */
 export type Span = readonly [start: number, end: number];
 
-/** Within a stretch without lines that could hold it, so many changes are looked for; beyond, all of it is replaced. */
+/** Maximum changes searched in a stretch without common unique lines. Beyond it, the whole stretch is replaced. */
 const MOST_CHANGES = 600;
-/** Steps between two pauses. */
+/** Lines processed between two yields. */
 const STEPS = 4_000;
-/** Words of a line in which marks are looked for. */
+/** Maximum words of a line in which changes are marked. */
 const MOST_WORDS = 400;
-/** A slice of work, in milliseconds: half a frame. */
+/** Duration of a slice of work, in ms: half a frame. */
 const SLICE_MS = 8;
 
-/** Compares line by line, in slices between which the page does other things. Rejects with the signal's reason. */
+/**
+ * Compares two texts by lines, in slices between which the page can do other work. Rejects with the signal's reason.
+ */
 export async function compare(before: string, after: string, signal?: AbortSignal): Promise<DiffRow[]> {
   const work = compareInSteps(before, after);
   for (;;) {
@@ -33,7 +38,7 @@ export async function compare(before: string, after: string, signal?: AbortSigna
   }
 }
 
-/** The same, as steps that somebody takes. */
+/** The same comparison, as a generator that yields between steps. */
 export function* compareInSteps(before: string, after: string): Generator<undefined, DiffRow[]> {
   const ids = new Map<string, number>();
   const old = yield* numbered(linesOf(before), ids);
@@ -54,7 +59,7 @@ export function* compareInSteps(before: string, after: string): Generator<undefi
   return rows;
 }
 
-/** With their line breaks, so that one that is missing at the end is a difference. */
+/** Lines include their line breaks, so that a missing final one is a difference. */
 function linesOf(text: string): string[] {
   const lines = text.split("\n").map((line, at, all) => (at < all.length - 1 ? `${line}\n` : line));
   if (lines.at(-1) === "") lines.pop();
@@ -66,7 +71,7 @@ function row(kind: DiffRow["kind"], line: string, old: number, fresh: number): D
   return { kind, text: open ? line : line.slice(0, -1), old, new: fresh, open };
 }
 
-/** Lines as numbers, equal where the lines are. */
+/** Maps lines to numbers; equal lines get the same number. */
 function* numbered(
   lines: string[],
   known: Map<string, number>,
@@ -83,7 +88,7 @@ function* numbered(
 
 type Pair = readonly [old: number, fresh: number];
 
-/** Places that are the same in both, in order. */
+/** Index pairs of equal lines, in order. */
 function* matches(a: Int32Array, b: Int32Array, kinds: number): Generator<undefined, Pair[]> {
   const pairs: Pair[] = [];
   const stretches = [{ from: [0, 0] as Pair, to: [a.length, b.length] as Pair }];
@@ -110,7 +115,10 @@ function* matches(a: Int32Array, b: Int32Array, kinds: number): Generator<undefi
   return pairs.sort((one, other) => one[0] - other[0]);
 }
 
-/** The longest row of lines in the same order that are once in each: what a person would hold on to. */
+/**
+ * The longest sequence, in the same order, of lines that occur once in each text. These are the natural anchors of a
+ * comparison.
+ */
 function* uniqueInBoth(
   a: Int32Array,
   b: Int32Array,
@@ -118,7 +126,7 @@ function* uniqueInBoth(
   [aTo, bTo]: Pair,
   kinds: number,
 ): Generator<undefined, Pair[]> {
-  // A table of all lines for each short stretch would be more work than the stretch.
+  // For a short stretch, a table of all lines would be more work than the stretch itself.
   const isLarge = aTo - aFrom + bTo - bFrom > kinds / 8;
   const inB = isLarge ? new Counts(kinds) : new SparseCounts();
   const inA = isLarge ? new Counts(kinds) : new SparseCounts();
@@ -127,7 +135,7 @@ function* uniqueInBoth(
   for (let j = bFrom; j < bTo; j++) inB.add(b[j] ?? 0, j);
   yield;
   const best: { pair: Pair; before: number }[] = [];
-  /** Index in `best` of the end of the best row of each length. */
+  /** Index in `best` of the end of the best sequence of each length. */
   const ends: number[] = [];
   for (let i = aFrom; i < aTo; i++) {
     const line = a[i] ?? 0;
@@ -148,7 +156,7 @@ function* uniqueInBoth(
   return row.reverse();
 }
 
-/** Where each line is, as long as it is there once. */
+/** Position of each line: -1 if it is absent, -2 if it occurs more than once. */
 class Counts {
   readonly #places: Int32Array;
   constructor(kinds: number) {
@@ -172,7 +180,7 @@ class SparseCounts {
   }
 }
 
-/** Myers' greedy way: the fewest lines removed and added. Nothing where there are too many. */
+/** Myers' greedy algorithm: the fewest removed and added lines. Returns no pairs if there are too many changes. */
 function* fewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator<undefined, Pair[]> {
   const most = Math.min(a.length + b.length, MOST_CHANGES);
   const ends = new Int32Array(2 * most + 3);
@@ -209,7 +217,7 @@ function wayBack(trace: Int32Array[], aLength: number, bLength: number): Pair[] 
   return pairs.reverse();
 }
 
-/** What differs in two lines, by words; undefined where most of it does, and marks would say nothing. */
+/** Changed words of two lines. Undefined if most of the text differs, because marks would not help. */
 export function wordMarks(before: string, after: string): { before: Span[]; after: Span[] } | undefined {
   const [a, b] = [wordsOf(before), wordsOf(after)];
   if (a.length > MOST_WORDS || b.length > MOST_WORDS) return undefined;
@@ -227,7 +235,7 @@ function wordsOf(line: string): string[] {
   return line.match(/[\p{L}\p{N}_]+|\s+|[^]/gu) ?? [];
 }
 
-/** The words that are not kept, neighbours as one. */
+/** Spans of the words that are not in `kept`; neighbours are merged. */
 function spans(words: readonly string[], kept: ReadonlySet<number>): Span[] {
   const found: [number, number][] = [];
   let at = 0;
@@ -242,13 +250,15 @@ function spans(words: readonly string[], kept: ReadonlySet<number>): Span[] {
   return found;
 }
 
-/** Rows to show together, or unchanged ones to leave out at first. */
+/** Rows that are shown, or unchanged rows that are folded at first. */
 export interface DiffBlock {
   kind: "shown" | "folded";
   rows: readonly DiffRow[];
 }
 
-/** Unchanged lines stay in sight beside a change; longer stretches of them are folded. */
+/**
+ * Groups rows into blocks. `context` unchanged lines around a change are shown; longer unchanged stretches are folded.
+ */
 export function blocksOf(rows: readonly DiffRow[], context = 3): DiffBlock[] {
   const near = new Uint8Array(rows.length);
   for (const [at, { kind }] of rows.entries())
@@ -259,7 +269,7 @@ export function blocksOf(rows: readonly DiffRow[], context = 3): DiffBlock[] {
     while (to < rows.length && near[to] === near[from]) to++;
     const part = rows.slice(from, to);
     const last = blocks.at(-1);
-    // A line that says that one line is hidden would be as long as that line.
+    // A fold line for one or two lines would save no space.
     if (near[from] === 1 || part.length <= 2) {
       if (last?.kind === "shown") last.rows = [...last.rows, ...part];
       else blocks.push({ kind: "shown", rows: part });
@@ -269,10 +279,9 @@ export function blocksOf(rows: readonly DiffRow[], context = 3): DiffBlock[] {
   return blocks;
 }
 
-/** Rows beside each other: what was removed and what came in its place on one line. */
+/** A removed row and the row added in its place, side by side. */
 export type SideBySide = readonly [left: DiffRow | undefined, right: DiffRow | undefined];
 
-/** Pairs of rows for two columns. */
 export function sideBySide(rows: readonly DiffRow[]): SideBySide[] {
   const lines: SideBySide[] = [];
   for (let at = 0; at < rows.length;) {

@@ -8,7 +8,7 @@ export function Processes({ session }: { session: OpenSession }) {
   if (processes.length === 0) return null;
   return (
     <ul class="processes" aria-label="In the background">
-      {processes.map(({ id, command, keep }) => (
+      {processes.map(({ id, command, detached: keep }) => (
         <li key={id} class="process" title={command}>
           <Icon name="terminal" />
           <code class="process-id">{id}</code>

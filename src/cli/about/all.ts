@@ -11,7 +11,7 @@ import { run } from "./run.js";
 import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
 
-/** Every command, in the order of the help. */
+/** All commands, in the order of the help. */
 export const ALL: readonly About[] = [
   chat,
   run,

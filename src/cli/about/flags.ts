@@ -1,6 +1,6 @@
 import type { FlagSpecs } from "../about.js";
 
-/** Of every command that reads the config. */
+/** Flags of all commands that read the config. */
 export const CONFIG_FLAGS = {
   config: {
     type: "string",
@@ -15,7 +15,7 @@ export const CONFIG_FLAGS = {
   },
 } as const satisfies FlagSpecs;
 
-/** Of those that serve, or say what would be served. */
+/** Flags of commands that serve, or that show what would be served. */
 export const SERVING_FLAGS = {
   host: { type: "string", value: "HOST", about: "address to bind (server.host, default 127.0.0.1)" },
   port: { type: "string", value: "PORT", about: "port; 0 for any free one (server.port, default 8080)" },
@@ -32,10 +32,10 @@ export const SERVING_FLAGS = {
   insecure: { type: "boolean", about: "bind beyond loopback without authentication" },
 } as const satisfies FlagSpecs;
 
-/** Of those that print for programs too. */
+/** Flag of commands with output for programs. */
 export const JSON_FLAG = { json: { type: "boolean", about: "as JSON" } } as const satisfies FlagSpecs;
 
-/** Which model a run uses, and how. */
+/** Flags for the model and mode of a run. */
 export const MODEL_FLAGS = {
   model: {
     type: "string",
@@ -56,7 +56,7 @@ export const MODEL_FLAGS = {
   },
 } as const satisfies FlagSpecs;
 
-/** Which session a run goes on with. */
+/** Flags for the session that a run continues. */
 export const SESSION_FLAGS = {
   session: { type: "string", value: "ID", about: "go on with this session" },
   continue: { type: "boolean", about: "go on with the newest session of this folder" },

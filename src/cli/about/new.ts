@@ -1,6 +1,6 @@
 import type { About } from "../about.js";
 
-/** The kinds of folder that `gantry new` writes, each with the page that has its code. */
+/** The templates of `gantry new`, each with the documentation page that contains its code. */
 export const TEMPLATES = {
   transport: "writing-a-transport.md",
   driver: "writing-a-driver.md",

@@ -1,7 +1,7 @@
 import type { About } from "../about.js";
 import { SERVING_FLAGS } from "./flags.js";
 
-/** Loaded with the program itself: whoever starts an agent waits for it. */
+/** Imported by the entry point, so that starting an agent loads no other command description. */
 export const serve = {
   name: "serve",
   summary: "serve the agent to programs, editors and browsers",

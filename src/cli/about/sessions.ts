@@ -50,7 +50,7 @@ export const undo = {
     redo: { type: "boolean", about: "take the last undo back instead" },
     dryRun: { type: "boolean", about: "change nothing, and say what would be" },
     filesOnly: { type: "boolean", about: "what was said stays" },
-    wordsOnly: { type: "boolean", about: "files stay as they are" },
+    messagesOnly: { type: "boolean", about: "files stay as they are" },
     force: { type: "boolean", about: "overwrite what somebody else changed, leave what cannot be brought back" },
     ...JSON_FLAG,
     ...CONFIG_FLAGS,

@@ -2,21 +2,21 @@ import { open, rename, stat, type FileHandle } from "node:fs/promises";
 import { ConfigError } from "../../ports/errors.js";
 import { endedRoot, headerLine } from "../../sessions/export-format.js";
 
-/** Of an export that is not whole yet. */
+/** Suffix of an incomplete export. */
 const PART = ".part";
-/** A line that ends a session is short; what is longer is none, and is not kept. */
+/** Maximum bytes kept of a line. The line that ends a session is always shorter. */
 const SHORT = 64 * 1024;
 
 /**
- * An export on its way to a file. It is written beside it and put in its place when it is whole: a file of that name is
- * never half of an export. What was broken off can be gone on with.
+ * Writes an export to a file. The data goes to a `.part` file, which is renamed when complete. An interrupted export
+ * can be resumed.
  */
 export class ExportFile {
   readonly #path: string;
   readonly #file: FileHandle;
-  /** Where the next line begins. */
+  /** Offset of the next line in bytes. */
   #end: number;
-  /** Originals of the sessions that are in it whole. */
+  /** Root ids of the sessions that the file contains completely. */
   readonly roots: ReadonlySet<string>;
 
   private constructor(path: string, file: FileHandle, roots: ReadonlySet<string>, end: number) {
@@ -26,7 +26,10 @@ export class ExportFile {
     this.roots = roots;
   }
 
-  /** Rejects with `ConfigError` where there is a file already, unless it is to be gone on with, and where there is no folder. */
+  /**
+   * Opens the export. Rejects with `ConfigError` if the file exists, if a partial export exists and `resume` is false,
+   * or if the file cannot be created.
+   */
   static async open(path: string, resume: boolean): Promise<ExportFile> {
     const part = path + PART;
     const [whole, begun] = await Promise.all([path, part].map((one) => stat(one).then(Boolean, () => false)));
@@ -37,7 +40,7 @@ export class ExportFile {
       const file = await open(part, begun ? "r+" : "wx", 0o600);
       try {
         const { roots, end } = begun ? await scan(file, part) : { roots: new Set<string>(), end: 0 };
-        // Half a session behind the last whole one is written again.
+        // An incomplete session at the end is written again.
         await file.truncate(end);
         const exported = new ExportFile(path, file, roots, end);
         if (end === 0) await exported.write(headerLine());
@@ -51,7 +54,7 @@ export class ExportFile {
     }
   }
 
-  /** Behind what is there. */
+  /** Appends text to the export. */
   async write(text: string): Promise<void> {
     const bytes = Buffer.from(text);
     try {
@@ -65,14 +68,14 @@ export class ExportFile {
     }
   }
 
-  /** It is whole: on the disk, and in its place. */
+  /** Syncs the completed export to disk and renames it. */
   async finish(): Promise<void> {
     await this.#file.sync();
     await this.#file.close();
     await rename(this.#path + PART, this.#path);
   }
 
-  /** It is broken off; it can be gone on with. */
+  /** Closes an interrupted export, which can be resumed. */
   async leave(): Promise<void> {
     await this.#file.close();
   }
@@ -89,7 +92,7 @@ function named(path: string, error: unknown): unknown {
     : new ConfigError(`${path}: cannot be written (${code})`, { cause: error });
 }
 
-/** The sessions that are whole in what was written, and where the last of them ends. */
+/** Returns the complete sessions of a partial export, and the offset where the last one ends. */
 async function scan(file: FileHandle, path: string): Promise<{ roots: Set<string>; end: number }> {
   const roots = new Set<string>();
   const chunk = Buffer.allocUnsafe(1 << 20);
@@ -99,7 +102,7 @@ async function scan(file: FileHandle, path: string): Promise<{ roots: Set<string
   for (;;) {
     const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
     if (bytesRead === 0) {
-      // Broken off in its first line, or of somebody else.
+      // The first line is incomplete. The file must be the start of an export, not a foreign file.
       if (lines === 0 && !headerLine().startsWith(Buffer.concat(line).toString())) throw strange(path);
       return { roots, end };
     }

@@ -7,7 +7,7 @@ import type { Message } from "../../ports/message.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
 import { allRoots } from "../../sessions/all-roots.js";
-import { helpersOf } from "../../sessions/subagents.js";
+import { listSubagentSessions } from "../../sessions/subagents.js";
 import { chainLines, ChainReader, headerLine } from "../../sessions/export-format.js";
 import type { exporting } from "../about/sessions.js";
 import { loadFor, type Command, type CommandContext } from "../command.js";
@@ -18,28 +18,31 @@ import { linesOf } from "../lines.js";
 import { notFound } from "../with-sessions.js";
 import { Progress } from "../progress.js";
 
-/** Characters that are written together. */
+/** Number of characters to collect before a write. */
 const CHUNK = 64 * 1024;
 
 type Called = CommandContext<typeof exporting.flags>;
 
-/** What an export or an import works with. */
+/** Resources of an export or import. */
 interface Work {
   readonly store: SessionDriver;
   readonly mode: SessionMode;
   readonly progress: Progress;
-  /** Its reason is the signal's name. */
+  /** Aborted by a signal. The reason is the signal's name. */
   readonly interrupted: AbortSignal;
 }
 
-/** `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout or a file; `gantry sessions import` reads them from stdin. */
+/**
+ * `gantry sessions export [ID ...]` writes sessions as JSON lines to stdout or a file. `gantry sessions import` reads
+ * them from stdin.
+ */
 export const run: Command<typeof exporting.flags> = async (context) => {
   const { args: ids, flags, output } = context;
   const isExport = context.name === "sessions export";
   if (!isExport && ids.length > 0)
     throw new ConfigError(`sessions import: reads standard input, got ${ids[0]}: gantry sessions import < FILE`);
   if (flags.resume && flags.output === undefined) throw new ConfigError("--resume needs --output FILE");
-  // Lines of sessions on the same terminal would run through it.
+  // A progress line would mix with exported lines on the same terminal.
   const isDrawn = !isExport || flags.output !== undefined || !output.isShown;
   const progress = new Progress(output, isDrawn);
   const interrupted = context.interrupted();
@@ -99,7 +102,10 @@ async function exportSessions(ids: readonly string[], work: Work, { flags, outpu
   }
 }
 
-/** Each as it is when its turn comes, behind its helpers. `written`: those that had it before. */
+/**
+ * Writes each session in its current state, after its subagent sessions. `written` are the sessions that the file
+ * already contains.
+ */
 async function writeChains(
   roots: ReadonlySet<string>,
   written: ReadonlySet<string>,
@@ -116,7 +122,7 @@ async function writeChains(
   };
   const one = async (id: string): Promise<void> => {
     interrupted.throwIfAborted();
-    // Gone meanwhile: no fault of this one.
+    // Deleted meanwhile: skip it.
     const chain = await store.dump(id);
     count += 1;
     if (!chain) return;
@@ -131,8 +137,9 @@ async function writeChains(
     onWritten();
   };
   for (const id of roots) {
-    // Before it: where the writing breaks off between them, it is not yet there, and is looked at again.
-    for (const helper of await helpersOf(store, id)) {
+    // Subagents first: if the export is interrupted between them, the parent is missing and `--resume` examines it
+    // again.
+    for (const helper of await listSubagentSessions(store, id)) {
       if (roots.has(helper) || written.has(helper)) continue;
       total += 1;
       await one(helper);
@@ -141,7 +148,7 @@ async function writeChains(
   }
 }
 
-/** Originals by id: the oldest first, as a rule. */
+/** Root ids of the requested sessions. Without ids, all sessions, the oldest first. */
 async function rootsOf(store: SessionDriver, ids: readonly string[], interrupted: AbortSignal): Promise<Set<string>> {
   if (ids.length === 0) return new Set([...(await allRoots(store, interrupted))].reverse());
   const roots = new Set<string>();
@@ -170,7 +177,7 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
       const begun = reader.root;
       const chain = reader.take(line);
       const { root } = reader;
-      // Known from its first line on, so that an import that was broken off is soon where it was.
+      // The first line names the session. Skip an existing one at once, so that a repeated import is fast.
       if (root !== undefined && root !== begun && (await store.get(root))) {
         reader.leaveOut();
         there += 1;
@@ -186,14 +193,14 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
         else {
           const at = `line ${reader.line}: session ${chain.sessions[0]?.session.id ?? ""}`;
           if (!hasCode(error, "run_key_taken")) throw within(at, error);
-          // Of this session alone: the others are taken in.
+          // Only this session is rejected. The import continues.
           refused += 1;
           progress.tell(`${at}: ${error.message}`);
         }
       }
     }
     reader.close();
-    // Not before the end: whoever asked comes behind its helpers.
+    // At the end, because a parent follows its subagents in the file.
     adopted = await adoptOrphans(store, helpers);
   } finally {
     const left = there > 0 ? `, ${sessions(there)} left out that exist already` : "";
@@ -210,18 +217,20 @@ function sessions(count: number): string {
   return `${count} session${count === 1 ? "" : "s"}`;
 }
 
-/** The same error, with where it came up. */
+/** Adds the location to the error's message. */
 function within(where: string, error: unknown): unknown {
   if (error instanceof GantryError) error.message = `${where}: ${error.message}`;
   return error;
 }
 
-/** From the most free to the strictest. */
+/** From the most permissive mode to the strictest. */
 const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
 
 /**
- * An imported chain without the rights that its file claims: no permission grants, no mode freer than that of new sessions,
- * and no instructions of the system. Throws `InputError` if its project folder is the root of a disk.
+ * Removes the permissions that an imported chain claims: grants, a mode more permissive than the default, and the
+ * system role of messages.
+ *
+ * Throws `InputError` if the project folder is the root of a disk.
  */
 async function withoutRights(chain: ChainData, mode: SessionMode): Promise<ChainData> {
   const least = MODES.indexOf(mode);
@@ -229,9 +238,9 @@ async function withoutRights(chain: ChainData, mode: SessionMode): Promise<Chain
     const own = MODES[Math.max(least, MODES.indexOf(data.session.mode))] ?? mode;
     return {
       ...data,
-      session: { ...data.session, leave: [], mode: own },
+      session: { ...data.session, permissionGrants: [], mode: own },
       view: data.view.map(asUser),
-      messages: data.messages.map(({ message, cut }) => ({ message: asUser(message), cut })),
+      messages: data.messages.map(({ message, hiddenBy }) => ({ message: asUser(message), hiddenBy })),
     };
   });
   for (const folder of new Set(sessions.map(({ session }) => session.projectDir)))
@@ -243,7 +252,7 @@ function asUser(message: Message): Message {
   return message.role === "system" ? { ...message, role: "user" } : message;
 }
 
-/** Follows links: /proc/self/root leads to the root as well. */
+/** Resolves links, because /proc/self/root leads to the root too. */
 async function isRoot(folder: string): Promise<boolean> {
   const real = await realpath(folder).catch(() => folder);
   return parse(real).root === real;

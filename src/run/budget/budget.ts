@@ -2,31 +2,34 @@ import type { ModelPrices } from "../../ports/model-provider.js";
 import type { Budget, RunInput } from "../../ports/run.js";
 import type { RunLimits, SessionBudget } from "./limits.js";
 
-/** What model calls of a run may spend. */
-export interface Purse {
-  /** Of the run. */
+/** Budget of the model calls of a run. */
+export interface BudgetLimits {
+  /** Budget of this run. */
   readonly run: Budget;
-  /** Of all runs of its session. */
+  /** Budget of all runs of its session. */
   readonly session: SessionBudget;
-  /** What a model takes whose price nobody knows. */
+  /** Price of models without a known price. Undefined: none is assumed. */
   readonly unknownPrice: ModelPrices | undefined;
 }
 
-/** Of a run: what is asked for counts where it is less than what the agent allows. */
-export function purseOf({ budget, sessionBudget, unknownPrice }: RunLimits, input: Pick<RunInput, "budget">): Purse {
+/** Resolves the budget of a run: the lower of the requested and the agent's budget, for each resource. */
+export function resolveBudget(
+  { budget, sessionBudget, unknownPrice }: RunLimits,
+  input: Pick<RunInput, "budget">,
+): BudgetLimits {
   return { run: smaller(budget, input.budget), session: sessionBudget, unknownPrice };
 }
 
-export function isOfMoney({ run, session }: Purse): boolean {
+export function hasCostLimit({ run, session }: BudgetLimits): boolean {
   return run.usd !== undefined || session.usd !== undefined;
 }
 
-/** Whether its model calls are counted. */
-export function isSpending(purse: Purse): boolean {
-  return isOfMoney(purse) || purse.run.tokens !== undefined || purse.session.tokens !== undefined;
+/** Whether the model calls of the run are counted. */
+export function isMetered(purse: BudgetLimits): boolean {
+  return hasCostLimit(purse) || purse.run.tokens !== undefined || purse.session.tokens !== undefined;
 }
 
-/** Of each the smaller. */
+/** The lower value for each resource. */
 function smaller(one: Budget, other: Budget = {}): Budget {
   const least = (key: keyof Budget) => {
     const most = Math.min(one[key] ?? Infinity, other[key] ?? Infinity);

@@ -1,21 +1,26 @@
 import { TooManyRunsError } from "../../ports/errors.js";
 import type { RunInput } from "../../ports/run.js";
 
-/** A run's share of what all runs may take together. */
-export interface RunPlace {
-  /** Read attachments when it is this run's turn: few at a time, so that runs do not take each other's room piece by piece. */
+/** A run's share of the agent's capacity. */
+export interface RunSlot {
+  /**
+   * Reads attachments when a reader is free. Few runs read at a time, so that they do not block each other with partly
+   * reserved memory.
+   */
   read<T>(work: () => Promise<T>): Promise<T>;
-  /** Count bytes of its attachments. Throws `TooManyRunsError` when those of all runs would take too much memory. */
+  /**
+   * Reserves memory for attachments. Throws `TooManyRunsError` if the attachments of all runs would exceed the limit.
+   */
   reserve(bytes: number): void;
-  /** It has ended. Safe to call twice. */
-  leave(): void;
+  /** Releases the slot when the run ends. Idempotent. */
+  release(): void;
 }
 
-/** Runs that read their attachments at the same time. */
+/** Maximum runs that read their attachments at the same time. */
 const READERS = 2;
 
-/** How many runs there may be, and how much they may hold. */
-export class RunPlaces {
+/** Limits the number of runs and the memory of their attachments. */
+export class RunLimiter {
   readonly #runs: number;
   readonly #bytes: number;
   #active = 0;
@@ -29,12 +34,15 @@ export class RunPlaces {
     this.#bytes = bytes;
   }
 
-  /** Whether another run would be refused. */
+  /** Whether a further run would be rejected. */
   get full(): boolean {
     return this.#active >= this.#runs;
   }
 
-  /** A place in some session's line: as many may wait as may go on. Call what is returned when it waits no more. Throws `TooManyRunsError`. */
+  /**
+   * Reserves a place for a queued run. The number of queued runs has the same limit as active runs. Call the returned
+   * function when the run leaves the queue. Throws `TooManyRunsError`.
+   */
   wait(): () => void {
     if (this.#inLine >= this.#runs) throw new TooManyRunsError(1000, "too many runs in line");
     this.#inLine += 1;
@@ -45,8 +53,8 @@ export class RunPlaces {
     };
   }
 
-  /** Throws `TooManyRunsError`. */
-  take(): RunPlace {
+  /** Takes a slot. Throws `TooManyRunsError` if none is free. */
+  take(): RunSlot {
     if (this.full) throw new TooManyRunsError();
     this.#active += 1;
     let mine = 0;
@@ -58,7 +66,7 @@ export class RunPlaces {
         this.#held += bytes;
         mine += bytes;
       },
-      leave: () => {
+      release: () => {
         if (!here) return;
         here = false;
         this.#active -= 1;
@@ -73,7 +81,7 @@ export class RunPlaces {
     try {
       return await work();
     } finally {
-      // The place goes to the next, or is free.
+      // Hand the reader slot to the next run, or free it.
       const next = this.#waiting.shift();
       if (next) next();
       else this.#reading -= 1;
@@ -81,7 +89,7 @@ export class RunPlaces {
   }
 }
 
-/** Bytes of attachments that are here already; their data is base64. */
+/** Bytes of attachments whose data is in the input. The data is base64. */
 export function attachedBytes({ attachments = [] }: RunInput): number {
   return attachments.reduce((sum, { data }) => sum + Math.floor((data.length * 3) / 4), 0);
 }

@@ -1,29 +1,29 @@
 import type { ModelPrices } from "../../ports/model-provider.js";
 import type { Budget, RunResult } from "../../ports/run.js";
 
-/** What a run may take at most. */
+/** Limits of a run. */
 export interface RunLimits {
-  /** Model calls of the main loop. */
+  /** Maximum model calls of the main loop. */
   readonly iterations: number;
-  /** Bytes kept of a tool's text. */
+  /** Maximum stored bytes of the text of one tool output. */
   readonly toolOutputBytes: number;
-  /** Of each run. */
+  /** Budget of each run. */
   readonly budget: Budget;
-  /** Of all runs of a session together. */
+  /** Budget of all runs of a session together. */
   readonly sessionBudget: SessionBudget;
-  /** What a model takes whose price nobody knows. */
+  /** Price of models without a known price. Undefined: none is assumed. */
   readonly unknownPrice: ModelPrices | undefined;
 }
 
-/** What all runs of a session may cost together. */
+/** Budget of all runs of a session together. */
 export type SessionBudget = Pick<Budget, "usd" | "tokens">;
 
-/** What of a run counts against its limits. */
-export interface Spending {
+/** The totals of a run that count against its limits. */
+export interface RunTotals {
   readonly iterations: number;
 }
 
-/** The limit that a run has come to, asked before each further model call; undefined while it may go on. */
-export function limitReached(limits: RunLimits, spent: Spending): Exclude<RunResult["endedBy"], "model"> | undefined {
+/** The limit that a run has reached; undefined if it may continue. Called before each further model call. */
+export function limitReached(limits: RunLimits, spent: RunTotals): Exclude<RunResult["endedBy"], "model"> | undefined {
   return spent.iterations >= limits.iterations ? "max_iterations" : undefined;
 }

@@ -1,66 +1,77 @@
-import type { Admitted, Allowance, Meter } from "../../models/allowance.js";
+import type { AdmittedCall, Allowance, Meter } from "../../models/allowance.js";
 import { bytesOfAll, BYTES_PER_TOKEN, frameBytes } from "../../models/estimate.js";
 import { costOf, toUsage } from "../../models/usage.js";
 import type { Recorder } from "../../conversation/recorder.js";
 import type { ModelPurpose } from "../../ports/bus-events.js";
 import { abortable } from "../../base/abort.js";
-import { BudgetSpentError, ModelSelectionError } from "../../ports/errors.js";
+import { BudgetExceededError, ModelSelectionError } from "../../ports/errors.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "../../ports/model-provider.js";
-import { isOfMoney, type Purse } from "./budget.js";
+import { hasCostLimit, type BudgetLimits } from "./budget.js";
 
-/** Fewer tokens are no answer, and some providers refuse to give so few. */
+/** Minimum answer tokens of a call. Fewer are useless, and some providers reject such a low limit. */
 const LEAST_ANSWER = 16;
-/** Of a model whose longest answer nobody knows: a limit beyond it may be refused, so that it is not told. Reasoning counts to an answer. */
+/**
+ * Highest answer limit sent to a model whose maximum answer is unknown, in tokens. The provider may reject a higher
+ * one. Reasoning tokens count as answer tokens.
+ */
 const TELLABLE = { plain: 4_096, reasoning: 32_000 };
-/** A reported prompt is believed when it has at least one token for so many bytes; some servers leave cached tokens out. */
+/**
+ * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
+ */
 const PLAUSIBLE_BYTES = 8;
 
-/** What of a run its budget knows. */
-export interface Spender {
+/** The members of a run that its budget uses. */
+export interface BudgetOwner {
   readonly provider: ModelProvider;
   readonly model: Model;
   readonly recorder: Pick<Recorder, "run" | "sessionUsage" | "write">;
-  /** Of a helper, its run's. */
+  /** The run's signal. Set for subagent runs only. */
   readonly signal?: AbortSignal;
-  /** Of a helper, what its asker may spend: it spends of the same. */
+  /** Budget of the parent run, which a subagent shares. Set for subagent runs only. */
   readonly asker?: RunBudget | undefined;
 }
 
-/** An amount of both that a budget counts. */
+/** An amount of each resource that a budget counts. */
 interface Amount {
   usd: number;
   tokens: number;
 }
 
 /**
- * What the model calls of one run may spend. Each is paid for before it is made: its prompt, estimated and at its full
- * price, as if the provider had kept nothing of it; and its answer is no longer than what is left then. What calls of
- * helpers may take is set aside while they are made: where that leaves too little for a whole answer, the next waits for it.
+ * Enforces the budget of one run's model calls. A call is admitted only if the budget covers it in advance. Its prompt
+ * is estimated at full price, as if nothing were cached. Its answer is limited to the remaining tokens.
+ *
+ * Calls of subagents reserve their maximum while they run. If too little remains for a full answer, the next call waits
+ * for a reservation to end.
  */
 export class RunBudget implements Allowance {
-  readonly #purse: Purse;
-  readonly #spender: Spender;
-  /** Spent beyond what the run's usage says. */
+  readonly #purse: BudgetLimits;
+  readonly #spender: BudgetOwner;
+  /** Amounts used that the run's reported usage does not include. */
   readonly #beyond: Amount = { usd: 0, tokens: 0 };
-  /** What a call of each helper may take, by the helper's run. */
+  /** Reservations of active subagent calls, by run id. */
   readonly #lent = new Map<string, Amount>();
-  /** Who waits for what is lent. */
+  /** Callbacks of calls that wait for a reservation to end. */
   #waiting: (() => void)[] = [];
-  /** Bytes and tokens of the newest prompt of the conversation, as the provider counted it. */
+  /**
+   * Size of the newest conversation prompt in bytes, and its tokens as counted by the provider. Undefined: no count is
+   * valid.
+   */
   #counted: { bytes: number; tokens: number } | undefined;
 
-  constructor(purse: Purse, spender: Spender) {
+  constructor(purse: BudgetLimits, spender: BudgetOwner) {
     this.#purse = purse;
     this.#spender = spender;
   }
 
-  async admit(purpose: ModelPurpose, request: ModelRequest): Promise<Admitted> {
+  async admit(purpose: ModelPurpose, request: ModelRequest): Promise<AdmittedCall> {
     const promptTokens = this.#promptTokens(purpose, request);
     const prices = this.#money ? await this.#prices(promptTokens) : FREE;
     const { model, maxTokens = Infinity } = request;
     const natural = Math.min(maxTokens, model.maxOutput ?? Infinity);
     const tellable = natural < Infinity ? natural : TELLABLE[model.reasoning === true ? "reasoning" : "plain"];
-    // Prompt and answer share the window: many providers refuse a request that allows for more.
+    // Prompt and answer share the window. Many providers reject a request whose answer limit exceeds the rest of the
+    // window.
     const room = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
     const whole = Math.min(natural, room);
     const { asker, signal, recorder } = this.#spender;
@@ -70,21 +81,21 @@ export class RunBudget implements Allowance {
       await abortable(asker.#settling(), signal);
       most = this.#affordable(promptTokens, prices);
     }
-    if (most < LEAST_ANSWER) throw new BudgetSpentError();
-    // In the same turn, so that no other is promised the same.
+    if (most < LEAST_ANSWER) throw new BudgetExceededError();
+    // No await since the check, so that no other call can reserve the same amount.
     if (asker) asker.#lend(own, costs(promptTokens, Math.min(most, whole), prices));
     const isLess = most < whole;
     const bounded = isLess && most <= tellable;
     return {
       request: bounded ? { ...request, maxTokens: most } : request,
       promptTokens,
-      most,
+      maxAnswerTokens: most,
       bounded,
-      free: isLess && !bounded,
+      isUnbounded: isLess && !bounded,
     };
   }
 
-  answered(purpose: ModelPurpose, { request }: Admitted, meter: Meter, usage: ModelUsage): void {
+  recordAnswer(purpose: ModelPurpose, { request }: AdmittedCall, meter: Meter, usage: ModelUsage): void {
     const { model } = this.#spender;
     const bytes = bytesOf(request);
     if (purpose === "answer")
@@ -92,45 +103,48 @@ export class RunBudget implements Allowance {
         !usage.estimated && usage.inputTokens * PLAUSIBLE_BYTES >= bytes
           ? { bytes, tokens: usage.inputTokens }
           : undefined;
-    // Of a title nothing counts.
+    // Titles do not count against the budget.
     if (purpose === "title") return;
-    // Whoever tells too little is not believed.
+    // A provider may report too little, so at least the tokens that were received count.
     this.#beyond.tokens += Math.max(0, meter.least - usage.outputTokens);
     const told = costOf(usage, model.prices, this.#purse.unknownPrice);
     if (model.prices) this.#beyond.usd += Math.max(0, costOf({ ...usage, costReported: false }, model.prices) - told);
   }
 
-  async priced(estimated: ModelUsage): Promise<ModelUsage> {
+  async estimateCost(estimated: ModelUsage): Promise<ModelUsage> {
     const { provider, model } = this.#spender;
     const prices = model.prices ?? (this.#money ? await provider.prices?.(model, estimated.inputTokens) : undefined);
     return prices === undefined ? estimated : { ...estimated, cost: costOf(estimated, prices) };
   }
 
-  async brokeOff(purpose: ModelPurpose, estimated: ModelUsage): Promise<void> {
+  async recordInterrupted(purpose: ModelPurpose, estimated: ModelUsage): Promise<void> {
     if (purpose === "title") return;
     const { model, recorder } = this.#spender;
     try {
-      const usage = toUsage(await this.priced(estimated), model.prices, this.#purse.unknownPrice);
+      const usage = toUsage(await this.estimateCost(estimated), model.prices, this.#purse.unknownPrice);
       await recorder.write({ sync: false, usage });
     } catch {
-      // Whatever keeps it from being stored ends the run by itself.
+      // The error that prevents the write also ends the run.
     }
   }
 
-  /** What a call of a helper may take now; undefined: it makes none. */
-  lentTo(helper: string): Amount | undefined {
+  /** The current reservation of a subagent; undefined if it has no active call. */
+  reserveFor(helper: string): Amount | undefined {
     return this.#lent.get(helper);
   }
 
-  /** What a helper's call took is counted, or it took nothing; `amount`: that call's, of which there may be a next one already. */
-  returned(helper: string, amount = this.#lent.get(helper)): void {
+  /**
+   * Ends the reservation of a subagent after its call was counted or failed. `amount` identifies the call, because the
+   * next one may already have a reservation.
+   */
+  releaseReservation(helper: string, amount = this.#lent.get(helper)): void {
     if (amount === undefined || this.#lent.get(helper) !== amount) return;
     this.#lent.delete(helper);
     this.#lendOn();
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  /** Tokens of answer that there are enough for behind a prompt; below 0 where the prompt alone is too much. */
+  /** Maximum answer tokens that the budget covers after the prompt. Negative if it does not cover the prompt. */
   #affordable(promptTokens: number, prices: ModelPrices): number {
     const left = this.#left();
     const tokens = left.tokens - promptTokens;
@@ -140,7 +154,7 @@ export class RunBudget implements Allowance {
     return Math.min(tokens, Math.floor((usd * 1_000_000) / prices.output));
   }
 
-  /** What is left for a helper, or where none is named for the run itself. */
+  /** The remaining amount for a subagent, or for the run itself if `helper` is undefined. */
   #left(helper?: string): Amount {
     const { asker, recorder } = this.#spender;
     const { run, sessionUsage } = recorder;
@@ -151,7 +165,7 @@ export class RunBudget implements Allowance {
         session: { [key]: mostOfSession = Infinity },
       } = this.#purse;
       const least = Math.min(mostOfRun - ofRun, mostOfSession - ofSession);
-      // Of what nobody counts any amount may be lent.
+      // A resource without a limit needs no reservation.
       return least === Infinity ? least : least - this.#beyond[key] - lent[key];
     };
     const own = {
@@ -178,15 +192,15 @@ export class RunBudget implements Allowance {
     this.#lendOn();
   }
 
-  /** What helpers of a helper may take, it may. */
+  /** Passes the reservations of nested subagents on to the parent budget. */
   #lendOn(): void {
     const { asker, recorder } = this.#spender;
     if (!asker) return;
     if (this.#lent.size > 0) asker.#lend(recorder.run.id, this.#lentBut(undefined));
-    else asker.returned(recorder.run.id);
+    else asker.releaseReservation(recorder.run.id);
   }
 
-  /** Whether somebody but this helper may be spending. */
+  /** Whether a run other than this subagent holds a reservation. */
   #lends(helper: string): boolean {
     const { asker, recorder } = this.#spender;
     return (
@@ -194,7 +208,7 @@ export class RunBudget implements Allowance {
     );
   }
 
-  /** Resolves when something that is lent is so no more. */
+  /** Resolves when a reservation ends. */
   async #settling(): Promise<void> {
     const { asker } = this.#spender;
     const here = new Promise<void>((resolve) => this.#waiting.push(resolve));
@@ -202,7 +216,7 @@ export class RunBudget implements Allowance {
   }
 
   get #money(): boolean {
-    return isOfMoney(this.#purse) || (this.#spender.asker !== undefined && this.#spender.asker.#money);
+    return hasCostLimit(this.#purse) || (this.#spender.asker !== undefined && this.#spender.asker.#money);
   }
 
   #prices(promptTokens: number): Promise<ModelPrices> {
@@ -210,7 +224,7 @@ export class RunBudget implements Allowance {
     return pricesOf(provider, model, promptTokens, this.#purse.unknownPrice);
   }
 
-  /** What the provider counted of the conversation, and what came since by its bytes. */
+  /** Tokens that the provider counted for the conversation, plus an estimate of the newer messages from their bytes. */
   #promptTokens(purpose: ModelPurpose, request: ModelRequest): number {
     const bytes = bytesOf(request);
     const counted = purpose === "answer" && this.#counted && this.#counted.bytes <= bytes ? this.#counted : undefined;
@@ -218,10 +232,10 @@ export class RunBudget implements Allowance {
   }
 }
 
-/** What nobody counts in money costs nothing. */
+/** Prices when no cost limit applies, or when the provider is free. */
 const FREE: ModelPrices = { input: 0, output: 0 };
 
-/** What a call takes at most: its prompt at its full price. */
+/** Maximum cost of a call, with its prompt at full price. */
 function costs(promptTokens: number, answerTokens: number, prices: ModelPrices): Amount {
   const { input, output, cacheWrite = input } = prices;
   const answer = output === 0 ? 0 : answerTokens * output;
@@ -229,7 +243,10 @@ function costs(promptTokens: number, answerTokens: number, prices: ModelPrices):
   return { usd, tokens: promptTokens + answerTokens };
 }
 
-/** What a model takes. Rejects with `ModelSelectionError` where nobody knows: a budget of money would be void. */
+/**
+ * Prices of a model. Rejects with `ModelSelectionError` if they are unknown, because a cost limit could not be
+ * enforced.
+ */
 export async function pricesOf(
   provider: ModelProvider,
   model: Model,

@@ -1,9 +1,9 @@
-import { ticks } from "../../base/clock.js";
+import { monotonicMs } from "../../base/clock.js";
 
-/** Ends a run after so many seconds of its own time: while it waits for people, none of it passes. */
+/** Ends a run after its time limit in seconds. The clock is paused while the run waits for a user. */
 export class RunClock {
   #leftMs: number;
-  /** Undefined while it stands. */
+  /** Undefined while the clock is paused. */
   #since: number | undefined;
   #timer: NodeJS.Timeout | undefined;
   readonly #onEnd: () => void;
@@ -15,14 +15,14 @@ export class RunClock {
 
   go(): void {
     if (this.#since !== undefined) return;
-    this.#since = ticks();
+    this.#since = monotonicMs();
     this.#timer = setTimeout(this.#onEnd, Math.max(0, this.#leftMs));
   }
 
   stand(): void {
     if (this.#since === undefined) return;
     clearTimeout(this.#timer);
-    this.#leftMs -= ticks() - this.#since;
+    this.#leftMs -= monotonicMs() - this.#since;
     this.#since = undefined;
   }
 }

@@ -3,36 +3,39 @@ import { abortable, deadline } from "../../base/abort.js";
 import type { Diff, Location, Tool, ToolCallPreview, ToolContext, ToolKind } from "../../ports/tool.js";
 import { diffsOf } from "./display.js";
 
-/** So long a person who is asked waits for what a tool shows of a call, in ms. */
+/** How long a permission request waits for the preview of a tool, in ms. */
 const PREVIEW_MS = 2_000;
 
-/** A call as it is shown to a person; `input` undefined when its arguments are broken JSON. */
+/** A call for display. `input` is undefined if its arguments are invalid JSON. */
 export interface DescribedCall {
   title: string;
   kind: ToolKind;
   locations: readonly Location[];
-  /** What it would change, or has changed if it went well, as far as its arguments tell. */
+  /**
+   * Changes that the call would make, as far as its arguments show them. After a successful call, the changes that it
+   * made.
+   */
   diff: readonly Diff[];
-  /** Names of other tools whose work it does. */
+  /** Names of other tools that the call acts as. */
   actsAs?: readonly string[];
-  /** Places of which it tells, or takes along, what is there. */
+  /** Paths whose contents the call shows or copies. */
   reads?: readonly Location[];
   input: unknown;
 }
 
-/** How a stored call is shown to a person. Never throws, whatever the model sent. */
+/** Describes a stored call for display. Never throws, whatever the model sent. */
 export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
   const shown = { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined as unknown };
   try {
     shown.input = args.trim() === "" ? {} : parseJson(args);
     if (tool) return { ...shown, ...describe(tool, tool.parse(shown.input), projectDir) };
   } catch {
-    // Shown by its name.
+    // Fall back to the name.
   }
   return shown;
 }
 
-/** What a tool says of a call that it would run. Never throws. */
+/** Describes a call before it runs. Never throws. */
 export function describe(
   tool: Tool,
   args: unknown,
@@ -46,8 +49,11 @@ export function describe(
   }
 }
 
-/** What a tool shows of a call to a person who is asked, by what is there now. Never rejects: what fails or takes too long shows nothing. */
-export async function previewOf(
+/**
+ * A tool's preview of a call for a permission request, from the current state. Never rejects: a failure or a timeout
+ * gives an empty preview.
+ */
+export async function previewCall(
   tool: Tool,
   args: unknown,
   { projectDir, folders = [], signal: run }: Pick<ToolContext, "projectDir" | "folders" | "signal">,

@@ -1,18 +1,18 @@
 import { isRecord } from "../../base/json.js";
-import type { Diff, Location, Shown } from "../../ports/tool-display.js";
+import type { Diff, Location, ToolDisplay } from "../../ports/tool-display.js";
 import type { ToolOutput } from "../../ports/tool.js";
 
 /**
- * What is stored of what a call shows people; undefined where that is nothing. Of each list all or nothing: beyond `bytes`
- * it is left out, and so is what a tool written in JavaScript calls a diff or a place and is none.
+ * The stored display data of a call's output; undefined if there is none. A list larger than `bytes` is omitted
+ * completely. Invalid entries, which tools in JavaScript may return, are also omitted.
  */
-export function shownOf(output: ToolOutput, bytes: number): Shown | undefined {
+export function toToolDisplay(output: ToolOutput, bytes: number): ToolDisplay | undefined {
   const { diff, locations }: { diff?: unknown; locations?: unknown } = output;
   const shown = { diff: within(bytes, listOf(diff, diffOf)), locations: within(bytes, listOf(locations, locationOf)) };
   return shown.diff.length + shown.locations.length > 0 ? shown : undefined;
 }
 
-/** What of a value is a list of diffs; what a tool written in JavaScript calls one and is none is left out. */
+/** Reads a list of diffs from an unknown value. Invalid entries, which tools in JavaScript may return, are omitted. */
 export function diffsOf(value: unknown): Diff[] {
   return listOf(value, diffOf);
 }

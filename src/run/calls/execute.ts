@@ -2,54 +2,54 @@ import { INTERRUPTED } from "../../conversation/messages.js";
 import type { StateChanges } from "../../conversation/stored-state.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
-import type { Shown } from "../../ports/tool-display.js";
+import type { ToolDisplay } from "../../ports/tool-display.js";
 import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { onAbort } from "../../base/abort.js";
-import { Paced } from "../../base/throttled-output.js";
-import { CallHelpers } from "./subagents.js";
+import { ThrottledOutput } from "../../base/throttled-output.js";
+import { CallSubagents } from "./subagents.js";
 import { changedBy, recordChanges } from "./changed-files.js";
-import { previewOf } from "./describe.js";
+import { previewCall } from "./describe.js";
 import { keptByHook, refusedByHook } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
 import {
-  asker,
-  canAsk,
-  judged,
+  createRequestPermission,
+  hasResponder,
+  evaluate,
   NOT_RUN,
-  questioner,
-  refusal,
-  refusedSince,
-  type Asker,
+  createAskUser,
+  denialReason,
+  recheckMode,
+  type RequestPermission,
   type Verdict,
 } from "../permissions/evaluate.js";
-import { historyOf } from "./file-history.js";
-import { callOf, prepare, textOf, type Prepared } from "./prepare.js";
+import { callFileHistory } from "./file-history.js";
+import { readCall, prepare, textOf, type Prepared } from "./prepare.js";
 import type { RunContext } from "../context/run-context.js";
-import { shownOf } from "./display.js";
-import { Helpers } from "./spawn.js";
+import { toToolDisplay } from "./display.js";
+import { Subagents } from "./spawn.js";
 import { CallState } from "../tools/tool-state.js";
 import { capText } from "../../base/cut-text.js";
 
-/** Calls of one answer that may run at the same time. */
+/** Maximum calls of one answer that run at the same time. */
 const AT_ONCE = 8;
-/** After a cancel a tool may take so long, in ms, to say how it ended. */
+/** How long a tool may take to report its outcome after a cancel, in ms. */
 const GRACE_MS = 400;
 
-/** How a call ended. */
+/** The outcome of a call. */
 export interface ToolOutcome {
   call: ToolCallPart;
   output: ToolOutput;
-  /** Whether it did not run because leave for it was refused. */
+  /** Whether the call did not run because permission was denied. */
   refused: boolean;
-  /** What it changed of the session's state. */
+  /** Changes of the session's state by the call. */
   state: StateChanges;
-  /** What is stored of what it shows people. */
-  shown: Shown | undefined;
+  /** Stored display data; undefined if there is none. */
+  shown: ToolDisplay | undefined;
 }
 
 /**
- * Run the calls of one answer: neighbours that allow it beside each other, the others alone and in order.
- * `onOutcome` is awaited for each call, exactly once, also for calls that a cancel kept from running.
+ * Runs the calls of one answer. Adjacent calls of parallel tools run concurrently, the others one by one in order.
+ * `onOutcome` is awaited exactly once for each call, including calls that a cancel prevented.
  */
 export async function runToolCalls(
   calls: readonly ToolCallPart[],
@@ -71,7 +71,7 @@ export async function runToolCalls(
     i += group.length;
     const outcomes = await Promise.allSettled(
       group.map(async (one) => {
-        // Before it is shown: whoever shows it knows at once whether a person is asked, or it runs.
+        // Before the call is announced, so that clients know at once whether it needs permission or runs.
         const verdict = await verdictOn(one, run);
         announce(one, messageId, run);
         const state = new CallState(run.state);
@@ -83,7 +83,7 @@ export async function runToolCalls(
           name: one.call.name,
           failed: output.failed === true,
         });
-        const shown = shownOf(output, run.limits.toolOutputBytes);
+        const shown = toToolDisplay(output, run.limits.toolOutputBytes);
         await onOutcome({ call: one.call, output, refused, state: state.changes(), shown });
       }),
     );
@@ -114,18 +114,18 @@ function announce(one: Prepared, messageId: string, run: RunContext): void {
 /** Never rejects. */
 async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
   if (one.refusal !== undefined || !one.tool) return { refused: one.refusal ?? "" };
-  const verdict = await judged(callOf(one, one.tool, run), one.args, run);
-  if (typeof verdict === "string" || !("askedBecause" in verdict)) return verdict;
-  return { ...verdict, preview: await previewOf(one.tool, one.args, run) };
+  const verdict = await evaluate(readCall(one, one.tool, run), one.args, run);
+  if (typeof verdict === "string" || !("askReason" in verdict)) return verdict;
+  return { ...verdict, preview: await previewCall(one.tool, one.args, run) };
 }
 
-/** What a call has beside its arguments. */
+/** The resources of a call besides its arguments. */
 interface Own {
   state: CallState;
   nested: NestedInstructions;
 }
 
-/** What a call brought, or that it was refused. */
+/** The output of a call, and whether permission was denied. */
 type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
 /** Never rejects. */
@@ -135,30 +135,32 @@ async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext
   if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
   const progress = progressOf(one.call.id, run);
   const { call, tool } = one;
-  const helpers = new CallHelpers(() => new Helpers(run, { id: call.id, tool: tool.name, state: own.state }, progress));
+  const helpers = new CallSubagents(
+    () => new Subagents(run, { id: call.id, tool: tool.name, state: own.state }, progress),
+  );
   const work = perform(one, tool, verdict, { ...own, progress, helpers }, run).finally(() => helpers.end());
   const settled = await withGrace(work, signal);
   progress.end();
   if (settled === undefined) {
-    // One that takes its time to end leaves none of them behind.
+    // A tool that is slow to end must not leave subagents running.
     await helpers.end();
-    void run.agent.stragglers.add(work);
+    void run.agent.unsettledTools.add(work);
     return { output: { text: INTERRUPTED, failed: true } };
   }
   return settled;
 }
 
-/** What a call prints, for whoever reads its run or watches its session. */
-function progressOf(callId: string, { events, hooks, tail }: RunContext): Paced {
-  return new Paced((text) => {
-    // What the hook has not seen is nobody's to see.
+/** Forwards the output that a call prints to the run's reader and to watchers of the session. */
+function progressOf(callId: string, { events, hooks, tail }: RunContext): ThrottledOutput {
+  return new ThrottledOutput((text) => {
+    // Output must not be shown before the `afterToolCall` hook has seen it.
     if (hooks.afterToolCall) return;
     events.push({ type: "tool_progress", callId, text });
     tail.printed(callId, text);
   });
 }
 
-/** The work's outcome; undefined when the signal aborted and the work did not end soon after. */
+/** The outcome of the work; undefined if it does not end within the grace period after an abort. */
 function withGrace(work: Promise<Settled>, signal: AbortSignal): Promise<Settled | undefined> {
   return new Promise((resolve) => {
     let timer: NodeJS.Timeout | undefined;
@@ -176,33 +178,33 @@ async function perform(
   one: Prepared,
   tool: Tool,
   verdict: Verdict,
-  { state, nested, progress, helpers }: Own & { progress: Paced; helpers: CallHelpers },
+  { state, nested, progress, helpers }: Own & { progress: ThrottledOutput; helpers: CallSubagents },
   run: RunContext,
 ): Promise<Settled> {
   const { limits } = run;
-  const call = callOf(one, tool, run);
+  const call = readCall(one, tool, run);
   const { callId, sessionId, projectDir } = call;
-  const isAsked = typeof verdict === "object" && "askedBecause" in verdict;
-  const ask = asker(callId, tool, run, isAsked ? verdict.lasting : undefined);
-  const own = asker(callId, tool, run);
+  const isAsked = typeof verdict === "object" && "askReason" in verdict;
+  const ask = createRequestPermission(callId, tool, run, isAsked ? verdict.grantKey : undefined);
+  const own = createRequestPermission(callId, tool, run);
   const barred =
-    (await refusal(call, verdict, ask, run)) ??
+    (await denialReason(call, verdict, ask, run)) ??
     (await unstored(run)) ??
     (await refusedByHook(call, run)) ??
-    (await refusedSince(call, verdict, run));
+    (await recheckMode(call, verdict, run));
   if (barred !== undefined) {
-    // Nobody refused what could not be read, or what a cancel was faster than.
+    // Invalid arguments and calls that a cancel prevented do not count as denied.
     const refused = one.refusal === undefined && barred !== NOT_RUN;
     return { output: { text: capText(barred, limits.toolOutputBytes), failed: true }, refused };
   }
   let refused = false;
-  const noted = async (answer: ReturnType<Asker>): ReturnType<Asker> => {
+  const noted = async (answer: ReturnType<RequestPermission>): ReturnType<RequestPermission> => {
     refused = true;
     const said = await answer;
     refused = said === "reject";
     return said;
   };
-  const history = historyOf(callId, run);
+  const history = callFileHistory(callId, run);
   const context: ToolContext = {
     runId: run.id,
     sessionId,
@@ -210,10 +212,10 @@ async function perform(
     projectDir,
     folders: run.folders,
     signal: run.signal,
-    // Of a session whose tools are free, one that asks by itself is as free as the others where nobody is there.
+    // In mode `auto` without a responder, a tool's own permission request is allowed, like every other call.
     ask: (request) =>
-      canAsk(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
-    question: questioner(callId, tool, one.input, run),
+      hasResponder(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
+    askUser: createAskUser(callId, tool, one.input, run),
     progress: (text) => progress.push(text),
     spawn: async (input) => helpers.made().spawn(input),
     state,
@@ -229,7 +231,10 @@ async function perform(
   };
 }
 
-/** Why a call cannot run that the disk should have by now. Never rejects. */
+/**
+ * Why a call cannot run because the preceding messages could not be stored; undefined if they are on disk. Never
+ * rejects.
+ */
 async function unstored({ recorder }: RunContext): Promise<string | undefined> {
   return recorder.onDisk.then(
     () => undefined,
@@ -237,11 +242,11 @@ async function unstored({ recorder }: RunContext): Promise<string | undefined> {
   );
 }
 
-/** What a call brought, also when it failed. Never rejects. */
+/** The output of a call, also if it failed. Never rejects. */
 async function outputOf(tool: Tool, args: unknown, context: ToolContext, logger: Logger): Promise<ToolOutput> {
   try {
     const returned: unknown = await tool.run(args, context);
-    // A tool written in JavaScript may return its text alone.
+    // A tool written in JavaScript may return plain text.
     if (typeof returned === "string") return { text: returned };
     if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
     logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });

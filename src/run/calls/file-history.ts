@@ -1,43 +1,46 @@
 import { relative } from "node:path";
 import { printable } from "../../base/printable.js";
-import type { ChangePlace, FileKeeper } from "../../ports/file-history.js";
+import type { ChangeOrigin, FileRecorder } from "../../ports/file-history.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 
 import type { RunContext } from "../context/run-context.js";
 
-/** Helpers of helpers, and so on. */
+/** Maximum depth of nested subagents. */
 const DEPTH = 10;
 
 const NO_COPY = "No copy was kept";
 
-/** What was told of in a run: a path whose content is too large, or `""` for that nothing can be kept. */
+/** Paths already reported in a run as not restorable: a file that is too large, or `""` if no copy could be stored. */
 const told = new WeakMap<RunContext, Set<string>>();
 
-/** What keeps the files that a call changes. */
-export interface CallHistory {
+/** Stores earlier contents of files that a call changes. */
+export interface CallFileHistory {
   readonly context: Pick<ToolContext, "history">;
-  /** What came of the call, with a sentence where no copy was kept, once in a run. */
+  /** Adds a note to the output if a copy could not be stored. Each path is noted once per run. */
   tell(output: ToolOutput): ToolOutput;
 }
 
-/** What keeps the files that a call changes: behind what was said so far, in the session that people know. */
-export function historyOf(callId: string, run: RunContext): CallHistory {
+/**
+ * Creates the file history of a call. Changes are recorded after the session's last message. Changes of a subagent are
+ * recorded in the session of its root run.
+ */
+export function callFileHistory(callId: string, run: RunContext): CallFileHistory {
   const { fileHistory } = run.agent;
   if (!fileHistory) return { context: {}, tell: (output) => output };
   const lost = new Set<string>();
-  const keep: FileKeeper["keep"] = async (changes) => {
+  const keep: FileRecorder["record"] = async (changes) => {
     const large = changes.filter(({ before }) => before.kind === "file" && before.content === undefined);
     for (const { path } of large) lost.add(path);
     try {
-      const keeping = await fileHistory.keeper(await placeOf(callId, run)).keep(changes);
-      if (!keeping.kept && large.length === 0) lost.add("");
+      const keeping = await fileHistory.keeper(await placeOf(callId, run)).record(changes);
+      if (!keeping.isRestorable && large.length === 0) lost.add("");
       return keeping;
     } catch (error) {
       lost.add("");
       throw error;
     }
   };
-  return { context: { history: { keep } }, tell: (output) => tell(output, lost, run) };
+  return { context: { history: { record: keep } }, tell: (output) => tell(output, lost, run) };
 }
 
 function tell(output: ToolOutput, lost: ReadonlySet<string>, run: RunContext): ToolOutput {
@@ -45,7 +48,7 @@ function tell(output: ToolOutput, lost: ReadonlySet<string>, run: RunContext): T
   const fresh = [...lost].filter((path) => !known.has(path));
   if (fresh.length === 0 || output.failed === true) return output;
   told.set(run, new Set([...known, ...fresh]));
-  // One that deletes says so itself.
+  // A deletion already contains this note.
   if (output.text.includes(NO_COPY)) return output;
   const names = fresh.map((path) => (path === "" ? "what was there" : shown(path, run)));
   return { ...output, text: `${output.text} ${NO_COPY} of ${names.join(", ")}: undo cannot bring it back.` };
@@ -56,8 +59,11 @@ function shown(path: string, { projectDir }: RunContext): string {
   return printable(way.startsWith("..") ? path : way);
 }
 
-/** What a helper changes is undone with the session that asked for it. */
-async function placeOf(callId: string, run: RunContext): Promise<ChangePlace> {
+/**
+ * The session and position under which changes are recorded. Changes of a subagent are undone with the session that
+ * requested it.
+ */
+async function placeOf(callId: string, run: RunContext): Promise<ChangeOrigin> {
   const { id: runId, conversation, folders, store } = run;
   let { sessionId } = run;
   let seq = conversation.lastSeq;

@@ -4,7 +4,7 @@ import type { ToolCall, ToolOutput } from "../../ports/tool.js";
 import { NOT_RUN } from "../permissions/evaluate.js";
 import type { RunContext } from "../context/run-context.js";
 
-/** Why the embedder refuses a call, as its model is told; undefined when it may run. Never rejects. */
+/** Why the `beforeToolCall` hook denies a call, as text for the model; undefined if the call may run. Never rejects. */
 export async function refusedByHook(
   call: ToolCall,
   { hooks, signal, logger }: RunContext,
@@ -20,7 +20,7 @@ export async function refusedByHook(
   }
 }
 
-/** What is kept of an output. Never rejects. */
+/** The output after the `afterToolCall` hook. Never rejects. */
 export async function keptByHook(call: ToolCall, output: ToolOutput, run: RunContext): Promise<ToolOutput> {
   const { hooks, signal, logger } = run;
   if (!hooks.afterToolCall) return output;
@@ -32,7 +32,7 @@ export async function keptByHook(call: ToolCall, output: ToolOutput, run: RunCon
     if (kept !== undefined && typeof kept?.text !== "string") throw new Error("afterToolCall returned no { text }");
     return kept ?? output;
   } catch (error) {
-    // What the hook has not seen is nobody's to see.
+    // Output must not be shown before the `afterToolCall` hook has seen it.
     if (signal.aborted) return { text: INTERRUPTED, failed: true };
     logger.error("a hook failed after a tool call; its output is withheld", { tool: call.tool.name, error });
     return { text: `${call.tool.name} did its work, but its output is withheld. Go on without it.`, failed: true };

@@ -6,10 +6,10 @@ import type { Tool, ToolCall } from "../../ports/tool.js";
 import { describe } from "./describe.js";
 import type { RunContext } from "../context/run-context.js";
 
-/** So many characters of an unknown name are quoted. */
+/** Maximum quoted characters of an unknown tool name. */
 const LONGEST_NAME = 100;
 
-/** A call whose arguments were read, or why it cannot run. */
+/** A call with parsed arguments, or with the reason why it cannot run. */
 export interface Prepared {
   call: ToolCallPart;
   tool: Tool | undefined;
@@ -20,17 +20,17 @@ export interface Prepared {
   diff: readonly Diff[];
   actsAs?: readonly string[];
   reads?: readonly Location[];
-  /** Why it cannot run. */
+  /** Why the call cannot run, as text for the model. Undefined: it can run. */
   refusal: string | undefined;
 }
 
-/** Read a model's call. Never throws: what is wrong with it is told to the model. */
+/** Parses a model's call. Never throws: errors are reported to the model. */
 export function prepare(call: ToolCallPart, run: RunContext): Prepared {
   const tool = run.tools.find(({ name }) => name === call.name);
   const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
     const names = run.tools.map(({ name }) => name).join(", ");
-    // A name that a model made up may be anything: quoted as JSON, and not without end.
+    // The model may invent any name, so quote it as JSON and limit its length.
     const called = call.name.length > LONGEST_NAME ? `${call.name.slice(0, LONGEST_NAME)}…` : call.name;
     const refusal = `There is no tool ${JSON.stringify(called)}. Use one of: ${names || "(none)"}.`;
     return { ...base, refusal };
@@ -54,8 +54,8 @@ export function prepare(call: ToolCallPart, run: RunContext): Prepared {
   }
 }
 
-/** The call as permissions, hooks and questions see it. */
-export function callOf(
+/** The call as permissions, hooks and permission requests see it. */
+export function readCall(
   { call, input, title, locations, diff, actsAs, reads }: Prepared,
   tool: Tool,
   run: RunContext,
@@ -76,7 +76,7 @@ export function callOf(
   };
 }
 
-/** What the model is told of an error. */
+/** The text of an error for the model. */
 export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -2,30 +2,30 @@ import { createHash } from "node:crypto";
 import { RepeatedCallsError } from "../../ports/errors.js";
 import type { ToolCallPart } from "../../ports/message.js";
 
-/** From so many times on the model is told. */
+/** Number of repetitions from which the model is warned. */
 const WARN_AT = 4;
-/** So many times end the run. */
+/** Number of repetitions that ends the run. */
 const END_AT = 16;
 
 /**
- * Notices a model that goes round in circles: calls that were made before and get the result that they got then.
- * Whatever is new (another call, another result of the same) begins the count anew, so that polling what changes and
- * testing between edits are never taken for it.
+ * Detects a model in a loop: it repeats earlier calls and gets the same results. Anything new (another call, or another
+ * result of the same call) resets the count. Polling a changing value and testing between edits are therefore never
+ * detected as a loop.
  */
 export class RepeatedCalls {
-  /** The last result of every call. */
+  /** The last result hash of every call. */
   readonly #results = new Map<string, string>();
-  /** Since something was new: in how many answers each call came. */
+  /** For each call, the number of answers that contained it since the last reset. */
   readonly #times = new Map<string, number>();
   readonly #inAnswer = new Set<string>();
   #stuck: { tool: string; times: number } | undefined;
 
-  /** Calls of one answer cannot know each other's results: they count once. */
+  /** Starts a new answer. Calls of one answer cannot see each other's results, so they count once. */
   nextAnswer(): void {
     this.#inAnswer.clear();
   }
 
-  /** Count a call; what the model is told behind its result, or `""`. */
+  /** Counts a call. Returns the warning that is appended to its result, or `""`. */
   note(call: Pick<ToolCallPart, "name" | "arguments">, result: string): string {
     const key = hash(JSON.stringify([call.name, call.arguments]));
     const got = hash(result);
@@ -41,7 +41,7 @@ export class RepeatedCalls {
     return `\n\n[This call was made ${times} times with this very result, and nothing new in between. Do something else, or say what keeps you. At ${END_AT} times the run ends.]`;
   }
 
-  /** Throws `RepeatedCallsError` when it is enough. */
+  /** Throws `RepeatedCallsError` if the limit is reached. */
   check(): void {
     if (this.#stuck) throw new RepeatedCallsError(this.#stuck.tool, this.#stuck.times);
   }

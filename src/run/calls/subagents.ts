@@ -1,23 +1,26 @@
 import { RunCancelledError } from "../../ports/errors.js";
-import type { Helpers } from "./spawn.js";
+import type { Subagents } from "./spawn.js";
 
-/** Those of one call; of most there are none, and what makes them is not loaded. */
-export class CallHelpers {
-  readonly #make: () => Helpers;
-  #helpers: Helpers | undefined;
+/** The subagents of one tool call. Their code is loaded only if the call spawns any, which most calls do not. */
+export class CallSubagents {
+  readonly #make: () => Subagents;
+  #helpers: Subagents | undefined;
   #hasEnded = false;
 
-  constructor(make: () => Helpers) {
+  constructor(make: () => Subagents) {
     this.#make = make;
   }
 
-  /** Throws `RunCancelledError` for a tool that kept its context: nobody would wait for what it begins. */
-  made(): Helpers {
+  /**
+   * Throws `RunCancelledError` if the tool uses its context after the call ended, because no caller would wait for the
+   * subagent.
+   */
+  made(): Subagents {
     if (this.#hasEnded) throw new RunCancelledError();
     return (this.#helpers ??= this.#make());
   }
 
-  /** Never rejects. */
+  /** Ends all subagents of the call. Never rejects. */
   async end(): Promise<void> {
     this.#hasEnded = true;
     await this.#helpers?.end();

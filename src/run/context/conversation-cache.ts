@@ -1,26 +1,26 @@
 import type { Conversation } from "../../conversation/conversation.js";
 
-/** Most that is kept in all, in bytes as they are counted here. */
+/** Maximum size of all cached conversations, in estimated bytes. */
 const KEPT_BYTES = 32 * 1024 * 1024;
-/** What a message takes beside what is said in it, about. */
+/** Estimated overhead of a message besides its content, in bytes. */
 const MESSAGE_BYTES = 400;
-/** A conversation that nobody went on with for so long, in ms, is let go. */
+/** Time after which an unused conversation is removed, in ms. */
 const KEPT_MS = 300_000;
 
 interface Kept {
   conversation: Conversation;
-  /** Of the lease under which it was last written. */
+  /** Fence of the lease under which the conversation was last written. */
   fence: number;
   bytes: number;
   timer: NodeJS.Timeout;
 }
 
 /**
- * Conversations as their last runs left them, so that a long one is not read again for each prompt. What counts is the
- * store: one is used only while the store tells that nobody held the session's lease since.
+ * Caches conversations after a run, so that the next prompt does not read a long one again. The store is authoritative:
+ * an entry is used only if no other holder had the session's lease since.
  */
-export class KeptConversations {
-  /** By the chain's original; the one longest unused comes first. */
+export class ConversationCache {
+  /** By the id of the chain's original. The least recently used entry comes first. */
   readonly #kept = new Map<string, Kept>();
   readonly #most: number;
   #bytes = 0;
@@ -29,19 +29,22 @@ export class KeptConversations {
     this.#most = most;
   }
 
-  /** Of what is kept of a chain, the lease under which it was last written. */
+  /** Fence of the lease under which a cached chain was last written; undefined if it is not cached. */
   fenceOf(rootId: string): number | undefined {
     return this.#kept.get(rootId)?.fence;
   }
 
-  /** Whoever takes it has it alone. `previous`: fence of the chain's last lease, as the next one tells it. */
+  /**
+   * Removes a conversation and returns it, so that the caller has exclusive use. `previous`: fence of the chain's last
+   * lease, as returned with the next lease. Returns undefined if it is not the cached fence.
+   */
   take(rootId: string, previous: number | undefined): Conversation | undefined {
     const kept = this.#kept.get(rootId);
     this.drop(rootId);
     return kept !== undefined && kept.fence === previous ? kept.conversation : undefined;
   }
 
-  /** When all that is in it is stored, and before its lease is given back. */
+  /** Call this after all of the conversation is stored and before its lease is released. */
   keep(rootId: string, fence: number, conversation: Conversation): void {
     this.drop(rootId);
     const bytes = weightOf(conversation);
@@ -63,13 +66,13 @@ export class KeptConversations {
     this.#bytes -= kept.bytes;
   }
 
-  /** Nothing is kept any more. */
+  /** Removes all entries. */
   clear(): void {
     for (const id of [...this.#kept.keys()]) this.drop(id);
   }
 }
 
-/** Attached files count as they lie in memory, not as a model reads them alone. */
+/** Attached files count with their size in memory, not only with the size that a model reads. */
 function weightOf({ messages, size }: Conversation): number {
   return size.bytes + size.attached + messages.length * MESSAGE_BYTES;
 }

@@ -1,42 +1,49 @@
-import { endOf } from "../../base/last-characters.js";
+import { lastCharacters } from "../../base/last-characters.js";
 import type { AgentEvent } from "../../ports/events.js";
 import type { RunInput } from "../../ports/run.js";
 
-/** Undelivered events of one run beyond which a slow reader's `token` events are dropped. */
+/** Maximum undelivered events of one run. Above it, a slow reader's `token` events are dropped. */
 const CAPACITY = 256;
-/** Most characters of a joined event where events are dropped, so that it is done in small pieces. */
+/** Maximum characters of a joined event with `drop`, so that events are dropped in small units. */
 const JOINED = 4096;
-/** A reader that stays behind for so long, in ms, is slow; a burst is over sooner. */
+/** A reader that is over capacity for this long counts as slow, in ms. A burst is over sooner. */
 const GRACE_MS = 1000;
 const END: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
 
-/** Of what a running tool printed so many characters wait for the reader: the last. */
+/** Maximum undelivered characters of a running tool's output. Only the last characters are kept. */
 const PROGRESS = 64 * 1024;
 
 type ProgressEvent = Extract<AgentEvent, { type: "tool_progress" }>;
 type TokenEvent = Extract<AgentEvent, { type: "token" }>;
 
 /**
- * Events between a run and its one reader. The run never waits. What comes after a silence is handed over at once, tokens
- * that follow in the same turn of the event loop at its end, adjacent ones of one message joined: a model or a gateway may
- * answer thousands of tokens before the reader's socket gets a turn. With `drop`, a reader that stays behind for a second
- * with more than 256 events loses the oldest tokens. With `merge` none is lost. What running tools print is joined too;
- * what nobody has read of it is gone with the tool's result, which says it all.
+ * Events between a run and its only reader. The run never waits for the reader.
+ *
+ * The first event after a pause is delivered at once. Tokens that follow in the same turn of the event loop are
+ * delivered at its end. Adjacent tokens of one message are joined, because thousands of tokens may arrive before the
+ * reader's socket gets a turn.
+ *
+ * With `drop`, a reader that has more than 256 undelivered events for a second loses the oldest tokens. With `merge` no
+ * token is lost. Output of running tools is joined too. Unread output is dropped when the tool's result arrives,
+ * because the result contains it.
  */
 export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #overflow: "drop" | "merge";
-  /** Most characters of a joined event. */
+  /** Maximum characters of a joined event. */
   readonly #joined: number;
   #events: AgentEvent[] = [];
-  /** Those that wait of what running tools printed, by call. */
+  /** Undelivered output events of running tools, by call id. */
   readonly #progress = new Map<string, ProgressEvent>();
   #ended = false;
   #closed = false;
-  /** The reader waits. */
+  /** Set while the reader waits. */
   #wake: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
-  /** The reader had all there was, and gets what follows at the end of this turn of the event loop. */
+  /**
+   * Whether the reader has received all events. Following tokens are then delivered at the end of this turn of the
+   * event loop.
+   */
   #resting = false;
-  /** Runs while more than fits is waiting. */
+  /** Runs while the buffer is over capacity. */
   #grace: NodeJS.Timeout | undefined;
   #slow = false;
   #dropped = 0;
@@ -46,12 +53,12 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#joined = overflow === "merge" ? Infinity : JOINED;
   }
 
-  /** `token` events that the reader was too slow for. */
+  /** Number of `token` events dropped because the reader was too slow. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** Takes the event over: tokens that follow may be joined to it. */
+  /** Takes ownership of the event: following tokens may be joined to it. */
   push(event: AgentEvent): void {
     if (this.#over) return;
     if (event.type === "token" && this.#join(event)) return;
@@ -59,12 +66,12 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     if (event.type === "tool_result") this.#drop(event.callId);
     this.#events.push(event);
     if (this.#overflow === "drop" && this.#events.length > CAPACITY) this.#overflowed();
-    // Only tokens wait for what follows them.
+    // Only tokens wait for following events.
     if (event.type !== "token") this.#resting = false;
     if (!this.#resting) this.#notify();
   }
 
-  /** No more events will come. */
+  /** Ends the event stream. */
   end(): void {
     this.#ended = true;
     this.#inTime();
@@ -76,7 +83,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     return result ? Promise.resolve(result) : new Promise((resolve) => (this.#wake = resolve));
   }
 
-  /** The reader leaves; the run goes on unheard. */
+  /** The reader stops; the run continues without a reader. */
   return(): Promise<IteratorResult<AgentEvent, undefined>> {
     this.#closed = true;
     this.#events = [];
@@ -94,7 +101,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     return this.#ended || this.#closed;
   }
 
-  /** The next event, or the end; undefined when there is neither. */
+  /** The next event, or the end of the stream; undefined if neither is available. */
   #take(): IteratorResult<AgentEvent, undefined> | undefined {
     const event = this.#events.shift();
     if (event === undefined) return this.#over ? END : undefined;
@@ -138,7 +145,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
 
   #joinProgress(event: ProgressEvent): boolean {
     const waiting = this.#progress.get(event.callId);
-    if (waiting) waiting.text = endOf(waiting.text + event.text, PROGRESS);
+    if (waiting) waiting.text = lastCharacters(waiting.text + event.text, PROGRESS);
     else this.#progress.set(event.callId, event);
     return waiting !== undefined;
   }
@@ -154,7 +161,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     if (this.#slow) this.#shed();
     else
       this.#grace ??= setTimeout(() => {
-        // Timers come before sockets in a turn of the event loop: a process that was busy gives the reader its chance first.
+        // Timers run before sockets in a turn of the event loop. After a busy period the reader gets a chance first.
         setImmediate(() => {
           if (this.#grace === undefined) return;
           this.#slow = true;
@@ -169,7 +176,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#slow = false;
   }
 
-  /** Drop the oldest tokens that are too many, and before them what tools printed. */
+  /** Drops undelivered tool output, then the oldest tokens above capacity. */
   #shed(): void {
     for (const callId of [...this.#progress.keys()]) this.#drop(callId);
     let over = this.#events.length - CAPACITY;

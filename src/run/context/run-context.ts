@@ -14,158 +14,161 @@ import type { FileHistory } from "../../ports/file-history.js";
 import type { Hooks } from "../../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../../ports/permission-policy.js";
 import type { JsonSchema, Tool } from "../../ports/tool.js";
-import type { ToolServers } from "../../ports/mcp-server.js";
+import type { McpServerFactory } from "../../ports/mcp-server.js";
 import type { Project } from "../../project/project.js";
 import type { Skill } from "../../ports/skill.js";
 import type { PromptUse } from "../../ports/prompt-use.js";
-import type { HeldLease } from "../../sessions/lease.js";
+import type { ActiveLease } from "../../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { AgentTools } from "../tools/agent-tools.js";
 import type { Live } from "../../watch/live.js";
 import type { CommandOptions } from "../prompt/slash-commands.js";
-import type { Tail } from "../../watch/tail.js";
+import type { SessionTail } from "../../watch/tail.js";
 import type { Unattended } from "../../ports/unattended.js";
 import type { Inbox } from "../queue/inbox.js";
-import type { KeptConversations } from "./conversation-cache.js";
+import type { ConversationCache } from "./conversation-cache.js";
 import type { RunBudget } from "../budget/meter.js";
 import type { RunClock } from "../budget/time-limit.js";
 import type { RunLimits } from "../budget/limits.js";
-import type { RunPlaces } from "../budget/concurrency.js";
-import type { Structure } from "./structured-output.js";
+import type { RunLimiter } from "../budget/concurrency.js";
+import type { StructuredOutput } from "./structured-output.js";
 import type { ToolSources } from "../tools/sources.js";
-import type { ToolStates } from "../tools/tool-state.js";
+import type { ToolStateCache } from "../tools/tool-state.js";
 
-/** Of a helper's run: who asked for it. */
+/** The parent of a subagent's run, and the options from its tool call. */
 export interface Spawned {
-  readonly asker: RunContext;
-  /** The asker's tool call. */
+  readonly parentRun: RunContext;
+  /** Id of the parent's tool call. */
   readonly callId: string;
-  /** Names the helper for people. */
+  /** Title of the subagent for display. */
   readonly title: string;
-  /** The asker's mode, as it was then. */
+  /** The parent's mode when the subagent was spawned. */
   readonly mode: SessionMode;
   readonly maxIterations: number;
-  /** What it has spent is counted in the asker's run. */
-  readonly counted: TaskSet;
-  /** Records changed files in the state of the asker's tool call. */
+  /** Pending writes that add the subagent's usage to the parent run. */
+  readonly usageTasks: TaskSet;
+  /** Records changed files in the state of the parent's tool call. */
   readonly recordChanges: (paths: readonly string[]) => void;
 }
 
-/** What all runs of an agent share; made once, with the agent. */
-export interface AgentParts {
+/** The services that all runs of an agent share. Created once, with the agent. */
+export interface AgentServices {
   /** Reported with streamed tokens. */
   readonly name: string;
-  /** The store, opened with its first use. */
+  /** The store; opened at the first use. */
   readonly store: () => Promise<SessionDriver>;
   readonly models: Models;
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
   readonly tools: AgentTools;
   readonly sources: ToolSources;
-  readonly toolServers: ToolServers | undefined;
-  /** Keeps what files were before tools changed them; undefined: nobody does. */
+  readonly mcpServerFactory: McpServerFactory | undefined;
+  /** Stores earlier contents of files that tools change. Undefined: contents are not stored. */
   readonly fileHistory: FileHistory | undefined;
   readonly commands: CommandOptions;
-  /** Asked in order, before the rules. */
+  /** Evaluated in order, before the rules. */
   readonly permissions: readonly PermissionPolicy[];
   readonly rules: readonly PermissionRule[];
-  /** Of sessions that are new. */
+  /** Default for new sessions. */
   readonly mode: SessionMode;
-  readonly asking: { readonly unattended: Unattended; readonly timeoutMs: number };
+  readonly unattended: { readonly policy: Unattended; readonly timeoutMs: number };
   readonly hooks: Hooks;
   readonly compaction: Compaction;
-  /** For the system prompt of runs that bring nothing of their own. */
+  /** System prompt of runs whose input has none. */
   readonly prompt: { readonly text: string; readonly use: PromptUse };
-  /** What the folders of runs say of themselves. */
+  /** Reads the instructions in the folders of runs. */
   readonly project: Project;
   readonly limits: RunLimits;
-  /** Of sessions that are new. */
+  /** Default for new sessions. */
   readonly projectDir: string;
   readonly reasoningEffort: ReasoningEffort;
-  readonly places: RunPlaces;
-  readonly states: ToolStates;
-  readonly kept: KeptConversations;
-  /** Who watches. */
+  readonly limiter: RunLimiter;
+  readonly toolStates: ToolStateCache;
+  readonly conversationCache: ConversationCache;
+  /** The sessions that clients watch. */
   readonly live: () => Live;
-  /** Begin the run of a helper. Rejects as `Agent.run`. */
+  /** Starts the run of a subagent. Rejects like `Agent.run`. */
   readonly spawn: (input: RunInput, spawned: Spawned) => Promise<Run>;
-  /** Sessions that a title is being made for. */
-  readonly naming: Set<string>;
+  /** Ids of sessions whose title is being generated. */
+  readonly sessionsBeingTitled: Set<string>;
   /** Aborted when the agent closes. */
   readonly closing: AbortSignal;
-  /** Starts, runs and background work: what the agent waits for before it closes its store. */
+  /** Starts, runs and background work. The agent waits for them before it closes its store. */
   readonly tasks: TaskSet;
-  /** Tools that a cancel could not end at once. */
-  readonly stragglers: TaskSet;
+  /** Tools that did not stop at once after a cancel. */
+  readonly unsettledTools: TaskSet;
 }
 
 /**
- * A run: what it is, and what it uses. Made once, when it holds its session; the loop, the context window and the tool
- * calls read it, and nothing replaces a field of it.
+ * A run: its properties and the services that it uses. Created once the run holds its session's lease. The loop, the
+ * context window and the tool calls read it; its fields are never replaced.
  */
 export interface RunContext {
-  readonly agent: AgentParts;
+  readonly agent: AgentServices;
   readonly id: string;
-  /** The chain's first session. */
+  /** Id of the chain's first session. */
   readonly sessionId: string;
-  /** Undefined: it is no helper's. */
+  /** Set for subagent runs only. */
   readonly spawned: Spawned | undefined;
-  /** Told with streamed tokens. */
+  /** Sent with streamed tokens. */
   readonly agentId: string;
   readonly provider: ModelProvider;
   readonly model: Model;
   readonly effort: ReasoningEffort;
   readonly system: string;
-  /** What was added to the system prompt. */
+  /** Text that the options or the input added to the system prompt. */
   readonly extraPrompt: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
-  /** Those that the model was told of. */
+  /** The skills listed in the model's prompt. */
   readonly skills: readonly Skill[];
   readonly hooks: Hooks;
   readonly limits: RunLimits;
-  /** What its model calls may spend; undefined: what they like. */
+  /** Budget of the run's model calls. Undefined: no limit. */
   readonly allowance: RunBudget | undefined;
-  /** Of one that only compacts its session, what is to be kept; undefined of all others. */
+  /** For a run that only compacts its session: what to keep. Undefined for all other runs. */
   readonly compacts: string | undefined;
-  /** Ends it when its time is over; undefined: it has as long as it takes. */
+  /** Ends the run when its time limit is reached. Undefined: no limit. */
   readonly clock: RunClock | undefined;
   readonly unknownPrice: ModelPrices | undefined;
-  /** Of its last answer; undefined: any. */
-  readonly structure: Structure | undefined;
+  /** Required form of the final answer. Undefined: free text. */
+  readonly structure: StructuredOutput | undefined;
   readonly outputSchema: JsonSchema | undefined;
-  /** Absolute path of the folder where its tools run. */
+  /** Absolute path of the folder where the run's tools work. */
   readonly projectDir: string;
-  /** Others that they may use. */
+  /** Additional folders that the tools may use. */
   readonly folders: readonly string[];
-  /** What was said so far; of a chain its newest session. */
+  /** The messages so far. For a chain, those of its newest session. */
   readonly conversation: Conversation;
-  /** What the session's tools remember. */
+  /** State that tools store for the session. */
   readonly state: Map<string, unknown>;
   readonly store: SessionDriver;
-  readonly lease: HeldLease;
+  readonly lease: ActiveLease;
   /** Writes to the store under the lease. */
   readonly recorder: Recorder;
   readonly bus: Bus<BusEvents>;
-  /** What others ask of it. */
+  /** Instructions from other processes and clients. */
   readonly inbox: Inbox;
-  /** What who watches the session is told at once. */
-  readonly tail: Tail;
-  /** Names the run in each line. */
+  /** Publishes stored events to watchers in this process. */
+  readonly tail: SessionTail;
+  /** Adds the run's id to each line. */
   readonly logger: Logger;
-  /** Events for whoever reads the run. */
+  /** Events for the reader of the run. */
   readonly events: EventBuffer;
   readonly ask: RunInput["ask"];
-  /** Whether tools that need permission ask there whatever the session's mode. */
+  /** Whether tools that need permission ask through `ask` even if the session's mode is `auto`. */
   readonly asksInAuto: boolean;
-  /** Names the door of `ask`. */
+  /** Name of the client that handles `ask`. */
   readonly askedAt: string;
-  /** Ids of what it asks people now. */
-  readonly asking: Set<string>;
-  /** Ends the run: its session is deleted, a batch could not be stored. So do the caller, the agent's end and a lost lease. */
+  /** Ids of the run's open asks. */
+  readonly pendingAskIds: Set<string>;
+  /**
+   * Ends the run. Aborted by the caller, at the end of the agent, and when the session is deleted, the lease is lost or
+   * a batch cannot be stored.
+   */
   readonly cancel: AbortController;
-  /** That of `cancel`. */
+  /** The signal of `cancel`, for functions that only listen. */
   readonly signal: AbortSignal;
-  /** Gives back what it has of the agent: its place, its tools, its ties to other signals. Called once, when it has ended. */
-  readonly leave: () => void;
+  /** Releases the run's slot, tools and signal listeners. Called once, when the run has ended. */
+  readonly release: () => void;
 }

@@ -1,21 +1,24 @@
 import { parseJson } from "../../base/json.js";
 import { hasCode, InputError, OutputSchemaError } from "../../ports/errors.js";
 import type { JsonSchema } from "../../ports/tool.js";
-import { withThread } from "../../untrusted/workers.js";
+import { withWorker } from "../../untrusted/workers.js";
 import type { SchemaAnswer, SchemaJob } from "../../untrusted/schema-check.js";
 
-/** Of a schema: its values, how deep they lie, and its characters as JSON. It is part of every prompt of the run. */
+/**
+ * Limits of a schema: number of values, nesting depth, and characters as JSON. The schema is part of every prompt of
+ * the run.
+ */
 const MOST = { values: 10_000, depth: 64, characters: 65_536 };
-/** For a look at a schema or at a value, in ms: both are made by strangers. */
+/** Time limit for one check of a schema or a value, in ms. Both come from third parties. */
 const TIME_MS = 5_000;
-/** Of the faults that a model is told. */
+/** Maximum characters of the errors that are reported to the model. */
 const TOLD_CHARACTERS = 2_000;
 
-/** What came of reading an answer: its value, or why there is none. */
-export type Read = { value: unknown } | { misfit: string };
+/** The result of reading an answer: its value, or why it has none. */
+export type ParsedOutput = { value: unknown } | { misfit: string };
 
-/** Answers of a certain form, and how they are asked for. */
-export class Structure {
+/** A required form of answers, with its instructions and its check. */
+export class StructuredOutput {
   readonly schema: JsonSchema;
   readonly #text: string;
 
@@ -24,8 +27,8 @@ export class Structure {
     this.#text = text;
   }
 
-  /** Rejects with `InputError` where nothing could ever be told by the schema, or with the signal's reason. */
-  static async open(schema: JsonSchema, signal: AbortSignal): Promise<Structure> {
+  /** Rejects with `InputError` if the schema is invalid or too expensive to check, or with the signal's reason. */
+  static async open(schema: JsonSchema, signal: AbortSignal): Promise<StructuredOutput> {
     const text = textOf(schema);
     let refused: string | undefined;
     try {
@@ -36,16 +39,19 @@ export class Structure {
       refused = `a schema that can be used: ${error.message}`;
     }
     if (refused !== undefined) throw new InputError("outputSchema", refused);
-    return new Structure(JSON.parse(text) as JsonSchema, text);
+    return new StructuredOutput(JSON.parse(text) as JsonSchema, text);
   }
 
-  /** For the system prompt. */
+  /** Instructions for the system prompt. */
   get instructions(): string {
     return `When you are done, your last answer must be JSON for which this JSON Schema holds true, with nothing before or behind it:\n${this.#text}`;
   }
 
-  /** Rejects with `OutputSchemaError` where nobody can tell whether an answer fits, or with the signal's reason. */
-  async read(answer: string, signal: AbortSignal): Promise<Read> {
+  /**
+   * Parses an answer and checks it against the schema. Rejects with `OutputSchemaError` if the check is not possible,
+   * or with the signal's reason.
+   */
+  async read(answer: string, signal: AbortSignal): Promise<ParsedOutput> {
     const found = jsonIn(answer);
     if ("fault" in found) return { misfit: `it is not JSON (${found.fault})` };
     try {
@@ -61,15 +67,15 @@ export class Structure {
 }
 
 function look(job: SchemaJob, signal: AbortSignal): Promise<SchemaAnswer> {
-  return withThread(signal, (thread) => thread.ask("schema", job, { ms: TIME_MS }));
+  return withWorker(signal, (thread) => thread.ask("schema", job, { ms: TIME_MS }));
 }
 
-/** A schema as JSON. Throws `InputError` where it is none, or too much. */
+/** Serializes a schema as JSON. Throws `InputError` if it is invalid or too large. */
 function textOf(schema: JsonSchema): string {
   const wrong = (expected: string) => new InputError("outputSchema", expected);
   if (typeof schema !== "object" || schema === null || Array.isArray(schema))
     throw wrong("a JSON Schema, as an object");
-  // Before it is written out, which a circle would never end, and a deep one not survive.
+  // Check before serializing: `JSON.stringify` fails on cycles and on deep nesting.
   const open: [value: unknown, depth: number][] = [[schema, 1]];
   let values = 0;
   for (let one = open.pop(); one; one = open.pop()) {
@@ -89,7 +95,10 @@ function textOf(schema: JsonSchema): string {
 
 type Found = { text: string; value: unknown } | { fault: string };
 
-/** The JSON of an answer: all of it, else its last fenced block that is JSON, else what stands between the first brace and the last. */
+/**
+ * Finds the JSON of an answer. Tries the full answer, then its last fenced block that is JSON, then the text from the
+ * first to the last bracket.
+ */
 function jsonIn(answer: string): Found {
   const whole = parsed(answer.trim());
   if ("value" in whole) return whole;

@@ -5,7 +5,7 @@ import { checkBudget } from "./budget-check.js";
 import { checkFolders } from "./folders.js";
 import { checkServers } from "./server-check.js";
 import type { Tool } from "../../ports/tool.js";
-import type { ToolServers } from "../../ports/mcp-server.js";
+import type { McpServerFactory } from "../../ports/mcp-server.js";
 import type { ToolSource } from "../../ports/tool-source.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 
@@ -22,7 +22,7 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   budget: true,
   outputSchema: true,
   queue: true,
-  servers: true,
+  mcpServers: true,
   onQueued: true,
   sessionId: true,
   projectDir: true,
@@ -33,14 +33,14 @@ const KNOWN: Readonly<Record<keyof RunInput, true>> = {
   onWaiting: true,
   overflow: true,
   ask: true,
-  asksInAuto: true,
-  attended: true,
-  askedAt: true,
-  key: true,
+  alwaysAsk: true,
+  hasResponder: true,
+  clientName: true,
+  idempotencyKey: true,
   fingerprint: true,
 };
 
-/** Throws `InputError`. */
+/** Checks the input of a run. Throws `InputError`. */
 export function checkInput(input: RunInput): void {
   const strings = [
     "message",
@@ -49,15 +49,15 @@ export function checkInput(input: RunInput): void {
     "sessionId",
     "projectDir",
     "systemPrompt",
-    "askedAt",
-    "key",
+    "clientName",
+    "idempotencyKey",
     "fingerprint",
   ] as const;
   for (const field of strings) {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
-    // Half a character is in no header, no path and no database; a prompt may hold one that was cut.
+    // Headers, paths and databases do not accept lone surrogates. A prompt may contain one where a text was cut.
     if (field !== "message" && field !== "systemPrompt" && typeof value === "string" && /\p{Surrogate}/u.test(value))
       throw new InputError(field, "whole characters");
   }
@@ -67,21 +67,21 @@ export function checkInput(input: RunInput): void {
   if (input.mode !== undefined) oneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) oneOf("overflow", ["drop", "merge"], input.overflow);
-  if (typeof (input.asksInAuto ?? true) !== "boolean") throw new InputError("asksInAuto", "true or false");
-  if (typeof (input.attended ?? checkInput) !== "function") throw new InputError("attended", "a function");
+  if (typeof (input.alwaysAsk ?? true) !== "boolean") throw new InputError("alwaysAsk", "true or false");
+  if (typeof (input.hasResponder ?? checkInput) !== "function") throw new InputError("hasResponder", "a function");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.folders !== undefined) checkFolders(input.folders);
   if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
   if (input.tools !== undefined) toolList(input.tools);
-  if (input.servers !== undefined) checkServers("servers", input.servers);
+  if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a prompt that is not empty");
 }
 
-/** Nothing is said, and so nothing is answered, in a run that compacts. */
+/** A run that compacts has no prompt and no answer, so related fields are rejected. */
 function checkCompact({ sessionId, attachments = [], attach, outputSchema }: RunInput): void {
   if (sessionId === undefined) throw new InputError("sessionId", "the session to compact");
   if (attachments.length > 0) throw new InputError("attachments", "none beside compact");
@@ -97,15 +97,15 @@ export function oneOf(field: string, names: readonly string[], value: unknown): 
 
 const OF_TOOL = ["parse", "describe", "run"];
 
-/** Tools, by name, and what has to be opened to have more. */
+/** Tools, sorted by name, and sources that open more tools. */
 export interface ToolList {
   readonly tools: readonly Tool[];
   readonly sources: readonly ToolSource[];
-  /** Of the sources those that outlive the run although the agent has them not. */
+  /** Sources that stay open after the run although they are not the agent's. */
   readonly lasting?: readonly ToolSource[];
 }
 
-/** Throws `InputError` for what is no list of tools and tool sources, and for two of one name. */
+/** Splits a list into tools and tool sources. Throws `InputError` for an invalid list or a duplicate name. */
 export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
   const given: unknown = entries;
   if (!Array.isArray(given)) throw new InputError("tools", "a list of tools and tool sources");
@@ -121,17 +121,20 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
   };
 }
 
-/** With the sources of the servers that the run brings along. Throws `InputError`. */
+/**
+ * Adds sources for the MCP servers in the run's input. Throws `InputError` if the agent opens no MCP servers, or for a
+ * duplicate name.
+ */
 export function withServers(
   { tools, sources, lasting = [] }: ToolList,
-  { toolServers }: { toolServers: ToolServers | undefined },
-  { servers = [] }: Pick<RunInput, "servers">,
+  { mcpServerFactory }: { mcpServerFactory: McpServerFactory | undefined },
+  { mcpServers: servers = [] }: Pick<RunInput, "mcpServers">,
 ): ToolList {
   if (servers.length === 0) return { tools, sources, lasting };
-  if (!toolServers) throw new InputError("servers", "none: this agent opens no servers of tools");
-  const brought = servers.map((server) => toolServers.source(server));
-  distinct("servers", brought);
-  // Of one that the agent has under that name it has the tools already.
+  if (!mcpServerFactory) throw new InputError("mcpServers", "none: this agent opens no servers of tools");
+  const brought = servers.map((server) => mcpServerFactory.source(server));
+  distinct("mcpServers", brought);
+  // If the agent has a source with this name, the run already has its tools.
   const more = brought.filter(({ name }) => !sources.some((one) => one.name === name));
   return { tools, sources: [...sources, ...more], lasting: [...lasting, ...more] };
 }
@@ -141,7 +144,7 @@ function isSource(entry: Tool | ToolSource): entry is ToolSource {
   return typeof open === "function" && typeof run !== "function";
 }
 
-/** Throws `InputError` for what is no list of tools, and for two of one name. */
+/** Checks a list of tools and sorts it by name. Throws `InputError` for an invalid list or a duplicate name. */
 export function byName(field: string, tools: readonly Tool[]): readonly Tool[] {
   objects(field, tools, "tools", OF_TOOL);
   distinct(field, tools);

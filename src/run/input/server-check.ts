@@ -1,24 +1,24 @@
 import { isAbsolute } from "node:path";
 import { isRecord } from "../../base/json.js";
 import { InputError } from "../../ports/errors.js";
-import type { ToolServer } from "../../ports/mcp-server.js";
+import type { McpServer } from "../../ports/mcp-server.js";
 
-/** Of one run. */
+/** Maximum MCP servers of one run. */
 const MOST = 64;
 const KNOWN = {
   program: ["name", "command", "args", "env", "cwd"],
   address: ["name", "url", "headers", "type"],
 } as const;
 
-/** Throws `InputError` for what is no list of servers of tools. */
+/** Checks a list of MCP servers. Throws `InputError`. */
 export function checkServers(field: string, servers: unknown): void {
   if (!Array.isArray(servers) || servers.length > MOST)
     throw new InputError(field, `a list of at most ${MOST} servers of tools`);
   servers.forEach((server: unknown, i) => checkServer(`${field}[${i}]`, server));
 }
 
-/** Throws `InputError` for what is no server of tools; `at`: the place of it, `""` for none. */
-export function checkServer(at: string, server: unknown): asserts server is ToolServer {
+/** Checks one MCP server. Throws `InputError`. `at`: path of the value for the error; `""` for none. */
+export function checkServer(at: string, server: unknown): asserts server is McpServer {
   const fault = (key: string, expected: string) => new InputError(at === "" ? key : `${at}.${key}`, expected);
   if (!isRecord(server)) throw new InputError(at || "server", "an object with name and command, or name and url");
   const isProgram = server["command"] !== undefined;
@@ -35,13 +35,13 @@ export function checkServer(at: string, server: unknown): asserts server is Tool
     if (typeof cwd !== "string" || !isAbsolute(cwd)) throw fault("cwd", "an absolute path");
     return;
   }
-  // Not the value, which may be secret.
+  // The error does not contain the value, which may be secret.
   if (typeof url !== "string" || !isWeb(url)) throw fault("url", "an address with http or https");
   if (!areTexts(headers)) throw fault("headers", "an object of header names and values");
   if (type !== "http" && type !== "sse") throw fault("type", 'one of "http", "sse"');
 }
 
-/** Whether it is an address that HTTP goes to. */
+/** Whether a URL uses `http` or `https`. */
 export function isWeb(url: string): boolean {
   return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
 }

@@ -3,47 +3,47 @@ import { abortable } from "../../base/abort.js";
 import { now } from "../../base/ids.js";
 import type { Ask, AskChoice, AskReply } from "../../ports/ask.js";
 import type { Permission } from "../../ports/permission-policy.js";
-import type { Leave } from "../../ports/session.js";
-import { askFront } from "./subagent-requests.js";
-import { BY_MODE, currentMode, frontOf, refusedInMode, isAttended } from "./modes.js";
-import { isForCall, readingIn } from "./rule-schema.js";
+import type { PermissionGrant } from "../../ports/session.js";
+import { requestAnswerFromParent } from "./subagent-requests.js";
+import { MODE_POLICY, currentMode, rootRun, deniedByMode, isAttended } from "./modes.js";
+import { isForCall, toReadCall } from "./rule-schema.js";
 import type { RuleVerdict } from "./rules.js";
 import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../../ports/tool.js";
 import type { PermissionRun } from "./permission-run.js";
 
-/** Asks whoever is there. */
-export type Asker = ToolContext["ask"];
+/** Sends a permission request to the clients that can answer. */
+export type RequestPermission = ToolContext["ask"];
 
-/** Given to a model for a call that a cancel was faster than. */
+/** Output of a call that a cancel prevented, for the model. */
 export const NOT_RUN = "[cancelled before it ran]";
 
 const NOT_REFUSED = "It was not refused: go on without it, or say what you need it for.";
 const NOBODY = `This call needs leave, and nobody could be asked, so it did not run. ${NOT_REFUSED}`;
 
-/** Thrown where a question stays without an answer; `message` is for the model. */
+/** Thrown when a request stays unanswered. `message` is for the model. */
 class Unanswered extends Error {}
 
-/** What came of judging a call: it runs, it does not and why, or a person is asked and why. */
+/** The result of evaluating a call: it runs, it is denied with a reason, or a user is asked with a reason. */
 export type Verdict =
   | "allow"
   | { readonly refused: string }
-  /** `lasting`: what leave for good would be for. `preview`: what its tool shows them of it. */
-  | { readonly askedBecause: string; readonly lasting: string; readonly preview?: ToolCallPreview };
+  /** `grantKey`: scope of a permanent permission grant. `preview`: the tool's preview of the call, for the user. */
+  | { readonly askReason: string; readonly grantKey: string; readonly preview?: ToolCallPreview };
 
 /**
- * Have a call judged: by the session's mode, then by whoever is asked first and does not pass. `args`: its arguments as
- * its tool reads them. Never rejects: whatever goes wrong refuses.
+ * Evaluates a call: first the session's mode, then the policies and rules in order until one does not pass. `args`: the
+ * arguments as parsed by the tool. Never rejects: an error denies the call.
  */
-export async function judged(call: ToolCall, args: unknown, run: PermissionRun): Promise<Verdict> {
+export async function evaluate(call: ToolCall, args: unknown, run: PermissionRun): Promise<Verdict> {
   const { signal, logger, agent } = run;
-  const { unattended } = agent.asking;
+  const { policy: unattended } = agent.unattended;
   let by = "mode";
   let doubtful = false;
   try {
     const mode = await currentMode(run);
-    const refused = refusedInMode(mode, call.tool);
+    const refused = deniedByMode(mode, call.tool);
     if (refused !== undefined) return { refused };
-    const request = { ...call, mode, canAsk: canAsk(run) };
+    const request = { ...call, mode, canAsk: hasResponder(run) };
     let said: { action: Action; reason: string } | undefined;
     for (const policy of agent.permissions) {
       by = policy.name;
@@ -58,15 +58,15 @@ export async function judged(call: ToolCall, args: unknown, run: PermissionRun):
       said = ruled;
     }
     if (said.action === "pass") {
-      by = BY_MODE.name;
-      said = permissionOf(await BY_MODE.judge(request, signal));
+      by = MODE_POLICY.name;
+      said = permissionOf(await MODE_POLICY.judge(request, signal));
     }
-    if (by !== BY_MODE.name)
+    if (by !== MODE_POLICY.name)
       logger.debug("leave for a call was judged", { tool: call.tool.name, call: call.callId, by, action: said.action });
     const { action, reason } = said;
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
     if (action === "allow") return "allow";
-    if (isAttended(run) || unattended === "wait") return { askedBecause: reason, lasting: await lastingKey(call) };
+    if (isAttended(run) || unattended === "wait") return { askReason: reason, grantKey: await lastingKey(call) };
     return unattended === "allow" && !doubtful ? "allow" : { refused: NOBODY };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
@@ -78,7 +78,7 @@ export async function judged(call: ToolCall, args: unknown, run: PermissionRun):
 type Action = Permission["action"];
 const ACTIONS: readonly unknown[] = ["allow", "deny", "ask", "pass"] satisfies Action[];
 
-/** An answer of a policy, each field looked at once. Throws for what is none. */
+/** Reads the answer of a policy, each field once. Throws if it is invalid. */
 function permissionOf(answer: Permission): { action: Action; reason: string } {
   const { action, reason } = answer;
   if (!ACTIONS.includes(action)) throw new Error("it said neither allow, deny, ask nor pass");
@@ -87,36 +87,42 @@ function permissionOf(answer: Permission): { action: Action; reason: string } {
 
 async function byRules(call: ToolCall, args: unknown, run: PermissionRun): Promise<RuleVerdict> {
   const { rules } = run.agent;
-  const calls = [call, readingIn(call)];
+  const calls = [call, toReadCall(call)];
   if (!rules.some((rule) => calls.some((one) => one && isForCall(rule, one))))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
-  const { judgedByRules } = await import("./rules.js");
+  const { evaluateRules: judgedByRules } = await import("./rules.js");
   return judgedByRules(rules, call, args, run.signal);
 }
 
-/** Why a call that was allowed does not begin all the same: somebody changed the session's mode while it was judged. Never rejects. */
-export async function refusedSince(
+/**
+ * Why an allowed call must not start after all: the session's mode was changed during the evaluation. Undefined: it may
+ * start. Never rejects.
+ */
+export async function recheckMode(
   { tool }: ToolCall,
   verdict: Verdict,
   run: PermissionRun,
 ): Promise<string | undefined> {
   const { permissions, rules } = run.agent;
-  // Where nobody else has a word, it was read just now.
+  // Without policies, rules and hooks, the mode was read immediately before.
   const isFresh = permissions.length + rules.length === 0 && !run.hooks.beforeToolCall;
   if (verdict === "allow" && isFresh) return undefined;
   try {
-    return refusedInMode(await currentMode(run), tool);
+    return deniedByMode(await currentMode(run), tool);
   } catch (error) {
     run.logger.error("a session's mode could not be read; the tool does not run", { tool: tool.name, error });
     return NOT_RUN;
   }
 }
 
-/** Why a call may not run, as its model is told; undefined when it may. Asks at once where it asks. Never rejects. */
-export async function refusal(
+/**
+ * Why a call may not run, as text for the model; undefined if it may. Sends the permission request if one is needed.
+ * Never rejects.
+ */
+export async function denialReason(
   call: ToolCall,
   verdict: Verdict,
-  ask: Asker,
+  ask: RequestPermission,
   { signal, logger }: PermissionRun,
 ): Promise<string | undefined> {
   if (verdict === "allow") return undefined;
@@ -124,7 +130,7 @@ export async function refusal(
   const { title, input, locations } = call;
   try {
     const { diff = call.diff, note = "" } = verdict.preview ?? {};
-    const reason = [verdict.askedBecause, note].filter((one) => one !== "").join(" ");
+    const reason = [verdict.askReason, note].filter((one) => one !== "").join(" ");
     const told = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
     const answer = await ask({ title, input, locations, ...told });
     return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
@@ -135,13 +141,16 @@ export async function refusal(
   }
 }
 
-/** Whether a person is there who is asked for leave: where the session's mode wants one, at any door; else where the run's own does. */
-export function canAsk(run: PermissionRun): boolean {
-  const { ask, asksInAuto } = frontOf(run);
+/**
+ * Whether a client can answer permission requests. In mode `auto` only the client that started the run counts, and only
+ * with `alwaysAsk`. In other modes any client counts.
+ */
+export function hasResponder(run: PermissionRun): boolean {
+  const { ask, asksInAuto } = rootRun(run);
   return (ask !== undefined && asksInAuto) || (run.conversation.session.mode !== "auto" && isAttended(run));
 }
 
-/** What a person may say of a call. */
+/** Choices of a permission request. */
 const CHOICES: readonly AskChoice[] = [
   { id: "allow", label: "Allow" },
   { id: "allow_always", label: "Always allow this" },
@@ -149,29 +158,36 @@ const CHOICES: readonly AskChoice[] = [
 ];
 
 /**
- * The `ask` of one call. Only an exact yes is one: whatever else comes back refuses. Rejects where nobody answers.
- * `lasting`: what leave for good is for. Left out, it is the tool itself that asks, in words that nobody has checked; leave
- * for these is leave for nothing else.
+ * Creates the `ask` function of one call. Only an exact allow counts; any other reply denies. Rejects if no client
+ * answers.
+ *
+ * `lasting`: scope of a permanent grant. Undefined: the tool itself asks, with an unchecked text. A grant then covers
+ * only the identical request.
  */
-export function asker(callId: string, tool: ToolSpec, run: PermissionRun, lasting?: string): Asker {
+export function createRequestPermission(
+  callId: string,
+  tool: ToolSpec,
+  run: PermissionRun,
+  lasting?: string,
+): RequestPermission {
   return async (request) => {
     const shown = shownOf(request);
     const { title } = shown;
     const what = lasting ?? JSON.stringify({ asked: shown, projectDir: run.projectDir });
-    const { unattended, timeoutMs } = run.agent.asking;
-    const front = frontOf(run);
-    const given = front.conversation.session.leave;
-    if (given.some((leave) => leave.tool === tool.name && leave.what === what)) return "allow";
+    const { policy: unattended, timeoutMs } = run.agent.unattended;
+    const front = rootRun(run);
+    const given = front.conversation.session.permissionGrants;
+    if (given.some((leave) => leave.tool === tool.name && leave.scope === what)) return "allow";
     if (!isAttended(run) && unattended !== "wait") {
       if (unattended === "allow") return "allow";
       throw new Unanswered(NOBODY);
     }
-    const outcome = await askFront(
+    const outcome = await requestAnswerFromParent(
       run,
       { ...shown, callId, tool: tool.name, kind: "permission", toolKind: tool.kind, choices: CHOICES, freeText: false },
       (here) =>
         async ({ callId, title }, signal) =>
-          replyOf(await here({ ...toldOf(shown), title, callId, tool: tool.name, kind: tool.kind }, signal)),
+          replyOf(await here({ ...toAskRequest(shown), title, callId, tool: tool.name, kind: tool.kind }, signal)),
     );
     if (outcome === "late")
       throw new Unanswered(
@@ -180,23 +196,23 @@ export function asker(callId: string, tool: ToolSpec, run: PermissionRun, lastin
     if (outcome === "nobody") throw new Unanswered(NOBODY);
     const choice = outcome.reply?.choice;
     if (choice === "allow_always")
-      await giveLeave(front, { tool: tool.name, what, title, by: outcome.answeredBy, at: now() });
+      await giveLeave(front, { tool: tool.name, scope: what, title, grantedBy: outcome.answeredBy, grantedAt: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }
 
-/** What people are shown of a call: as it is now, whatever its tool makes of it later. */
+/** The displayed data of a call. A copy, so that the tool cannot change it later. */
 type ShownCall = Pick<Ask, "title" | "input" | "locations" | "diff" | "reason">;
 
-/** Each field is looked at once, and copied. */
-function shownOf({ title, input, locations, diff = [], reason = "" }: Parameters<Asker>[0]): ShownCall {
+/** Reads each field once and copies it. */
+function shownOf({ title, input, locations, diff = [], reason = "" }: Parameters<RequestPermission>[0]): ShownCall {
   const places = locations.map(({ path, line }) => ({ path: String(path), ...(line === undefined ? {} : { line }) }));
   const changes = diff.map(({ path, oldText, newText }) => ({ path, oldText, newText }));
   return { title: String(title), input: plainCopy(input), locations: places, diff: changes, reason: String(reason) };
 }
 
-/** In the form in which a door is asked, without what there is nothing of. */
-function toldOf({ diff, reason, ...shown }: ShownCall): Parameters<Asker>[0] {
+/** Converts to the form that a client receives, without empty fields. */
+function toAskRequest({ diff, reason, ...shown }: ShownCall): Parameters<RequestPermission>[0] {
   return { ...shown, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
 }
 
@@ -204,19 +220,19 @@ function plainCopy(value: unknown): unknown {
   return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? "null") as unknown);
 }
 
-/** The `question` of one call. */
-export function questioner(
+/** Creates the `askUser` function of one call. */
+export function createAskUser(
   callId: string,
   tool: ToolSpec,
   input: unknown,
   run: PermissionRun,
-): ToolContext["question"] {
+): ToolContext["askUser"] {
   return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
-    if (!isAttended(run) && run.agent.asking.unattended !== "wait") return undefined;
+    if (!isAttended(run) && run.agent.unattended.policy !== "wait") return undefined;
     const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
     const shown = { title: String(title), input: plainCopy(input), locations: [] };
     const about = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
-    const outcome = await askFront(
+    const outcome = await requestAnswerFromParent(
       run,
       { ...shown, ...about, callId, kind: "question" },
       (here) =>
@@ -243,22 +259,31 @@ function replyOf(answer: unknown): AskReply {
   return { choice: typeof choice === "string" ? choice : "", text: typeof text === "string" ? text : "" };
 }
 
-/** Stored with the session, so that it holds in any process. What was taken back meanwhile stays so. */
-async function giveLeave({ conversation, recorder, store, sessionId }: PermissionRun, leave: Leave): Promise<void> {
-  const { leave: given } = (await store.get(sessionId)) ?? conversation.session;
+/**
+ * Stores a grant with the session, so that it applies in every process. Grants that were revoked in the meantime stay
+ * revoked.
+ */
+async function giveLeave(
+  { conversation, recorder, store, sessionId }: PermissionRun,
+  leave: PermissionGrant,
+): Promise<void> {
+  const { permissionGrants: given } = (await store.get(sessionId)) ?? conversation.session;
   const all = [...given, leave];
-  conversation.session = { ...conversation.session, leave: all };
-  await recorder.write({ sync: true, set: { leave: all } });
+  conversation.session = { ...conversation.session, permissionGrants: all };
+  await recorder.write({ sync: true, set: { permissionGrants: all } });
 }
 
-/** What a lasting permission is for. Whoever allows one command has not allowed the next one. */
+/**
+ * The scope of a permanent grant. For edits: the files. For other tools: the exact input, because one allowed command
+ * does not allow the next.
+ */
 async function lastingKey({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
   if (tool.kind !== "edit" || locations.length === 0) return JSON.stringify({ projectDir, input });
   const paths = locations.map(({ path }) => path).sort();
   return JSON.stringify(await Promise.all(paths.map((path) => fileOf(path, projectDir))));
 }
 
-/** A file, also by what it really is where that is another: somebody may put a link in its place. */
+/** A path, together with its real path if that differs: a link could be put in its place later. */
 async function fileOf(path: string, projectDir: string): Promise<string | [string, string]> {
   const { PathGuard } = await import("../../files/path-guard.js");
   const real = async () => {

@@ -4,11 +4,11 @@ import type { ToolKind, ToolSpec } from "../../ports/tool.js";
 import type { ParentCall, PermissionRun } from "./permission-run.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 
-/** Kinds of tools that change nothing; of those that need permission a person is asked. */
+/** Kinds of tools that change nothing and run in plan mode. Those that need permission still ask. */
 const LOOKING: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
 
-/** Why a call may not run in a session's mode, whatever a policy says; undefined where it may. */
-export function refusedInMode(mode: SessionMode, { kind, name }: ToolSpec): string | undefined {
+/** Why a call may not run in a session's mode, regardless of policies; undefined if it may. */
+export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): string | undefined {
   if (mode !== "plan" || LOOKING.has(kind)) return undefined;
   return (
     `The session is in plan mode: nothing that could change anything runs, so ${name} did not. ` +
@@ -17,39 +17,42 @@ export function refusedInMode(mode: SessionMode, { kind, name }: ToolSpec): stri
 }
 
 /**
- * The mode as it is now: somebody may have changed it since the run began, and may have taken leave back. One that nobody
- * knows counts as the strictest.
+ * Reads the current mode and permission grants from the store, because a client may have changed them since the run
+ * started. An unknown mode counts as `plan`, the strictest. Also updates the conversation's session.
  */
 export async function currentMode({ store, sessionId, conversation, spawned }: PermissionRun): Promise<SessionMode> {
   const stored = (await store.get(sessionId)) ?? conversation.session;
-  const { leave } = stored;
+  const { permissionGrants: leave } = stored;
   const own = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
   const mode = spawned ? await helpersMode(own, spawned) : own;
-  conversation.session = { ...conversation.session, mode, leave };
+  conversation.session = { ...conversation.session, mode, permissionGrants: leave };
   return mode;
 }
 
-/** That of its asker, unless somebody gave it a stricter one. */
-async function helpersMode(own: SessionMode, { asker, mode }: ParentCall): Promise<SessionMode> {
+/** The mode of the parent run, unless the subagent's session was set to a stricter one. */
+async function helpersMode(own: SessionMode, { parentRun: asker, mode }: ParentCall): Promise<SessionMode> {
   const theirs = await currentMode(asker);
   return own !== mode && SESSION_MODES.indexOf(own) > SESSION_MODES.indexOf(theirs) ? own : theirs;
 }
 
-/** The run whose people are asked: of a helper's that of its asker. */
-export function frontOf(run: PermissionRun): PermissionRun {
-  return run.spawned ? frontOf(run.spawned.asker) : run;
+/** The run whose clients are asked. For a subagent this is the outermost parent run. */
+export function rootRun(run: PermissionRun): PermissionRun {
+  return run.spawned ? rootRun(run.spawned.parentRun) : run;
 }
 
-/** Asked last: in `auto` tools that need permission ask where the run's own door answers, and run where it does not; in the other modes they ask. */
-export const BY_MODE: PermissionPolicy = {
+/**
+ * Evaluated last. In mode `auto`, tools that need permission ask if a client can answer, and otherwise run. In other
+ * modes they always ask.
+ */
+export const MODE_POLICY: PermissionPolicy = {
   name: "mode",
   judge: ({ tool, mode, canAsk }) => ({
     action: tool.needsPermission && (mode !== "auto" || canAsk) ? "ask" : "allow",
   }),
 };
 
-/** Whether somebody is there who may answer what a run asks. */
+/** Whether a client can answer requests of a run. */
 export function isAttended(run: PermissionRun): boolean {
-  const { ask, tail } = frontOf(run);
+  const { ask, tail } = rootRun(run);
   return ask !== undefined || tail.isAttended;
 }

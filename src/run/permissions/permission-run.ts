@@ -9,20 +9,20 @@ import type { RunInput } from "../../ports/run.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import type { Unattended } from "../../ports/unattended.js";
-import type { Tail } from "../../watch/tail.js";
+import type { SessionTail } from "../../watch/tail.js";
 import type { RunClock } from "../budget/time-limit.js";
 import type { Inbox } from "../queue/inbox.js";
 
-/** The fields of a run that decide whether a tool call may run, and who is asked. `RunContext` explains each. */
+/** The fields of a run that decide whether a tool call may run, and who is asked. `RunContext` describes each. */
 export interface PermissionRun {
   readonly agent: {
     readonly permissions: readonly PermissionPolicy[];
     readonly rules: readonly PermissionRule[];
-    readonly asking: { readonly unattended: Unattended; readonly timeoutMs: number };
+    readonly unattended: { readonly policy: Unattended; readonly timeoutMs: number };
   };
   readonly id: string;
   readonly sessionId: string;
-  /** Undefined if no other run started this run. */
+  /** Set for subagent runs only. */
   readonly spawned: ParentCall | undefined;
   readonly projectDir: string;
   readonly conversation: Conversation;
@@ -30,22 +30,22 @@ export interface PermissionRun {
   readonly recorder: Recorder;
   readonly bus: Bus<BusEvents>;
   readonly inbox: Inbox;
-  readonly tail: Tail;
+  readonly tail: SessionTail;
   readonly hooks: Hooks;
   readonly clock: RunClock | undefined;
   readonly logger: Logger;
   readonly ask: RunInput["ask"];
   readonly asksInAuto: boolean;
   readonly askedAt: string;
-  readonly asking: Set<string>;
+  readonly pendingAskIds: Set<string>;
   readonly signal: AbortSignal;
 }
 
 /** The tool call that started a subagent's run. */
 export interface ParentCall {
-  readonly asker: PermissionRun;
+  readonly parentRun: PermissionRun;
   readonly callId: string;
-  /** Name of the subagent, for people. */
+  /** Title of the subagent for display. */
   readonly title: string;
   /** Mode of the parent's session when the call began. */
   readonly mode: SessionMode;

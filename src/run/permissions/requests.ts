@@ -3,40 +3,41 @@ import { newId, now } from "../../base/ids.js";
 import { AskClosedError, AskNotFoundError, hasCode, InputError } from "../../ports/errors.js";
 import type { Ask, AskReply } from "../../ports/ask.js";
 import type { AnswerResult, AskQuery, SessionDriver } from "../../ports/session-driver.js";
-import { asItIs, isOpen } from "../../sessions/stored-run.js";
+import { withEffectiveState, isOpen } from "../../sessions/stored-run.js";
 import { isAttended } from "./modes.js";
 import type { PermissionRun } from "./permission-run.js";
 import type { Inbox } from "../queue/inbox.js";
 
-/** Asks of a list that asks for no number. */
+/** Default number of asks in a list. */
 const PAGE = 50;
 
-/** A question as a run puts it. */
-export type Asked = Pick<
+/** The fields of an ask that a run sets. */
+export type AskDraft = Pick<
   Ask,
   "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
 >;
 
-/** How a question ended without an answer: nobody can be asked, or nobody answered in time. */
-export type NoAnswer = "nobody" | "late";
+/** Why an ask ended without an answer: no client can answer (`nobody`), or none answered in time (`late`). */
+export type UnansweredReason = "nobody" | "late";
 
-/** While a question is open it is looked so often, in ms, whether anybody is still there. */
+/** Interval for checking whether a client can still answer an open ask, in ms. */
 const LOOK_MS = 1000;
 
 /**
- * Put a question to whoever is there, stored, so that any door may answer it; `here` asks the person at the run's own
- * door. Resolves with the first answer. Rejects with the reason of `signal`, which is aborted with the run's at the latest.
+ * Stores an ask, so that any client can answer it, and waits. `askClient` also sends it to the client that started the
+ * run. Resolves with the first answer, or with the reason why there is none. Rejects with the reason of `signal`, which
+ * must be aborted with the run's signal at the latest.
  */
-export async function askPeople(
+export async function requestAnswer(
   run: PermissionRun,
-  asked: Asked,
+  asked: AskDraft,
   here: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
   signal = run.signal,
-): Promise<Ask | NoAnswer> {
+): Promise<Ask | UnansweredReason> {
   const { recorder, inbox, store, bus, logger } = run;
-  const { timeoutMs, unattended } = run.agent.asking;
+  const { timeoutMs, policy: unattended } = run.agent.unattended;
   const names = { runId: run.id, sessionId: run.sessionId };
-  // Who is there takes their time; whoever may come is waited for so long.
+  // If a client can answer now, the ask has no deadline. Otherwise it waits for at most the timeout.
   const isKnownLate = !isAttended(run);
   const ask: Ask = {
     ...asked,
@@ -55,18 +56,18 @@ export async function askPeople(
   let timer: NodeJS.Timeout | undefined;
   let closed: Ask = ask;
   try {
-    run.asking.add(ask.id);
+    run.pendingAskIds.add(ask.id);
     run.clock?.stand();
-    // At once: whoever shows the call knows by this that it waits.
+    // Called before the write: a client that shows the call then knows that it waits.
     const said = here?.(decided.signal);
     let isHere = said !== undefined;
     said?.catch(() => (isHere = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
     bus.emit("ask.opened", { ...names, ask });
-    const late = new Promise<NoAnswer>((resolve) => {
+    const late = new Promise<UnansweredReason>((resolve) => {
       let since = Date.now();
       const look = () => {
-        // Who watched and went is waited for only where whoever may come is.
+        // After the last client has disconnected, the ask waits only with the policy `wait`.
         const isThere = isHere || run.tail.isAttended;
         if (!isThere && unattended !== "wait") return resolve("nobody");
         if (isThere && !isKnownLate) since = Date.now();
@@ -79,17 +80,17 @@ export async function askPeople(
     const cancelled = new Promise<never>((_, reject) =>
       onAbort(decided.signal, () => reject(reasonOf(decided.signal))),
     );
-    const outcomes: Promise<Ask | NoAnswer>[] = [answer, late, cancelled];
+    const outcomes: Promise<Ask | UnansweredReason>[] = [answer, late, cancelled];
     if (said)
       outcomes.push(
-        said.then<Ask | NoAnswer, Ask | NoAnswer>(
+        said.then<Ask | UnansweredReason, Ask | UnansweredReason>(
           async (reply) => {
             const answered = await answerAsk(store, ask, reply, run.askedAt);
             return answered?.ask ?? "nobody";
           },
-          (error: unknown): NoAnswer | Promise<Ask> => {
+          (error: unknown): UnansweredReason | Promise<Ask> => {
             if (!decided.signal.aborted) logger.warn("nobody could be asked at the run's own door", { error });
-            // Somebody else may still answer.
+            // Another client may still answer.
             return run.tail.isAttended || unattended === "wait" ? answer : "nobody";
           },
         ),
@@ -99,7 +100,7 @@ export async function askPeople(
     else {
       closed = withdrawn(ask);
       await recorder.write({ sync: false, asks: [closed] });
-      // Who answered until then was told that it counts.
+      // An answer stored before the withdrawal was accepted, so it counts.
       const [stored] = await store.asks({ id: ask.id, limit: 1 });
       closed = stored ?? closed;
     }
@@ -110,9 +111,9 @@ export async function askPeople(
     untie();
     forget();
     decided.abort();
-    run.asking.delete(ask.id);
-    const state = run.asking.size > 0 ? "waiting" : "running";
-    // One that has ended meanwhile has no clock to go on.
+    run.pendingAskIds.delete(ask.id);
+    const state = run.pendingAskIds.size > 0 ? "waiting" : "running";
+    // A cancelled run has no clock to continue.
     if (state === "running" && !run.signal.aborted) run.clock?.go();
     const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
     await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
@@ -130,16 +131,16 @@ function reasonOf(signal: AbortSignal): Error {
   return signal.reason as Error;
 }
 
-/** What `Asks` needs of the agent that it belongs to. */
+/** The agent's members that `Asks` uses. */
 export interface AsksOptions {
   store: () => Promise<SessionDriver>;
-  /** The run of a chain in this process. */
+  /** Returns the active run of a chain in this process. */
   running: (rootId: string) => { id: string; inbox: Inbox } | undefined;
-  /** Something of the chain is new. */
+  /** Reports a change of the chain to watchers. */
   changed: (rootId: string) => void;
 }
 
-/** What the runs of a store ask of people, those of other processes too. */
+/** The asks of all runs on the store, including runs of other processes. */
 export class Asks {
   readonly #options: AsksOptions;
 
@@ -147,13 +148,16 @@ export class Asks {
     this.#options = options;
   }
 
-  /** By its id; undefined when there is none. Rejects with `StoreError`. */
+  /** An ask by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<Ask | undefined> {
     const store = await this.#options.store();
     return (await asTheyAre(store, await store.asks({ id, limit: 1 })))[0];
   }
 
-  /** Newest first; without `limit` 50 of them. `sessionId` is any id of a chain. Rejects with `InputError` or `StoreError`. */
+  /**
+   * Lists asks, newest first. Default `limit`: 50. `sessionId` is any id of a chain. Rejects with `InputError` or
+   * `StoreError`.
+   */
   async list(query: { [Key in keyof AskQuery]?: AskQuery[Key] | undefined } = {}): Promise<Ask[]> {
     const { limit = PAGE } = query;
     if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");
@@ -163,9 +167,9 @@ export class Asks {
   }
 
   /**
-   * Answer what a run asks, whichever process it runs in. `by` names the door. Resolves with the ask as it is stored
-   * then. Rejects with `InputError` (no such choice), `AskNotFoundError`, `AskClosedError` (somebody was faster, or
-   * nobody waits any more) or `StoreError`.
+   * Answers an ask of a run in any process. `by` names the client. Resolves with the stored ask. Rejects with
+   * `InputError` (invalid choice), `AskNotFoundError`, `StoreError`, or `AskClosedError`: another client was faster, or
+   * the run no longer waits.
    */
   async answer(
     id: string,
@@ -188,7 +192,7 @@ export class Asks {
   }
 }
 
-/** Undefined where the ask was deleted with its session. Rejects with `StoreError`. */
+/** Stores an answer. Undefined if the ask was deleted with its session. Rejects with `StoreError`. */
 async function answerAsk(
   store: SessionDriver,
   { id: askId, sessionId }: Ask,
@@ -204,17 +208,17 @@ async function answerAsk(
   }
 }
 
-/** What a run asked that is dead nobody waits for, whatever the store says. */
+/** Marks open asks of dead runs as withdrawn, because the store may not contain their end. */
 async function asTheyAre(store: SessionDriver, asks: readonly Ask[]): Promise<Ask[]> {
   const open = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
   const runs = await Promise.all(open.map((id) => store.runs({ id, limit: 1 })));
-  const waiting = new Set(runs.flat().flatMap((stored) => (isOpen(asItIs(stored)) ? [stored.run.id] : [])));
+  const waiting = new Set(runs.flat().flatMap((stored) => (isOpen(withEffectiveState(stored)) ? [stored.run.id] : [])));
   return asks.map((ask) =>
     ask.state === "open" && !waiting.has(ask.runId) ? { ...ask, state: "withdrawn", closedAt: ask.createdAt } : ask,
   );
 }
 
-/** Throws `InputError`. */
+/** Throws `InputError` for an invalid reply. */
 function checkReply({ choices, freeText }: Ask, { choice, text }: AskReply): void {
   if (typeof choice !== "string") throw new InputError("choice", "a string");
   if (typeof text !== "string") throw new InputError("text", "a string");

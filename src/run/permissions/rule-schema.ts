@@ -4,7 +4,7 @@ import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall, ToolKind, ToolSpec } from "../../ports/tool.js";
 import { EXPECTED, RULE_ACTIONS } from "./rule-words.js";
 
-/** Ways that braces can be chosen in a glob. */
+/** Maximum alternatives that the braces of one glob expand to. */
 const MAX_CHOICES = 256;
 const KNOWN: Readonly<Record<keyof PermissionRule, true>> = {
   tool: true,
@@ -13,21 +13,21 @@ const KNOWN: Readonly<Record<keyof PermissionRule, true>> = {
   action: true,
   reason: true,
 };
-/** Kinds of tools whose calls name files. */
-export const ON_FILES: readonly ToolKind[] = ["read", "edit", "delete", "search"];
+/** Kinds of tools whose calls have file paths. */
+export const FILE_TOOL_KINDS: readonly ToolKind[] = ["read", "edit", "delete", "search"];
 
-/** Whether this can be a rule's `tool`. */
+/** Whether a text is valid as the `tool` of a rule. */
 export function isToolGlob(text: string): boolean {
-  // What a server calls its tools is its own affair.
+  // MCP servers may use any tool name.
   return /^[A-Za-z0-9_*?-]{1,64}$/.test(text) || /^mcp:[A-Za-z0-9_*?-]{1,64}\/[^\p{Cc}]{1,1000}$/u.test(text);
 }
 
-/** Whether this can be a rule's `match`. */
+/** Whether a text is valid as the `match` of a rule. */
 export function isCommandGlob(text: string): boolean {
   return text.trim() !== "" && text.length <= 1000 && !/[;&|<>()$`"'\\{}\n\r\0]/.test(text) && areClasses(text);
 }
 
-/** Whether this can be a rule's `path`. */
+/** Whether a text is valid as the `path` of a rule. */
 export function isPathGlob(text: string): boolean {
   if (text.trim() !== text || text === "" || text.length > 1000 || /[\n\r\0]|\\(\/|$)/.test(text)) return false;
   if (text.split("/").includes("..")) return false;
@@ -35,7 +35,7 @@ export function isPathGlob(text: string): boolean {
   return areClasses(bare) && areBraces(bare);
 }
 
-/** Every `[` has its `]`, with something plain between them that stands for some character. */
+/** Whether every `[` has a `]`, and the class between them is plain and not empty. */
 function areClasses(text: string): boolean {
   const isEmpty = (range: string) => range[0]! > range[2]!;
   const rest = text.replace(/\[[!^]?([^[\]{},/\\!^][^[\]{},/\\]*)\]/g, (all, of: string) =>
@@ -59,7 +59,7 @@ function areBraces(text: string): boolean {
   return commas.length === 0 && choices <= MAX_CHOICES;
 }
 
-/** Throws `InputError` for what is no list of rules. */
+/** Checks a list of rules. Throws `InputError`. */
 export function checkRules(field: string, rules: unknown): void {
   if (!Array.isArray(rules)) throw new InputError(field, "a list of permission rules");
   rules.forEach((rule: unknown, i) => {
@@ -77,15 +77,15 @@ export function checkRules(field: string, rules: unknown): void {
   });
 }
 
-/** Whether a rule's `tool` means this one: by its name, or by where it comes from. */
-export function isFor(
+/** Whether a rule's `tool` matches a tool, by its name or its origin. */
+export function matchesTool(
   { tool }: Pick<PermissionRule, "tool">,
   { name, origin }: Pick<ToolSpec, "name" | "origin">,
 ): boolean {
   return tool.startsWith(ORIGIN) ? origin !== undefined && fits(tool, origin) : fits(tool, name);
 }
 
-/** Whether a rule's `tool` means this one and no other. */
+/** Whether a rule's `tool` names exactly this tool, without a glob. */
 export function isExactlyFor(
   { tool }: Pick<PermissionRule, "tool">,
   { name, origin }: Pick<ToolSpec, "name" | "origin">,
@@ -93,7 +93,7 @@ export function isExactlyFor(
   return tool === name || tool === origin;
 }
 
-/** No name of a tool has this. */
+/** Prefix of an origin. Tool names never have it. */
 const ORIGIN = "mcp:";
 
 function fits(glob: string, name: string): boolean {
@@ -109,40 +109,40 @@ function fits(glob: string, name: string): boolean {
 }
 
 /**
- * Whether a rule is for a call: for its tool, or for the work of others that it does. What may be all of that work may be
- * the call; what may not be a part of it, or is asked about, is so with the call.
+ * Whether a rule applies to a call: to its tool, or to the tools that the call acts as. An allow rule must match all of
+ * these tools; an ask or deny rule needs to match only one.
  */
 export function isForCall(rule: PermissionRule, { tool, actsAs = [] }: Pick<ToolCall, "tool" | "actsAs">): boolean {
-  if (isFor(rule, tool)) return true;
-  const named = actsAs.filter((name) => isFor(rule, { name })).length;
+  if (matchesTool(rule, tool)) return true;
+  const named = actsAs.filter((name) => matchesTool(rule, { name })).length;
   return named > 0 && (rule.action !== "allow" || named === actsAs.length);
 }
 
-/** Looks like a call of `read`. */
+/** Has the form of the `read` tool. */
 const READING: ToolSpec = {
   ...{ name: "read", description: "", inputSchema: {}, kind: "read" },
   ...{ parallel: true, needsPermission: false },
 };
 
-/** The reading that a call does beside its work, as a call; undefined for none. */
-export function readingIn({ actsAs: _, reads = [], ...call }: ToolCall): ToolCall | undefined {
+/** The reads of a call, in the form of a `read` call; undefined if it reads nothing. */
+export function toReadCall({ actsAs: _, reads = [], ...call }: ToolCall): ToolCall | undefined {
   return reads.length > 0 ? { ...call, tool: READING, input: {}, locations: reads, diff: [] } : undefined;
 }
 
-/** What of the rules means nothing with these tools, each a sentence that begins with its place. */
+/** Describes rules that have no effect with these tools. Each text starts with the path of the rule's field. */
 export function emptyRules(
   rules: readonly PermissionRule[],
   tools: readonly { readonly name: string; readonly kind: ToolKind }[],
 ): string[] {
   return rules.flatMap((rule, i) => {
-    // Which servers there will be, and what they have, nobody knows yet.
+    // MCP servers and their tools are not known yet.
     if (rule.tool.startsWith(ORIGIN)) return [];
-    const meant = tools.filter((tool) => isFor(rule, tool));
+    const meant = tools.filter((tool) => matchesTool(rule, tool));
     if (meant.length === 0) return [`permissions.rules[${i}].tool: there is no tool ${rule.tool}`];
     const kinds = meant.map(({ kind }) => kind);
     if (rule.match !== undefined && !kinds.some((kind) => kind === "execute" || kind === "other"))
       return [`permissions.rules[${i}].match: ${rule.tool} runs no commands`];
-    if (rule.path !== undefined && kinds.every((kind) => !ON_FILES.includes(kind) && kind !== "other"))
+    if (rule.path !== undefined && kinds.every((kind) => !FILE_TOOL_KINDS.includes(kind) && kind !== "other"))
       return [`permissions.rules[${i}].path: ${rule.tool} names no paths`];
     return [];
   });

@@ -1,8 +1,8 @@
 import type { PermissionRule } from "../../ports/permission-policy.js";
 
-/** What a rule may say of calls. */
+/** Actions of a rule. */
 export const RULE_ACTIONS: readonly PermissionRule["action"][] = ["allow", "ask", "deny"];
-/** Of a rule's fields, after `expected`. */
+/** Expected values of a rule's fields, as shown after `expected`. */
 export const EXPECTED = {
   tool: "the name of a tool, mcp:server/tool, or a glob for one of them",
   match: "words of one command, each a glob, without quotes and operators",

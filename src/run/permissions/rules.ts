@@ -5,43 +5,46 @@ import { isRecord } from "../../base/json.js";
 import { shellQuote } from "../../base/shell-quote.js";
 import { PathGuard } from "../../files/path-guard.js";
 import type { CallPlace, Judgement } from "../../untrusted/shell-rules/evaluate-call.js";
-import { withThread } from "../../untrusted/workers.js";
+import { withWorker } from "../../untrusted/workers.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall } from "../../ports/tool.js";
-import { isExactlyFor, isFor, isForCall, ON_FILES, readingIn } from "./rule-schema.js";
+import { isExactlyFor, matchesTool, isForCall, FILE_TOOL_KINDS, toReadCall } from "./rule-schema.js";
 
-/** For a call to be held against the rules, in ms. */
+/** Time limit for evaluating the rules for one call, in ms. */
 const JUDGE_MS = 5_000;
-/** Where tools have what they run. */
+/** Argument names that may contain a command. */
 const COMMANDS = ["command", "cmd", "script"];
 const PASS = { action: "pass", reason: "", rule: undefined, mayBeDenied: false } as const;
 
-/** What the rules say of a call, and which of them. */
+/** The result of the rules for a call, with the rule that decided. */
 export interface RuleVerdict {
   readonly action: Judgement["action"];
   readonly reason: string;
-  /** Place of the one that decided, from 0; undefined for none. */
+  /** Index of the deciding rule, from 0; undefined if none decided. */
   readonly rule: number | undefined;
-  /** Of an `ask`: a rule may forbid it, which could not be found out. Only a person may let it run. */
+  /**
+   * Whether a deny rule may apply, which could not be determined. Set for `ask` only; then only a user may allow the
+   * call.
+   */
   readonly mayBeDenied: boolean;
 }
 
 /**
- * What the rules say of a call; `args` are its arguments as the tool itself reads them. Rejects where that could not be
- * found out.
+ * Evaluates the rules for a call. `args` are the arguments as parsed by the tool. Rejects if the rules cannot be
+ * evaluated.
  */
-export async function judgedByRules(
+export async function evaluateRules(
   rules: readonly PermissionRule[],
   call: ToolCall,
   args: unknown,
   signal: AbortSignal,
 ): Promise<RuleVerdict> {
   const own = await judgedAlone(rules, call, args, signal);
-  const reading = readingIn(call);
+  const reading = toReadCall(call);
   if (!reading || own.action === "deny") return own;
   const read = await judgedAlone(rules, reading, {}, signal);
   const decided = rules[read.rule ?? -1];
-  // A rule that is for the call as well has had its say, in its turn.
+  // A rule that also applies to the call itself has already been evaluated, in order.
   if (!decided || isForCall(decided, call) || read.action === "pass" || read.action === "allow") return own;
   return own.action === "ask" && read.action === "ask" ? own : read;
 }
@@ -55,19 +58,20 @@ async function judgedAlone(
   const { tool, projectDir } = call;
   const command = commandOf(args);
   const executes = tool.kind === "execute";
-  const files = ON_FILES.includes(tool.kind);
+  const files = FILE_TOOL_KINDS.includes(tool.kind);
   const canFit = (rule: PermissionRule): boolean => {
     if (!isForCall(rule, call)) return false;
     if (rule.match !== undefined && command === undefined && !executes) return false;
-    // What is typed into a command that runs is never plainly one that may run; it may well be one that may not.
-    if (rule.match !== undefined && rule.action === "allow" && !isFor(rule, tool)) return false;
+    // An allow rule with `match` does not apply to a call that only acts as the tool, for example input for a running
+    // command. Ask and deny rules do apply.
+    if (rule.match !== undefined && rule.action === "allow" && !matchesTool(rule, tool)) return false;
     return rule.path === undefined || call.locations.length > 0 || files || isExactlyFor(rule, tool);
   };
   const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));
   const own = places.map((i) => rules[i]!);
   const [only] = own;
   if (!only) return PASS;
-  // Most have nothing to be matched.
+  // Shortcut for the common case: the first rule has neither `match` nor `path`.
   if (only.match === undefined && only.path === undefined) return told(only, places[0], only.action, false);
   const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
   const job = {
@@ -85,19 +89,19 @@ async function judgedAlone(
     realProjectDir: (await guard.resolve(projectDir)).path,
     homeDir: homeOf(),
   };
-  const { action, rule, unread } = await withThread(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
+  const { action, rule, unread } = await withWorker(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
   const decided = own[rule];
   if (!decided || action === "pass") return PASS;
   const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && own.some(isDenying);
   return { ...told(decided, places[rule], action, unread), mayBeDenied };
 }
 
-/** Undefined for a user that no list of users has, and no variable. */
+/** Undefined if the user has neither a passwd entry nor a HOME variable. */
 function homeOf(): string | undefined {
   return attempt(() => homedir(), undefined);
 }
 
-/** `action`: what came of the rule, which may be a question where it would have been more. */
+/** `action`: the result of the rule. It may be `ask` although the rule itself is stricter or less strict. */
 function told(
   { reason }: PermissionRule,
   rule: number | undefined,
@@ -127,7 +131,7 @@ function commandOf(args: unknown): string | string[] | undefined {
 
 async function placeOf(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
   const { ways, path: real, isFolder } = await guard.resolve(path);
-  // Who reads a folder reads what lies below it.
+  // Reading a folder includes everything below it.
   return {
     ways,
     real,

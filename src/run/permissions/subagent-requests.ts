@@ -1,37 +1,38 @@
 import type { Ask, AskReply } from "../../ports/ask.js";
-import { askPeople, type Asked, type NoAnswer } from "./requests.js";
+import { requestAnswer, type AskDraft, type UnansweredReason } from "./requests.js";
 import type { PermissionRun } from "./permission-run.js";
 
-/** Asks the person at a run's own door. */
-type Here = (asked: Pick<Asked, "callId" | "title">, signal: AbortSignal) => Promise<AskReply>;
+/** Sends an ask to the client that started the run. */
+type Here = (asked: Pick<AskDraft, "callId" | "title">, signal: AbortSignal) => Promise<AskReply>;
 
 /**
- * As `askPeople`. What a helper wants its asker's people are asked, in the asker's session and about the call that asked
- * for it; the title names the helper. It waits meanwhile, and is told to. `at`: how the person at a door is asked.
+ * Like `requestAnswer`, but asks of a subagent go to the clients of its parent run. They are stored in the parent's
+ * session, for the tool call that spawned the subagent; the title contains the subagent's title. The subagent is marked
+ * as waiting meanwhile. `at`: creates the function that asks a client.
  */
-export async function askFront(
+export async function requestAnswerFromParent(
   run: PermissionRun,
-  asked: Asked,
+  asked: AskDraft,
   at: (here: NonNullable<PermissionRun["ask"]>) => Here,
   signal = run.signal,
-): Promise<Ask | NoAnswer> {
-  const { spawned, recorder, clock, asking } = run;
+): Promise<Ask | UnansweredReason> {
+  const { spawned, recorder, clock, pendingAskIds: asking } = run;
   if (!spawned) {
     const here = run.ask && at(run.ask);
-    return askPeople(run, asked, here && ((ended) => here(asked, ended)), signal);
+    return requestAnswer(run, asked, here && ((ended) => here(asked, ended)), signal);
   }
-  const { asker, callId, title } = spawned;
+  const { parentRun: asker, callId, title } = spawned;
   const waits = async (state: "waiting" | "running"): Promise<void> => {
     await recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
       run.logger.debug("that a helper waits for people was not stored", { error });
     });
   };
-  // Its asks are none of its own session: what is open here is by the call.
+  // The ask is stored in the parent's session, so it is tracked here by the call id.
   asking.add(asked.callId);
   try {
     clock?.stand();
     await waits("waiting");
-    return await askFront(asker, { ...asked, callId, title: `${title}: ${asked.title}` }, at, signal);
+    return await requestAnswerFromParent(asker, { ...asked, callId, title: `${title}: ${asked.title}` }, at, signal);
   } finally {
     asking.delete(asked.callId);
     if (asking.size === 0) {

@@ -5,30 +5,30 @@ import { InputError, PathError } from "../../ports/errors.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import { isVouched, type OwnedPlace } from "../../files/owners.js";
 import { PathGuard, type OpenedFolder } from "../../files/path-guard.js";
-import { commandText, filled, oneLine } from "./command-text.js";
+import { commandText, fillTemplate, oneLine } from "./command-text.js";
 
-/** Commands of a folder that are listed, entries that are looked at for them, and folders in folders. */
+/** Maximum commands listed from a folder, entries read for them, and depth of nested folders. */
 const MOST = 128;
 const LOOKED = 1_000;
 const DEPTH = 3;
-/** Of a command's file. */
+/** Maximum size of a command file. */
 const BYTES = 65_536;
-/** So much of it tells what it is. */
+/** Bytes read from a file for its description. */
 const HEAD = 4_096;
-/** A part of a command's name, which is that of a file or folder too. */
+/** Part of a command's name, which is also the name of a file or folder. */
 const PART = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
 
-/** Where commands are kept, one a file. */
+/** A folder with one command per file. */
 export interface CommandPlace extends Omit<OwnedPlace, "path"> {
   /** Absolute path. */
   readonly folder: string;
-  /** Never read, whatever leads there. */
+  /** Absolute paths that are never read, not even through a link. */
   readonly denied: readonly string[];
-  /** What people are told of where a file lies in it. */
+  /** The displayed origin of a file, from its path in the folder. */
   origin(way: string): string;
 }
 
-/** The commands of a folder, read whenever somebody looks: `git/commit.md` is `/git:commit`. */
+/** The commands of a folder, read again at each request: `git/commit.md` is `/git:commit`. */
 export class CommandFolder {
   readonly #place: CommandPlace;
 
@@ -36,7 +36,7 @@ export class CommandFolder {
     this.#place = place;
   }
 
-  /** Sorted by name. Never rejects: what cannot be read is left out. */
+  /** Lists the commands, sorted by name. Never rejects: unreadable files are omitted. */
   async list(): Promise<SlashCommand[]> {
     try {
       const guard = await this.#guard();
@@ -49,7 +49,7 @@ export class CommandFolder {
     }
   }
 
-  /** The one of that name, found by its name alone; undefined where there is none that can be read. */
+  /** Reads one command by its name, without listing the folder. Undefined if no readable file has this name. */
   async named(name: string): Promise<SlashCommand | undefined> {
     const parts = name.split(":");
     if (parts.length > DEPTH || !parts.every((part) => PART.test(part))) return undefined;
@@ -79,7 +79,7 @@ export class CommandFolder {
         signal.throwIfAborted();
         if (!isWhole)
           throw new InputError("commands", `a command of at most ${BYTES / 1024} KiB, and /${name} is longer`);
-        const said = filled(commandText(text).body, words);
+        const said = fillTemplate(commandText(text).body, words);
         if (said === undefined)
           throw new InputError("commands", `less behind /${name}, which would repeat it far too often`);
         return { text: said };
@@ -106,7 +106,7 @@ export class CommandFolder {
   }
 }
 
-/** Ways to the files below an open folder, which is closed. */
+/** Collects the paths of command files below an open folder, relative to the top. Closes the folder. */
 async function walk(folder: OpenedFolder, way: string, ways: string[], looked: { left: number }): Promise<void> {
   const folders: string[] = [];
   try {

@@ -1,18 +1,18 @@
-/** What a command's file says: what it is, and what it stands for. */
+/** The parsed file of a command. */
 export interface CommandText {
   /** One line. */
   readonly description: string;
-  /** What to type behind its name. */
+  /** Arguments that follow the name. */
   readonly hint: string;
   readonly body: string;
 }
 
-/** Characters of what people are shown of a command. */
+/** Maximum displayed characters of a description or hint. */
 const SHOWN = 200;
 
 /**
- * Fields between two lines of `---`, then the text. Fields are read line by line, `name: value`; a value that is folded
- * (`>`, `|`) goes on with the indented lines. Whatever else YAML has stands for itself.
+ * Parses a command file: fields between two lines of `---`, then the prompt. Each field is one line, `name: value`. A
+ * folded value (`>`, `|`) continues on the indented lines. Other YAML syntax is taken literally.
  */
 export function commandText(file: string): CommandText {
   const lines = file.replace(/^\uFEFF/, "").split(/\r?\n/);
@@ -48,26 +48,29 @@ function unquoted(value: string): string {
   return value.length > 1 && `"'`.includes(first) && value.endsWith(first) ? value.slice(1, -1) : value;
 }
 
-/** Text as one line of a list: what is not seen is left out, what is long is cut. */
+/** Text as one line of a list: invisible characters are removed, long text is cut. */
 export function oneLine(text: string): string {
   const line = text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
   const characters = [...line.slice(0, 2 * SHOWN)];
   return characters.length > SHOWN ? `${characters.slice(0, SHOWN - 1).join("")}…` : characters.join("");
 }
 
-/** What is put into a command's text may be so many characters, or so many times what was typed. */
+/**
+ * Limit for the characters that are inserted into a template: the higher of a fixed number and a multiple of the
+ * arguments' length.
+ */
 const PUT_IN = 262_144;
 const TIMES = 4;
 
 /**
- * A command's text with what was typed behind its name: `$ARGUMENTS` all of it, `$1` to `$9` its words, of which one may
- * stand in quotes. A text without any of these has it at its end. Undefined where it would be put in far too often.
+ * Inserts the arguments into a command's text: `$ARGUMENTS` is all of them, `$1` to `$9` single words, which may be
+ * quoted. A text without placeholders gets the arguments at its end. Undefined if the inserted text exceeds the limit.
  */
-export function filled(body: string, words: string): string | undefined {
+export function fillTemplate(body: string, words: string): string | undefined {
   const each = wordsOf(words);
   let isUsed = false;
   let left = Math.max(PUT_IN, TIMES * words.length);
-  // In one pass: what was typed is put in, and looked at no more.
+  // In one pass, so that placeholders in the arguments are not expanded.
   const text = body.replace(/\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d))/g, (_, all: string | undefined, nth: string) => {
     isUsed = true;
     const word = all === undefined ? (each[Number(nth) - 1] ?? "") : words;

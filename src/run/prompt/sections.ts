@@ -1,15 +1,15 @@
 import type { Model } from "../../ports/model-provider.js";
 import type { ToolSpec } from "../../ports/tool.js";
 
-/** Models that want to be told in much the same way. */
+/** Models that need similar instructions. */
 export type PromptFamily = "claude" | "gpt" | "gemini" | "small" | "other";
 
-/** A window of so few tokens has no room for many words. */
+/** Models with at most this window, in tokens, get short instructions. */
 const SMALL_WINDOW = 32_768;
-/** Models of so few billions of parameters lose the thread in long instructions. */
+/** Models with fewer billions of parameters do not follow long instructions reliably. */
 const SMALL_BILLIONS = 15;
 
-/** How a model is told what to do: by its id, whoever serves it. */
+/** The family of a model, from its id. Independent of the provider. */
 export function familyOf({ id, contextWindow }: Pick<Model, "id" | "contextWindow">): PromptFamily {
   if (contextWindow !== undefined && contextWindow <= SMALL_WINDOW) return "small";
   const name = id.toLowerCase();
@@ -20,31 +20,31 @@ export function familyOf({ id, contextWindow }: Pick<Model, "id" | "contextWindo
   return billions !== undefined && Number(billions) < SMALL_BILLIONS ? "small" : "other";
 }
 
-/** For whom the words are, and what there is to work with. */
-export interface Worker {
+/** The model that receives the instructions, and its tools. */
+export interface PromptTarget {
   readonly family: PromptFamily;
   readonly tools: readonly ToolSpec[];
 }
 
-/** How an agent works: the same bytes for the same family and tools. */
-export function workWords({ family, tools }: Worker): string {
+/** Instructions for how the agent works. Deterministic: the same family and tools give the same bytes. */
+export function workInstructions({ family, tools }: PromptTarget): string {
   const names = new Set(tools.map(({ name }) => name));
   const bash = tools.find(({ name }) => name === "bash");
   const given: Given = {
     tools,
     has: (name) => names.has(name),
-    isAttended: tools.some(({ needsPerson }) => needsPerson === true),
+    isAttended: tools.some(({ needsUser: needsPerson }) => needsPerson === true),
     runsBehind: bash !== undefined && hasProperty(bash, "background"),
   };
-  return family === "small" ? shortWords(given) : longWords(given, family);
+  return family === "small" ? shortInstructions(given) : fullInstructions(given, family);
 }
 
 interface Given {
   readonly tools: readonly ToolSpec[];
   has(tool: string): boolean;
-  /** Whether somebody is there to answer. */
+  /** Whether a user can answer questions. */
   isAttended: boolean;
-  /** Whether commands may go on behind a call. */
+  /** Whether commands can run in the background. */
   runsBehind: boolean;
 }
 
@@ -53,7 +53,7 @@ function hasProperty({ inputSchema }: ToolSpec, name: string): boolean {
   return typeof properties === "object" && properties !== null && Object.hasOwn(properties, name);
 }
 
-/** Lines that say something. */
+/** Joins the lines that are not false. */
 function lines(...all: (string | false)[]): string {
   return all.filter((line) => line !== false).join("\n");
 }
@@ -61,7 +61,7 @@ function lines(...all: (string | false)[]): string {
 const HARD_TO_UNDO =
   "Nothing that cannot be undone and nothing beyond the project (dropping data, publishing, deploying, sending, settings of the machine) unless the task asks for exactly that.";
 
-function longWords({ tools, ...given }: Given, family: Exclude<PromptFamily, "small">): string {
+function fullInstructions({ tools, ...given }: Given, family: Exclude<PromptFamily, "small">): string {
   const { has, isAttended } = given;
   const commands = has("bash");
   const changes = has("edit") || has("write") || has("apply_patch") || commands;
@@ -109,7 +109,7 @@ function longWords({ tools, ...given }: Given, family: Exclude<PromptFamily, "sm
             ? "- Start what goes on by itself (a server, a watcher, a long build) in the background, wait until it is ready, use it, and stop it when you are done."
             : "- A command ends with its call. Start, probe and stop a server within one command, with a limit of time."),
         commands && "- Take away what you made only for yourself: trial scripts, logs, temporary files.",
-        // What is known to help with some and only takes room with others.
+        // Lines that help some families and would only use space for others.
         ...FAMILY[family],
       ),
     changes &&
@@ -153,7 +153,7 @@ const FAMILY: Readonly<Record<Exclude<PromptFamily, "small">, readonly string[]>
   ],
 };
 
-function shortWords({ has, isAttended, runsBehind }: Given): string {
+function shortInstructions({ has, isAttended, runsBehind }: Given): string {
   const commands = has("bash");
   const changes = has("edit") || has("write") || commands;
   return lines(

@@ -8,15 +8,15 @@ import type { SlashCommand } from "../../ports/slash-command.js";
 import { CommandFolder } from "./command-folder.js";
 import { checkInput } from "../input/run-input.js";
 
-/** For a command to say what it stands for, in ms: a server may have to be asked. */
+/** Time limit for generating the prompt of a command, in ms. An MCP server may have to answer. */
 const PROMPT_MS = 30_000;
-/** Of one name. */
+/** Maximum characters of a command name. */
 const LONGEST_NAME = 128;
 
-/** Of what a command says, in characters. */
+/** Maximum characters of the prompt of a command. */
 const LONGEST_TEXT = 8_388_608;
 
-/** A command that the kernel does by itself: its prompt is no text. */
+/** Commands that the kernel executes itself; they have no prompt text. */
 export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hint" | "origin">[] = [
   {
     name: "compact",
@@ -26,20 +26,20 @@ export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hin
   },
 ];
 
-/** A command as lists show it. */
+/** A command as shown in lists. */
 export type ListedCommand = Pick<SlashCommand, "name" | "description" | "hint" | "origin">;
 
-/** Where an agent has commands from, beside those of its sources. */
+/** Where an agent's commands come from, besides its tool sources. */
 export interface CommandOptions {
-  /** An embedder's own. */
+  /** Commands of the embedding program. */
   readonly own: readonly SlashCommand[];
-  /** Folders of whoever runs the agent; absolute paths. */
+  /** Absolute paths of the operator's command folders. */
   readonly folders: readonly string[];
-  /** Whether those of projects are used, from `.agents/commands`. */
+  /** Whether commands of projects are used, from `.agents/commands`. */
   readonly ofProjects: boolean;
-  /** Never read; absolute paths. */
+  /** Absolute paths that are never read. */
   readonly denied: readonly string[];
-  /** Is told which files of a project are left out. */
+  /** Called with the files of a project that are left out. */
   readonly leftOut?: OwnedPlace["leftOut"];
 }
 
@@ -61,7 +61,7 @@ export class Commands {
     this.#options = options;
   }
 
-  /** All of a project. Never rejects. */
+  /** All commands for a project folder. Never rejects. */
   async list(projectDir: string, { prompts, sources }: SourceCommands): Promise<ListedCommand[]> {
     const { own } = this.#options;
     const { users, project } = await this.#folders(projectDir);
@@ -77,15 +77,15 @@ export class Commands {
   }
 
   /**
-   * The input with what its message stands for, where that is a command; `typed` is what was typed then. The input itself
-   * where it is none. Rejects with `InputError` where the command cannot be done.
+   * Replaces a command in the message by its prompt; `originalText` is then the typed text. Returns the input itself if
+   * the message is no command. Rejects with `InputError` if the command fails.
    */
-  async spoken(
+  async expand(
     input: RunInput,
     projectDir: string,
     offered: SourceCommands,
     signal: AbortSignal,
-  ): Promise<SpokenInput> {
+  ): Promise<ExpandedInput> {
     const { name, words } = commandIn(input.message);
     if (name === undefined) return input;
     if (name === "compact") {
@@ -103,7 +103,7 @@ export class Commands {
       );
     if (text.trim() === "" && parts.length === 0)
       throw new InputError("commands", `a command that says something, and /${name} is empty`);
-    return { ...input, message: text, attachments: [...parts, ...(input.attachments ?? [])], typed: input.message };
+    return { ...input, message: text, attachments: [...parts, ...(input.attachments ?? [])], originalText: input.message };
   }
 
   async #named(
@@ -140,23 +140,25 @@ export class Commands {
   }
 }
 
-/** What a run is asked, when its commands were looked up. */
-export interface SpokenInput extends RunInput {
-  /** What a person typed, where the message is what that stands for. */
-  typed?: string;
+/** The input of a run after its command was expanded. */
+export interface ExpandedInput extends RunInput {
+  /** The typed text, if the message is the prompt of a command. */
+  originalText?: string;
 }
 
 function isReserved(command: string, sources: SourceCommands["sources"]): boolean {
   return sources.some(({ name }) => name.startsWith("mcp:") && command.startsWith(`${name.slice(4)}:`));
 }
 
-/** The name behind the slash that a message begins with, and what comes behind it. */
+/** The name after the leading slash of a message, and the text after the name. */
 function commandIn(message: string): { name: string | undefined; words: string } {
   const [, name, words = ""] = /^\/(\S+)(?:\s+([^]*))?$/.exec(message.trim()) ?? [];
   return { name: name !== undefined && name.length <= LONGEST_NAME ? name : undefined, words: words.trim() };
 }
 
-/** What the command says; what goes wrong is told as what it is, for there is no run yet that could fail. */
+/**
+ * Generates the prompt of a command. Every error becomes an `InputError`, because no run exists yet that could fail.
+ */
 async function said(command: SlashCommand, words: string, signal: AbortSignal) {
   const time = deadline(PROMPT_MS, signal);
   try {

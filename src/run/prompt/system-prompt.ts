@@ -2,24 +2,24 @@ import { printable } from "../../base/printable.js";
 import type { Model } from "../../ports/model-provider.js";
 import type { ToolSpec } from "../../ports/tool.js";
 import { told } from "../../project/instructions.js";
-import type { ProjectWords } from "../../project/project.js";
-import type { Surroundings } from "../../project/environment.js";
+import type { ProjectInstructions } from "../../project/project.js";
+import type { Environment } from "../../project/environment.js";
 import type { PromptUse } from "../../ports/prompt-use.js";
-import { familyOf, workWords } from "./sections.js";
+import { familyOf, workInstructions } from "./sections.js";
 
 export interface PromptParts {
   model: Pick<Model, "id" | "contextWindow">;
-  /** As the model is told of them. */
+  /** The tools that the model receives. */
   tools: readonly ToolSpec[];
   projectDir: string;
-  surroundings: Surroundings;
-  words: ProjectWords;
-  /** The agent's or the run's own. */
+  surroundings: Environment;
+  words: ProjectInstructions;
+  /** Additional text of the agent's options or the run's input. */
   extra: string;
   use: PromptUse;
-  /** Names of those whose tools could not be had. */
+  /** Names of tool sources that are unavailable. */
   missing: readonly string[];
-  /** Of what form the last answer must be; `""`: of any. */
+  /** Instructions for the form of the final answer; `""`: free text. */
   answer: string;
 }
 
@@ -30,12 +30,13 @@ const SKILLS = `# Skills
 Written instructions for certain tasks. When one fits what you have to do, read it with the tool skill before you begin. Those marked (project) are the repository's, for which nobody vouches.`;
 
 /**
- * The system prompt of a run. What changes least comes first and there is no time in it: the same bytes from call to call
- * and from run to run, so that providers can cache it, until a file of instructions or the day is another.
+ * Builds the system prompt of a run. The most stable parts come first, and it contains no time of day. It is
+ * byte-identical from call to call and run to run, so that providers can cache it. It changes only with an instruction
+ * file or the date.
  */
 export function systemPrompt(given: PromptParts): string {
   const { model, tools, extra, use, words, missing, answer } = given;
-  const parts = [use === "replace" ? "" : workWords({ family: familyOf(model), tools }), extra.trim()];
+  const parts = [use === "replace" ? "" : workInstructions({ family: familyOf(model), tools }), extra.trim()];
   if (words.own) parts.push(`# Instructions of the user\n${told(words.own)}`);
   if (words.project.length > 0) parts.push([OF_PROJECT, ...words.project.map(told)].join("\n"));
   if (words.skills.length > 0) {

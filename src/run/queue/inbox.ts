@@ -5,10 +5,10 @@ import type { Instruction } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
-/** What an inbox needs of its run. */
+/** The members of a run that its inbox uses. */
 export interface InboxOptions {
   runId: string;
-  /** The chain's first session. */
+  /** Id of the chain's first session. */
   sessionId: string;
   store: SessionDriver;
   /** Ends the run. */
@@ -16,76 +16,79 @@ export interface InboxOptions {
   logger: Logger;
 }
 
-/** What others ask of a run under way, from whichever process: to end, to read something, to go on with an answer. */
+/** Instructions and answers for an active run from any process: cancel, steering text, and answers to its asks. */
 export class Inbox {
   readonly #options: InboxOptions;
   #unsubscribe = (): void => undefined;
   readonly #waiting = new Map<string, (ask: Ask) => void>();
-  /** Not yet put before the model. */
+  /** Steering instructions that are not in the conversation yet. */
   #steering: Instruction[] = [];
-  /** Instructions that were seen, so that each is taken once. */
+  /** Ids of instructions already received, so that each is processed once. */
   readonly #seen = new Set<string>();
-  /** Those who asked for the end may wait for it no more. */
+  /** Ids of the cancel instructions already received. */
   readonly #cancels: string[] = [];
   #looking: Promise<void> | undefined;
   #again = false;
-  /** What the end of the run left of its chain's. */
+  /** Instructions of the chain that remained when the end of the run was stored. Undefined before that. */
   #left: readonly Instruction[] | undefined;
 
   constructor(options: InboxOptions) {
     this.#options = options;
   }
 
-  /** Hear from now on, as the run is in the store: a session that is not there is one that was deleted. */
+  /** Starts listening. Call it after the run is stored: a missing session then means that it was deleted. */
   listen(): void {
     const { store, sessionId } = this.#options;
     this.#unsubscribe = notifierOf(store).subscribe(sessionId, () => void this.look());
   }
 
-  /** Whether something waits to be put before the model. */
+  /** Whether steering instructions wait to be added to the conversation. */
   get isSteered(): boolean {
     return this.#steering.length > 0;
   }
 
-  /** What is to be put before the model, in the order in which it came; whoever takes it sees to it. */
+  /** Takes the waiting steering instructions, in order of arrival. The caller must add them to the conversation. */
   takeSteering(): Instruction[] {
     return this.#steering.splice(0);
   }
 
-  /** Ids of what asked for the end and was seen. */
+  /** Ids of the cancel instructions already received. */
   get cancels(): readonly string[] {
     return [...this.#cancels];
   }
 
-  /** The run has ended in the store, and this is what was left for its chain then. */
-  isLeft(instructions: readonly Instruction[]): void {
+  /** Records the instructions that remained for the chain when the end of the run was stored. */
+  setRemaining(instructions: readonly Instruction[]): void {
     this.#left = instructions;
   }
 
-  /** Takes back what nobody follows any more, and tells what was to be put before a model. Rejects as the driver. */
-  async leftOver(): Promise<Instruction[]> {
+  /**
+   * Withdraws the run's remaining instructions from the store, and returns the steering instructions among them.
+   * Rejects like the driver.
+   */
+  async takeRemaining(): Promise<Instruction[]> {
     const { store, sessionId, runId } = this.#options;
-    // Where the end was not stored, whoever told the run something could not know that it was over.
+    // If the final write failed, senders could not know that the run had ended: read the instructions again.
     const all = this.#left ?? (await store.instructions(sessionId));
     const left = all.filter((one) => one.runId === runId);
     const taken = await withdraw(store, left);
     return taken.filter(({ kind }) => kind === "steer");
   }
 
-  /** Resolves with an ask of this run when it was answered; the second function ends the waiting. */
+  /** Resolves with an ask of this run when it is answered. The second function stops waiting. */
   answerOf(askId: string): [answer: Promise<Ask>, forget: () => void] {
     const answer = new Promise<Ask>((resolve) => this.#waiting.set(askId, resolve));
     return [answer, () => void this.#waiting.delete(askId)];
   }
 
-  /** An ask was answered in this process. */
+  /** Delivers an answer that was given in this process. */
   answered(ask: Ask): void {
     this.#waiting.get(ask.id)?.(ask);
   }
 
-  /** Look into the store for what came; a run whose session is gone ends. Never rejects. */
+  /** Reads new instructions and answers from the store. Ends the run if its session was deleted. Never rejects. */
   look(): Promise<void> {
-    // What comes while it looks may be missed by that look.
+    // The read in progress may miss changes, so another read follows.
     if (this.#looking) this.#again = true;
     return (this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined;
@@ -96,7 +99,7 @@ export class Inbox {
     }));
   }
 
-  /** Hear nothing more, and wait for what is under way. */
+  /** Stops listening, and waits for the read in progress. */
   async close(): Promise<void> {
     this.#unsubscribe();
     this.#waiting.clear();
@@ -125,13 +128,20 @@ export class Inbox {
   }
 }
 
-/** Takes back instructions of one chain; returns those that nobody followed or took back before. Rejects with `StoreError`. */
+/**
+ * Withdraws instructions of one chain. Returns those that were not consumed or withdrawn before. Rejects with
+ * `StoreError`.
+ */
 export async function withdraw(store: SessionDriver, instructions: readonly Instruction[]): Promise<Instruction[]> {
   const [first] = instructions;
   if (!first) return [];
   try {
     const followed = instructions.map(({ id }) => id);
-    const { consumedInstructions } = await store.write(first.sessionId, { fence: null, sync: true, followed });
+    const { consumedInstructions } = await store.write(first.sessionId, {
+      fence: null,
+      sync: true,
+      consumedInstructions: followed,
+    });
     return instructions.filter(({ id }) => consumedInstructions.includes(id));
   } catch (error) {
     if (hasCode(error, "session_not_found")) return [];

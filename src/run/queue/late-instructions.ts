@@ -2,14 +2,17 @@ import type { RunInput } from "../../ports/run.js";
 import type { Recorder } from "../../conversation/recorder.js";
 import type { Inbox } from "./inbox.js";
 
-/** What the next run does not take over. Its mode and its model are the session's, as somebody may have set them meanwhile. */
+/**
+ * Fields that the next run does not inherit. Mode and model come from the session, because they may have been changed
+ * since.
+ */
 const OF_ONE_RUN = [
   "attachments",
   "attach",
   "compact",
   "commands",
   "signal",
-  "key",
+  "idempotencyKey",
   "fingerprint",
   "onQueued",
   "mode",
@@ -17,13 +20,16 @@ const OF_ONE_RUN = [
   "model",
 ] as const satisfies readonly (keyof RunInput)[];
 
-/** What a run was told too late, as its session's next prompt; undefined when nothing was, or the run was cancelled. Rejects with `StoreError`. */
-export async function nextInput(
+/**
+ * The input for another run, from steering instructions that arrived too late. Undefined if there are none, or if the
+ * run was cancelled. Rejects with `StoreError`.
+ */
+export async function inputFromLateInstructions(
   run: { sessionId: string; inbox: Inbox; recorder: Recorder },
   input: RunInput,
 ): Promise<RunInput | undefined> {
   const { sessionId, inbox, recorder } = run;
-  const late = await inbox.leftOver();
+  const late = await inbox.takeRemaining();
   if (late.length === 0 || recorder.run.state === "cancelled") return undefined;
   const same = { ...input };
   for (const field of OF_ONE_RUN) delete same[field];

@@ -10,41 +10,44 @@ import {
 import type { Logger } from "../../ports/logger.js";
 import type { Instruction, RunInput, RunRecord } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
-import { Looks } from "../../sessions/poll-schedule.js";
-import { found } from "../../sessions/require-session.js";
-import { asItIs, isBefore, isOpen } from "../../sessions/stored-run.js";
-import type { RunPlaces } from "../budget/concurrency.js";
-import { Waiter, type Turn } from "./queued-run.js";
+import { PollSchedule } from "../../sessions/poll-schedule.js";
+import { requireSession } from "../../sessions/require-session.js";
+import { withEffectiveState, isBefore, isOpen } from "../../sessions/stored-run.js";
+import type { RunLimiter } from "../budget/concurrency.js";
+import { QueuedRun, type QueueTurn } from "./queued-run.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
-/** A line is looked at so often, in ms, also without a hint: the dead send none. */
+/** Poll interval of a queue in ms. Dead processes send no notifications. */
 const LOOK_MS = 1_000;
-/** So often, in ms, at most for hints, and where it is the turn of one that could not begin: no hint says that a lease is free. */
+/**
+ * Minimum interval between polls after notifications, in ms. Also the retry delay of a run that is next but could not
+ * start, because no notification reports a free lease.
+ */
 const GAP_MS = 250;
-/** Runs of one process that may wait for one session, so that runs of other sessions find a place. */
+/** Maximum queued runs of one process for one session, so that runs of other sessions can be queued too. */
 const MAX_WAITING_RUNS = 100;
-/** When something was asked for, which is its place in line. */
-export interface Ticket {
+/** Time and id of a request, which determine its position in the queue. */
+export interface QueueTicket {
   readonly id: string;
   readonly at: string;
 }
 
-/** What the queue needs of the agent that it belongs to. */
+/** The agent's members that the queue uses. */
 export interface RunQueueOptions {
   store: () => Promise<SessionDriver>;
-  places: RunPlaces;
+  limiter: RunLimiter;
   tasks: TaskSet;
   logger: Logger;
 }
 
 /**
- * Runs that wait for their session. Each is stored as `queued`, so that all processes of a store see one line, in which
- * whoever asked first comes first; one whose process died is passed over.
+ * Runs that wait for their session. Each is stored as `queued`, so that all processes of a store see the same queue.
+ * The order is that of the requests; runs of dead processes are skipped.
  */
 export class RunQueue<Run> {
   readonly #options: RunQueueOptions;
   readonly #lines = new Map<string, Line<Run>>();
-  /** By session; runs count before they are stored. */
+  /** Number of queued runs by session id. A run counts before it is stored. */
   readonly #waitingBySessionId = new Map<string, number>();
   #closed = false;
 
@@ -53,19 +56,25 @@ export class RunQueue<Run> {
   }
 
   /**
-   * Wait in line, then `begin`, which may find the session busy all the same: then it waits on. Rejects as `begin`, or
-   * with `TooManyRunsError`, `ShuttingDownError`, `SessionNotFoundError`, `RunKeyTakenError`, `StoreError` or
-   * `RunCancelledError`; what was stored of it says so then.
+   * Queues a run and calls `begin` when it is next. If `begin` finds the session busy, the run stays queued. Rejects
+   * like `begin`, or with `TooManyRunsError`, `ShuttingDownError`, `SessionNotFoundError`, `RunKeyTakenError`,
+   * `StoreError` or `RunCancelledError`. The stored record then contains the error.
    */
-  async wait(input: RunInput, { id, at }: Ticket, begin: (turn: Turn) => Promise<Run>): Promise<Run> {
-    const leave = this.#options.places.wait();
+  async wait(input: RunInput, { id, at }: QueueTicket, begin: (turn: QueueTurn) => Promise<Run>): Promise<Run> {
+    const leave = this.#options.limiter.wait();
     let leaveSession = (): void => undefined;
     try {
       const store = await this.#options.store();
-      const { chain, lastSeq, provider, model } = await found(store, input.sessionId ?? "");
+      const { chain, lastSeq, provider, model } = await requireSession(store, input.sessionId ?? "");
       const root = chain.root;
       leaveSession = this.#countIn(root);
-      const names = { id, sessionId: root, key: input.key ?? "", fingerprint: input.fingerprint ?? "", after: lastSeq };
+      const names = {
+        id,
+        sessionId: root,
+        idempotencyKey: input.idempotencyKey ?? "",
+        fingerprint: input.fingerprint ?? "",
+        after: lastSeq,
+      };
       const record: RunRecord = {
         ...names,
         state: "queued",
@@ -77,11 +86,11 @@ export class RunQueue<Run> {
         iterations: 0,
         endedBy: "",
         error: null,
-        line: null,
+        queueLease: null,
         retry: null,
         answer: null,
       };
-      const waiter = new Waiter(store, record, input, begin, this.#options.logger);
+      const waiter = new QueuedRun(store, record, input, begin, this.#options.logger);
       await waiter.enter();
       if (this.#closed) return await waiter.end(new ShuttingDownError());
       const line = this.#lines.get(root) ?? new Line(root, store, this.#options);
@@ -94,7 +103,7 @@ export class RunQueue<Run> {
     }
   }
 
-  /** Throws `TooManyRunsError`. Call what is returned when the run waits no more. */
+  /** Throws `TooManyRunsError`. Call the returned function when the run leaves the queue. */
   #countIn(root: string): () => void {
     const count = this.#waitingBySessionId.get(root) ?? 0;
     if (count >= MAX_WAITING_RUNS) throw new TooManyRunsError(1000, "too many runs wait for this session");
@@ -110,10 +119,10 @@ export class RunQueue<Run> {
     if (this.#lines.get(rootId)?.isEmpty) this.#lines.delete(rootId);
   }
 
-  /** A run of a chain has ended in this process. */
+  /** Polls the queue of a chain after a run has ended in this process. */
   look(rootId: string): void {
     this.#lines.get(rootId)?.look();
-    // There is a place for one more.
+    // A slot is free, so one other queue that needs a slot polls too.
     for (const line of this.#lines.values())
       if (line.wantsPlace) {
         line.look();
@@ -121,7 +130,7 @@ export class RunQueue<Run> {
       }
   }
 
-  /** Settles when a run of this process waits no more; undefined when it does not wait here. Never rejects. */
+  /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
   waits(rootId: string, runId: string): Promise<unknown> | undefined {
     return this.#lines
       .get(rootId)
@@ -129,33 +138,36 @@ export class RunQueue<Run> {
       ?.run.catch(() => undefined);
   }
 
-  /** End the waiting of a run of this process, which `ended` says; undefined when it does not wait here. */
+  /**
+   * Cancels a queued run of this process. `ended` settles when it has left the queue. Undefined if it is not queued
+   * here.
+   */
   cancel(rootId: string, runId: string): { ended: Promise<unknown> } | undefined {
     const waiter = this.#lines.get(rootId)?.waiter(runId);
     waiter?.cancel(new RunCancelledError());
     return waiter && { ended: waiter.run.catch(() => undefined) };
   }
 
-  /** End the waiting of all runs of a chain in this process. Never rejects. */
+  /** Cancels all queued runs of a chain in this process. Never rejects. */
   async drop(rootId: string, reason: Error): Promise<void> {
     await this.#lines.get(rootId)?.drop(reason);
   }
 
-  /** Nobody waits from now on. */
+  /** Rejects all queued runs from now on. */
   close(): void {
     this.#closed = true;
     for (const line of this.#lines.values()) void line.drop(new ShuttingDownError());
   }
 }
 
-/** Those of this process that wait for one chain. */
+/** The queued runs of this process for one chain. */
 class Line<Run> {
   readonly #root: string;
   readonly #store: SessionDriver;
   readonly #options: RunQueueOptions;
-  #waiters: Waiter<Run>[] = [];
-  #looks: Looks | undefined;
-  /** It is the turn of one of these, which may fail to begin. */
+  #waiters: QueuedRun<Run>[] = [];
+  #looks: PollSchedule | undefined;
+  /** Whether one of these runs is next. Its start may still fail. */
   #isNext = false;
   #wantsPlace = false;
 
@@ -169,13 +181,13 @@ class Line<Run> {
     return this.#waiters.length === 0;
   }
 
-  /** Whether it is the turn of one, and all places are taken. */
+  /** Whether one of these runs is next but no slot is free. */
   get wantsPlace(): boolean {
     return this.#wantsPlace;
   }
 
-  /** Whether nobody serves yet. */
-  add(waiter: Waiter<Run>): boolean {
+  /** Adds a run. Returns whether `serve` must be called. */
+  add(waiter: QueuedRun<Run>): boolean {
     this.#waiters.push(waiter);
     const gone = () => {
       this.#waiters = this.#waiters.filter((one) => one !== waiter);
@@ -186,7 +198,7 @@ class Line<Run> {
     return this.#looks === undefined;
   }
 
-  waiter(runId: string): Waiter<Run> | undefined {
+  waiter(runId: string): QueuedRun<Run> | undefined {
     return this.#waiters.find(({ record }) => record.id === runId);
   }
 
@@ -200,17 +212,17 @@ class Line<Run> {
     await Promise.allSettled(waiters.map(({ run }) => run));
   }
 
-  /** Until nobody waits. Never rejects. */
+  /** Polls until no run is queued. Never rejects. */
   async serve(): Promise<void> {
     let hasFailed = false;
-    const looks = (this.#looks = new Looks(notifierOf(this.#store), this.#root, GAP_MS));
+    const looks = (this.#looks = new PollSchedule(notifierOf(this.#store), this.#root, GAP_MS));
     try {
       while (this.#waiters.length > 0) {
         try {
           await this.#serveOnce();
           hasFailed = false;
         } catch (error) {
-          // Once, not with each look.
+          // Logged once, not at each poll.
           if (!hasFailed) this.#options.logger.warn("a line of runs could not be looked at; trying again", { error });
           hasFailed = true;
         }
@@ -228,7 +240,7 @@ class Line<Run> {
     const all = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
     const [stored, instructions] = await Promise.all([all, this.#instructions()]);
     this.#isNext = this.#wantsPlace = false;
-    const open = stored.map(asItIs).filter(isOpen);
+    const open = stored.map(withEffectiveState).filter(isOpen);
     const queued = open.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
     const under = open.length - queued.length;
     for (const waiter of [...this.#waiters]) {
@@ -242,14 +254,14 @@ class Line<Run> {
         await waiter.renew();
         waiter.tell(under + at);
         if (under + at > 0) continue;
-        this.#wantsPlace = this.#options.places.full;
+        this.#wantsPlace = this.#options.limiter.full;
         this.#isNext = !this.#wantsPlace;
         if (this.#isNext) waiter.begin();
       } else await waiter.restore();
     }
   }
 
-  /** Undefined when the session is gone. */
+  /** Undefined if the session was deleted. */
   async #instructions(): Promise<Instruction[] | undefined> {
     try {
       return await this.#store.instructions(this.#root);

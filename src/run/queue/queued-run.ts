@@ -3,43 +3,49 @@ import { hasCode } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { RunInput, RunRecord } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
-import { thisHolder } from "../../sessions/holder.js";
+import { currentHolder } from "../../sessions/holder.js";
 import { LEASE_TTL_MS } from "../../sessions/lease.js";
-import { ending, failed } from "../../sessions/run-record.js";
+import { asRunError, failedRecord } from "../../sessions/run-record.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
-/** Whoever waits says so again so often, in ms; a process elsewhere that says so no more is believed as long as a lease. */
+/**
+ * Interval for renewing the queue lease of a queued run, in ms. Without renewal other processes skip the run after the
+ * lease expires.
+ */
 const RENEW_MS = 10_000;
 const BELIEVED_MS = LEASE_TTL_MS;
 
-/** What a run brings along from the line. */
-export interface Turn {
-  /** As it is stored. */
+/** What a run takes over from the queue when it starts. */
+export interface QueueTurn {
+  /** The stored record of the run. */
   readonly record: RunRecord;
-  /** Aborts when somebody cancels it. */
+  /** Aborted when the run is cancelled. */
   readonly signal: AbortSignal;
-  /** To be called under the chain's lease, before the run is stored as begun: from then on the line writes no more of it. */
+  /**
+   * Call this under the chain's lease, before the run is stored as started. Afterwards the queue no longer writes the
+   * record.
+   */
   readonly held: () => Promise<void>;
 }
 
-/** One run in line. */
-export class Waiter<Run> {
+/** One queued run. */
+export class QueuedRun<Run> {
   readonly record: RunRecord;
-  /** What it becomes. */
+  /** Resolves with the started run. Rejects if the run leaves the queue before it starts. */
   readonly run: Promise<Run>;
   isBeginning = false;
   readonly #driver: SessionDriver;
   readonly #input: RunInput;
-  readonly #begin: (turn: Turn) => Promise<Run>;
+  readonly #begin: (turn: QueueTurn) => Promise<Run>;
   readonly #logger: Logger;
   readonly #cancel = new AbortController();
   #untie = (): void => undefined;
   #resolve: (run: Run) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
-  /** What was written last of it. */
+  /** The last write of the record. */
   #writing: Promise<unknown> = Promise.resolve();
   #believedFrom = 0;
-  /** Whether somebody else writes of it. */
+  /** Whether the starting run now writes the record. */
   #held = false;
   #over = false;
   #ahead = -1;
@@ -48,7 +54,7 @@ export class Waiter<Run> {
     driver: SessionDriver,
     record: RunRecord,
     input: RunInput,
-    begin: (turn: Turn) => Promise<Run>,
+    begin: (turn: QueueTurn) => Promise<Run>,
     logger: Logger,
   ) {
     this.#driver = driver;
@@ -60,33 +66,36 @@ export class Waiter<Run> {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // It may end before anybody waits for it.
+    // The promise may reject before a caller waits for it.
     this.run.catch(() => undefined);
   }
 
-  /** Store it before anything can end it. Rejects as `SessionDriver.write`. */
+  /** Stores the run before anything can end it. Rejects like `SessionDriver.write`. */
   async enter(): Promise<void> {
     await this.store(true);
     const { signal } = this.#input;
     if (signal) this.#untie = onAbort(signal, () => this.cancel(signal.reason));
   }
 
-  /** Write that it waits. Rejects as `SessionDriver.write`. */
+  /** Stores the queued state and renews the queue lease. Rejects like `SessionDriver.write`. */
   async store(sync: boolean): Promise<void> {
     if (this.#held || this.#over) return;
     this.#believedFrom = Date.now();
-    this.record.line ??= { holder: thisHolder(this.record.id), until: "" };
-    this.record.line.until = new Date(Date.now() + BELIEVED_MS).toISOString();
+    this.record.queueLease ??= { holder: currentHolder(this.record.id), expiresAt: "" };
+    this.record.queueLease.expiresAt = new Date(Date.now() + BELIEVED_MS).toISOString();
     await this.#write(sync);
   }
 
-  /** Somebody took this process for dead, as after a suspend: it waits on, unless its key went to another. */
+  /**
+   * Stores the run again after another process took this process for dead, for example after a suspend. If another run
+   * has its key now, the run is cancelled.
+   */
   async restore(): Promise<void> {
     try {
       await this.store(false);
     } catch (error) {
       if (!hasCode(error, "run_key_taken")) throw error;
-      this.record.key = "";
+      this.record.idempotencyKey = "";
       this.cancel(error);
     }
   }
@@ -105,7 +114,7 @@ export class Waiter<Run> {
     }
   }
 
-  /** It is its turn. */
+  /** Starts the run when it is next. */
   begin(): void {
     if (this.#over) return;
     this.isBeginning = true;
@@ -113,7 +122,7 @@ export class Waiter<Run> {
       this.#held = true;
       await this.#writing;
     };
-    const turn: Turn = { record: this.record, signal: this.#cancel.signal, held };
+    const turn: QueueTurn = { record: this.record, signal: this.#cancel.signal, held };
     const begun = (run: Run): void => {
       this.#over = true;
       this.#untie();
@@ -122,19 +131,20 @@ export class Waiter<Run> {
     const refused = async (error: unknown): Promise<void> => {
       this.#held = false;
       this.isBeginning = false;
-      // Whoever had the session has not given it back yet, or somebody came between who asked for no place in line.
+      // The previous holder has not released the lease yet, or a run that was not queued started first. The run stays
+      // queued.
       if (!hasCode(error, "session_busy") || this.#cancel.signal.aborted) await this.#leave(error);
     };
     void this.#begin(turn).then(begun, refused);
   }
 
-  /** End its waiting; a run that has begun is cancelled. */
+  /** Ends the waiting. A run that has already started is cancelled. */
   cancel(reason: unknown): void {
     this.#cancel.abort(reason);
     if (!this.isBeginning) void this.#leave(reason);
   }
 
-  /** As `cancel`, and rejects with why. */
+  /** Like `cancel`, and rejects with the reason. */
   end(reason: Error): Promise<Run> {
     this.cancel(reason);
     return this.run;
@@ -144,15 +154,15 @@ export class Waiter<Run> {
     if (this.#over) return;
     this.#over = true;
     this.#untie();
-    const why = ending(error, this.#cancel.signal);
-    Object.assign(this.record, failed(why));
+    const why = asRunError(error, this.#cancel.signal);
+    Object.assign(this.record, failedRecord(why));
     await this.#write(false).catch((unstored: unknown) =>
       this.#logger.debug("a run's end was not stored", { error: unstored }),
     );
     this.#reject(why);
   }
 
-  /** One after the other: what is written last is what counts. */
+  /** Writes one after the other, so that the newest state is stored last. */
   async #write(sync: boolean): Promise<void> {
     const { sessionId } = this.record;
     const write = async () => {

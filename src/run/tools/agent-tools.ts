@@ -5,24 +5,27 @@ import { toolList, type ToolList } from "../input/run-input.js";
 type Entries = readonly (Tool | ToolSource)[];
 type Make = () => Promise<Entries>;
 
-/** An agent's own tools. Those that somebody makes are there once they were asked for, which no start needs. */
+/**
+ * The agent's own tools. Tools from a function are created at the first use, so that starting the agent does not need
+ * them.
+ */
 export class AgentTools {
   readonly #make: Make | undefined;
   #list: ToolList;
   #making: Promise<ToolList> | undefined;
 
-  /** Throws `InputError`. */
+  /** Throws `InputError` for invalid tools or duplicate names. */
   constructor(given: Entries | Make = []) {
     this.#make = typeof given === "function" ? given : undefined;
     this.#list = lasting(typeof given === "function" ? [] : given);
   }
 
-  /** As far as they are there. */
+  /** The tools created so far. */
   get list(): ToolList {
     return this.#list;
   }
 
-  /** All of them. Rejects with what making them threw, or `InputError`; they are made anew then. */
+  /** Creates all tools. Rejects with the error of the function, or `InputError`; the next call tries again. */
   load(): Promise<ToolList> {
     if (!this.#make) return Promise.resolve(this.#list);
     if (this.#making) return this.#making;
@@ -37,7 +40,7 @@ export class AgentTools {
   }
 }
 
-/** Sources of the agent's own outlive a run. */
+/** Marks the agent's own sources as persistent: they stay open after a run. */
 function lasting(given: Entries): ToolList {
   const list = toolList(given);
   return { ...list, lasting: list.sources };

@@ -1,7 +1,10 @@
 import type { Logger } from "../../ports/logger.js";
 import type { Tool } from "../../ports/tool.js";
 
-/** The tools that a run's model is told of: those for it and for what is there, without those in whose place others stand. */
+/**
+ * The tools that a run's model receives: those that suit the model, the user and the skills. Tools that another offered
+ * tool replaces are left out.
+ */
 export function offeredTools(
   tools: readonly Tool[],
   model: { readonly provider: string; readonly id: string },
@@ -10,7 +13,7 @@ export function offeredTools(
 ): Tool[] {
   const offered = tools.filter(
     (tool) =>
-      (there.person || tool.needsPerson !== true) &&
+      (there.person || tool.needsUser !== true) &&
       (there.skills || tool.needsSkills !== true) &&
       isFor(tool, model, logger),
   );

@@ -4,34 +4,37 @@ import { InputError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
 
-/** How long a run waits for a source to open, and one to close, in ms. */
+/** How long a run waits until a source opens, and until it closes, in ms. */
 const OPEN_MS = 30_000;
 const CLOSE_MS = 2_500;
-/** For a source that no run waits for any more: what a program downloads before it starts takes minutes. In ms. */
+/**
+ * Time limit for opening a source that no run waits for, in ms. A program may download files for minutes before it
+ * starts.
+ */
 const START_MS = 300_000;
-/** A run waits so long for what another one has waited for in vain, in ms. */
+/** How long a run waits for a source that was already late for another run, in ms. */
 const GLANCE_MS = 250;
-/** Why a source is not opened to the end. */
+/** Abort reason for a source that no session needs any more. */
 const UNWANTED = new Error("no session needs it any more");
 
 /** A source that is being opened for a session. */
 export interface Opening {
   readonly source: ToolSource;
-  /** Rejects with why it cannot be had; owned by `SourceOpenings`. */
+  /** Rejects with the reason why the source is unavailable. `OpenToolSources` handles the rejection. */
   readonly opened: Promise<OpenTools>;
-  /** In ms since 1970. */
+  /** Start time in ms since 1970. */
   readonly began: number;
-  /** Whether a run has gone on without it. */
+  /** Whether a run has continued without the source. */
   late: boolean;
   cancel(): void;
 }
 
-/** Opens sources of tools for sessions and closes what they opened, and has an end for each that has none. */
-export class SourceOpenings {
+/** Opens and closes tool sources for sessions, with a time limit for each step. */
+export class OpenToolSources {
   readonly #logger: Logger;
   readonly #openMs: number;
   readonly #startMs: number;
-  /** How many sessions have gone on without a source that is still being opened for them. */
+  /** Number of sessions that continued without a source that is still being opened for them. */
   readonly #late = new Map<ToolSource, number>();
   readonly #underWay = new TaskSet();
 
@@ -41,10 +44,13 @@ export class SourceOpenings {
     this.#startMs = startMs;
   }
 
-  /** `settled` is called once, with what was opened or nothing. What is opened after a cancel is closed here. */
+  /**
+   * Starts to open a source. `settled` is called once, with the opened tools or without. A source that opens after a
+   * cancel is closed here.
+   */
   begin(source: ToolSource, { sessionId, projectDir }: ToolSession, settled: (tools?: OpenTools) => void): Opening {
     const end = new AbortController();
-    // It keeps no process alive: whoever waits does.
+    // Does not keep the process alive; a waiting run does.
     const timer = setTimeout(() => end.abort(notReady(this.#startMs)), this.#startMs).unref();
     const opens = (async () => source.open({ sessionId, projectDir }, end.signal))();
     const opening: Opening = {
@@ -79,7 +85,10 @@ export class SourceOpenings {
     return opening;
   }
 
-  /** For as long as a run may be held. What is `kept` goes on opening then, also when the run is cancelled. */
+  /**
+   * Waits for a source within the time limit of a run. With `isPersistent` the opening continues afterwards, even if
+   * the run is cancelled.
+   */
   async waitFor(opening: Opening, kept: boolean, signal: AbortSignal): Promise<OpenTools> {
     const patience = this.#late.has(opening.source) ? GLANCE_MS : this.#openMs;
     const left = opening.began + patience - Date.now();
@@ -98,12 +107,12 @@ export class SourceOpenings {
     }
   }
 
-  /** A close that fails or hangs is told of. */
+  /** Closes a source in the background. Logs a failure or a timeout. */
   shut(source: ToolSource, opened: OpenTools): void {
     void this.#underWay.add(this.#close(source, opened));
   }
 
-  /** Resolves when all is opened or given up, and closed; at the latest when a close has had its time. */
+  /** Resolves when all sources are opened or abandoned, and closed. Takes at most the time limit of a close. */
   async settled(): Promise<void> {
     await this.#underWay.settled(CLOSE_MS);
   }
@@ -129,7 +138,10 @@ function notReady(ms: number): Error {
   return new DOMException(`it was not ready within ${ms / 1000} s`, "TimeoutError");
 }
 
-/** What a source has opened. Rejects when it is none, and with the signal's reason: it may open after all. */
+/**
+ * The tools that a source has opened. Rejects if the value is invalid, and with the signal's reason; the source may
+ * still open after that.
+ */
 async function checkedOpen(opening: Promise<OpenTools>, signal: AbortSignal): Promise<OpenTools> {
   const opened: Partial<OpenTools> | undefined = await abortable(opening, signal);
   if (typeof opened?.close !== "function") throw new InputError("open", "an object with tools and close");

@@ -6,58 +6,63 @@ import type { SlashCommand } from "../../ports/slash-command.js";
 import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
 import { byName, type ToolList } from "../input/run-input.js";
-import { type Opening, SourceOpenings } from "./source-openings.js";
+import { type Opening, OpenToolSources } from "./source-openings.js";
 
-/** How long what was opened waits for the session's next run, in ms, and for how many sessions: each may be processes. */
+/**
+ * How long open sources wait for the session's next run, in ms, and for how many idle sessions. Each source may run
+ * processes.
+ */
 const KEPT_MS = 300_000;
 const KEPT = 32;
-/** Commands of a session's sources. */
+/** Maximum commands of a session's sources. */
 const PROMPTS = 256;
 
-/** What is open for a session that works on one folder. */
+/** Open sources of a session that works in one folder. */
 interface Open {
   readonly sources: Map<ToolSource, OpenTools>;
-  /** Those of the session's own go on until they are open, whether a run waits for them or not. */
+  /** Sources that are being opened. Persistent ones finish opening even if no run waits for them. */
   readonly opening: Map<ToolSource, Opening>;
-  /** As its last run had them. */
+  /** The tools of the last run. */
   tools: readonly Tool[];
-  /** Runs that use it. */
+  /** Number of active runs that use the sources. */
   runs: number;
-  /** Runs while there is none. */
+  /** Closes the sources when no run has used them for a while. Set while no run is active. */
   timer?: NodeJS.Timeout;
 }
 
-/** What a run has of its sources. */
-export interface ToolsOfRun {
+/** The tools of a run's sources. */
+export interface RunTools {
   /** Sorted by name. */
   readonly tools: readonly Tool[];
-  /** Names of sources that it goes without. */
+  /** Names of unavailable sources. */
   readonly missing: readonly string[];
-  /** What its person may say by a command. */
+  /** Commands of the sources for the run's user. */
   readonly prompts: readonly SlashCommand[];
-  /** To be called once, when the run has ended. */
+  /** Call this once, when the run has ended. */
   release(): void;
 }
 
-/** Which run tools are opened for. */
-export interface ToolsWanted extends ToolSession {
+/** The run that needs tools. */
+export interface ToolRequest extends ToolSession {
   readonly runId: string;
-  /** Names the run. */
+  /** Adds the run's id to each line. */
   readonly logger: Logger;
-  /** The run's. */
+  /** The signal of the run. */
   readonly signal: AbortSignal;
 }
 
-/** Tools of sources: opened with a session's first run, kept for its next one, closed in the end whatever happens. */
+/**
+ * Tools of sources. They are opened with a session's first run, kept for its next run, and finally closed in any case.
+ */
 export class ToolSources {
   readonly #kept: WeakSet<ToolSource>;
   readonly #bus: Bus<BusEvents>;
   readonly #keptMs: number;
-  readonly #openings: SourceOpenings;
-  /** The one longest unused comes first. */
+  readonly #openings: OpenToolSources;
+  /** The least recently used session comes first. */
   readonly #open = new Map<string, Open>();
 
-  /** `kept`: sources whose tools outlive a run. */
+  /** `persistentSources`: sources that stay open after a run. */
   constructor(
     kept: readonly ToolSource[],
     bus: Bus<BusEvents>,
@@ -67,14 +72,16 @@ export class ToolSources {
     this.#kept = new WeakSet(kept);
     this.#bus = bus;
     this.#keptMs = times.keptMs ?? KEPT_MS;
-    this.#openings = new SourceOpenings(logger, times);
+    this.#openings = new OpenToolSources(logger, times);
     bus.on("session.deleted", ({ ids }) => {
       for (const [key, { runs }] of this.#open) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
     });
   }
 
-  /** Rejects with the signal's reason alone: a source that fails is left out, and told of. */
-  async open({ tools, sources, lasting = [] }: ToolList, wanted: ToolsWanted): Promise<ToolsOfRun> {
+  /**
+   * Opens the sources of a run. A source that fails is left out and reported. Rejects only with the signal's reason.
+   */
+  async open({ tools, sources, lasting = [] }: ToolList, wanted: ToolRequest): Promise<RunTools> {
     for (const source of lasting) this.#kept.add(source);
     if (sources.length === 0) return { tools, missing: [], prompts: [], release: () => undefined };
     const key = keyOf(wanted);
@@ -104,7 +111,7 @@ export class ToolSources {
     }
   }
 
-  /** The tool of that name in any session: how a stored call is shown does not depend on where it was made. */
+  /** Finds a tool by name in any session, because the display of a stored call does not depend on its session. */
   find(name: string): Tool | undefined {
     for (const { tools } of this.#open.values()) {
       const found = tools.find((tool) => tool.name === name);
@@ -114,21 +121,21 @@ export class ToolSources {
   }
 
   /**
-   * What people who have these sources may say by a command in a session that works on a folder, as far as they are open
-   * there: what another client brought along for its own runs is not theirs.
+   * Commands of these sources in a session and folder, as far as they are open. Sources that another client brought for
+   * its own runs are not included.
    */
   prompts(session: ToolSession, sources: readonly ToolSource[]): SlashCommand[] {
     return promptsIn(this.#open.get(keyOf(session)), sources);
   }
 
-  /** Close all, when no run goes on. */
+  /** Closes all sources. No run may be active. */
   async close(): Promise<void> {
     for (const key of [...this.#open.keys()]) this.#end(key);
     await this.#openings.settled();
   }
 
-  /** Its tools as they are now, or why there are none. */
-  async #toolsOf(source: ToolSource, open: Open, wanted: ToolsWanted): Promise<readonly Tool[] | Error> {
+  /** The current tools of a source, or the reason why it has none. */
+  async #toolsOf(source: ToolSource, open: Open, wanted: ToolRequest): Promise<readonly Tool[] | Error> {
     try {
       const kept = open.sources.get(source);
       if (kept) return kept.tools;
@@ -139,7 +146,7 @@ export class ToolSources {
     }
   }
 
-  #begin(source: ToolSource, open: Open, wanted: ToolsWanted): Opening {
+  #begin(source: ToolSource, open: Open, wanted: ToolRequest): Opening {
     const opening = this.#openings.begin(source, wanted, (opened) => {
       open.opening.delete(source);
       if (opened) open.sources.set(source, opened);
@@ -148,7 +155,7 @@ export class ToolSources {
     return opening;
   }
 
-  #tell(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolsWanted): void {
+  #tell(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolRequest): void {
     const why = error instanceof Error ? error : new Error(String(error));
     const names = { source: source.name, session: sessionId, error: why.message };
     logger.warn("the tools of a source could not be had; the run goes on without them", names);
@@ -188,7 +195,7 @@ function promptsIn(open: Open | undefined, sources: readonly ToolSource[]): Slas
   return sources.flatMap((source) => promptsOf(open?.sources.get(source))).slice(0, PROMPTS);
 }
 
-/** Of a source that a stranger wrote: what is no command is left out. */
+/** Third parties write sources, so invalid commands are left out. */
 function promptsOf(opened: OpenTools | undefined): SlashCommand[] {
   try {
     const prompts: readonly (Partial<SlashCommand> | null)[] = opened?.prompts ?? [];
@@ -206,7 +213,7 @@ function sessionOf(key: string): string {
   return key.slice(0, key.indexOf("\0"));
 }
 
-/** All tools by name. Throws what is wrong with those of the source. */
+/** Adds the tools of a source, sorted by name. Throws if they are invalid. */
 function withTools(
   all: readonly Tool[],
   source: ToolSource,
@@ -215,7 +222,7 @@ function withTools(
   if (more === undefined || more instanceof Error) throw more ?? new Error("it has no tools");
   const field = `tools of ${source.name}`;
   const own = byName(field, more);
-  // One name that a provider refuses would fail every call of the run.
+  // A name that the provider rejects would fail every call of the run.
   const odd = own.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
   if (odd) throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(odd.name)}`);
   return byName(field, [...all, ...own]);

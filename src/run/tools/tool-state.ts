@@ -1,13 +1,13 @@
 import type { Conversation } from "../../conversation/conversation.js";
-import { isPlainJson, LEAVE, stateOf, type StateChanges } from "../../conversation/stored-state.js";
+import { isPlainJson, GRANT_PREFIX, stateOf, type StateChanges } from "../../conversation/stored-state.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 
-/** Sessions whose state is at hand; that of others is read from what they stored. */
+/** Maximum sessions whose state is cached. The state of other sessions is read from their stored results. */
 const STATES = 256;
 
 /**
- * The state of a session as one call sees it. It writes down what the call changes, so that it can be stored with the
- * call's result: a session's memory is in the session, not in the process.
+ * The state of a session as one call sees it. Records the changes of the call, so that they are stored with its result.
+ * The state belongs to the session, not to the process.
  */
 export class CallState extends Map<string, unknown> {
   readonly #shared: Map<string, unknown>;
@@ -18,11 +18,11 @@ export class CallState extends Map<string, unknown> {
     this.#shared = shared;
   }
 
-  /** Plain JSON alone: of anything else a copy from a store would be something else. */
+  /** Only plain JSON, because any other value would differ after it is read from a store. */
   changes(): StateChanges {
     const changes: StateChanges = {};
     for (const key of this.#changed) {
-      if (key.startsWith(LEAVE)) continue;
+      if (key.startsWith(GRANT_PREFIX)) continue;
       const value = this.#shared.get(key) ?? null;
       if (isPlainJson(value)) changes[key] = value;
     }
@@ -67,21 +67,22 @@ export class CallState extends Map<string, unknown> {
   }
 }
 
-/** What the tools of an agent's sessions remember: kept for the next run, and found again in what is stored. */
-export class ToolStates {
-  /** Newest last, so that the one longest unused goes first. */
+/** Caches the state that tools store for their sessions. State that is not cached is read from the store. */
+export class ToolStateCache {
+  /** Newest last, so that the least recently used entry is removed first. */
   readonly #states = new Map<string, Map<string, unknown>>();
 
-  /** `isSame`: nobody else has gone on with the conversation since its last run here. */
+  /** The state of a conversation. `isSame`: no other process has continued the conversation since its last run here. */
   async of({ session, messages }: Conversation, store: SessionDriver, isSame: boolean): Promise<Map<string, unknown>> {
     const { root, index } = session.chain;
     const known = this.#states.get(root);
     let state = known;
     if (!state || !isSame) {
-      // A follow-up's view may have left out the results that have it.
+      // The view of a follow-up session may omit the results that contain the state, so read the full chain.
       state = stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
-      // What no store keeps lives as long as this process.
-      for (const [key, value] of known ?? []) if (key.startsWith(LEAVE) || !isPlainJson(value)) state.set(key, value);
+      // Values that no store keeps live as long as this process.
+      for (const [key, value] of known ?? [])
+        if (key.startsWith(GRANT_PREFIX) || !isPlainJson(value)) state.set(key, value);
     }
     this.#states.delete(root);
     this.#states.set(root, state);

@@ -2,7 +2,7 @@ import { copied } from "../../base/copy.js";
 import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
 import type { Notifier } from "../../ports/notifier.js";
 import type { MessagePage, SessionDriver } from "../../ports/session-driver.js";
-import { DriverLife } from "../driver-lifecycle.js";
+import { DriverLifecycle } from "../driver-lifecycle.js";
 import { Chain } from "./chain.js";
 import type { DocumentStore } from "./document-store.js";
 import { takeLease } from "./leases.js";
@@ -12,29 +12,29 @@ import { createSession, deleteChain, findSession, headOf, listSessions, writeCha
 import { Transaction } from "./transaction.js";
 import { dumpChain, loadChain } from "./transfer.js";
 
-/** A name, a document store, and what the driver reports about them. */
+/** Options of `DocumentDriver`: a name, a document store and its location. */
 export interface DocumentDriverOptions {
-  /** In errors and in `SessionDriver.name`. */
+  /** Used in errors and as `SessionDriver.name`. */
   name: string;
   /** Location of the store, for errors. Default: the name. */
   where?: string | undefined;
   documents: DocumentStore;
-  /** Default: one that gives every subscriber a hint five times a second. */
+  /** Default: the kernel notifies every subscriber five times a second. */
   notifier?: Notifier | undefined;
 }
 
-/** Most calls that share one commit. */
+/** Maximum number of calls in one commit. */
 const MAX_GROUP = 64;
-/** After so many conflicts calls are made one at a time. */
+/** Number of conflicts after which the calls of a group run one at a time. */
 const MAX_GROUP_CONFLICTS = 3;
-/** A call that other processes keep from being done is refused after so many milliseconds. */
+/** Time in ms after which a call that conflicts with other processes is rejected. */
 const MAX_CONFLICT_MS = 60_000;
 
 interface Call {
   work: (tx: Transaction) => Promise<unknown>;
-  /** Whether it must be on the disk. */
+  /** Whether the change must be on disk. */
   sync: boolean;
-  /** Whether it looks at the whole store: such a call shares its commit with no other. */
+  /** Whether the call reads the complete store. Such a call shares its commit with no other. */
   isAlone: boolean;
   resolve: (value: never) => void;
   reject: (error: unknown) => void;
@@ -43,15 +43,17 @@ interface Call {
 type Outcome = { value: unknown } | { error: unknown };
 
 /**
- * A session driver on any store of versioned documents. Calls take effect one after the other, in the order in which they
- * were made; what is asked for while a commit is in progress shares the next one. Every call reads documents, decides, and
- * commits what it changes if no other process changed what it read; else it is made again.
+ * Session driver for any store of versioned documents.
+ *
+ * Calls take effect one after the other, in the order of the calls. Calls that arrive during a commit share the next
+ * one. Each call reads documents, decides, and commits its changes. If another process changed a document that it read,
+ * it runs again.
  */
 export class DocumentDriver implements SessionDriver {
   readonly name: string;
   readonly notifier?: Notifier;
   readonly #documents: DocumentStore;
-  readonly #life: DriverLife<true>;
+  readonly #life: DriverLifecycle<true>;
   readonly #calls: Call[] = [];
   #isPumping = false;
 
@@ -59,7 +61,7 @@ export class DocumentDriver implements SessionDriver {
     this.name = name;
     if (notifier) this.notifier = notifier;
     this.#documents = documents;
-    this.#life = new DriverLife<true>({
+    this.#life = new DriverLifecycle<true>({
       where,
       open: async () => {
         await documents.open?.();
@@ -150,11 +152,11 @@ export class DocumentDriver implements SessionDriver {
   }
 
   #do<T>(work: (tx: Transaction) => Promise<T>, { sync = false, isAlone = false } = {}): Promise<T> {
-    return this.#life.do(
+    return this.#life.run(
       () =>
         new Promise<T>((resolve, reject) => {
           this.#calls.push({ work, sync, isAlone, resolve, reject });
-          // Never rejects: each call hears of its own failure.
+          // Never rejects: each call gets its own error.
           if (!this.#isPumping) void this.#pump();
         }),
     );
@@ -162,7 +164,7 @@ export class DocumentDriver implements SessionDriver {
 
   async #pump(): Promise<void> {
     this.#isPumping = true;
-    // Calls of one turn of the event loop share a commit.
+    // Calls in one turn of the event loop share a commit.
     await Promise.resolve();
     while (this.#calls.length > 0) {
       const calls = this.#nextGroup();
@@ -172,7 +174,7 @@ export class DocumentDriver implements SessionDriver {
         for (const { reject } of calls) reject(error);
       }
     }
-    // In the same turn as the last look at the list, so that nothing is added to a pump that has ended.
+    // Set in the same turn as the last check of the list, so that no call is added to a pump that has ended.
     this.#isPumping = false;
   }
 
@@ -191,9 +193,9 @@ export class DocumentDriver implements SessionDriver {
           throw new StoreError("session store: other processes changed the same session all the time");
   }
 
-  /** False if another process was faster: nothing is done then, and nobody is answered. */
+  /** False if another process committed first: no change is made and no call is answered. */
   async #make(calls: readonly Call[], conflicts: number): Promise<boolean> {
-    // Processes that conflict wait for different times, so that they do not conflict again.
+    // Random delays keep processes that conflict from conflicting again.
     if (conflicts > 0)
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
     const tx = new Transaction(this.#documents);
@@ -204,7 +206,7 @@ export class DocumentDriver implements SessionDriver {
         outcomes.push({ value: await work(tx) });
       } catch (error) {
         tx.rollback();
-        // The store itself failed, so the reads of the other calls cannot be trusted.
+        // The store itself failed, so the reads of the other calls are unreliable.
         if (!(error instanceof GantryError) && calls.length > 1) return false;
         outcomes.push({ error });
       }
@@ -227,7 +229,7 @@ async function commit(tx: Transaction, calls: readonly Call[]): Promise<boolean>
   try {
     return await tx.commit(calls.some(({ sync }) => sync));
   } catch (error) {
-    // The store refused one of the calls, so each is made again alone.
+    // The store rejected one of the calls, so each runs again alone.
     if (error instanceof GantryError && calls.length > 1) return false;
     throw error;
   }

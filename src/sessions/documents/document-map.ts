@@ -3,14 +3,14 @@ import type { StoredDocument } from "./document-store.js";
 /** Documents in memory, found by key and by prefix. */
 export class DocumentMap {
   readonly #documents = new Map<string, StoredDocument>();
-  /** Keys by each of their prefixes that ends in `/`. */
+  /** Keys by each of their prefixes that end in `/`. */
   readonly #folders = new Map<string, Set<string>>();
 
   get(key: string): StoredDocument | undefined {
     return this.#documents.get(key);
   }
 
-  /** As `DocumentStore.scan`. */
+  /** Like `DocumentStore.scan`. */
   scan(prefixes: readonly string[]): StoredDocument[] {
     const found: StoredDocument[] = [];
     for (const prefix of prefixes)

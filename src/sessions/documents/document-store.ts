@@ -1,9 +1,9 @@
 /** A document as a store returns it. */
 export interface StoredDocument {
   key: string;
-  /** Positive. Every change of the document gives it a number that it never had, also after it was deleted. */
+  /** Positive. Every change gives the document a number that it never had, also after a delete. */
   version: number;
-  /** JSON. Neither the store nor the driver ever changes it in place. */
+  /** JSON. Neither the store nor the driver modifies it in place. */
   value: unknown;
 }
 
@@ -11,33 +11,36 @@ export interface StoredDocument {
 export interface DocumentChange {
   key: string;
   /**
-   * Id of the session whose chain the document belongs to; `""` for documents of the whole store. All documents of a
-   * chain are deleted together, so a store may keep them in one place.
+   * Id of the original of the document's chain; `""` for documents of the complete store. All documents of a chain are
+   * deleted together, so a store may keep them in one place.
    */
   chain: string;
-  /** The version that the document must have, 0 if it must not exist. Undefined: any. */
+  /** Required current version; 0 if the document must not exist. Undefined: any version. */
   version?: number;
-  /** The new value; null deletes the document. Undefined: the version is compared, nothing else. */
+  /** The new value; null deletes the document. Undefined: only the version is compared. */
   value?: unknown;
 }
 
 /**
- * Versioned JSON documents, which any number of processes may share. A key is `kind/rest` or `kind/chain/rest`; its parts
- * have no `/` of their own. Every method may reject with any error: the driver turns it into a `StoreError`.
+ * Versioned JSON documents that any number of processes may share. A key is `kind/rest` or `kind/chain/rest`; its parts
+ * contain no `/`. Every method may reject with any error; the driver converts it to a `StoreError`.
  */
 export interface DocumentStore {
-  /** Opens the store; called once before all else, and again after `close`. */
+  /** Opens the store. Called once before other methods, and again after `close`. */
   open?(): Promise<void> | void;
-  /** Closes it; no other call is in progress. */
+  /** Closes the store. No other call is active. */
   close?(): Promise<void> | void;
-  /** The documents of these keys, undefined for a missing one; all as of one moment. */
+  /** Documents of the keys, read at one moment; undefined for a missing document. */
   get(keys: readonly string[]): Promise<readonly (StoredDocument | undefined)[]>;
-  /** All documents whose key begins with one of these prefixes, which end in `/`; in any order, all as of one moment. */
+  /**
+   * All documents with a key that starts with one of the prefixes, read at one moment, in any order. Prefixes end in
+   * `/`.
+   */
   scan(prefixes: readonly string[]): Promise<readonly StoredDocument[]>;
   /**
-   * Compares the versions of all these documents and, if they match, changes all: one step, which no reader sees half of.
-   * Resolves with false, and changes nothing, if one does not match. With `sync`, the change is on the disk when the
-   * promise resolves. The keys are distinct.
+   * Atomically compares the versions of all documents and, if all match, makes all changes. If one does not match, it
+   * resolves with false and changes nothing. With `sync`, the change is on disk when the promise resolves. Keys are
+   * distinct.
    */
   compareAndSet(changes: readonly DocumentChange[], options: { sync: boolean }): Promise<boolean>;
 }

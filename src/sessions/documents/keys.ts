@@ -1,9 +1,9 @@
-/** A part of a key, told apart from every other, with no `/` in it. */
+/** Encodes an id as a part of a key: unique, without `/`. */
 function part(id: string): string {
   return id.replaceAll("%", "%25").replaceAll("/", "%2F");
 }
 
-/** Kinds whose documents may be changed without the head of one chain: they decide who owns an id. */
+/** Kinds of documents that can change without the head of one chain: they determine the owner of an id. */
 const SHARED: ReadonlySet<string> = new Set([
   "head",
   "session",
@@ -17,15 +17,17 @@ const SHARED: ReadonlySet<string> = new Set([
   "growth",
 ]);
 
-/** Whether a document is compared at a commit; the others are covered by the head of their chain. */
+/** Whether a commit compares the document. For the others the comparison of their chain's head is sufficient. */
 export function isShared(key: string): boolean {
   return SHARED.has(key.slice(0, key.indexOf("/")));
 }
 
-/** Kinds whose documents hold what was said. All others are small. */
+/** Kinds of documents with message content. All others are small. */
 const CONTENT: ReadonlySet<string> = new Set(["segment", "growth", "view"]);
 
-/** The chain whose messages a document holds; undefined for a small document, which lists and every run need. */
+/**
+ * Id of the chain whose messages a document contains; undefined for a small document, which lists and every run need.
+ */
 export function contentChain(key: string): string | undefined {
   const start = key.indexOf("/") + 1;
   if (!CONTENT.has(key.slice(0, start - 1))) return undefined;
@@ -34,7 +36,6 @@ export function contentChain(key: string): string | undefined {
   return chain.includes("%") ? chain.replaceAll("%2F", "/").replaceAll("%25", "%") : chain;
 }
 
-/** Keys of documents. */
 export const keys = {
   head: (root: string) => `head/${part(root)}`,
   chain: (root: string) => `chain/${part(root)}`,

@@ -1,19 +1,19 @@
-import type { Holder } from "../../ports/holder.js";
+import type { LeaseHolder } from "../../ports/holder.js";
 import type { Session } from "../../ports/session.js";
-import type { Lease, LeaseHeld, LeaseOptions, LeaseTaken } from "../../ports/session-driver.js";
+import type { Lease, LeaseConflict, LeaseOptions, AcquiredLease } from "../../ports/session-driver.js";
 import { Chain } from "./chain.js";
 import { keys } from "./keys.js";
 import { leaseHeadOf } from "./sessions.js";
 import type { Transaction } from "./transaction.js";
 
-/** As `SessionDriver.lease`. */
+/** Like `SessionDriver.lease`. */
 export async function takeLease(
   tx: Transaction,
   id: string,
-  holder: Holder,
+  holder: LeaseHolder,
   ttlMs: number,
-  { replacing, head }: LeaseOptions,
-): Promise<LeaseTaken | LeaseHeld> {
+  { fenceToReplace: replacing, head }: LeaseOptions,
+): Promise<AcquiredLease | LeaseConflict> {
   const root = (await tx.get<Session>(keys.session(id)))?.chain.root ?? id;
   const chain = await Chain.open(tx, root);
   const now = Date.now();
@@ -31,8 +31,8 @@ export async function takeLease(
 }
 
 /**
- * Greater than all before it in the whole store: so it grows across deletes of its chain. A store that lost its last fence
- * begins above all that it can have given.
+ * Greater than all earlier fences of the store, so it also increases across deletes of its chain. A store that lost its
+ * last fence starts above all values it can have issued.
  */
 async function nextFence(tx: Transaction): Promise<number> {
   const fence = ((await tx.get<number>(keys.fence)) ?? Date.now()) + 1;

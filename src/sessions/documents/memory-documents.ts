@@ -2,9 +2,9 @@ import { LocalNotifiers } from "../polling-notifier.js";
 import { DocumentMap } from "./document-map.js";
 import type { DocumentChange, DocumentStore, StoredDocument } from "./document-store.js";
 
-/** Documents in memory. Several drivers on one of these behave like processes that share a store. */
+/** Documents in memory. Several drivers on one instance behave like processes that share a store. */
 export class MemoryDocuments implements DocumentStore {
-  /** For the drivers on this store. */
+  /** Notifiers for the drivers on this store. */
   readonly notifiers = new LocalNotifiers();
   readonly #documents = new DocumentMap();
   #version = 0;

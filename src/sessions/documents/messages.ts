@@ -5,18 +5,18 @@ import type { MessagePage, PartDelta, SessionChange } from "../../ports/session-
 import type { Chain, ChainDocument, Growing, Link } from "./chain.js";
 import { keys } from "./keys.js";
 
-/** A segment takes no further message if it has so many, or so many characters. */
+/** Number of messages, or of characters, at which a segment is full. */
 const MAX_SEGMENT_MESSAGES = 8;
 const MAX_SEGMENT_CHARACTERS = 4096;
-/** A piece of a growing message takes no further text if it has so many characters. */
+/** Number of characters at which a piece of a growing message is full. */
 const MAX_PIECE_CHARACTERS = 1024;
-/** Segments that are read at once for a page. */
+/** Number of segments per read of a page. */
 const SEGMENTS_PER_READ = 16;
 
 type Segment = readonly Message[];
 type Piece = readonly Omit<PartDelta, "messageId">[];
 
-/** The place in the list of the segment that has, or would take, a `seq`; -1 if it is smaller than all. */
+/** Index of the segment that contains, or would contain, a `seq`; -1 if the `seq` is smaller than all. */
 function segmentOf({ segments }: Chain, seq: number): number {
   let from = 0;
   let to = segments.length;
@@ -37,7 +37,7 @@ async function segmentAt(chain: Chain, place: number): Promise<Segment> {
   return (await segmentsAt(chain, [place]))[0] ?? [];
 }
 
-/** Roughly the characters of a message as JSON. */
+/** Approximate size of a message as JSON, in characters. */
 function sizeOf({ parts }: Message): number {
   let size = 200;
   for (const part of parts)
@@ -50,7 +50,7 @@ function isFull(segment: Segment): boolean {
   return segment.reduce((sum, message) => sum + sizeOf(message), 0) >= MAX_SEGMENT_CHARACTERS;
 }
 
-/** Throws `SeqTakenError` if one of these cannot be added. */
+/** Throws `SeqTakenError` if the `seq` of a message is already in use. */
 export async function checkSeqs(chain: Chain, added: readonly Message[]): Promise<void> {
   const places = new Set(added.map(({ seq }) => segmentOf(chain, seq)).filter((place) => place >= 0));
   const taken = new Set<number>();
@@ -61,14 +61,14 @@ export async function checkSeqs(chain: Chain, added: readonly Message[]): Promis
   }
 }
 
-/** Throws `PointNotFoundError` if the change appends to, or finishes, a message that does not grow. */
+/** Throws `PointNotFoundError` if the change appends to or finishes a message that is not growing. */
 export function checkGrowing({ content }: Chain, { add = [], append = [], finish = [] }: SessionChange): void {
   for (const id of [...append.map(({ messageId }) => messageId), ...finish.map((message) => message.id)])
     if (!content.growing.some((one) => one.id === id) && !add.some((one) => one.id === id && !one.finished))
       throw new PointNotFoundError("message");
 }
 
-/** Adds messages of one session to the chain; returns the greatest `seq` of these. */
+/** Adds messages of one session to the chain and returns their greatest `seq`. */
 export async function addMessages(chain: Chain, sessionId: string, added: readonly Message[]): Promise<number> {
   for (const given of added) {
     const message = { ...given, sessionId };
@@ -92,7 +92,7 @@ export async function addMessages(chain: Chain, sessionId: string, added: readon
   return Math.max(0, ...added.map(({ seq }) => seq));
 }
 
-/** Notes a new message in the chain's document. */
+/** Records a new message in the chain's document. */
 function note(chain: Chain, { id, seq, sessionId, finished }: Message): void {
   const { links, growing } = chain.content;
   const link = links.find((one) => one.id === sessionId);
@@ -155,18 +155,18 @@ function pieceKeys({ root }: Chain, { id, pieces }: Growing): string[] {
   return Array.from({ length: pieces }, (_, piece) => keys.growth(root, id, piece));
 }
 
-/** Keys of all documents that hold messages of the chain. */
+/** Keys of all documents with messages of the chain. */
 export function messageKeys(chain: Chain): string[] {
   const segments = chain.segments.map((first) => keys.segment(chain.root, first));
   return [...segments, ...chain.content.growing.flatMap((growing) => pieceKeys(chain, growing))];
 }
 
-/** Messages with the text that they gained. */
+/** The messages with their appended text. */
 async function grown(chain: Chain, messages: readonly Message[]): Promise<Message[]> {
   const { growing } = chain.content;
   if (growing.length === 0) return [...messages];
   const all: Message[] = [];
-  // In sequence: a store gets one request at a time.
+  // Sequential: a store gets one request at a time.
   for (const message of messages) {
     const entry = message.finished ? undefined : growing.find(({ seq }) => seq === message.seq);
     all.push(entry && entry.pieces > 0 ? await withPieces(chain, message, entry) : message);
@@ -185,7 +185,7 @@ async function withPieces(chain: Chain, message: Message, entry: Growing): Promi
   return { ...message, parts };
 }
 
-/** A page of what was said in a session, or in its chain. */
+/** A page of messages of a session, or of its chain. */
 export async function messagesOf(chain: Chain, link: Link, page: MessagePage): Promise<Message[]> {
   const { after = 0, before = Infinity, limit = Infinity, hiddenBy: snapshot, tool, scope } = page;
   const { content } = chain;
@@ -201,7 +201,7 @@ export async function messagesOf(chain: Chain, link: Link, page: MessagePage): P
   if (limit <= 0 || (scope !== "chain" && link.first === 0)) return [];
   const from = Math.max(0, segmentOf(chain, scope === "chain" ? after + 1 : Math.max(after + 1, link.first)));
   const to = segmentOf(chain, before - 1) + 1;
-  // The last ones are wanted: from the end.
+  // The page wants the last messages, so it reads from the end.
   const isLast = page.after === undefined && page.before !== undefined;
   const count = limit === Infinity ? Infinity : SEGMENTS_PER_READ;
   let found: Message[] = [];
@@ -222,13 +222,13 @@ export async function messagesOf(chain: Chain, link: Link, page: MessagePage): P
   return grown(chain, isLast ? found.slice(-limit) : found.slice(0, limit));
 }
 
-/** All messages of the chain, hidden ones too. */
+/** All messages of the chain, including hidden ones. */
 export async function allMessages(chain: Chain): Promise<Message[]> {
   return grown(chain, (await segmentsAt(chain, [...chain.segments.keys()])).flat());
 }
 
-/** Hides the messages after a point, and the sessions after this one. */
-export async function cutChain(chain: Chain, { chain: { index } }: Session, snapshot: Snapshot): Promise<void> {
+/** Hides the messages after a point, and the sessions after this one, under a snapshot. */
+export async function revertChain(chain: Chain, { chain: { index } }: Session, snapshot: Snapshot): Promise<void> {
   const { links, snapshots, hidden } = chain.content;
   const ranges: [number, number][] = [];
   const from = Math.max(0, segmentOf(chain, snapshot.after + 1));
@@ -243,14 +243,14 @@ export async function cutChain(chain: Chain, { chain: { index } }: Session, snap
   };
 }
 
-/** Adds a `seq`, greater than all before it, to ranges. What is not there is in none of them. */
+/** Adds a `seq`, greater than all earlier ones, to the ranges. Missing numbers are in no range. */
 export function addTo(ranges: [number, number][], seq: number): void {
   const last = ranges.at(-1);
   if (last?.[1] === seq - 1) last[1] = seq;
   else ranges.push([seq, seq]);
 }
 
-/** Shows what a snapshot hides. */
+/** Makes the messages and sessions of a snapshot visible and removes the snapshot. */
 export function restoreChain(chain: Chain, snapshotId: string): void {
   const { links, snapshots, hidden, ...others } = chain.content;
   chain.document = {
@@ -261,7 +261,7 @@ export function restoreChain(chain: Chain, snapshotId: string): void {
   };
 }
 
-/** Greatest `seq` of the chain, hidden messages included. */
+/** Greatest `seq` of the chain, including hidden messages; 0 without messages. */
 export async function lastSeqOf(chain: Chain): Promise<number> {
   if (chain.segments.length === 0) return 0;
   return (await segmentAt(chain, chain.segments.length - 1)).at(-1)?.seq ?? 0;

@@ -8,13 +8,13 @@ import { Chain, type Head } from "./chain.js";
 import { keys } from "./keys.js";
 import type { Transaction } from "./transaction.js";
 
-/** A run, with the fence under which it was last written. */
+/** A run, with the fence of its last write. */
 export interface RunDocument {
   run: RunRecord;
   fence: number | null;
 }
 
-/** Whose a run, an ask or an instruction is: the id of its chain's original. */
+/** Owner of a run, an ask or an instruction: the id of its chain's original. */
 interface Owner {
   root: string;
 }
@@ -23,16 +23,19 @@ interface KeyOwner extends Owner {
   run: string;
 }
 
-/** Throws `RunKeyTakenError` if an id or a key is that of another run. `root`: the chain that these are put in; undefined if all must be new. */
+/**
+ * Throws `RunKeyTakenError` if an id or a key belongs to another run. `root`: the chain of the runs; undefined if all
+ * must be new.
+ */
 export async function checkRuns(tx: Transaction, root: string | undefined, runs: readonly RunRecord[]): Promise<void> {
   const ids = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
-  const named = (await tx.getAll(runs.map(({ key }) => keys.runKey(key)))) as (KeyOwner | undefined)[];
+  const named = (await tx.getAll(runs.map(({ idempotencyKey: key }) => keys.runKey(key)))) as (KeyOwner | undefined)[];
   const given = new Map<string, string>();
-  for (const [at, { id, key }] of runs.entries()) {
+  for (const [at, { id, idempotencyKey: key }] of runs.entries()) {
     if ((ids[at]?.root ?? root) !== root) throw new RunKeyTakenError(key);
     given.set(id, key);
     if (key === "") continue;
-    // A run that this change gives another key gives up its own.
+    // A run that gets another key in this change releases its old one.
     const holders = [...given].filter(([, other]) => other === key).map(([other]) => other);
     const stored = named[at]?.run;
     if (stored !== undefined && !given.has(stored)) holders.push(stored);
@@ -40,32 +43,32 @@ export async function checkRuns(tx: Transaction, root: string | undefined, runs:
   }
 }
 
-/** Puts runs of the chain by id. Their ids and keys were checked. */
+/** Stores runs of the chain by id. Their ids and keys must have been checked. */
 export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: number | null): Promise<void> {
   const { tx, root } = chain;
   for (const given of runs) {
     const run = { ...given, sessionId: root };
     const key = keys.run(root, run.id);
-    await tx.getAll([key, keys.runId(run.id), keys.runKey(run.key)]);
+    await tx.getAll([key, keys.runId(run.id), keys.runKey(run.idempotencyKey)]);
     const old = await tx.get<RunDocument>(key);
-    if (old && old.run.key !== run.key) await freeKey(tx, root, old.run);
+    if (old && old.run.idempotencyKey !== run.idempotencyKey) await freeKey(tx, root, old.run);
     if (!old) tx.set(keys.runId(run.id), root, { root } satisfies Owner);
-    if (run.key !== "" && old?.run.key !== run.key)
-      tx.set(keys.runKey(run.key), root, { root, run: run.id } satisfies KeyOwner);
+    if (run.idempotencyKey !== "" && old?.run.idempotencyKey !== run.idempotencyKey)
+      tx.set(keys.runKey(run.idempotencyKey), root, { root, run: run.id } satisfies KeyOwner);
     tx.set(key, root, { run, fence } satisfies RunDocument);
     const open = chain.head.open.filter((id) => id !== run.id);
     chain.head = { ...chain.head, open: isOpen(run) ? [...open, run.id] : open };
   }
 }
 
-/** A key may be another run's by now. */
-async function freeKey(tx: Transaction, root: string, { id, key }: RunRecord): Promise<void> {
+/** The key may belong to another run by now. */
+async function freeKey(tx: Transaction, root: string, { id, idempotencyKey: key }: RunRecord): Promise<void> {
   if (key === "") return;
   const owner = await tx.get<KeyOwner>(keys.runKey(key));
   if (owner?.run === id) tx.delete(keys.runKey(key), root);
 }
 
-/** The chain's runs that are not stored as ended, newest first. */
+/** The chain's runs without a stored end, newest first. */
 export async function unfinishedRuns({ tx, root, head }: Chain): Promise<RunRecord[]> {
   const found = (await tx.getAll(head.open.map((id) => keys.run(root, id)))) as RunDocument[];
   return found.map(({ run }) => run).sort(byStart);
@@ -79,21 +82,21 @@ export async function runsOf({ tx, root }: Chain): Promise<RunDocument[]> {
 
 const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt, a.id, b.startedAt, b.id);
 
-/** As `SessionDriver.runs`. */
+/** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
-  const { states, key, limit, before } = query;
+  const { states, idempotencyKey: key, limit, before } = query;
   const found = await candidates(tx, query);
   const matching = found.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
-      (key === undefined || run.key === key) &&
+      (key === undefined || run.idempotencyKey === key) &&
       (!before || newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0),
   );
   const page = matching.sort((a, b) => byStart(a.run, b.run)).slice(0, limit);
   return withHolders(tx, page);
 }
 
-async function candidates(tx: Transaction, { id, sessionId, key }: RunQuery): Promise<RunDocument[]> {
+async function candidates(tx: Transaction, { id, sessionId, idempotencyKey: key }: RunQuery): Promise<RunDocument[]> {
   const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) return runById(tx, id, chain);
@@ -102,7 +105,7 @@ async function candidates(tx: Transaction, { id, sessionId, key }: RunQuery): Pr
     return owner ? runById(tx, owner.run, chain) : [];
   }
   if (chain) return runsOf(chain);
-  // The heads too, so that a run and who holds it are of one moment.
+  // Includes the heads, so that a run and its holder are read at one moment.
   const all = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
   for (const [at, value] of all) if (at.startsWith(keys.allHeads)) tx.know(at, value);
   return all.filter(([at]) => at.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
@@ -124,7 +127,7 @@ async function withHolders(tx: Transaction, runs: readonly RunDocument[]): Promi
   });
 }
 
-/** As `SessionDriver.forgetKeys`. */
+/** Like `SessionDriver.forgetKeys`. */
 export async function forgetKeys(tx: Transaction, before: string): Promise<void> {
   for (const [key, { root, run: id }] of await tx.scan<KeyOwner>(keys.allRunKeys)) {
     const owner = await tx.get<KeyOwner>(key);
@@ -133,19 +136,19 @@ export async function forgetKeys(tx: Transaction, before: string): Promise<void>
     const stored = await tx.get<RunDocument>(keys.run(root, id));
     if (!stored || stored.run.startedAt >= before || isOpen(stored.run)) continue;
     tx.delete(key, root);
-    const run = { ...stored.run, key: "", fingerprint: "", answer: null };
+    const run = { ...stored.run, idempotencyKey: "", fingerprint: "", answer: null };
     tx.set(keys.run(root, id), root, { ...stored, run } satisfies RunDocument);
     chain.save();
   }
 }
 
-/** Throws `SessionExistsError` if an id is that of another chain's ask. */
+/** Throws `SessionExistsError` if an id belongs to an ask of another chain. */
 export async function checkAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
   const owners = (await tx.getAll(asks.map(({ id }) => keys.askId(id)))) as (Owner | undefined)[];
   for (const [at, { id }] of asks.entries()) if ((owners[at]?.root ?? root) !== root) throw new SessionExistsError(id);
 }
 
-/** Puts asks of the chain by id; an answered one stays as it is. */
+/** Stores asks of the chain by id. An answered ask stays unchanged. */
 export async function putAsks({ tx, root }: Chain, asks: readonly Ask[]): Promise<void> {
   for (const ask of asks) {
     const key = keys.ask(root, ask.id);
@@ -155,7 +158,7 @@ export async function putAsks({ tx, root }: Chain, asks: readonly Ask[]): Promis
   }
 }
 
-/** As `answer` of a change. */
+/** Like `SessionChange.answer`. */
 export async function answerAsk(
   { tx, root }: Chain,
   { askId, ...answered }: NonNullable<SessionChange["answer"]>,
@@ -176,7 +179,7 @@ export async function asksOf({ tx, root }: Chain): Promise<Ask[]> {
 
 const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.createdAt, b.id);
 
-/** As `SessionDriver.asks`. */
+/** Like `SessionDriver.asks`. */
 export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]> {
   const { open = false, limit, before } = query;
   const found = await askCandidates(tx, query);
@@ -199,10 +202,10 @@ async function askCandidates(tx: Transaction, { id, sessionId }: AskQuery): Prom
   return chain ? asksOf(chain) : (await tx.scan<Ask>(keys.allAsks)).map(([, ask]) => ask);
 }
 
-/** Keys of the documents of runs, asks and instructions of a chain. */
+/** Keys of the documents for the runs, asks and instructions of a chain. */
 export async function recordKeys(chain: Chain): Promise<string[]> {
   const { root, head } = chain;
-  const runs = (await runsOf(chain)).flatMap(({ run: { id, key } }) => [
+  const runs = (await runsOf(chain)).flatMap(({ run: { id, idempotencyKey: key } }) => [
     keys.run(root, id),
     keys.runId(id),
     ...(key === "" ? [] : [keys.runKey(key)]),

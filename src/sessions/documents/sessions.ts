@@ -15,7 +15,7 @@ import { addUsage } from "../../conversation/usage.js";
 import { newestFirst } from "../newest-first.js";
 import { Chain, type Link } from "./chain.js";
 import { isShared, keys } from "./keys.js";
-import { addMessages, checkGrowing, checkSeqs, cutChain, finishMessages } from "./messages.js";
+import { addMessages, checkGrowing, checkSeqs, revertChain, finishMessages } from "./messages.js";
 import { grow, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";
 import { answerAsk, checkAsks, checkRuns, putAsks, putRuns, recordKeys, unfinishedRuns } from "./runs.js";
 import type { Transaction } from "./transaction.js";
@@ -24,14 +24,14 @@ interface Named {
   id: string;
 }
 
-/** By id or alias. */
+/** The session by id or alias. */
 export async function findSession(tx: Transaction, id: string): Promise<Session | undefined> {
   const [session, named] = await tx.getAll([keys.session(id), keys.alias(id)]);
   if (session || !named) return session as Session | undefined;
   return tx.get<Session>(keys.session((named as Named).id));
 }
 
-/** Throws `SessionExistsError` if an id or an alias is taken. */
+/** Throws `SessionExistsError` if the id or the alias is already in use. */
 export async function checkNames(tx: Transaction, { id, alias }: Session): Promise<void> {
   for (const name of alias === "" ? [id] : [id, alias]) {
     const found = await tx.getAll([keys.session(name), keys.alias(name)]);
@@ -39,7 +39,7 @@ export async function checkNames(tx: Transaction, { id, alias }: Session): Promi
   }
 }
 
-/** Puts a session, whose names were checked. */
+/** Stores a session. Its id and alias must have been checked. */
 export async function putSession(tx: Transaction, session: Session, view: readonly Message[]): Promise<void> {
   const { id, alias, chain } = session;
   tx.set(keys.session(id), chain.root, session);
@@ -47,7 +47,7 @@ export async function putSession(tx: Transaction, session: Session, view: readon
   if (view.length > 0) tx.set(keys.view(chain.root, id), chain.root, view);
 }
 
-/** As `SessionDriver.create`. */
+/** Like `SessionDriver.create`. */
 export async function createSession(tx: Transaction, start: SessionStart): Promise<void> {
   const { session, messages = [], view = [], run, fence = null } = start;
   const { id } = session;
@@ -71,17 +71,17 @@ export async function createSession(tx: Transaction, start: SessionStart): Promi
   chain.save();
 }
 
-/** As `SessionDriver.write`. */
+/** Like `SessionDriver.write`. */
 export async function writeChange(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
   const chain = await Chain.of(tx, id);
   const session = await tx.get<Session>(keys.session(id));
   if (!chain || !session) return releaseUncreated(tx, id, change);
   await checkChange(chain, change);
 
-  const { add = [], append = [], finish = [], cut, restore, runs = [], asks = [], fence } = change;
+  const { add = [], append = [], finish = [], revert: cut, restore, runs = [], asks = [], fence } = change;
   const isSaid = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
   if (isSaid && fence === null) chain.head = { ...chain.head, released: null };
-  if (cut) await cutChain(chain, session, cut);
+  if (cut) await revertChain(chain, session, cut);
   if (restore !== undefined) restoreChain(chain, restore);
   if (cut || restore !== undefined) await raiseLastSeq(chain);
   const lastSeq = await addMessages(chain, id, add);
@@ -93,7 +93,7 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   await putAsks(chain, asks);
   const answer = change.answer && (await answerAsk(chain, change.answer));
   if (change.instruct) await addInstruction(chain, change.instruct);
-  const consumedInstructions = await removeInstructions(chain, change.followed ?? []);
+  const consumedInstructions = await removeInstructions(chain, change.consumedInstructions ?? []);
   const isReleased = change.release === true && fence !== null && chain.release(fence);
   // Appending text changes only the document of that text, so that a token costs little.
   const isText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
@@ -102,7 +102,7 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 
-/** Releases the lease of a chain that was never created. Throws `SessionNotFoundError` for every other change. */
+/** Releases the lease of a chain that was never created. Throws `SessionNotFoundError` for any other change. */
 async function releaseUncreated(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
   const chain = await Chain.open(tx, id);
   const { fence, sync: _, release, ...others } = change;
@@ -114,7 +114,7 @@ async function releaseUncreated(tx: Transaction, id: string, change: SessionChan
   return { instructions: [], consumedInstructions: [] };
 }
 
-/** The checks that can refuse a change. */
+/** The checks that can reject a change. */
 async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
   const { add = [], restore, runs = [], asks = [] } = change;
   chain.checkFence(change.fence);
@@ -126,7 +126,7 @@ async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
   await checkAsks(chain, asks);
 }
 
-/** The newest session has at least the `lastSeq` of the chain, so that no hidden `seq` is used again. */
+/** Raises the newest session's `lastSeq` to the chain's greatest, so that no hidden `seq` is reused. */
 async function raiseLastSeq(chain: Chain): Promise<void> {
   if (chain.newest) await raise(chain.tx, chain.newest.id, await lastSeqOf(chain));
 }
@@ -160,7 +160,7 @@ async function addInstruction(chain: Chain, instruction: Instruction): Promise<v
   chain.head = { ...chain.head, instructions: [...chain.head.instructions, { ...instruction, sessionId: root }] };
 }
 
-/** Returns the ids of the removed ones. */
+/** Returns the ids of the removed instructions. */
 async function removeInstructions(chain: Chain, ids: readonly string[]): Promise<string[]> {
   const removed = chain.head.instructions.filter(({ id }) => ids.includes(id));
   if (removed.length === 0) return [];
@@ -171,14 +171,14 @@ async function removeInstructions(chain: Chain, ids: readonly string[]): Promise
   return removed.map(({ id }) => id);
 }
 
-/** As `SessionDriver.head`. */
+/** Like `SessionDriver.head`. */
 export async function headOf(tx: Transaction, id: string, hasMessages: boolean): Promise<ChainHead | undefined> {
   const head = await leaseHeadOf(tx, id, hasMessages);
   const chain = head && (await Chain.of(tx, head.original.id));
   return chain && { ...head, snapshots: [...chain.content.snapshots] };
 }
 
-/** The same without snapshots, as a lease has it. */
+/** Head without snapshots, for a lease. */
 export async function leaseHeadOf(tx: Transaction, id: string, hasMessages: boolean): Promise<LeaseHead | undefined> {
   const session = await findSession(tx, id);
   const chain = session && (await Chain.of(tx, session.id));
@@ -196,7 +196,7 @@ export async function leaseHeadOf(tx: Transaction, id: string, hasMessages: bool
   };
 }
 
-/** Deletes the chain of a session; nothing happens for an unknown one. */
+/** Deletes the chain of a session. Does nothing for an unknown session. */
 export async function deleteChain(tx: Transaction, id: string): Promise<void> {
   const chain = await Chain.of(tx, id);
   if (!chain) return;
@@ -208,12 +208,12 @@ export async function deleteChain(tx: Transaction, id: string): Promise<void> {
     if (session && session.alias !== "") own.push(keys.alias(session.alias));
   }
   own.push(...(await recordKeys(chain)));
-  // The document that says whose an id is must be read before it is written.
+  // Documents that name the owner of an id must be read before they are written.
   await tx.getAll(own.filter((key) => isShared(key)));
   for (const key of own) tx.delete(key, root);
 }
 
-/** As `SessionDriver.list`. */
+/** Like `SessionDriver.list`. */
 export async function listSessions(tx: Transaction, query: SessionQuery): Promise<SessionPage> {
   const { projectDir, spawnedBy, emptyBefore, before, offset = 0, limit } = query;
   const search = (query.search ?? "").toLowerCase();

@@ -3,34 +3,34 @@ import { isShared } from "./keys.js";
 
 interface Write {
   chain: string;
-  /** Null: the document is deleted. */
+  /** Null deletes the document. */
   value: unknown;
 }
 
 /**
- * Reads and changes of documents that take effect together or not at all. What it read is compared again when it commits.
- * Documents of a chain change only together with the chain's head: of these only the head is compared.
+ * An atomic group of reads and changes. The commit compares the documents that it read. Documents of a chain change
+ * only together with the chain's head, so only the head is compared for them.
  */
 export class Transaction {
   readonly #store: DocumentStore;
   readonly #read = new Map<string, StoredDocument | undefined>();
   readonly #written = new Map<string, Write>();
   readonly #scanned = new Map<string, unknown>();
-  /** Earlier values that `rollback` restores, oldest first. */
+  /** Earlier values for `rollback`, oldest first. */
   #undo: [key: string, write: Write | undefined][] = [];
-  /** Calls of the store that read. What one call returned is of one moment. */
+  /** Number of read calls to the store. The result of one call belongs to one moment. */
   #calls = 0;
 
   constructor(store: DocumentStore) {
     this.#store = store;
   }
 
-  /** From here on changes can be rolled back. */
+  /** Starts a section that `rollback` can undo. */
   begin(): void {
     this.#undo = [];
   }
 
-  /** Drops the changes since `begin`. */
+  /** Discards the changes since `begin`. */
   rollback(): void {
     for (const [key, write] of this.#undo.reverse())
       if (write) this.#written.set(key, write);
@@ -56,7 +56,7 @@ export class Transaction {
     return keys.map((key) => this.#valueOf(key));
   }
 
-  /** All documents under these prefixes, with the changes of this transaction. */
+  /** All documents with these prefixes, including the changes of this transaction. */
   async scan<T>(...prefixes: string[]): Promise<[key: string, value: T][]> {
     this.#calls++;
     const found = new Map<string, unknown>();
@@ -69,12 +69,12 @@ export class Transaction {
     return [...found] as [string, T][];
   }
 
-  /** A document that a scan of the whole store returned is used for reads of this transaction, and not compared. */
+  /** Caches a document from a scan of the complete store. Later reads use it; the commit does not compare it. */
   know(key: string, value: unknown): void {
     if (!this.#has(key)) this.#scanned.set(key, value);
   }
 
-  /** `chain`: as in `DocumentChange`. */
+  /** `chain` as in `DocumentChange`. */
   set(key: string, chain: string, value: unknown): void {
     this.#undo.push([key, this.#written.get(key)]);
     this.#written.set(key, { chain, value });
@@ -84,7 +84,7 @@ export class Transaction {
     this.set(key, chain, null);
   }
 
-  /** False if another process changed what this transaction read: nothing is changed then. */
+  /** False if another process changed a document that this transaction read. No change is made then. */
   async commit(sync: boolean): Promise<boolean> {
     if (this.#written.size === 0 && this.#calls <= 1) return true;
     const changes: DocumentChange[] = [];
@@ -106,7 +106,7 @@ export class Transaction {
 
   #versionOf(key: string): { version?: number } {
     if (!isShared(key)) return {};
-    // Writing a document without reading it would overwrite the change of another process.
+    // A write without a read would overwrite the change of another process.
     if (!this.#read.has(key)) throw new Error(`the document ${key} was not read before it was written`);
     return { version: this.#read.get(key)?.version ?? 0 };
   }

@@ -9,25 +9,32 @@ import { asksOf, checkAsks, checkRuns, putAsks, putRuns, runsOf } from "./runs.j
 import { checkNames, putSession } from "./sessions.js";
 import type { Transaction } from "./transaction.js";
 
-/** As `SessionDriver.dump`. */
+/** Like `SessionDriver.dump`. */
 export async function dumpChain(tx: Transaction, id: string): Promise<ChainData | undefined> {
   const chain = await Chain.of(tx, id);
   if (!chain) return undefined;
   const { root, content } = chain;
-  const messages = new Map<string, { message: Message; cut: string }[]>(content.links.map((link) => [link.id, []]));
+  const messages = new Map<string, { message: Message; hiddenBy: string }[]>(
+    content.links.map((link) => [link.id, []]),
+  );
   for (const message of await allMessages(chain))
-    messages.get(message.sessionId)?.push({ message, cut: hiddenBy(content, message.seq) });
+    messages.get(message.sessionId)?.push({ message, hiddenBy: hiddenBy(content, message.seq) });
   const sessions: ChainData["sessions"] = [];
   for (const { id: own, cut } of content.links) {
     const [session, view] = await tx.getAll([keys.session(own), keys.view(root, own)]);
     const said = messages.get(own) ?? [];
-    sessions.push({ session: session as Session, cut, view: (view as Message[] | undefined) ?? [], messages: said });
+    sessions.push({
+      session: session as Session,
+      hiddenBy: cut,
+      view: (view as Message[] | undefined) ?? [],
+      messages: said,
+    });
   }
   const runs = (await runsOf(chain)).map(({ run }) => run);
   return { sessions, snapshots: [...content.snapshots], runs, asks: await asksOf(chain) };
 }
 
-/** As `SessionDriver.load`. */
+/** Like `SessionDriver.load`. */
 export async function loadChain(tx: Transaction, { sessions, snapshots, runs, asks }: ChainData): Promise<void> {
   const root = sessions[0]?.session.id ?? "";
   for (const { session } of sessions) await checkNames(tx, session);
@@ -39,7 +46,7 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
   const added = sessions.flatMap(({ session, messages }) =>
     messages.map(({ message }) => [session.id, message] as const),
   );
-  // Segments are filled in order.
+  // In order of `seq`, so that segments are filled in order.
   added.sort(([, a], [, b]) => a.seq - b.seq);
   for (const [sessionId, message] of added) await addMessages(chain, sessionId, [message]);
   for (const { session, view } of sessions) await putSession(tx, session, view);
@@ -51,12 +58,18 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
 function documentOf({ sessions, snapshots }: ChainData): ChainDocument {
   const seqs = new Map<string, number[]>();
   for (const { messages } of sessions)
-    for (const { message, cut } of messages) if (cut !== "") seqs.set(cut, [...(seqs.get(cut) ?? []), message.seq]);
+    for (const { message, hiddenBy: cut } of messages)
+      if (cut !== "") seqs.set(cut, [...(seqs.get(cut) ?? []), message.seq]);
   const hidden = [...seqs].map(([id, hiddenSeqs]): Hidden => {
     const ranges: [number, number][] = [];
     for (const seq of hiddenSeqs.sort((a, b) => a - b)) addTo(ranges, seq);
     return { id, ranges };
   });
-  const links = sessions.map(({ session, cut }) => ({ id: session.id, index: session.chain.index, cut, first: 0 }));
+  const links = sessions.map(({ session, hiddenBy: cut }) => ({
+    id: session.id,
+    index: session.chain.index,
+    cut,
+    first: 0,
+  }));
   return { links, snapshots, hidden, growing: [] };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import type { ModelMessage, Part, ReasoningPart, TextPart } from "../../ports/message.js";
-import { textOf, type Desk, type ProviderRules } from "./harness.js";
+import { textOf, type ProviderHarness, type ProviderRules } from "./harness.js";
 
 type Call = Extract<ModelChunk, { type: "tool_call" }>;
 
@@ -87,7 +87,7 @@ export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
 }
 
 /** The calls of an answer, and the answer as the kernel sends it back. */
-async function callsOf(desk: Desk, request: ModelRequest) {
+async function callsOf(desk: ProviderHarness, request: ModelRequest) {
   const { chunks, finish } = await desk.ask(request);
   const calls = chunks.filter((chunk): chunk is Call => chunk.type === "tool_call");
   assert.ok(calls.length > 0, "a tool call, whole");

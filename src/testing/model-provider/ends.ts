@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { hasCode } from "../../ports/errors.js";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
 import { nothingNew } from "../check.js";
-import type { Desk, ProviderRules } from "./harness.js";
+import type { ProviderHarness, ProviderRules } from "./harness.js";
 
 export const abortRules: ProviderRules = {
   "abort: a signal that has aborted already rejects with its reason, and nothing is said": async (desk) => {
@@ -32,7 +32,7 @@ export const abortRules: ProviderRules = {
     await desk.ask(await desk.fixture.text());
     await desk.soon(desk.provider.close(), "close");
     await desk.fixture.clean();
-    await nothingNew(desk.before, desk.patienceMs);
+    await nothingNew(desk.before, desk.timeoutMs);
   },
 };
 
@@ -75,7 +75,7 @@ export function faultRules(arrange: () => Promise<ModelRequest>): ProviderRules 
   };
 }
 
-async function abortedAfterFirst(desk: Desk, request: ModelRequest): Promise<void> {
+async function abortedAfterFirst(desk: ProviderHarness, request: ModelRequest): Promise<void> {
   const reason = new Error("enough");
   const abort = new AbortController();
   const chunks: ModelChunk[] = [];

@@ -19,5 +19,5 @@ export interface ModelProviderFixture {
   /** Remove what `create` and the others left behind. Called at the end of every check, when the provider was closed. */
   clean(): Promise<void>;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }

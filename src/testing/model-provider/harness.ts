@@ -3,31 +3,31 @@ import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-
 import { openThings, soon, type Rules } from "../check.js";
 import type { ModelProviderFixture } from "./fixture.js";
 
-export type ProviderRules = Rules<[desk: Desk]>;
+export type ProviderRules = Rules<[desk: ProviderHarness]>;
 
 type Finish = Extract<ModelChunk, { type: "finish" }>;
 
 /** Where a check asks a provider. */
-export class Desk {
+export class ProviderHarness {
   readonly fixture: ModelProviderFixture;
   readonly provider: ModelProvider;
   readonly before: ReadonlyMap<string, number>;
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
 
   private constructor(fixture: ModelProviderFixture, provider: ModelProvider, before: ReadonlyMap<string, number>) {
     this.fixture = fixture;
     this.provider = provider;
     this.before = before;
-    this.patienceMs = fixture.patienceMs ?? 10_000;
+    this.timeoutMs = fixture.timeoutMs ?? 10_000;
   }
 
-  static async open(fixture: ModelProviderFixture): Promise<Desk> {
+  static async open(fixture: ModelProviderFixture): Promise<ProviderHarness> {
     const before = openThings();
-    return new Desk(fixture, await fixture.create(), before);
+    return new ProviderHarness(fixture, await fixture.create(), before);
   }
 
   soon<T>(promise: Promise<T>, what: string): Promise<T> {
-    return soon(promise, what, this.patienceMs);
+    return soon(promise, what, this.timeoutMs);
   }
 
   /** A whole answer: what came before its end, and the end. */

@@ -14,8 +14,8 @@ export const listingRules: ProviderRules = {
   },
   "known: models, read without going to the network": async ({ provider }) => {
     const connections = await connectionsOf(async () => {
-      checkModels(provider.known);
-      assert.deepEqual(provider.known, provider.known, "the same when it is read again");
+      checkModels(provider.configuredModels);
+      assert.deepEqual(provider.configuredModels, provider.configuredModels, "the same when it is read again");
       await pause(20);
     });
     assert.equal(connections, 0, "reading `known` opened a connection");
@@ -32,7 +32,7 @@ export const listingRules: ProviderRules = {
     const models = await desk.soon(desk.provider.models(new AbortController().signal), "models");
     checkModels(models);
     const ids = models.map(({ id }) => id);
-    for (const { id } of desk.provider.known) assert.ok(ids.includes(id), `the known model ${id}`);
+    for (const { id } of desk.provider.configuredModels) assert.ok(ids.includes(id), `the known model ${id}`);
   },
   "models: rejects with the reason of a signal that has aborted": async (desk) => {
     const reason = new Error("never mind");

@@ -26,20 +26,20 @@ const idsOf = async (driver: SessionDriver, query: Partial<Parameters<SessionDri
 /** Asks, instructions, and what else reaches a run from outside. */
 export const askRules: StoreRules = {
   "keeps mode, leave and cuts of a session, and copies them": async ({ driver }) => {
-    await driver.create({ session: aSession("a", { mode: "plan", cuts: [3] }) });
+    await driver.create({ session: aSession("a", { mode: "plan", rewinds: [3] }) });
     assert.equal((await driver.get("a"))?.mode, "plan");
-    const leave = [{ tool: "bash", what: "w", title: "t", by: "http", at: at(1) }];
-    const set = { mode: "ask" as const, leave, cuts: [3, 1] };
+    const permissionGrants = [{ tool: "bash", scope: "w", title: "t", grantedBy: "http", grantedAt: at(1) }];
+    const set = { mode: "ask" as const, permissionGrants, rewinds: [3, 1] };
     await driver.write("a", change({ set }));
-    leave[0]!.tool = "other";
-    const { mode, leave: kept, cuts } = (await driver.get("a")) ?? {};
-    assert.deepEqual({ mode, kept, cuts }, { mode: "ask", kept: [{ ...leave[0], tool: "bash" }], cuts: [3, 1] });
+    permissionGrants[0]!.tool = "other";
+    const { mode, permissionGrants: kept, rewinds } = (await driver.get("a")) ?? {};
+    assert.deepEqual({ mode, kept, rewinds }, { mode: "ask", kept: [{ ...permissionGrants[0], tool: "bash" }], rewinds: [3, 1] });
   },
   "gives mode, leave and cuts of a follow-up to its chain's original too": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
-    await driver.write("b", change({ set: { mode: "plan", cuts: [7] } }));
-    for (const id of ["a", "b"]) assert.deepEqual((await driver.get(id))?.cuts, [7]);
+    await driver.write("b", change({ set: { mode: "plan", rewinds: [7] } }));
+    for (const id of ["a", "b"]) assert.deepEqual((await driver.get(id))?.rewinds, [7]);
   },
   "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
@@ -143,9 +143,9 @@ export const askRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 1) });
     await instruct(driver, anInstruction("i1", "a"));
     await instruct(driver, anInstruction("i2", "a"));
-    await assert.rejects(driver.write("a", change({ followed: ["i1"], add: someMessages("a", 1, 1) })));
+    await assert.rejects(driver.write("a", change({ consumedInstructions: ["i1"], add: someMessages("a", 1, 1) })));
     assert.equal((await driver.instructions("a")).length, 2);
-    await driver.write("a", change({ followed: ["i1", "unknown"], add: someMessages("a", 2, 2) }));
+    await driver.write("a", change({ consumedInstructions: ["i1", "unknown"], add: someMessages("a", 2, 2) }));
     assert.deepEqual(
       (await driver.instructions("a")).map(({ id }) => id),
       ["i2"],
@@ -155,7 +155,10 @@ export const askRules: StoreRules = {
     for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
     for (const id of ["i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
     await instruct(driver, anInstruction("other", "b"));
-    const { consumedInstructions } = await driver.write("a", change({ followed: ["i2", "other", "none", "i1"] }));
+    const { consumedInstructions } = await driver.write(
+      "a",
+      change({ consumedInstructions: ["i2", "other", "none", "i1"] }),
+    );
     assert.deepEqual(consumedInstructions.sort(), ["i1", "i2"]);
     assert.deepEqual(await driver.instructions("a"), []);
     assert.deepEqual(await driver.instructions("b"), [anInstruction("other", "b")]);
@@ -192,31 +195,31 @@ export const askRules: StoreRules = {
     async ({ driver }) => {
       const ended = { state: "finished", endedBy: "model", fingerprint: "f", endedAt: at(2) } as const;
       const answer = { output: "yes", finishReason: "stop", structured: { ok: true } } as const;
-      const old = aRun("old", "a", { ...ended, key: "k1", answer, startedAt: at(1) });
-      const open = aRun("open", "a", { key: "k2", startedAt: at(2) });
-      const young = aRun("young", "a", { ...ended, key: "k3", answer, startedAt: at(9) });
+      const old = aRun("old", "a", { ...ended, idempotencyKey: "k1", answer, startedAt: at(1) });
+      const open = aRun("open", "a", { idempotencyKey: "k2", startedAt: at(2) });
+      const young = aRun("young", "a", { ...ended, idempotencyKey: "k3", answer, startedAt: at(9) });
       await driver.create({ session: aSession("a") });
       await driver.write("a", change({ runs: [old, open, young] }));
       assert.deepEqual((await runOf(driver, "old"))?.run, old);
       assert.deepEqual(
-        (await driver.runs({ key: "k3", limit: 9 })).map(({ run }) => run),
+        (await driver.runs({ idempotencyKey: "k3", limit: 9 })).map(({ run }) => run),
         [young],
       );
-      assert.deepEqual(await driver.runs({ key: "", limit: 9 }), []);
+      assert.deepEqual(await driver.runs({ idempotencyKey: "", limit: 9 }), []);
       if (!driver.forgetKeys) return;
       await driver.forgetKeys(at(5));
-      assert.deepEqual(await driver.runs({ key: "k1", limit: 9 }), []);
+      assert.deepEqual(await driver.runs({ idempotencyKey: "k1", limit: 9 }), []);
       const runs = await driver.runs({ limit: 10 });
       assert.deepEqual(
-        runs.map(({ run }) => [run.id, run.key, run.fingerprint, run.answer?.output]),
+        runs.map(({ run }) => [run.id, run.idempotencyKey, run.fingerprint, run.answer?.output]),
         [
           ["young", "k3", "f", "yes"],
           ["open", "k2", "", undefined],
           ["old", "", "", undefined],
         ],
       );
-      await driver.create({ session: aSession("b"), run: aRun("new", "b", { key: "k1" }) });
-      await assert.rejects(driver.create({ session: aSession("c"), run: aRun("no", "c", { key: "k2" }) }), {
+      await driver.create({ session: aSession("b"), run: aRun("new", "b", { idempotencyKey: "k1" }) });
+      await assert.rejects(driver.create({ session: aSession("c"), run: aRun("no", "c", { idempotencyKey: "k2" }) }), {
         code: "run_key_taken",
       });
     },

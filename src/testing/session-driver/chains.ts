@@ -78,7 +78,7 @@ export const chainRules: StoreRules = {
   },
   "cut: hides what is behind a point under a snapshot, in this chain alone": async ({ driver }) => {
     await aChain(driver);
-    await driver.write("a2", change({ cut: snapshot("s", 8) }));
+    await driver.write("a2", change({ revert: snapshot("s", 8) }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert.deepEqual(await seqs(driver, "a2"), [8]);
     assert.deepEqual(await allSeqs(driver, "a2"), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -90,7 +90,7 @@ export const chainRules: StoreRules = {
   "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's":
     async ({ driver }) => {
       await aChain(driver);
-      await driver.write("a", change({ cut: snapshot("s", 2) }));
+      await driver.write("a", change({ revert: snapshot("s", 2) }));
       const newest = await newestOf(driver, "a2");
       assert.equal(newest?.id, "a");
       assert.equal(newest.lastSeq, 9, "a seq is never used again");
@@ -106,18 +106,18 @@ export const chainRules: StoreRules = {
     },
   "cut: at 0 hides every message": async ({ driver }) => {
     await aChain(driver);
-    await driver.write("a", change({ cut: snapshot("s", 0) }));
+    await driver.write("a", change({ revert: snapshot("s", 0) }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), []);
     assert.equal((await driver.get("a"))?.lastSeq, 9);
   },
   "cut: with messages in the same change, these are not hidden": async ({ driver }) => {
     await aChain(driver);
-    await driver.write("a2", change({ cut: snapshot("s", 8), add: [aMessage("a2", 10)] }));
+    await driver.write("a2", change({ revert: snapshot("s", 8), add: [aMessage("a2", 10)] }));
     assert.deepEqual(await seqs(driver, "a2"), [8, 10]);
   },
   "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone": async (store) => {
     await aChain(store.driver);
-    await store.driver.write("a", change({ cut: snapshot("s", 2) }));
+    await store.driver.write("a", change({ revert: snapshot("s", 2) }));
     const driver = await store.reopen();
     await driver.write("a", change({ restore: "s" }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -128,7 +128,7 @@ export const chainRules: StoreRules = {
   },
   "restore: alone, too, the one that is the newest then has the chain's lastSeq": async (store) => {
     await aChain(store.driver);
-    await store.driver.write("a", change({ cut: snapshot("s", 2) }));
+    await store.driver.write("a", change({ revert: snapshot("s", 2) }));
     await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
     await store.driver.write("a", change({ restore: "s" }));
     for (const driver of [store.driver, await store.second()]) {
@@ -142,8 +142,8 @@ export const chainRules: StoreRules = {
   },
   "restore: what an earlier cut hid stays hidden under its own snapshot": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
-    await driver.write("a", change({ cut: snapshot("s1", 4) }));
-    await driver.write("a", change({ cut: snapshot("s2", 2) }));
+    await driver.write("a", change({ revert: snapshot("s1", 4) }));
+    await driver.write("a", change({ revert: snapshot("s2", 2) }));
     assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s1", 4), snapshot("s2", 2)]);
     await driver.write("a", change({ restore: "s2" }));
     assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4]);
@@ -154,7 +154,7 @@ export const chainRules: StoreRules = {
     driver,
   }) => {
     await aChain(driver);
-    await driver.write("a", change({ cut: snapshot("s1", 2) }));
+    await driver.write("a", change({ revert: snapshot("s1", 2) }));
     await driver.write("a", change({ add: someMessages("a", 10, 11) }));
     await driver.create({
       session: aSession("a3", { chain: { root: "a", index: 3 }, lastSeq: 11 }),
@@ -165,10 +165,10 @@ export const chainRules: StoreRules = {
       return [await seqs(driver, "a", { scope: "chain" }), newest?.id, newest?.lastSeq];
     };
     assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
-    await driver.write("a", change({ cut: snapshot("s2", 2), restore: "s1" }));
+    await driver.write("a", change({ revert: snapshot("s2", 2), restore: "s1" }));
     assert.deepEqual(await visible(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
     assert.deepEqual(await snapshotsOf(driver, "a"), [snapshot("s2", 2)]);
-    await driver.write("a", change({ cut: snapshot("s3", 2), restore: "s2" }));
+    await driver.write("a", change({ revert: snapshot("s3", 2), restore: "s2" }));
     assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
   },
   "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other": async ({
@@ -176,7 +176,7 @@ export const chainRules: StoreRules = {
   }) => {
     for (const id of ["a", "a1", "a2"]) {
       await aChain(driver);
-      await driver.write("a1", change({ cut: snapshot("s", 6) }));
+      await driver.write("a1", change({ revert: snapshot("s", 6) }));
       await driver.delete([id]);
       for (const gone of ["a", "a1", "a2", "x"]) assert.equal(await driver.get(gone), undefined, gone);
       assert.deepEqual(await snapshotsOf(driver, "a"), []);

@@ -18,9 +18,12 @@ const FINAL: Partial<Message> = {
 export const changeRules: StoreRules = {
   "write: fields are set, those left out stay": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
-    await driver.write("a", change({ set: { title: "New", titled: true, model: "m2" } }));
-    assert.deepEqual(await driver.get("a"), aSession("a", { title: "New", titled: true, model: "m2" }));
-    await driver.write("a", change({ set: { provider: "", reasoningEffort: "", titled: false, projectDir: "/x" } }));
+    await driver.write("a", change({ set: { title: "New", hasFinalTitle: true, model: "m2" } }));
+    assert.deepEqual(await driver.get("a"), aSession("a", { title: "New", hasFinalTitle: true, model: "m2" }));
+    await driver.write(
+      "a",
+      change({ set: { provider: "", reasoningEffort: "", hasFinalTitle: false, projectDir: "/x" } }),
+    );
     assert.deepEqual(
       await driver.get("a"),
       aSession("a", { title: "New", model: "m2", provider: "", reasoningEffort: "", projectDir: "/x" }),
@@ -153,7 +156,7 @@ export const changeRules: StoreRules = {
   },
   "write: a refused change leaves nothing of itself behind": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
-    await driver.create({ session: aSession("b"), run: aRun("r1", "b", { key: "taken" }) });
+    await driver.create({ session: aSession("b"), run: aRun("r1", "b", { idempotencyKey: "taken" }) });
     const lease = await leaseOf(driver, "a", "h1");
     const all = async (): Promise<unknown> => [
       await driver.get("a"),
@@ -170,13 +173,13 @@ export const changeRules: StoreRules = {
       add: [aMessage("a", 3), growing("a", 4)],
       append: [{ messageId: "a-2", part: 0, type: "text", text: "half" }],
       finish: [aMessage("a", 2, FINAL)],
-      cut: { id: "s", after: 1, createdAt: at(1) },
+      revert: { id: "s", after: 1, createdAt: at(1) },
       runs: [aRun("r2", "a")],
     };
     const refused: [string, SessionChange][] = [
       ["lease_lost", { ...whole, fence: lease.fence + 1 }],
       ["seq_taken", { ...whole, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
-      ["run_key_taken", { ...whole, runs: [aRun("r3", "a"), aRun("r4", "a", { key: "taken" })] }],
+      ["run_key_taken", { ...whole, runs: [aRun("r3", "a"), aRun("r4", "a", { idempotencyKey: "taken" })] }],
       ["point_not_found", { ...whole, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
       ["point_not_found", { ...whole, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
       ["point_not_found", { ...whole, restore: "no such snapshot" }],

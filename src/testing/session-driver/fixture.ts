@@ -19,15 +19,15 @@ export interface SessionDriverFixture {
    * Part 0 is that alone. With a part from 1 on, whoever reads that part of the store waits for the held change as well,
    * so that a reader is caught between two parts (of a database, its tables, in any order). Undefined behind the last.
    */
-  hold?: ((part: number) => Promise<StoreHold | undefined>) | undefined;
+  hold?: ((part: number) => Promise<HeldStore | undefined>) | undefined;
   /** A call that was not answered after so many milliseconds hangs: its check fails, and the next one is made. Default 30,000. */
-  patienceMs?: number | undefined;
+  timeoutMs?: number | undefined;
 }
 
 /** A store where the next change is held up. */
-export interface StoreHold {
+export interface HeldStore {
   /** How many calls cannot go on now: the change that is held, and those that wait for it. */
   waiting(): Promise<number>;
   /** Let the change go on, and hold up nothing any more. */
-  letGo(): Promise<void>;
+  resume(): Promise<void>;
 }

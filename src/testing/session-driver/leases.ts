@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Holder } from "../../ports/holder.js";
+import type { LeaseHolder } from "../../ports/holder.js";
 import type { SessionChange } from "../../ports/session-driver.js";
 import { rejectsWith } from "../check.js";
 import {
@@ -28,7 +28,7 @@ export const leaseRules: StoreRules = {
   "lease: one holder at a time; others are told who has it": async (store) => {
     await store.driver.create({ session: aSession("a") });
     await store.driver.create({ session: aSession("b") });
-    const holder: Holder = { id: "h1", host: "n1", boot: "b1", pid: 42, started: "99" };
+    const holder: LeaseHolder = { id: "h1", host: "n1", boot: "b1", pid: 42, started: "99" };
     const before = Date.now();
     const lease = await store.driver.lease("a", holder, 60_000);
     assert.ok("fence" in lease, "the lease is had");
@@ -79,10 +79,10 @@ export const leaseRules: StoreRules = {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h1");
-    const told = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence + 1 });
+    const told = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence + 1 });
     assert.deepEqual(told, { heldBy: first });
     const other = await store.second();
-    const second = await other.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
+    const second = await other.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
     assert.ok(
       "fence" in second && second.fence > first.fence,
       "the lease of that fence is replaced, under a higher fence",
@@ -90,11 +90,11 @@ export const leaseRules: StoreRules = {
     assert.equal(second.holder.id, "h2");
     await rejectsWith(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "gone");
     // A late call replaces no lease, not even a later one of the same holder.
-    const late = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
+    const late = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
     assert.ok("heldBy" in late, "it is held by its new holder");
     assert.deepEqual([late.heldBy.holder, late.heldBy.fence], [aHolder("h2"), second.fence]);
     await release(driver, second);
-    const free = await driver.lease("a", aHolder("h3"), 60_000, { replacing: first.fence });
+    const free = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
     assert.ok("fence" in free, "a free one is had all the same");
   },
   "lease: of a session that is not there yet, and its fence is that of the create": async ({ driver }) => {
@@ -131,7 +131,10 @@ export const leaseRules: StoreRules = {
     const other = await store.second();
     const first = await leaseOf(other, "a", "h1");
     const cut = { id: "s", after: 1, createdAt: at(1) };
-    await other.write("a", change({ fence: first.fence, cut, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }));
+    await other.write(
+      "a",
+      change({ fence: first.fence, revert: cut, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }),
+    );
     await release(other, first);
     const taken = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
     assert.ok("fence" in taken && taken.head, "a lease with the head");
@@ -176,7 +179,7 @@ export const leaseRules: StoreRules = {
     await withdraw(other, "a", "withdrawn");
     const none = await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
     assert.deepEqual(none.instructions, [], "the lease was not given back");
-    const last = change({ fence: first.fence, add: [aMessage("a", 2)], followed: ["i1"], release: true });
+    const last = change({ fence: first.fence, add: [aMessage("a", 2)], consumedInstructions: ["i1"], release: true });
     const { instructions, consumedInstructions } = await driver.write("a", last);
     assert.deepEqual(instructions, [anInstruction("i2", "a")]);
     assert.deepEqual(consumedInstructions, ["i1"]);
@@ -194,7 +197,7 @@ export const leaseRules: StoreRules = {
   },
   "write: a refused one gives no lease back, whatever it is refused for": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-    await driver.create({ session: aSession("b"), run: aRun("taken", "b", { key: "k" }) });
+    await driver.create({ session: aSession("b"), run: aRun("taken", "b", { idempotencyKey: "k" }) });
     const { fence } = await leaseOf(driver, "a", "h1");
     await instruct(driver, anInstruction("i", "a"));
     await driver.write("a", change({ asks: [anAsk("q", "a")] }));
@@ -202,7 +205,7 @@ export const leaseRules: StoreRules = {
     const delta = { messageId: "a-1", part: 0, type: "text", text: "x" } as const;
     const refused: [string, Partial<SessionChange>][] = [
       ["seq_taken", { add: [aMessage("a", 1)] }],
-      ["run_key_taken", { runs: [aRun("r", "a", { key: "k" })] }],
+      ["run_key_taken", { runs: [aRun("r", "a", { idempotencyKey: "k" })] }],
       ["run_key_taken", { runs: [aRun("taken", "a")] }],
       ["point_not_found", { append: [delta] }],
       ["point_not_found", { finish: [aMessage("a", 1)] }],
@@ -210,7 +213,7 @@ export const leaseRules: StoreRules = {
       ["lease_lost", { fence: fence + 1 }],
     ];
     for (const [code, fields] of refused) {
-      const one = change({ fence, followed: ["i"], release: true, ...whole, ...fields });
+      const one = change({ fence, consumedInstructions: ["i"], release: true, ...whole, ...fields });
       await rejectsWith(driver.write("a", one), code, code);
       assert.ok("heldBy" in (await driver.lease("a", aHolder("h2"), 60_000)), code);
       assert.deepEqual(await driver.instructions("a"), [anInstruction("i", "a")], code);
@@ -245,7 +248,7 @@ export const leaseRules: StoreRules = {
     for (let round = 0; round < 5; round++) {
       const answers = await Promise.all(
         Array.from({ length: 8 }, (_, n) =>
-          (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, { replacing: dead }),
+          (drivers[n % 2] ?? store.driver).lease("a", aHolder(`h${round}-${n}`), 60_000, { fenceToReplace: dead }),
         ),
       );
       const won = answers.flatMap((answer) => ("fence" in answer ? [answer.fence] : []));

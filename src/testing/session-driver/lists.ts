@@ -60,7 +60,7 @@ export const listRules: StoreRules = {
   },
   "list: one that was emptied by a cut did get a message": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-    await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
+    await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
     assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
   },
   "list: pages by offset hold every session once; total is of all": async ({ driver }) => {

@@ -85,7 +85,7 @@ export const messageRules: StoreRules = {
   },
   "messages: cut ones are left out of pages": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
-    await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
+    await driver.write("a", change({ revert: { id: "s", after: 3, createdAt: at(1) } }));
     await driver.write("a", change({ add: someMessages("a", 7, 8) }));
     assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 7, 8]);
     assert.deepEqual(await seqs(driver, "a", { before: 8, limit: 2 }), [3, 7]);
@@ -98,9 +98,9 @@ export const messageRules: StoreRules = {
       session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
       messages: someMessages("a1", 5, 6),
     });
-    await driver.write("a", change({ cut: { id: "s", after: 3, createdAt: at(1) } }));
+    await driver.write("a", change({ revert: { id: "s", after: 3, createdAt: at(1) } }));
     await driver.write("a", change({ add: someMessages("a", 7, 8) }));
-    await driver.write("a", change({ cut: { id: "t", after: 2, createdAt: at(2) } }));
+    await driver.write("a", change({ revert: { id: "t", after: 2, createdAt: at(2) } }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "s" }), [4, 5, 6]);
     assert.deepEqual(await seqs(driver, "a", { hiddenBy: "s" }), [4]);
     assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "t" }), [3, 7, 8]);
@@ -127,7 +127,7 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, limit: 1 }), [9]);
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", after: 3, before: 13 }), [9]);
     assert.deepEqual(await seqs(driver, "a", { tool: "PLAN" }), []);
-    await driver.write("a", change({ cut: { id: "s", after: 8, createdAt: at(1) } }));
+    await driver.write("a", change({ revert: { id: "s", after: 8, createdAt: at(1) } }));
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 99, limit: 5 }), [3]);
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", hiddenBy: "s" }), [9, 13]);
   },

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { MemoryDriver } from "../../memory-driver/memory-driver.js";
 import { pause } from "../check.js";
 import type { ChainHead, SessionDriver } from "../../ports/session-driver.js";
-import type { StoreHold } from "./fixture.js";
+import type { HeldStore } from "./fixture.js";
 import {
   aHolder,
   aMessage,
@@ -65,7 +65,7 @@ export async function race(store: Store, ground: Ground, first: Act, second: Act
   if (hold) {
     await stops(hold, two, one.isDone() ? 1 : 2);
     if (two.isDone() && !one.isDone() && part === 0) meanwhile = await seen(other);
-    await hold.letGo();
+    await hold.resume();
   }
   const told = [tell(await one.outcome, fence), tell(await two.outcome, fence)];
   const actual: Outcome = { first: told[0], second: told[1], meanwhile, end: await last(driver) };
@@ -86,7 +86,7 @@ export async function race(store: Store, ground: Ground, first: Act, second: Act
 /** The chain: an original, a follow-up in which a message grows, runs, an ask, an instruction. Gives the lease's fence. */
 async function begin(driver: SessionDriver, ground: Ground): Promise<number> {
   const session = aSession("a", { alias: "x", projectDir: "/one" });
-  const run = aRun("r0", "a", { key: "k0", state: "finished", endedBy: "model", endedAt: at(1) });
+  const run = aRun("r0", "a", { idempotencyKey: "k0", state: "finished", endedBy: "model", endedAt: at(1) });
   await driver.create({ session, messages: [aMessage("a", 1), aMessage("a", 2)], run });
   await driver.create({
     session: aSession("a1", { chain: { root: "a", index: 1 }, projectDir: "/one", lastSeq: 2 }),
@@ -111,7 +111,7 @@ async function seen(driver: SessionDriver): Promise<unknown> {
   told.push(await driver.head("a"), await driver.asks({ limit: 99 }));
   // Of a session that is gone a driver tells that, or nothing.
   told.push(await driver.instructions("a").catch(() => []));
-  for (const query of [{}, { key: "k1" }])
+  for (const query of [{}, { idempotencyKey: "k1" }])
     for (const { run, holder } of await driver.runs({ limit: 99, ...query })) told.push([run, holder?.id ?? null]);
   for (const query of [{}, { projectDir: "/one" }, { projectDir: "/two" }, { emptyBefore: at(99) }])
     told.push(await driver.list({ limit: 99, ...query }));
@@ -197,7 +197,7 @@ function settled(call: Promise<unknown>): UnderWay {
 }
 
 /** Waits until the call is done, or so many calls cannot go on. */
-async function stops(hold: StoreHold, call: UnderWay, count: number): Promise<void> {
+async function stops(hold: HeldStore, call: UnderWay, count: number): Promise<void> {
   const by = Date.now() + IDLE_MS;
   while (!call.isDone() && (await hold.waiting()) < count && Date.now() < by) await pause(1);
 }

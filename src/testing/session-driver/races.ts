@@ -27,10 +27,10 @@ const grown = (text: string) => [{ messageId: "a1-4", part: 0, type: "text" as c
 
 /** A chain that is in no store yet. */
 function another(): ChainData {
-  const messages: { message: Message; cut: string }[] = [{ message: aMessage("z", 1), cut: "" }];
+  const messages: { message: Message; hiddenBy: string }[] = [{ message: aMessage("z", 1), hiddenBy: "" }];
   const session = aSession("z", { alias: "zx", lastSeq: 1, projectDir: "/one" });
-  const runs = [aRun("zr", "z", { key: "k1", state: "finished", endedBy: "model", endedAt: at(1) })];
-  return { sessions: [{ session, cut: "", view: [], messages }], snapshots: [], runs, asks: [] };
+  const runs = [aRun("zr", "z", { idempotencyKey: "k1", state: "finished", endedBy: "model", endedAt: at(1) })];
+  return { sessions: [{ session, hiddenBy: "", view: [], messages }], snapshots: [], runs, asks: [] };
 }
 
 const act = (name: string, call: Act["do"]): Act => ({ name, do: call });
@@ -65,7 +65,7 @@ const SAY_SAME = act("write of a seq that is taken at this moment", (driver, fen
   driver.write("a1", change({ fence, add: [aMessage("a1", 5, { id: "same" })], set: { title: "same" }, usage: USAGE })),
 );
 const TITLE = act("write of a title", (driver) =>
-  driver.write("a", change({ set: { title: "titled", titled: true }, usage: USAGE })),
+  driver.write("a", change({ set: { title: "titled", hasFinalTitle: true }, usage: USAGE })),
 );
 const MODE = act("write of a mode", (driver) => driver.write("a1", change({ set: { mode: "plan" }, usage: USAGE })));
 const SAY_ALL = act("write of all that a change can say", (driver, fence) =>
@@ -73,7 +73,7 @@ const SAY_ALL = act("write of all that a change can say", (driver, fence) =>
     "a",
     change({
       fence,
-      cut: { id: "s", after: 3, createdAt: at(5) },
+      revert: { id: "s", after: 3, createdAt: at(5) },
       add: [aMessage("a", 6)],
       set: { title: "all", projectDir: "/two", updatedAt: at(12) },
       usage: USAGE,
@@ -89,7 +89,7 @@ const FINISH = act("finish of a message that grows", (driver, fence) =>
   driver.write("a1", change({ fence, finish: [aMessage("a1", 4, { role: "assistant" })] })),
 );
 const CUT = act("cut", (driver, fence) =>
-  driver.write("a1", change({ fence, cut: { id: "s", after: 3, createdAt: at(5) } })),
+  driver.write("a1", change({ fence, revert: { id: "s", after: 3, createdAt: at(5) } })),
 );
 const END = act("write that gives the lease back", (driver, fence) =>
   driver.write("a1", change({ fence, add: [aMessage("a1", 5)], runs: [aRun("r1", "a", ENDED)], release: true })),
@@ -106,10 +106,10 @@ const TAKE_KNOWN = act("lease of one who knows what was said under the last", as
 });
 const TAKE_TOO = act("lease of another holder", (driver) => driver.lease("a", aHolder("h3"), 60_000, HEAD));
 const STEAL = act("lease that replaces the holder", (driver, fence) =>
-  driver.lease("a", aHolder("h2"), 60_000, { replacing: fence, ...HEAD }),
+  driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: fence, ...HEAD }),
 );
 const STEAL_TOO = act("lease that replaces the same holder", (driver, fence) =>
-  driver.lease("a1", aHolder("h3"), 60_000, { replacing: fence, ...HEAD }),
+  driver.lease("a1", aHolder("h3"), 60_000, { fenceToReplace: fence, ...HEAD }),
 );
 const TAKE_NEW = act("lease of a session to come", (driver) => driver.lease("z", aHolder("h2"), 60_000));
 const TAKE_NEW_TOO = act("lease of the same session to come", (driver) => driver.lease("z", aHolder("h3"), 60_000));
@@ -135,7 +135,7 @@ const INSTRUCT_SAME = act("instruction with the same id", (driver) =>
 const INSTRUCT_TOO = act("another instruction", (driver) => instruct(driver, anInstruction("i0", "a")));
 const WITHDRAW = act("withdrawal of an instruction", (driver) => withdraw(driver, "a", "i1"));
 const FOLLOWED = act("write that followed the instruction", (driver, fence) =>
-  driver.write("a1", change({ fence, followed: ["i1"] })),
+  driver.write("a1", change({ fence, consumedInstructions: ["i1"] })),
 );
 const ANSWER = act("answer", (driver) => answer(driver, "a1", "q", answered("allow", "one")));
 const ANSWER_TOO = act("another answer", (driver) => answer(driver, "a", "q", answered("reject", "two")));
@@ -144,13 +144,13 @@ const UNASK = act("write that withdraws the ask", (driver, fence) =>
 );
 
 const KEY = act("write of a run with a key", (driver, fence) =>
-  driver.write("a1", change({ fence, runs: [aRun("r4", "a", { key: "k1" })], set: { title: "key" } })),
+  driver.write("a1", change({ fence, runs: [aRun("r4", "a", { idempotencyKey: "k1" })], set: { title: "key" } })),
 );
 const CREATE_KEY = act("create with a run with that key", (driver) =>
-  driver.create({ session: aSession("y", { projectDir: "/one" }), run: aRun("r5", "y", { key: "k1" }) }),
+  driver.create({ session: aSession("y", { projectDir: "/one" }), run: aRun("r5", "y", { idempotencyKey: "k1" }) }),
 );
 const FREED_KEY = act("create with a run with an old key", (driver) =>
-  driver.create({ session: aSession("y"), run: aRun("r5", "y", { key: "k0" }) }),
+  driver.create({ session: aSession("y"), run: aRun("r5", "y", { idempotencyKey: "k0" }) }),
 );
 const FORGET = act("forgetting of old keys", async (driver) => driver.forgetKeys?.(at(8)));
 const CREATE = act("create", (driver) =>
@@ -213,7 +213,7 @@ export const raceRules: StoreRules = {
     assert.ok(!isDone, "the change was not held up");
     const other = await store.beside();
     assert.equal((await other.get("a"))?.title, "Title of a");
-    await hold.letGo();
+    await hold.resume();
     await held;
     assert.equal((await other.get("a"))?.title, "new");
   },

@@ -1,7 +1,7 @@
 import type { Ask } from "../../ports/ask.js";
-import type { Holder } from "../../ports/holder.js";
+import type { LeaseHolder } from "../../ports/holder.js";
 import type {
-  AskAnswered,
+  AskResolution,
   Lease,
   SessionChange,
   SessionDriver,
@@ -12,7 +12,7 @@ import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session, Snapshot } from "../../ports/session.js";
 import { soon, type Rules } from "../check.js";
-import type { SessionDriverFixture, StoreHold } from "./fixture.js";
+import type { SessionDriverFixture, HeldStore } from "./fixture.js";
 import { patient } from "./with-timeouts.js";
 
 export type StoreRules = Rules<[store: Store]>;
@@ -54,7 +54,7 @@ export class Store {
   }
 
   /** As the fixture's `hold`. */
-  async hold(part: number): Promise<StoreHold | undefined> {
+  async hold(part: number): Promise<HeldStore | undefined> {
     return this.#fixture.hold && this.#fixtures("hold", this.#fixture.hold(part));
   }
 
@@ -89,8 +89,8 @@ export class Store {
   }
 }
 
-function patienceOf({ patienceMs = 30_000 }: SessionDriverFixture): number {
-  return patienceMs;
+function patienceOf({ timeoutMs: timeoutMs = 30_000 }: SessionDriverFixture): number {
+  return timeoutMs;
 }
 
 /** A time, so many seconds after another. */
@@ -104,13 +104,13 @@ export function aSession(id: string, fields: Partial<Session> = {}): Session {
     id,
     alias: "",
     title: `Title of ${id}`,
-    titled: false,
+    hasFinalTitle: false,
     provider: "lab",
     model: "m1",
     reasoningEffort: "low",
     mode: "auto",
-    leave: [],
-    cuts: [],
+    permissionGrants: [],
+    rewinds: [],
     projectDir: "/projects/one",
     parentId: "",
     spawnedBy: null,
@@ -173,7 +173,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
   return {
     id,
     sessionId,
-    key: "",
+    idempotencyKey: "",
     fingerprint: "",
     after: 0,
     state: "running",
@@ -185,7 +185,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
     iterations: 0,
     endedBy: "",
     error: null,
-    line: null,
+    queueLease: null,
     retry: null,
     answer: null,
     ...fields,
@@ -223,7 +223,7 @@ export function anAsk(id: string, sessionId: string, fields: Partial<Ask> = {}):
 }
 
 /** An answer to an ask. */
-export function answered(choice: string, answeredBy = "http"): AskAnswered {
+export function answered(choice: string, answeredBy = "http"): AskResolution {
   return { reply: { choice, text: "" }, answeredBy, closedAt: at(1) };
 }
 
@@ -233,7 +233,7 @@ export function anInstruction(id: string, sessionId: string, fields: Partial<Ins
 }
 
 /** Someone who asks for a lease. */
-export function aHolder(id: string): Holder {
+export function aHolder(id: string): LeaseHolder {
   return { id, host: "host", boot: "boot", pid: 1, started: "1" };
 }
 
@@ -250,7 +250,7 @@ export async function release(driver: SessionDriver, { rootId, fence }: Pick<Lea
 }
 
 /** Result of an answer; undefined for an unknown ask. */
-export async function answer(driver: SessionDriver, sessionId: string, askId: string, given: AskAnswered) {
+export async function answer(driver: SessionDriver, sessionId: string, askId: string, given: AskResolution) {
   return (await driver.write(sessionId, change({ sync: true, answer: { askId, ...given } }))).answer;
 }
 
@@ -260,7 +260,7 @@ export async function instruct(driver: SessionDriver, instruction: Instruction) 
 
 /** Whether this call took the instruction back. */
 export async function withdraw(driver: SessionDriver, sessionId: string, id: string): Promise<boolean> {
-  const { consumedInstructions } = await driver.write(sessionId, change({ sync: true, followed: [id] }));
+  const { consumedInstructions } = await driver.write(sessionId, change({ sync: true, consumedInstructions: [id] }));
   return consumedInstructions.includes(id);
 }
 

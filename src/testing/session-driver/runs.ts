@@ -32,7 +32,7 @@ export const runRules: StoreRules = {
   "runs: one that begins with its session, and one that a change puts, come back as they were given, every field":
     async (store) => {
       const { driver } = store;
-      const first = aRun("r1", "a", { key: "key of r1", state: "waiting" });
+      const first = aRun("r1", "a", { idempotencyKey: "key of r1", state: "waiting" });
       await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)], run: first });
       const second = aRun("r2", "a", {
         startedAt: at(2),
@@ -51,10 +51,10 @@ export const runRules: StoreRules = {
       );
     },
   "runs: put again replaces the one of its id, whatever changed": async ({ driver }) => {
-    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { key: "k1" }) });
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k1" }) });
     await driver.write("a", change({ runs: [aRun("r2", "a", { startedAt: at(1) })] }));
-    const ended = aRun("r1", "a", { ...ENDED, startedAt: at(2), key: "k2", provider: "other", model: "m2" });
-    await driver.write("a", change({ runs: [ended, aRun("r3", "a", { startedAt: at(3), key: "k1" })] }));
+    const ended = aRun("r1", "a", { ...ENDED, startedAt: at(2), idempotencyKey: "k2", provider: "other", model: "m2" });
+    await driver.write("a", change({ runs: [ended, aRun("r3", "a", { startedAt: at(3), idempotencyKey: "k1" })] }));
     assert.deepEqual((await runOf(driver, "r1"))?.run, ended);
     assert.deepEqual(await ids(driver), ["r3", "r1", "r2"]);
     assert.deepEqual(await ids(driver, { states: ["finished"] }), ["r1"]);
@@ -69,26 +69,33 @@ export const runRules: StoreRules = {
     await driver.write("a1", change({ runs: [aRun("r3", "a1", { startedAt: at(2) })] }));
     for (const id of ["a", "a1"]) assert.deepEqual(await ids(driver, { sessionId: id }), ["r3", "r2", "r1"]);
     for (const { run } of await driver.runs({ limit: 9 })) assert.equal(run.sessionId, "a");
-    await driver.write("a", change({ cut: { id: "s", after: 0, createdAt: at(1) } }));
+    await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
     assert.deepEqual(await ids(driver, { sessionId: "a" }), ["r3", "r2", "r1"], "a cut hides no run");
   },
   "runs: a key is unique in the store; what is refused for it leaves nothing": async (store) => {
     const { driver } = store;
-    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { key: "k" }) });
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k" }) });
     const other = await store.second();
     const taken = { session: aSession("b", { alias: "x" }), messages: [aMessage("b", 1)] };
-    await rejectsWith(other.create({ ...taken, run: aRun("r2", "b", { key: "k" }) }), "run_key_taken", "create");
+    await rejectsWith(
+      other.create({ ...taken, run: aRun("r2", "b", { idempotencyKey: "k" }) }),
+      "run_key_taken",
+      "create",
+    );
     assert.equal(await other.get("b"), undefined);
     assert.equal(await other.get("x"), undefined);
     await other.create(taken);
-    const put = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { key: "k" })] });
+    const put = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { idempotencyKey: "k" })] });
     await rejectsWith(other.write("b", put), "run_key_taken", "write");
-    const twice = [aRun("r2", "b", { key: "new" }), aRun("r3", "b", { key: "new" })];
+    const twice = [aRun("r2", "b", { idempotencyKey: "new" }), aRun("r3", "b", { idempotencyKey: "new" })];
     await rejectsWith(other.write("b", change({ runs: twice })), "run_key_taken", "twice in one change");
     assert.equal((await other.get("b"))?.lastSeq, 1);
     assert.deepEqual(await ids(other), ["r1"]);
-    await driver.write("a", change({ runs: [aRun("r1", "a", { key: "k", ...ENDED })] }));
-    await other.write("b", change({ runs: [aRun("r2", "b"), aRun("r3", "b"), aRun("r4", "b", { key: "K" })] }));
+    await driver.write("a", change({ runs: [aRun("r1", "a", { idempotencyKey: "k", ...ENDED })] }));
+    await other.write(
+      "b",
+      change({ runs: [aRun("r2", "b"), aRun("r3", "b"), aRun("r4", "b", { idempotencyKey: "K" })] }),
+    );
     assert.deepEqual(await ids(driver), ["r4", "r3", "r2", "r1"], "any number has no key; keys are told apart by case");
   },
   "runs: the id of another chain's run is refused, and that run stays": async ({ driver }) => {
@@ -105,7 +112,7 @@ export const runRules: StoreRules = {
     for (let round = 0; round < 5; round++) {
       const results = await Promise.allSettled(
         drivers.map((driver, who) => {
-          const run = aRun(`r${round}-${who}`, `s${who}`, { key: `k${round}` });
+          const run = aRun(`r${round}-${who}`, `s${who}`, { idempotencyKey: `k${round}` });
           return driver.write(`s${who}`, change({ runs: [run] }));
         }),
       );
@@ -144,9 +151,12 @@ export const runRules: StoreRules = {
     driver,
   }) => {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { startedAt: at(1) }) });
-    const line = { holder: aHolder("h"), until: at(9) };
-    const queued = aRun("r2", "a", { state: "queued", key: "k", startedAt: at(2), line });
-    await driver.write("a", change({ runs: [queued, aRun("r3", "a", { state: "queued", startedAt: at(3), line })] }));
+    const line = { holder: aHolder("h"), expiresAt: at(9) };
+    const queued = aRun("r2", "a", { state: "queued", idempotencyKey: "k", startedAt: at(2), queueLease: line });
+    await driver.write(
+      "a",
+      change({ runs: [queued, aRun("r3", "a", { state: "queued", startedAt: at(3), queueLease: line })] }),
+    );
     assert.deepEqual((await runOf(driver, "r2"))?.run, queued);
     assert.deepEqual(await ids(driver, { states: ["queued"] }), ["r3", "r2"]);
     assert.deepEqual(
@@ -154,10 +164,10 @@ export const runRules: StoreRules = {
       ["r3", "r2", "r1"],
     );
     await driver.forgetKeys?.(at(8));
-    assert.deepEqual(await ids(driver, { key: "k" }), ["r2"]);
-    await driver.write("a", change({ runs: [{ ...queued, state: "running", startedAt: at(4), line: null }] }));
+    assert.deepEqual(await ids(driver, { idempotencyKey: "k" }), ["r2"]);
+    await driver.write("a", change({ runs: [{ ...queued, state: "running", startedAt: at(4), queueLease: null }] }));
     assert.deepEqual(await ids(driver, {}), ["r2", "r3", "r1"]);
-    assert.equal((await runOf(driver, "r2"))?.run.line, null);
+    assert.equal((await runOf(driver, "r2"))?.run.queueLease, null);
   },
   "runs: pages from a known entry hold every run once": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
@@ -200,7 +210,7 @@ export const runRules: StoreRules = {
     await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h1");
     await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
-    const second = await driver.lease("a", aHolder("h2"), 60_000, { replacing: first.fence });
+    const second = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
     assert.ok("fence" in second, "the lease is had");
     assert.equal(await holderOf(driver, "r1"), null);
     await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
@@ -220,7 +230,7 @@ export const runRules: StoreRules = {
     assert.equal(await holderOf(driver, "r1"), "h1", "it came back before anybody else");
   },
   "runs: go with their chain, by any id of it, and their ids and keys are free": async ({ driver }) => {
-    const run = aRun("r1", "a", { key: "k" });
+    const run = aRun("r1", "a", { idempotencyKey: "k" });
     await driver.create({ session: aSession("a"), run });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), run: aRun("r2", "a") });
     await driver.create({ session: aSession("b"), run: aRun("r3", "b") });
@@ -273,9 +283,9 @@ export const runRules: StoreRules = {
       return [head?.newest.id, head?.newest.lastSeq, head?.messages.map(({ seq }) => seq)];
     };
     assert.deepEqual(await seen(), ["a1", 6, [4, 5, 6]]);
-    await driver.write("a1", change({ cut: { id: "s1", after: 5, createdAt: at(1) } }));
+    await driver.write("a1", change({ revert: { id: "s1", after: 5, createdAt: at(1) } }));
     assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);
-    await driver.write("a", change({ cut: { id: "s2", after: 2, createdAt: at(2) } }));
+    await driver.write("a", change({ revert: { id: "s2", after: 2, createdAt: at(2) } }));
     assert.deepEqual(await seen(), ["a", 6, [1, 2]]);
     await driver.write("a", change({ restore: "s2" }));
     assert.deepEqual(await seen(), ["a1", 6, [4, 5]]);

@@ -25,7 +25,7 @@ export const sessionRules: StoreRules = {
   "create: a session comes back as it was given, every field": async ({ driver }) => {
     const session = aSession("a", {
       alias: "acp-a",
-      titled: true,
+      hasFinalTitle: true,
       reasoningEffort: "high",
       parentId: "elsewhere",
       updatedAt: at(9),
@@ -227,7 +227,10 @@ export const sessionRules: StoreRules = {
       messages: [aMessage("a1", 3)],
       view,
     });
-    await store.driver.write("a1", change({ set: { title: "later" }, cut: { id: "s", after: 2, createdAt: at(1) } }));
+    await store.driver.write(
+      "a1",
+      change({ set: { title: "later" }, revert: { id: "s", after: 2, createdAt: at(1) } }),
+    );
     const driver = await store.reopen();
     assert.equal((await driver.get("x"))?.title, "later");
     assert.equal((await newestOf(driver, "a"))?.id, "a1");

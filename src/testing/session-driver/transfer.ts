@@ -21,7 +21,7 @@ import type { StoreRules } from "./rule.js";
 /** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage, two runs. */
 async function aFullChain(driver: SessionDriver): Promise<void> {
   const usage = { promptTokens: 3, completionTokens: 4, totalTokens: 7, cost: 0.25 };
-  const run = aRun("ar1", "a", { key: "key", state: "finished" });
+  const run = aRun("ar1", "a", { idempotencyKey: "key", state: "finished" });
   await driver.create({ session: aSession("a", { alias: "x", usage }), messages: someMessages("a", 1, 4), run });
   const view = [aMessage("a", 1), aMessage("a", 4)];
   await driver.create({
@@ -29,13 +29,13 @@ async function aFullChain(driver: SessionDriver): Promise<void> {
     messages: someMessages("a1", 5, 7),
     view,
   });
-  await driver.write("a1", change({ cut: { id: "s1", after: 6, createdAt: at(50) } }));
+  await driver.write("a1", change({ revert: { id: "s1", after: 6, createdAt: at(50) } }));
   await driver.create({
     session: aSession("a2", { chain: { root: "a", index: 2 }, lastSeq: 7 }),
     messages: [aResult("a2", 8)],
     view,
   });
-  await driver.write("a1", change({ cut: { id: "s2", after: 5, createdAt: at(60) }, add: [growing("a1", 9)] }));
+  await driver.write("a1", change({ revert: { id: "s2", after: 5, createdAt: at(60) }, add: [growing("a1", 9)] }));
   const append = [{ messageId: "a1-9", part: 0, type: "text" as const, text: "half" }];
   await driver.write(
     "a1",
@@ -49,7 +49,7 @@ function renamed(chain: ChainData): ChainData {
   const text = JSON.stringify(chain)
     .replaceAll(/"a(?!ssistant"|uto"|llow)([^"]*)"(?!:)/g, '"z$1"')
     .replaceAll('"x"', '"y"')
-    .replaceAll('"key":"key"', '"key":"yek"');
+    .replaceAll('\"idempotencyKey\":\"key\"', '\"idempotencyKey\":\"yek\"');
   return JSON.parse(text) as ChainData;
 }
 
@@ -64,7 +64,7 @@ export const transferRules: StoreRules = {
     await aFullChain(driver);
     const data = await dumped(driver, "a");
     assert.deepEqual(
-      data.sessions.map(({ session, cut }) => [session.id, cut]),
+      data.sessions.map(({ session, hiddenBy: cut }) => [session.id, cut]),
       [
         ["a", ""],
         ["a1", ""],
@@ -72,7 +72,7 @@ export const transferRules: StoreRules = {
       ],
     );
     assert.deepEqual(
-      data.sessions.map(({ messages }) => messages.map(({ message, cut }) => `${message.seq}${cut}`)),
+      data.sessions.map(({ messages }) => messages.map(({ message, hiddenBy: cut }) => `${message.seq}${cut}`)),
       [["1", "2", "3", "4"], ["5", "6s2", "7s1", "9"], ["8s2"]],
     );
     assert.deepEqual(
@@ -204,7 +204,7 @@ export const transferRules: StoreRules = {
     await driver.create({ session: aSession("b", { alias: "y" }) });
     await rejectsWith(driver.load(data), "session_exists", "alias");
     await driver.delete(["b"]);
-    for (const run of [aRun("zr1", "b"), aRun("other", "b", { key: "yek" })]) {
+    for (const run of [aRun("zr1", "b"), aRun("other", "b", { idempotencyKey: "yek" })]) {
       await driver.create({ session: aSession("b"), run });
       await rejectsWith(driver.load(data), "run_key_taken", "a run's id or key");
       await driver.delete(["b"]);

@@ -28,5 +28,5 @@ export interface TransportFixture {
   /** Remove what `create` and `unable` left behind. Called at the end of every check, when clients are closed and the transport was stopped. */
   clean(): Promise<void>;
   /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }

@@ -10,10 +10,10 @@ import { openThings, soon, until, type Rules } from "../check.js";
 import { ScriptedProvider } from "../scripted-provider.js";
 import type { TransportClient, TransportFixture } from "./fixture.js";
 
-export type TransportRules = Rules<[stage: Stage]>;
+export type TransportRules = Rules<[stage: TransportHarness]>;
 
 /** What a check plays on: an agent whose model says what it is told, a transport, clients. */
-export class Stage {
+export class TransportHarness {
   readonly fixture: TransportFixture;
   readonly transport: Transport;
   readonly provider = new ScriptedProvider();
@@ -22,7 +22,7 @@ export class Stage {
   readonly ended: ("finished" | "failed")[] = [];
   /** What was open before the transport was made. */
   readonly before: ReadonlyMap<string, number>;
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
   readonly #folder: string;
   readonly #clients: TransportClient[] = [];
   readonly #listening: Listening[] = [];
@@ -36,18 +36,18 @@ export class Stage {
     this.fixture = fixture;
     this.transport = transport;
     this.before = before;
-    this.patienceMs = fixture.patienceMs ?? 10_000;
+    this.timeoutMs = fixture.timeoutMs ?? 10_000;
     this.#folder = folder;
     this.agent = new Agent({ providers: [this.provider], driver: new MemoryDriver(), projectDir: folder });
     this.agent.on("run.finished", () => this.ended.push("finished"));
     this.agent.on("run.failed", () => this.ended.push("failed"));
   }
 
-  static async set(fixture: TransportFixture): Promise<Stage> {
+  static async set(fixture: TransportFixture): Promise<TransportHarness> {
     const before = openThings();
     const transport = await fixture.create();
     const folder = await mkdtemp(join(tmpdir(), "gantry-transport-"));
-    return new Stage(fixture, transport, folder, before);
+    return new TransportHarness(fixture, transport, folder, before);
   }
 
   async start(): Promise<Listening> {
@@ -63,11 +63,11 @@ export class Stage {
   }
 
   soon<T>(promise: Promise<T>, what: string): Promise<T> {
-    return soon(promise, what, this.patienceMs);
+    return soon(promise, what, this.timeoutMs);
   }
 
   until(test: () => boolean, what: string): Promise<void> {
-    return until(test, what, this.patienceMs);
+    return until(test, what, this.timeoutMs);
   }
 
   /** A prompt whose answer has begun, with `first`, and goes on as the script says. */
@@ -96,7 +96,7 @@ export class Stage {
         ({ text }) => `answered ${JSON.stringify(text)}`,
         () => "refused",
       ),
-      new Promise<string>((resolve) => setTimeout(() => resolve("silent"), Math.min(300, this.patienceMs))),
+      new Promise<string>((resolve) => setTimeout(() => resolve("silent"), Math.min(300, this.timeoutMs))),
     ]);
     assert.match(settled, /^(refused|silent)$/, why);
     assert.equal(this.provider.requests.length, requests, why);

@@ -17,7 +17,7 @@ export const startRules: TransportRules = {
     assert.match(address, /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/);
   },
   "start: opens nothing before it is called": async (stage) => {
-    await nothingNew(stage.before, stage.patienceMs);
+    await nothingNew(stage.before, stage.timeoutMs);
   },
 };
 
@@ -33,9 +33,9 @@ export const unableRules: TransportRules = {
       },
       (error: unknown) => (outcome = error),
     );
-    await soon(starting, "start settles", stage.patienceMs);
+    await soon(starting, "start settles", stage.timeoutMs);
     assert.ok(outcome instanceof Error, `start: expected a rejection with an Error, got ${String(outcome)}`);
     await stage.fixture.clean();
-    await nothingNew(stage.before, stage.patienceMs);
+    await nothingNew(stage.before, stage.timeoutMs);
   },
 };

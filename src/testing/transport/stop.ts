@@ -89,7 +89,7 @@ export const stopRules: TransportRules = {
     await stage.soon(listening.stop(new AbortController().signal), "stop");
     await stage.notServed(() => stage.fixture.connect(listening), "a prompt after stop");
     await stage.agent.close();
-    await nothingNew(stage.before, stage.patienceMs);
+    await nothingNew(stage.before, stage.timeoutMs);
   },
   "stop: with an idle client connected": async (stage) => {
     stage.provider.push("Hello.");

@@ -21,7 +21,7 @@ const schema = defineArguments({
 
 const oneLine = (question: string) => printable(question.trim().replace(/\s+/g, " "));
 
-/** Asks the user something, where somebody is there to answer. */
+/** Creates the tool `ask_user`, which asks the user a question. Offered only in runs where a user can answer. */
 export function askUserTool(): Tool {
   return defineTool({
     name: "ask_user",
@@ -33,7 +33,7 @@ export function askUserTool(): Tool {
     needsPerson: true,
     describe: ({ question }) => oneLine(question),
     run: async ({ question, choices = [], free_text }, context) => {
-      const answer = await context.question({
+      const answer = await context.askUser({
         title: oneLine(question),
         choices: [...new Set(choices)],
         freeText: choices.length === 0 || free_text === true,

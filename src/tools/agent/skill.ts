@@ -14,15 +14,15 @@ import type { FileToolOptions } from "../files/files.js";
 import { sniff } from "../files/content.js";
 import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
 
-/** Read of one file. */
+/** Maximum bytes read of one file. */
 const MOST_BYTES = 256 * 1024;
-/** Files of a skill that are named, and how deep they are looked for. */
+/** Maximum files of a skill that are listed, and maximum folder depth of the search. */
 const FILES = 50;
 const DEPTH = 3;
-/** Looked at for them: so many entries of its folders, and so long, in ms. */
+/** Limits of the search for these files: folder entries, and time in ms. */
 const LOOKED = 1_000;
 const LOOK_MS = 2_000;
-/** Folders of a skill that are not looked into. */
+/** Folders of a skill that are not searched. */
 const OTHERS = new Set([".git", "node_modules"]);
 
 const schema = defineArguments({
@@ -33,7 +33,9 @@ const schema = defineArguments({
   ),
 });
 
-/** Reads what a skill says, of which the model knows the name. */
+/**
+ * Creates the tool `skill`, which reads the files of a skill. The model knows the names of the skills from its prompt.
+ */
 export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">): Tool {
   return defineTool({
     name: "skill",
@@ -54,7 +56,7 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
           `There is no skill ${JSON.stringify(name.slice(0, 100))}. Use one of: ${names || "(none)"}.`,
         );
       }
-      // What is the user's own lies in gantry's home, which no other tool reads.
+      // The user's own skills lie in gantry's home, which is denied to all other tools.
       const guard = await PathGuard.create({
         roots: [skill.root],
         denied: skill.origin === "user" ? [] : deniedPaths,
@@ -108,15 +110,16 @@ async function read(
 }
 
 /**
- * Paths within a skill's folder, sorted; links are named and not followed. Cut where there are too many, or where it takes
- * too long to find them. Rejects with the signal's reason.
+ * Lists the files of a skill as sorted relative paths. Links are listed and not followed.
+ *
+ * `isCut` is true if a limit of files, entries, depth or time was reached. Rejects with the signal's reason.
  */
 async function filesOf(guard: PathGuard, start: string, signal: AbortSignal) {
   const files: string[] = [];
   const end = Date.now() + LOOK_MS;
   let left = LOOKED;
   let isCut = false;
-  /** False where there is no room for another entry. */
+  /** Returns false once a limit is reached. */
   const look = async (path: string, depth: number): Promise<boolean> => {
     const folder = await guard.openFolder(path).catch(() => undefined);
     if (!folder) return true;

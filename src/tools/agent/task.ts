@@ -1,13 +1,13 @@
 import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
 import { printable } from "../../base/printable.js";
 import { hasCode } from "../../ports/errors.js";
-import type { Helper, HelperResult } from "../../ports/spawn.js";
+import type { Subagent, SubagentResult } from "../../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { asNumber, defineArguments, field, flag, integer, list, object, optional, reads, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 
-/** Model calls of a helper, where nobody says how many. */
-export const HELPER_ITERATIONS = 50;
+/** Default maximum of model calls of a subagent. */
+export const DEFAULT_SUBAGENT_ITERATIONS = 50;
 
 const MAX_TOOLS = 100;
 
@@ -42,8 +42,8 @@ const schema = defineArguments({
 
 const oneLine = (words: string) => printable(words.trim().replace(/\s+/g, " "));
 
-/** Gives a piece of work to a helper, an agent with a context of its own. */
-export function taskTool({ maxIterations = HELPER_ITERATIONS }: { maxIterations?: number } = {}): Tool {
+/** Creates the tool `task`, which delegates a task to a subagent with its own context. */
+export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxIterations?: number } = {}): Tool {
   return defineTool({
     name: "task",
     description:
@@ -51,7 +51,7 @@ export function taskTool({ maxIterations = HELPER_ITERATIONS }: { maxIterations?
       "nothing of this conversation. For what takes many calls of which you need the outcome alone; a call or two make " +
       "yourself. Several in one answer run beside each other. Its last answer is all that you get, and may be wrong.",
     schema,
-    // It changes nothing by itself: each call of the helper is judged as one of your own.
+    // The tool itself changes nothing. Each tool call of the subagent is checked like a call of this run.
     kind: "think",
     parallel: true,
     describe: ({ description, read_only }) => `${read_only === true ? "Look" : "Task"}: ${oneLine(description)}`,
@@ -75,8 +75,8 @@ export function taskTool({ maxIterations = HELPER_ITERATIONS }: { maxIterations?
   });
 }
 
-/** A helper, or why there is none. */
-async function begun(context: ToolContext, input: Parameters<ToolContext["spawn"]>[0]): Promise<Helper | ToolOutput> {
+/** Starts a subagent. Returns a failed tool output if there are too many runs. */
+async function begun(context: ToolContext, input: Parameters<ToolContext["spawn"]>[0]): Promise<Subagent | ToolOutput> {
   try {
     return await context.spawn(input);
   } catch (error) {
@@ -86,7 +86,7 @@ async function begun(context: ToolContext, input: Parameters<ToolContext["spawn"
   }
 }
 
-function told({ output, endedBy, iterations }: HelperResult, helper: Helper): ToolOutput {
+function told({ output, endedBy, iterations }: SubagentResult, helper: Subagent): ToolOutput {
   const said = output.trim() === "" ? "(It said nothing.)" : cutMiddle(output.trim(), MODEL_BYTES);
   const limits = {
     max_iterations: `its ${iterations} model calls were over`,
@@ -104,6 +104,6 @@ function brokenOff(error: unknown): string {
   return `The helper failed: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-function sessionOf({ sessionId }: Helper): string {
+function sessionOf({ sessionId }: Subagent): string {
   return `[helper session ${sessionId}]`;
 }

@@ -4,7 +4,7 @@ import type { PlanEntry } from "../../ports/watch.js";
 import { defineArguments, list, object, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 
-/** Keeps the list. */
+/** Name of the tool that stores the todo list. */
 export const PLAN_TOOL = "todowrite";
 
 const STATE = "todos";
@@ -31,7 +31,7 @@ const schema = defineArguments({
   ),
 });
 
-/** Keeps the session's list of things to do. */
+/** Creates the tool `todowrite`, which stores the todo list of the session. */
 export function todowriteTool(): Tool {
   return defineTool({
     name: PLAN_TOOL,
@@ -51,7 +51,10 @@ export function todowriteTool(): Tool {
   });
 }
 
-/** What is to be done, as a session's tools remember it; what was given up is no part of it. Undefined where they never said. */
+/**
+ * Returns the todo list from the state of a session's tools, without cancelled entries. Undefined if no list was ever
+ * stored.
+ */
 export function planIn(state: ReadonlyMap<string, unknown>): PlanEntry[] | undefined {
   const todos = state.get(STATE);
   if (!Array.isArray(todos)) return undefined;
@@ -64,7 +67,7 @@ function entryOf({ content, status }: Record<string, unknown>): PlanEntry | unde
   return isEntry ? { content, status } : undefined;
 }
 
-/** Shows the session's list of things to do. */
+/** Creates the tool `todoread`, which shows the todo list of the session. */
 export function todoreadTool(): Tool {
   return defineTool({
     name: "todoread",

@@ -36,11 +36,11 @@ const schema = defineArguments(
   },
 );
 
-/** GPT from 4.1 and 5 on, codex and the o series: they have learnt this format. */
+/** Models trained on this format: GPT from 4.1 and 5 on, codex and the o series. */
 const TRAINED = /^(?:gpt-(?:4\.1|[5-9]|[12]\d)(?!\d)|codex|o[1-9](?![a-z\d]))|-codex(?![a-z])/;
 
-/** Whether a model was trained on the patches of this format, by its id, which gateways put a vendor before. */
-export function knowsPatches({ id }: { readonly id: string }): boolean {
+/** Whether a model was trained on this patch format, judged by its id. A vendor prefix of a gateway is ignored. */
+export function supportsPatches({ id }: { readonly id: string }): boolean {
   const name = id
     .toLowerCase()
     .replace(/^.*\//, "")
@@ -49,7 +49,10 @@ export function knowsPatches({ id }: { readonly id: string }): boolean {
   return TRAINED.test(name);
 }
 
-/** Changes several files at once by a patch, in the format of OpenAI's models, which are offered it in place of `edit`. */
+/**
+ * Creates the tool `apply_patch`, which changes several files with one patch in the format of OpenAI's models. Those
+ * models are offered it in place of `edit`.
+ */
 export function applyPatchTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "apply_patch",
@@ -58,7 +61,7 @@ export function applyPatchTool(options: FileToolOptions): Tool {
       "changed since you read it.",
     schema,
     kind: "edit",
-    models: knowsPatches,
+    models: supportsPatches,
     replaces: ["edit", "multiedit"],
     describe: ({ input }, projectDir) => {
       const sections = parsePatch(input);
@@ -91,7 +94,7 @@ function titleOf(sections: readonly PatchSection[], projectDir: string): string 
   return `${{ add: "Create", delete: "Delete", update: "Patch" }[only.action]} ${name}`;
 }
 
-/** The pieces of files that a patch speaks of; whether they are there is found out when it runs. */
+/** The diffs of a patch section. Whether the old lines exist is checked when the patch runs. */
 function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
   const { path } = location(movedTo(section) ?? section.path, projectDir);
   if (section.action === "delete") return [];
@@ -103,13 +106,16 @@ function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
   });
 }
 
-/** Of these an error shows lines, and what is moved can be read where it goes. */
+/**
+ * Files whose content the call may show: errors quote lines of updated files, and a moved file is readable at its
+ * target.
+ */
 function reads(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
   const paths = new Set(sections.flatMap(({ action, path }) => (action === "update" ? [path] : [])));
   return paths.size > 0 ? { reads: [...paths].map((path) => location(path, projectDir)) } : {};
 }
 
-/** The tools whose work it does: rules for theirs are for it as well. */
+/** The tools that this call acts as. Permission rules of those tools apply too. */
 function actsAs(sections: readonly PatchSection[]): string[] {
   const edits = sections.some((section) => section.action === "update" && section.chunks.length > 0);
   const writes = sections.some((section) => section.action === "add" || movedTo(section) !== undefined);

@@ -1,9 +1,9 @@
 import { relativeTo } from "./files.js";
 
-/** Begins the keys of a session's state that name changed files; one key a file, so that a call stores only its own. */
+/** Prefix of the state keys for changed files. One key per file, so that a call stores only its own changes. */
 const CHANGED = "files.changed:";
 
-/** Remember changed files in a session's state. `paths`: absolute, or relative to the project folder. */
+/** Records changed files in the state of a session. `paths`: absolute, or relative to the project folder. */
 export function recordChangedFiles(state: Map<string, unknown>, paths: readonly string[], projectDir: string): void {
   for (const path of paths) {
     const key = CHANGED + relativeTo(path, projectDir);
@@ -11,7 +11,7 @@ export function recordChangedFiles(state: Map<string, unknown>, paths: readonly 
   }
 }
 
-/** The files that tools of a session reported as changed, oldest first; relative to the project folder where they lie in it. */
+/** Returns the changed files of a session, oldest first. Paths in the project folder are relative to it. */
 export function changedFiles(state: ReadonlyMap<string, unknown>): string[] {
   return [...state.keys()].flatMap((key) => (key.startsWith(CHANGED) ? [key.slice(CHANGED.length)] : []));
 }

@@ -1,4 +1,4 @@
-/** What a file is by its first bytes. */
+/** The type of a file, detected from its first bytes. */
 export type Content =
   | { kind: "text"; encoding: "utf-8" | "utf-16le" | "utf-16be" }
   | { kind: "image"; mediaType: string }
@@ -28,7 +28,7 @@ const MAGIC: readonly (readonly [string, string, number?])[] = [
   ["wOF2", "a web font"],
 ];
 
-/** Tell text from the rest. @param start Up to the first 8 kB. */
+/** Detects whether a file is text, an image or binary. `start`: up to the first 8 kB. */
 export function sniff(start: Buffer): Content {
   const latin = start.toString("latin1", 0, 512);
   if (latin.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
@@ -42,7 +42,7 @@ export function sniff(start: Buffer): Content {
   return { kind: "binary", what: known?.[1] ?? "binary data" };
 }
 
-/** Sizes for people and models. */
+/** Formats a size for users and models. */
 export function size(bytes: number): string {
   if (bytes < 1024) return `${bytes} bytes`;
   if (bytes < 1024 * 1024) return `${(bytes / 1024).toFixed(1)} KiB`;

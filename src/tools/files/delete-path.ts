@@ -3,11 +3,19 @@ import { PathError, ToolError } from "../../ports/errors.js";
 import { asPathError, type OpenedFolder, type PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { size, sniff } from "./content.js";
-import { exclusively, guardForChange, pathFault, SeenFiles, shown, type FileToolOptions, type Reach } from "./files.js";
-import { keepBefore, keepTree } from "./record-file.js";
+import {
+  exclusively,
+  guardForChange,
+  pathFault,
+  SeenFiles,
+  shown,
+  type FileToolOptions,
+  type WorkFolders,
+} from "./files.js";
+import { recordBefore, recordTree } from "./record-file.js";
 import { readWhole } from "./read-file.js";
 
-/** Clients are shown what was in deleted text files up to this size. */
+/** Maximum size of a deleted text file whose content clients are shown. */
 const DIFF_BYTES = 256 * 1024;
 
 interface Deletion {
@@ -15,16 +23,22 @@ interface Deletion {
   readonly recursive: boolean;
 }
 
-/** The file or folder that a person is asked about, by the arguments of the call. Undefined if the path does not exist. */
+/**
+ * Identity of the file or folder in a permission request, by the arguments of the call. Undefined if the path did not
+ * exist.
+ */
 const askedAbout = new WeakMap<Deletion, Identity | undefined>();
 
 type Identity = Readonly<Record<"dev" | "ino", number>>;
 
-/** Records which file or folder a permission is for. Rejects where the tool itself would be refused. */
+/**
+ * Records the identity of the file or folder that the permission request is for. Rejects where the tool call would be
+ * rejected.
+ */
 export async function previewDeletion(
   options: FileToolOptions,
   deletion: Deletion,
-  reach: Reach,
+  reach: WorkFolders,
 ): Promise<ToolCallPreview> {
   const full = resolve(reach.projectDir, deletion.path);
   const guard = await guardForChange(options, reach);
@@ -37,7 +51,7 @@ export async function previewDeletion(
   return {};
 }
 
-/** The work of the delete tool. Rejects with `ToolError`, or the signal's reason. */
+/** Runs the `delete` tool. Rejects with `ToolError`, or with the signal's reason. */
 export async function deletePath(
   options: FileToolOptions,
   deletion: Deletion,
@@ -65,8 +79,10 @@ const GONE = { kind: "none" } as const;
 const NOT_KEPT = " No copy was kept: undo cannot bring it back.";
 
 /**
- * Delete what is at a path, and not what a link there points to; `check` throws where that must stay. Rejects with `PathError`
- * and `ToolError`.
+ * Deletes a file, link or folder. The target of a link stays. `check` receives the current identity and throws if the
+ * entry must stay.
+ *
+ * Rejects with `PathError` and `ToolError`.
  */
 export async function remove(
   guard: PathGuard,
@@ -76,9 +92,9 @@ export async function remove(
   context: ToolContext,
   check: (found: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
-  // The parent is resolved and the last name is not: a link goes, not what it points to.
+  // Resolves the parent but not the last name, so that a link is deleted and not its target.
   const parent = await guard.resolve(dirname(full)).catch((error: unknown) => {
-    // The parent of a root lies outside, and the answer should be about the root.
+    // The parent of a root lies outside the roots. The error must name the root instead.
     throw error instanceof PathError && error.reason === "outside" && guard.isRoot(full) ? isRoot(name) : error;
   });
   const target = join(parent.path, basename(full));
@@ -98,22 +114,22 @@ export async function remove(
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
       const keeping = await (recursive
-        ? keepTree(guard, folder, own, context, context.signal)
-        : keepBefore(guard, folder, own, GONE, context));
+        ? recordTree(guard, folder, own, context, context.signal)
+        : recordBefore(guard, folder, own, GONE, context));
       if (recursive) await folder.removeTree(own, context.signal);
       else if (!(await folder.removeEmpty(own)))
         throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
-      keeping.done();
-      isKept = keeping.kept;
+      keeping.commit();
+      isKept = keeping.isRestorable;
     } else {
       const before = stats.isFile() ? await textOf(guard, folder, own) : undefined;
-      const keeping = await keepBefore(guard, folder, own, GONE, context);
+      const keeping = await recordBefore(guard, folder, own, GONE, context);
       await folder.unlink(own);
-      keeping.done();
+      keeping.commit();
       new SeenFiles(context).forget(target);
       await folder.sync();
       return {
-        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.kept ? "" : NOT_KEPT}`,
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.isRestorable ? "" : NOT_KEPT}`,
         ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
         locations: [{ path: target }],
       };

@@ -9,7 +9,7 @@ const schema = defineArguments({
   recursive: optional(flag("Delete a folder with all that is in it."), false),
 });
 
-/** Deletes a file, a link (not what it points to), or a folder. */
+/** Creates the tool `delete`, which deletes a file, a link (not its target) or a folder. */
 export function deleteTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "delete",

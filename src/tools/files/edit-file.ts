@@ -1,23 +1,26 @@
 import { resolve } from "node:path";
 import { ToolError, WorkLimitError } from "../../ports/errors.js";
 import type { EditedFile, TextEdit } from "../../untrusted/edits/apply-edit.js";
-import { withThread } from "../../untrusted/workers.js";
+import { withWorker } from "../../untrusted/workers.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { size, sniff } from "./content.js";
 import { diffOf, exclusively, guardForChange, location, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
-import type { FileToolOptions, Reach } from "./files.js";
+import type { FileToolOptions, WorkFolders } from "./files.js";
 import { readWhole } from "./read-file.js";
 import { replaceFile } from "./replace-file.js";
 
-/** For all edits of a call, in ms. */
+/** Time limit for all edits of a call, in ms. */
 const EDIT_MS = 10_000;
-/** A person who is asked is shown files up to this size whole, of larger ones what changes: the question is stored with it. */
+/**
+ * Maximum size of a file that a permission request shows completely. Of larger files it shows only the changed part,
+ * because the request is stored with it.
+ */
 const PREVIEW_BYTES = 256 * 1024;
-/** Lines shown on each side of that. */
+/** Context lines on each side of the changed part. */
 const AROUND = 3;
 
-/** Apply edits to one file in order, all or none. */
+/** Applies edits to one file in order, all or none. Rejects with `ToolError` or the signal's reason. */
 export async function editFile(
   options: FileToolOptions,
   path: string,
@@ -40,7 +43,7 @@ export async function editFile(
       const { content: edited, done, line } = await edit(before, edits, name, context.signal);
       const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
       context.signal.throwIfAborted();
-      // The last look before the change: someone outside this process may have saved meanwhile.
+      // Final check before the change: another process may have written the file meanwhile.
       if (!(await textOf(guard, target, name)).equals(before))
         throw new ToolError(`${name}: changed just now. Read it again, then edit.`);
       const real = await replaceFile(guard, target, after, context);
@@ -57,14 +60,16 @@ export async function editFile(
 }
 
 /**
- * What edits would make of the file that is there, where a text is in it otherwise than the arguments say: nothing where they say it to
- * the letter. Rejects where the tool itself would be refused.
+ * Previews edits that match the file only approximately. Returns an empty preview if all edits match exactly, because
+ * the arguments then show the change.
+ *
+ * Rejects where the tool call would be rejected.
  */
 export async function previewEdits(
   options: FileToolOptions,
   path: string,
   edits: readonly TextEdit[],
-  reach: Reach & Pick<ToolContext, "signal">,
+  reach: WorkFolders & Pick<ToolContext, "signal">,
 ): Promise<ToolCallPreview> {
   const { projectDir, signal } = reach;
   const guard = await guardForChange(options, reach);
@@ -83,7 +88,7 @@ export async function previewEdits(
   };
 }
 
-/** The lines that differ, with a few around them; undefined where they are too many to be shown. */
+/** The lines that differ, with context lines. Undefined if they are too long to be shown. */
 function changedPart(before: Buffer, after: Buffer): { oldText: string; newText: string } | undefined {
   const [olds, news] = [before.toString().split("\n"), after.toString().split("\n")];
   const shorter = Math.min(olds.length, news.length);
@@ -97,7 +102,7 @@ function changedPart(before: Buffer, after: Buffer): { oldText: string; newText:
   return texts.oldText.length + texts.newText.length <= 2 * PREVIEW_BYTES ? texts : undefined;
 }
 
-/** Rejects with `ToolError` for what is no text that can be changed. */
+/** Reads a text file that can be edited. Rejects with `ToolError` for any other file. */
 async function textOf(guard: PathGuard, target: string, name: string): Promise<Buffer> {
   const file = await guard.openFile(target);
   try {
@@ -122,11 +127,11 @@ async function edit(
   name: string,
   signal: AbortSignal,
 ): Promise<EditedFile> {
-  // Memory of its own, because it goes over to the thread.
+  // A copy, because the memory is transferred to the worker.
   const content = new Uint8Array(before);
   const job = { content, edits, name, maxBytes: MAX_FILE_BYTES };
   try {
-    const edited = await withThread(signal, (thread) => thread.ask("edit", job, { ms: EDIT_MS, transfer: [content] }));
+    const edited = await withWorker(signal, (thread) => thread.ask("edit", job, { ms: EDIT_MS, transfer: [content] }));
     if ("refused" in edited) throw new ToolError(edited.refused);
     return edited;
   } catch (error) {

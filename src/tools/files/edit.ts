@@ -5,7 +5,6 @@ import { defineTool } from "../define-tool.js";
 import { editFile, previewEdits } from "./edit-file.js";
 import { location, shown, type FileToolOptions } from "./files.js";
 
-/** The arguments of one replacement. */
 export const EDIT_FIELDS = {
   old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all.", {
     minLength: 1,
@@ -20,13 +19,13 @@ const schema = defineArguments({
   ...EDIT_FIELDS,
 });
 
-/** The pieces of a file that edits speak of; whether they are there is found out when they run. */
+/** The diffs of the edits as the model sent them. Whether the old text exists is checked when the call runs. */
 export function plannedDiff(path: string, edits: readonly TextEdit[], projectDir: string): Diff[] {
   const place = location(path, projectDir);
   return edits.map((edit) => ({ path: place.path, oldText: edit.old_string, newText: edit.new_string }));
 }
 
-/** Replaces exact text in a file. */
+/** Creates the tool `edit`, which replaces exact text in a file. */
 export function editTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "edit",
@@ -39,7 +38,7 @@ export function editTool(options: FileToolOptions): Tool {
       title: `Edit ${shown(path, projectDir)}`,
       locations: [location(path, projectDir)],
       diff: plannedDiff(path, [edit], projectDir),
-      // An error shows the lines that are there.
+      // An error quotes lines of the file.
       reads: [location(path, projectDir)],
     }),
     preview: ({ path, ...edit }, context) => previewEdits(options, path, [edit], context),

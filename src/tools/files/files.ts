@@ -7,32 +7,38 @@ import { Protection } from "../../files/protection.js";
 import { printable } from "../../base/printable.js";
 import { folderOf } from "../../processes/outputs.js";
 
-/** Where the file tools may go beside the project folder, and where never. Absolute paths. */
+/** Paths that the file tools may use beside the project folder, and paths that they may not. All paths are absolute. */
 export interface FileToolOptions {
   allowPaths: readonly string[];
   deniedPaths: readonly string[];
-  /** What may be read and not changed, as `Protection` takes it; default the built-in list. */
+  /** Patterns of paths that may be read but not changed, for `Protection`. Default: the built-in list. */
   protectedPaths?: readonly string[] | undefined;
-  /** Files that may be read and not changed, whatever that list says. */
+  /** Files that may be read but not changed, regardless of `protectedPaths`. Default: none. */
   readOnlyPaths?: readonly string[] | undefined;
-  /** Folder for what commands printed, one folder in it for each session, which alone may read it. */
+  /**
+   * Folder for the output of commands, with one subfolder per session. Only that session may read it. Undefined: output
+   * is not stored.
+   */
   outputsPath?: string | undefined;
 }
 
-/** Files beyond this are neither edited nor read whole, in bytes. */
+/** Maximum size, in bytes, of a file that is edited or read completely. */
 export const MAX_FILE_BYTES = 10 * 1024 * 1024;
 
-/** Where a call may go. */
-export type Reach = Pick<ToolContext, "projectDir" | "folders">;
+/** The folders that a tool call may use. */
+export type WorkFolders = Pick<ToolContext, "projectDir" | "folders">;
 
-export function guardFor(options: FileToolOptions, { projectDir, folders = [] }: Reach): Promise<PathGuard> {
+export function guardFor(options: FileToolOptions, { projectDir, folders = [] }: WorkFolders): Promise<PathGuard> {
   return PathGuard.create({ roots: [projectDir, ...folders, ...options.allowPaths], denied: options.deniedPaths });
 }
 
-/** As `guardFor`, for one path that is read: what the session's own commands printed may be, though it lies where nobody else may look. */
+/**
+ * Like `guardFor`, for reading one path. Also allows the stored command output of this session, which lies in a denied
+ * folder.
+ */
 export function guardForReading(
   options: FileToolOptions,
-  reach: Reach & Pick<ToolContext, "sessionId">,
+  reach: WorkFolders & Pick<ToolContext, "sessionId">,
   path: string,
 ): Promise<PathGuard> {
   const own = options.outputsPath && folderOf(options.outputsPath, reach.sessionId);
@@ -41,28 +47,31 @@ export function guardForReading(
     : guardFor(options, reach);
 }
 
-/** For tools that change files. */
-export function guardForChange(options: FileToolOptions, { projectDir, folders = [] }: Reach): Promise<PathGuard> {
+/** Creates a guard for tools that change files, with the protected paths. */
+export function guardForChange(
+  options: FileToolOptions,
+  { projectDir, folders = [] }: WorkFolders,
+): Promise<PathGuard> {
   const { allowPaths, deniedPaths, protectedPaths = ["*"], readOnlyPaths = [] } = options;
   const protection = new Protection(protectedPaths, readOnlyPaths);
   return PathGuard.create({ roots: [projectDir, ...folders, ...allowPaths], denied: deniedPaths, protection });
 }
 
 /**
- * A path as models and people see it: relative to the project where it lies in it, and in quotes where a character of it
- * would not be seen. Touches no disk.
+ * Formats a path for models and users: relative to the project folder if it lies inside, and quoted if a character is
+ * invisible. Does not access the disk.
  */
 export function shown(path: string, projectDir: string): string {
   return printable(relativeTo(path, projectDir));
 }
 
-/** As `shown`, as it is: for comparisons. */
+/** Like `shown`, but unquoted, for comparisons. */
 export function relativeTo(path: string, projectDir: string): string {
   const full = resolve(projectDir, path);
   return isInside(full, projectDir) ? relative(projectDir, full).split(sep).join("/") || "." : full;
 }
 
-/** As `shown`, in the middle of a sentence. */
+/** Like `shown`, for use inside a sentence. */
 export function folderName(path: string, projectDir: string): string {
   const name = shown(path, projectDir);
   return name === "." ? "the project folder" : name;
@@ -72,7 +81,10 @@ export function location(path: string, projectDir: string, line?: number): Locat
   return { path: resolve(projectDir, path), ...(line === undefined ? {} : { line }) };
 }
 
-/** What the model is told of a path that cannot be used: why, and what to do next. */
+/**
+ * Converts a `PathError` to a `ToolError` for the model, with the reason and the next step. Returns any other error
+ * unchanged.
+ */
 export async function pathFault(
   error: unknown,
   path: string,
@@ -107,10 +119,10 @@ async function nextStep(error: PathError, path: string, projectDir: string, opti
   }
 }
 
-/** Names of a folder that are looked at for one like another. */
+/** Maximum names of a folder that are compared with a missing name. */
 const MAX_SIBLINGS = 10_000;
 
-/** Siblings with almost the same name. */
+/** Returns up to three siblings with a similar name. */
 async function similar(path: string, projectDir: string, options: FileToolOptions): Promise<string[]> {
   if (!isInside(path, projectDir)) return [];
   const plain = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
@@ -135,11 +147,14 @@ async function similar(path: string, projectDir: string, options: FileToolOption
     .map((name) => shown(resolve(dirname(path), name), projectDir));
 }
 
-/** Open a regular file and hand it to `use`; closed afterwards. Rejects with a `ToolError` for the model. */
+/**
+ * Opens a regular file, passes it to `use` and closes it afterwards. Rejects with a `ToolError` for the model, or with
+ * the error of `use`.
+ */
 export async function withFile<T>(
   options: FileToolOptions,
   path: string,
-  context: Reach & Pick<ToolContext, "sessionId">,
+  context: WorkFolders & Pick<ToolContext, "sessionId">,
   use: (file: OpenedFile) => Promise<T>,
 ): Promise<T> {
   let file: OpenedFile;
@@ -156,19 +171,19 @@ export async function withFile<T>(
   }
 }
 
-/** Clients are not sent the whole of larger files, in bytes. */
+/** Maximum size, in bytes, of a file whose content is sent to clients. */
 const MAX_DIFF_BYTES = 1024 * 1024;
 
-/** A change as clients show it; none where the file is too large for that. */
+/** Returns the diff of a change for clients. Empty if the file is too large. */
 export function diffOf(path: string, before: Buffer | null, after: Buffer): Diff[] {
   if (Math.max(before?.length ?? 0, after.length) > MAX_DIFF_BYTES) return [];
   return [{ path, oldText: before === null ? null : before.toString(), newText: after.toString() }];
 }
 
-/** Begins the keys of a session's state that hold what was seen; one a file, so that each is stored with the call that saw it. */
+/** Prefix of the state keys for seen files. One key per file, so that it is stored with the call that saw the file. */
 const SEEN = "files.seen:";
 
-/** What this session last saw of each file, by resolved path: a hash of the whole content. */
+/** Hash of the content that this session last saw of each file, by resolved path. */
 export class SeenFiles {
   readonly #state: Map<string, unknown>;
 
@@ -184,12 +199,12 @@ export class SeenFiles {
     this.#state.delete(SEEN + path);
   }
 
-  /** Whether it was seen as it is now. */
+  /** Whether the session saw the file with this content. */
   knows(path: string, content: Buffer): boolean {
     return this.#state.get(SEEN + path) === hash(content);
   }
 
-  /** Whether it was seen, and is another now. */
+  /** Whether the session saw the file with other content. */
   changed(path: string, content: Buffer): boolean {
     const known = this.#state.get(SEEN + path);
     return known !== undefined && known !== hash(content);
@@ -202,7 +217,7 @@ function hash(content: Buffer): string {
 
 const busy = new Map<string, Promise<void>>();
 
-/** Do `work` while no other tool call of this process changes the file; calls wait in order. */
+/** Runs `work` while no other tool call of this process changes the file. Calls wait in order. */
 export async function exclusively<T>(path: string, work: () => Promise<T>): Promise<T> {
   const before = busy.get(path) ?? Promise.resolve();
   const mine = before.then(work);

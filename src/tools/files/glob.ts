@@ -32,7 +32,7 @@ const schema = defineArguments(
   },
 );
 
-/** Finds files by name. */
+/** Creates the tool `glob`, which finds files by name. */
 export function globTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "glob",
@@ -47,7 +47,7 @@ export function globTool(options: FileToolOptions): Tool {
     run: async ({ pattern, path, all }, context) => {
       const start = path || ".";
       const folder = resolve(context.projectDir, start);
-      // Models like to give the whole path.
+      // Models often send an absolute pattern.
       const own =
         isInside(pattern, folder) && pattern.startsWith("/") ? pattern.slice(folder.length + 1) || "**" : pattern;
       checkGlob(own);
@@ -101,7 +101,7 @@ async function matchesOf(
   return { first, isIncomplete: end.why === "timeout" };
 }
 
-/** The lines for these files: only names that are of regular files where the guard's own handles find them. */
+/** The result lines. Includes only names that the guard confirms as regular files. */
 async function shownMatches(
   guard: PathGuard,
   place: SearchPlace,
@@ -129,7 +129,7 @@ async function countIgnored(place: SearchPlace, signal: AbortSignal): Promise<nu
   return count;
 }
 
-/** Throws `ToolInputError` for what is no glob, by its look. It is compiled and matched in a thread. */
+/** Throws `ToolInputError` for an invalid glob. Checks only the text; the glob is compiled and matched elsewhere. */
 export function checkGlob(pattern: string): void {
   if (pattern.split("/").includes(".."))
     throw new ToolInputError("pattern: .. is not for globs. Name the folder in path.");

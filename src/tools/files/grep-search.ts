@@ -17,22 +17,25 @@ import {
   type ToolPlace,
 } from "./search-folder.js";
 
-/** Larger files are skipped, and reported: ripgrep holds a whole line in memory, and with `--multiline` a whole file. */
+/**
+ * Maximum file size. Larger files are skipped and reported, because ripgrep holds a whole line in memory, with
+ * `--multiline` a whole file.
+ */
 const MAX_FILE_BYTES = 512 * 1024 * 1024;
-/** UTF-16 is decoded whole to show a line of it. Matches in larger files are not shown. */
+/** Maximum size of a UTF-16 file whose matches are shown. UTF-16 files are decoded completely. */
 const MAX_DECODED_BYTES = 64 * 1024 * 1024;
-/** A search that finds more lines is done again in the order of paths, and ends when enough is found. */
+/** A search that finds more lines is repeated in the order of paths, and ends when the limit is reached. */
 const MAX_UNSORTED_LINES = 5_000;
-/** Files that were not searched: so many are remembered, and so many named. */
+/** Files that were not searched: the maximum remembered, and the maximum named in the result. */
 const MAX_REMEMBERED = 100;
 const MAX_NAMED = 3;
 
 export interface GrepOptions extends FileToolOptions {
-  /** How long a search may take, in ms. Default 60,000. */
+  /** Time limit of a search, in ms. Default: 60,000. */
   searchMs?: number;
 }
 
-/** What the model asked for; see the schema of `grep`. */
+/** Arguments of the `grep` tool; see its schema. */
 export interface GrepArgs {
   pattern: string;
   path: string;
@@ -45,7 +48,7 @@ export interface GrepArgs {
   all: boolean;
 }
 
-/** One search, from the pattern to the text. */
+/** One search, from the pattern to the result text. */
 export class GrepSearch {
   readonly #options: GrepOptions;
   readonly #given: GrepArgs;
@@ -84,10 +87,10 @@ export class GrepSearch {
     }
   }
 
-  /** Decides how ripgrep gets the glob, and which of the files that it finds then are wanted. */
+  /** Sets the ripgrep arguments for the glob, and the filter for the files that ripgrep finds. */
   async #readGlob({ place, fileBytes }: ToolPlace): Promise<void> {
     const { glob, all } = this.#given;
-    // A file that was named is searched whatever globs and ignore files say.
+    // A file that the model named is searched regardless of globs and ignore files.
     if (glob === undefined || fileBytes !== undefined) return;
     const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
     this.#globs = args;
@@ -97,7 +100,10 @@ export class GrepSearch {
     this.#isWanted = (name) => names.has(name);
   }
 
-  /** Runs ripgrep. `onOutput` returns false to end it, and gets names of files that `#isWanted` has not filtered yet. */
+  /**
+   * Runs ripgrep. `onOutput` returns false to end the search. The names that it receives are not yet filtered by
+   * `#isWanted`.
+   */
   async #search({ place }: ToolPlace, flags: readonly string[], onOutput: (chunk: Buffer) => boolean): Promise<void> {
     const limits = {
       cwd: place.cwd,
@@ -109,8 +115,8 @@ export class GrepSearch {
     const onTooLarge = (name: string): void => {
       if (this.#tooLarge.size < MAX_REMEMBERED && this.#isWanted(name)) this.#tooLarge.add(name);
     };
-    // With globs ripgrep would report each file that they leave out. A list of all files takes less than that, and half of
-    // the processors, so that it does not slow the search down.
+    // With globs, ripgrep would report each excluded file. A list of all files is shorter. It uses half of the
+    // processors, so that it does not slow down the search.
     const threads = `--threads=${Math.ceil(availableParallelism() / 2)}`;
     const list =
       this.#globs.length > 0 &&
@@ -137,7 +143,7 @@ export class GrepSearch {
     await this.#keepMatching(place);
   }
 
-  /** Forgets too large files that the glob does not match. */
+  /** Drops files that are too large but not matched by the glob. */
   async #keepMatching(place: SearchPlace): Promise<void> {
     if (this.#tooLarge.size === 0 || this.#globs.length === 0) return;
     const matching = new Set<string>();
@@ -148,7 +154,7 @@ export class GrepSearch {
 
   async #searchLines(where: ToolPlace): Promise<void> {
     const { limit } = this.#given;
-    // Ripgrep uses one thread when it sorts, so that few matches are found faster without, and many with it.
+    // A sorted ripgrep run uses one thread. So few matches are found faster unsorted, and many matches faster sorted.
     const found = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
     const files: FoundFile[] = [];
     let matches = 0;
@@ -169,7 +175,10 @@ export class GrepSearch {
     }
   }
 
-  /** Files with the places of their matches, in the order of paths; undefined where an unsorted search finds too many. */
+  /**
+   * Files with the positions of their matches, in the order of paths. Undefined if an unsorted search finds too many
+   * lines.
+   */
   async #foundLines(where: ToolPlace, isSorted: boolean): Promise<FoundFile[] | undefined> {
     const { limit, context } = this.#given;
     const files: FoundFile[] = [];
@@ -187,7 +196,7 @@ export class GrepSearch {
     };
     const found = new FoundLines(add, (name) => this.#binary.add(name));
     const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
-    // The limit plus one shows whether there are more.
+    // One more than the limit shows whether there are more matches.
     flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
     await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => found.push(chunk));
     found.end();
@@ -233,7 +242,7 @@ export class GrepSearch {
       }),
     );
     const names = first.names();
-    // A file may be a hard link to a denied one. Its matches must not be counted.
+    // A file may be a hard link to a denied file. Its matches must not be counted.
     const hasLinks = !isCount || (await where.guard.hasLinkedNames());
     const checked = isCount && hasLinks ? [...counts.keys()] : names;
     const allowed = hasLinks ? new Set<string>() : await regularFiles(where.guard, where.place.base, names);
@@ -280,7 +289,7 @@ export class GrepSearch {
     return lines.join("\n");
   }
 
-  /** A note with the names of files, of which each is looked at by the path guard first. */
+  /** Adds a note with file names. Each file is checked by the path guard first. */
   async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolPlace): Promise<void> {
     const names = [...files].sort();
     const sizes = new Map<string, string>();

@@ -37,7 +37,7 @@ const schema = defineArguments(
   },
 );
 
-/** Searches the content of files. */
+/** Creates the tool `grep`, which searches the content of files. */
 export function grepTool(options: GrepOptions): Tool {
   return defineTool({
     name: "grep",

@@ -23,7 +23,7 @@ const schema = defineArguments({
   all: optional(flag("Show what .gitignore hides, too."), false),
 });
 
-/** What is in a folder. */
+/** Creates the tool `list`, which lists the entries of a folder. */
 export function listTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "list",
@@ -68,7 +68,7 @@ async function listText(
 
 interface Page {
   lines: string[];
-  /** Whether there is more than a page holds. */
+  /** Whether the folder has more entries than the page. */
   isCut: boolean;
 }
 

@@ -3,42 +3,49 @@ import type { OpenedFile } from "../../files/path-guard.js";
 import { sniff } from "./content.js";
 import { readWhole } from "./read-file.js";
 
-/** Characters shown of a line, and of them before a match. */
+/** Maximum characters shown of a line, and maximum characters shown before a match. */
 const MAX_LINE_CHARACTERS = 300;
 const CHARACTERS_BEFORE = 100;
-/** A character has at most so many bytes. */
+/** Maximum bytes of a character. */
 const CHARACTER_BYTES = 4;
-/** A line is read from its start if the match begins within so many bytes. */
+/** Bytes that are read of a line. The line is read from its start if the match begins within half of them. */
 const NEAR_BYTES = 8_192;
 
-/** Position of a line that ripgrep found. */
 export interface LinePlace {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
   readonly isMatch: boolean;
-  /** Start of the match in the line, in bytes, from 0. */
+  /** Byte offset of the match in the line, from 0. */
   readonly column: number;
-  /** Start of the line in the file, in bytes. In UTF-16 files, in the file as UTF-8; a byte order mark is not counted. */
+  /**
+   * Byte offset of the line in the file. For UTF-16 files, the offset in the file as UTF-8. A byte order mark is not
+   * counted.
+   */
   readonly offset: number;
 }
 
-/** The lines that ripgrep found in one file. */
 export interface FoundFile {
-  /** As ripgrep names it. */
+  /** Name in ripgrep's output. */
   readonly name: string;
   readonly lines: LinePlace[];
 }
 
 /**
- * Reads what `rg --null --line-number --column --byte-offset --max-columns=1` prints: a path, NUL, and where a line is. Its
- * text is not among it, so that what is shown is read from the file that the path guard opens, and no line is too long.
+ * Parses the output of `rg --null --line-number --column --byte-offset --max-columns=1`: a path, NUL, and the position
+ * of a line.
+ *
+ * The output does not contain the text of the line. The text is read from the file that the path guard opens, and lines
+ * of any length are safe.
  */
 export class FoundLines {
   readonly #onLine: (name: string, place: LinePlace) => boolean;
   readonly #onBinary: (name: string) => void;
   #open: Buffer = Buffer.alloc(0);
 
-  /** `onLine` returns false to end it. */
+  /**
+   * `onLine` returns false to end the search. `onBinary` receives the names of binary files that ripgrep did not search
+   * completely.
+   */
   constructor(onLine: (name: string, place: LinePlace) => boolean, onBinary: (name: string) => void) {
     this.#onLine = onLine;
     this.#onBinary = onBinary;
@@ -64,7 +71,7 @@ export class FoundLines {
     this.#withoutNotes(this.#open.toString());
   }
 
-  /** Ripgrep says between the lines where it stopped because a file is binary. */
+  /** Ripgrep inserts notes between the lines when it stops in a binary file. Removes and reports them. */
   #withoutNotes(text: string): string {
     for (let rest = text; ;) {
       const note = /^([^]*?): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n/.exec(rest);
@@ -82,12 +89,13 @@ function placeOf(text: string): LinePlace | undefined {
   return context ? { line: Number(context[1]), isMatch: false, column: 0, offset: Number(context[2]) } : undefined;
 }
 
-/** Read of a file at once; most files are not longer. */
+/** Bytes of the first read. Most files are not longer. */
 const START_BYTES = 16 * 1024;
 
 /**
- * The texts of these lines, as they are in the file now; undefined where no line begins there any more. Rejects with
- * `PathError` for what cannot be read.
+ * Returns the current texts of these lines. Undefined if no line starts at the position any more.
+ *
+ * Rejects with `PathError` if the file cannot be read.
  */
 export async function readLines(
   file: OpenedFile,
@@ -124,12 +132,12 @@ async function readLine(
 ): Promise<string | undefined> {
   const isFar = column > NEAR_BYTES / 2;
   const from = isFar ? column - CHARACTERS_BEFORE * CHARACTER_BYTES : 0;
-  // With the line feed before it.
+  // Includes the line feed before the line.
   const at = offset + from;
   const bytes = await read(Math.max(0, at - 1), NEAR_BYTES + 1);
   if (bytes.length === 0 || (!isFar && at > 0 && bytes[0] !== 10)) return undefined;
   let rest = bytes.subarray(at > 0 ? 1 : 0);
-  // The rest of a character that begins before.
+  // Drops the end of a character that starts before this range.
   while (isFar && rest.length > 0 && ((rest[0] ?? 0) & 0xc0) === 0x80) rest = rest.subarray(1);
   const end = rest.indexOf(10);
   const line = new TextDecoder().decode(end < 0 ? rest : rest.subarray(0, end)).replace(/\r$/, "");
@@ -138,7 +146,7 @@ async function readLine(
   return cut(line, matchAt, { isBegun: isFar, isOpen: end < 0 && bytes.length === NEAR_BYTES + 1 });
 }
 
-/** The part of a long line around a match. */
+/** The part of a long line around the match. */
 function cut(line: string, matchAt: number, { isBegun, isOpen }: { isBegun: boolean; isOpen: boolean }): string {
   if (line.length <= MAX_LINE_CHARACTERS && !isBegun && !isOpen) return line;
   const start = Math.max(0, Math.min(matchAt - CHARACTERS_BEFORE, line.length - MAX_LINE_CHARACTERS));
@@ -146,7 +154,7 @@ function cut(line: string, matchAt: number, { isBegun, isOpen }: { isBegun: bool
   return (start > 0 || isBegun ? "…" : "") + line.slice(start, end) + (end < line.length || isOpen ? "…" : "");
 }
 
-/** Reads what `rg --count --null` prints: a path, NUL, a number and a line feed. */
+/** Parses the output of `rg --count --null`: a path, NUL, a number and a line feed. */
 export class CountRecords {
   #open: Buffer = Buffer.alloc(0);
 

@@ -13,7 +13,10 @@ const schema = defineArguments({
   }),
 });
 
-/** Several replacements in one file, all or none. One call instead of many saves a model call for each. */
+/**
+ * Creates the tool `multiedit`: several replacements in one file, all or none. One call saves a model call for each
+ * further replacement.
+ */
 export function multieditTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "multiedit",

@@ -11,16 +11,16 @@ import {
   pathFault,
   SeenFiles,
   type FileToolOptions,
-  type Reach,
+  type WorkFolders,
 } from "./files.js";
 import { contentOf, planPatch, type PlannedFile, type PlanRules } from "./patch-plan.js";
 import type { PatchSection } from "./patch-text.js";
 import { replaceFile } from "./replace-file.js";
 
-/** A person who is asked is shown files up to this size: the question is stored with them. */
+/** Maximum size of a file that a permission request shows, because the request is stored with it. */
 const PREVIEW_BYTES = 256 * 1024;
 
-/** Make all the changes of a patch, or none. Rejects with `ToolError`, or the signal's reason. */
+/** Makes all changes of a patch, or none. Rejects with `ToolError`, or with the signal's reason. */
 export async function patchFiles(
   options: FileToolOptions,
   sections: readonly PatchSection[],
@@ -35,7 +35,7 @@ export async function patchFiles(
       ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
       : undefined;
   });
-  // What is to be locked is known when it is planned, and planned anew when it is locked.
+  // The plan shows which files to lock. It is repeated once they are locked.
   const paths = (await planPatch(sections, rules)).map(({ path }) => path);
   return await together(paths.sort(), async () => {
     const files = await planPatch(sections, rules);
@@ -52,11 +52,11 @@ export async function patchFiles(
   });
 }
 
-/** What a patch would make of the files that are there. Rejects where the tool itself would be refused. */
+/** Previews the result of a patch for the current files. Rejects where the tool call would be rejected. */
 export async function previewPatch(
   options: FileToolOptions,
   sections: readonly PatchSection[],
-  reach: Reach & Pick<ToolContext, "signal">,
+  reach: WorkFolders & Pick<ToolContext, "signal">,
 ): Promise<ToolCallPreview> {
   const guard = await guardForChange(options, reach);
   const files = await planPatch(
@@ -87,12 +87,15 @@ function rulesOf(
   return { guard, projectDir, signal, refusal, fault: (error, path) => pathFault(error, path, projectDir, options) };
 }
 
-/** Do `work` while no other tool call of this process changes one of these files, which are in order. */
+/**
+ * Runs `work` while no other tool call of this process changes one of these files. The paths must be sorted, to prevent
+ * deadlocks.
+ */
 async function together<T>([path, ...rest]: readonly string[], work: () => Promise<T>): Promise<T> {
   return path === undefined ? work() : exclusively(path, () => together(rest, work));
 }
 
-/** Files are made and replaced before any goes; what was done is taken back when one fails. Rejects with `ToolError`. */
+/** Creates and replaces files before it deletes any. Reverts all changes if one fails. Rejects with `ToolError`. */
 async function commit(
   guard: PathGuard,
   files: readonly PlannedFile[],
@@ -103,7 +106,7 @@ async function commit(
   for (const { name, isLink, after } of changed)
     if (isLink && after === null)
       throw new ToolError(`${name}: is a symbolic link, which a patch does not delete or move. Use delete, or bash.`);
-  // The last look before the change: someone outside this process may have saved meanwhile.
+  // Final check before the change: another process may have written a file meanwhile.
   for (const { path, name, before } of files) {
     const { content } = await contentOf(guard, path, name);
     const isSame = content === null || before === null ? content === before : content.equals(before);
@@ -131,10 +134,10 @@ async function put(guard: PathGuard, file: PlannedFile, content: Buffer | null, 
   else await remove(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
 }
 
-/** The names of those that could not be. */
+/** Reverts changes. Returns the names of the files that could not be reverted. */
 async function takeBack(guard: PathGuard, done: readonly PlannedFile[], context: ToolContext): Promise<string[]> {
   const left: string[] = [];
-  // Whoever ends the run meanwhile does not leave half of a patch.
+  // A cancelled run must not leave half of a patch, so that the revert ignores the signal.
   const whole = { ...context, signal: new AbortController().signal };
   for (const file of done)
     await put(guard, file, file.before, whole).catch(() => {
@@ -153,7 +156,7 @@ function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): bo
   return before === null || after === null ? before !== after : !before.equals(after);
 }
 
-/** In the words that these models know: a letter and a path each. */
+/** Result in the format that these models were trained on: one letter and path per file. */
 function told(files: readonly PlannedFile[]): ToolOutput {
   const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, how }) => {
     if (after === null) return isMoved ? [] : [`D ${name}`];

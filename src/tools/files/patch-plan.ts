@@ -1,51 +1,52 @@
 import { resolve } from "node:path";
 import { PathError, ToolError, WorkLimitError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
-import { withThread } from "../../untrusted/workers.js";
+import { withWorker } from "../../untrusted/workers.js";
 import { size, sniff } from "./content.js";
 import { MAX_FILE_BYTES, shown } from "./files.js";
 import type { PatchSection } from "./patch-text.js";
 import { readWhole } from "./read-file.js";
 
-/** For all pieces of one file, in ms. */
+/** Time limit for all chunks of one file, in ms. */
 const PATCH_MS = 10_000;
 
-/** A file that a patch changes: what it is now and what it becomes; null where it is not. */
+/** A file that a patch changes, with its content before and after the patch. Null: the file does not exist. */
 export interface PlannedFile {
-  /** Resolved. */
+  /** Real path, without symbolic links. */
   readonly path: string;
-  /** As the model knows it. */
+  /** Path as shown to the model. */
   name: string;
   readonly before: Buffer | null;
   after: Buffer | null;
-  /** Where it changed first. */
+  /** Line of the first change. Undefined: not known. */
   line?: number | undefined;
-  /** What was overlooked, in words. */
+  /** Descriptions of differences that the matching ignored. */
   how: string[];
-  /** Of the file that is there, or that came here; undefined of a new one. */
+  /** Mode of the existing file, or of the file that was moved here. Undefined for a new file. */
   mode: number | undefined;
-  /** Whether the path that was named is a symbolic link. */
+  /** Whether the named path is a symbolic link. */
   readonly isLink: boolean;
-  /** What it was called, of one that was moved here. */
+  /** Former name of a file that was moved here. */
   movedFrom?: string;
-  /** Whether it went somewhere else. */
+  /** Whether the file was moved to another path. */
   isMoved?: boolean;
 }
 
-/** Where a patch may work, and on what. */
+/** Services and limits for planning a patch. */
 export interface PlanRules {
   readonly guard: PathGuard;
   readonly projectDir: string;
   readonly signal: AbortSignal;
-  /** Why a file that is there may not be changed; undefined where it may. */
+  /** Returns the reason why an existing file must not be changed. Undefined if it may be changed. */
   refusal(file: { path: string; before: Buffer }, action: PatchSection["action"]): string | undefined;
-  /** What the model is told of a path that cannot be used. */
+  /** Converts an error about a path to the error for the model. */
   fault(error: unknown, path: string): Promise<unknown>;
 }
 
 /**
- * What a patch makes of the files, each section of what the one before it left. Changes nothing. Rejects with `ToolError`,
- * or what `fault` makes of it.
+ * Plans a patch without changing files. Each section is applied to the result of the sections before it.
+ *
+ * Rejects with `ToolError`, or with the result of `fault`.
  */
 export async function planPatch(sections: readonly PatchSection[], rules: PlanRules): Promise<PlannedFile[]> {
   const files = new Map<string, PlannedFile>();
@@ -99,7 +100,7 @@ function move(file: PlannedFile, to: PlannedFile): void {
   Object.assign(file, { after: null, how: [], isMoved: true });
 }
 
-/** What is there; null for nothing. */
+/** Reads the current content and mode. Null if the file does not exist. */
 export async function contentOf(
   guard: PathGuard,
   path: string,
@@ -131,11 +132,11 @@ async function patch(
   if (found.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
   if (found.encoding !== "utf-8")
     throw new ToolError(`${name}: is ${found.encoding} text, which a patch cannot change. Use bash.`);
-  // Memory of its own, because it goes over to the thread.
+  // A copy, because the memory is transferred to the worker.
   const content = new Uint8Array(after);
   const job = { content, chunks, name, maxBytes: MAX_FILE_BYTES };
   try {
-    const patched = await withThread(signal, (thread) =>
+    const patched = await withWorker(signal, (thread) =>
       thread.ask("patch", job, { ms: PATCH_MS, transfer: [content] }),
     );
     if ("refused" in patched) throw new ToolError(patched.refused);

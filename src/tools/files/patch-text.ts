@@ -2,16 +2,16 @@ import { isRecord, parseJson } from "../../base/json.js";
 import { ToolInputError } from "../../ports/errors.js";
 import type { PatchChunk, PatchLine } from "../../untrusted/edits/apply-chunks.js";
 
-/** What a patch does with one file. */
+/** The change of one file in a patch. */
 export type PatchSection =
   | { readonly action: "add"; readonly path: string; readonly content: string }
   | { readonly action: "delete"; readonly path: string }
   | {
       readonly action: "update";
       readonly path: string;
-      /** Where the file goes. */
+      /** New path of the file. Undefined: the file is not moved. */
       readonly moveTo?: string;
-      /** None for a file that is moved alone. */
+      /** Empty for a file that is only moved. */
       readonly chunks: readonly PatchChunk[];
     };
 
@@ -20,18 +20,18 @@ const END = "*** End Patch";
 const SECTION = /^\*\*\* (Add|Update|Delete) File: *(\S.*)$/;
 const MOVE = /^\*\*\* Move to: *(\S.*)$/;
 const END_OF_FILE = "*** End of File";
-/** As other tools write what comes after `@@`: numbers of lines, which nobody checks. */
+/** Line numbers that other tools write after `@@`. They are ignored. */
 const NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
-/** As git says it of a last line. */
+/** Git's note about a last line without a line feed. */
 const NO_END = /^\\ No newline at end of file\s*$/;
 const MAX_SECTIONS = 200;
 
-/** Read a patch, line by line. Throws `ToolInputError` that says which line is wrong. */
+/** Parses a patch. Throws `ToolInputError` that names the invalid line. */
 export function parsePatch(patch: string): PatchSection[] {
   return new PatchReader(linesOf(unwrapped(patch))).sections();
 }
 
-/** Some send the arguments of a call, or the words of a command, as JSON in place of the patch. */
+/** Some models send the patch inside JSON: as the arguments of a call, or as the words of a command. */
 function unwrapped(patch: string): string {
   if (!/^\s*[{[]/.test(patch)) return patch;
   try {
@@ -44,7 +44,7 @@ function unwrapped(patch: string): string {
   }
 }
 
-/** Without what models put around a patch: a code fence, the command that they would run. */
+/** Removes text that models add around a patch: a code fence, or the shell command that would apply it. */
 function linesOf(patch: string): string[] {
   const lines = patch.replaceAll("\r\n", "\n").split("\n");
   const first = lines.findIndex((line) => line.trim() === BEGIN);
@@ -107,7 +107,7 @@ class PatchReader {
     const added: string[] = [];
     let blank = 0;
     for (; this.#at < this.#lines.length && !SECTION.test(this.#line.trimEnd()); this.#at++) {
-      // Whoever leaves the sign out of an empty line means one, unless nothing comes behind it.
+      // Models omit the sign of an empty line. It counts as an empty line unless no further line follows.
       if (this.#line.startsWith("+")) added.push(...Array<string>(blank).fill(""), this.#line.slice(1));
       else if (this.#line.trim() !== "") throw this.#wrong('a line that begins with "+"');
       blank = this.#line.startsWith("+") ? 0 : blank + 1;
@@ -126,7 +126,7 @@ class PatchReader {
     return { action: "update", path, ...(moveTo === undefined ? {} : { moveTo }), chunks };
   }
 
-  /** The names of the file as git writes them: nothing but these stands between them and a place in numbers. */
+  /** Skips the `---` and `+++` lines of Git. They are recognized only if a line with numbers follows. */
   #skipNames(): void {
     const [old = "", fresh = "", place = ""] = this.#lines.slice(this.#at, this.#at + 3);
     if (old.startsWith("--- ") && fresh.startsWith("+++ ") && NUMBERS.test(place)) this.#at += 2;
@@ -149,7 +149,7 @@ class PatchReader {
         break;
       }
       if (SECTION.test(line.trimEnd())) break;
-      // Whether the last line has an end, patches of this form do not say.
+      // Patches of this format do not specify whether the last line ends with a line feed.
       if (NO_END.test(line)) continue;
       if (sign === " " || sign === "+" || sign === "-") lines.push({ sign, text: line.slice(1) });
       else if (line === "") lines.push({ sign: " ", text: "", bare: true });

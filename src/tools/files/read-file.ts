@@ -7,12 +7,12 @@ import { MODEL_BYTES } from "../../base/cut-text.js";
 
 const LINE_CHARS = 2_000;
 const SNIFF_BYTES = 8_192;
-/** So far into a large file lines are looked for; a sparse one can claim any size. */
+/** Maximum bytes of a large file that are scanned for lines. A sparse file can report any size. */
 const SCAN_BYTES = 128 * 1024 * 1024;
-/** What providers take. */
+/** The limit of the providers. */
 const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
 
-/** The work of the read tool: `limit` lines of a text from `offset` on, or an image. Rejects with `ToolError`. */
+/** Runs the `read` tool: `limit` lines of a text from `offset` on, or an image. Rejects with `ToolError`. */
 export async function readFile(
   file: OpenedFile,
   name: string,
@@ -45,7 +45,7 @@ export async function readFile(
   const page = new Page(offset, limit);
   let invalid = false;
   if (bytes <= MAX_FILE_BYTES) {
-    // Less than was asked for: that was its end.
+    // A short read: the whole file is already in the buffer.
     const whole = bytesRead < SNIFF_BYTES ? start.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
     new SeenFiles(context).saw(file.path, whole);
     const decoded = new TextDecoder(content.encoding).decode(whole);
@@ -74,7 +74,7 @@ export async function readFile(
   return { text: page.text(name, bytes, invalid), locations };
 }
 
-/** At most `limit` bytes from the start, however the file grows meanwhile. */
+/** Reads at most `limit` bytes from the start, even if the file grows meanwhile. */
 export async function readWhole(file: OpenedFile, limit: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for (let at = 0; at < limit;) {
@@ -97,19 +97,19 @@ function isUtf8(bytes: Buffer): boolean {
   }
 }
 
-/** Takes text in pieces and keeps the lines asked for. A line without end takes no memory beyond what is shown of it. */
+/** Receives text in pieces and keeps the requested lines. A line uses no more memory than its shown part. */
 class Page {
   readonly #first: number;
   readonly #last: number;
   readonly #lines: string[] = [];
   #bytes = 0;
-  /** Number of the line that grows, what is kept of it, and its length. */
+  /** The current line: its number, the kept part of its text, and its length. */
   #number = 1;
   #line = "";
   #length = 0;
   #open = false;
   #cutByBytes = false;
-  /** Whether what was asked for is there, and it is known that there is more. */
+  /** Whether all requested lines are complete and the file has more text. */
   full = false;
 
   constructor(offset: number, limit: number) {
@@ -137,7 +137,7 @@ class Page {
     if (this.#open) this.#finish();
   }
 
-  /** Whether there is something to show. */
+  /** Whether the first requested line was reached. */
   get begun(): boolean {
     return this.#number >= this.#first;
   }

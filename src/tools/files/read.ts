@@ -12,7 +12,7 @@ const schema = defineArguments({
   limit: optional(integer("How many lines to show.", { min: 1, max: LINES }), LINES),
 });
 
-/** Reads text by lines, and images. */
+/** Creates the tool `read`, which shows lines of text files, and images. */
 export function readTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "read",

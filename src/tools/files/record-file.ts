@@ -1,52 +1,57 @@
 import { dirname, join } from "node:path";
 import { PathError } from "../../ports/errors.js";
-import type { FileChange, FileState, Keeping } from "../../ports/file-history.js";
+import type { FileChange, FileState, RecordedChange } from "../../ports/file-history.js";
 import type { OpenedFolder, PathGuard } from "../../files/path-guard.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { readWhole } from "./read-file.js";
 
-/** Larger files are changed all the same, and cannot be brought back, in bytes. */
+/** Maximum bytes of a file that is recorded. Larger files can be changed, but the change cannot be undone. */
 export const MAX_KEPT_BYTES = 20 * 1024 * 1024;
-/** A folder that holds more, in all, is deleted all the same, and cannot be brought back. */
+/**
+ * Limits of a folder that is recorded before its deletion: total bytes, entries and depth. A larger folder can be
+ * deleted, but not restored.
+ */
 const TREE_BYTES = 32 * 1024 * 1024;
 const TREE_ENTRIES = 5_000;
 const TREE_DEPTH = 100;
 
-/** Who is told of changes before they are made; without `history` nobody is. */
+/** The file history that records changes before they are made. Without `history` nothing is recorded. */
 export type Keeper = Pick<ToolContext, "history">;
 
-const NOTHING_KEPT: Keeping = { kept: false, done: () => undefined };
+const NOTHING_KEPT: RecordedChange = { isRestorable: false, commit: () => undefined };
 
 /**
- * Have what a path is kept, before it becomes `after`: for whatever changes a file of a project. `folder` is open and
- * holds `name`; `made`: how many folders were made for it just now. Never rejects. Call `done` when the change is made.
+ * Records the state of a path before it becomes `after`. Every change of a project file must call this.
+ *
+ * `folder` is open and contains `name`. `made` is the number of parent folders that were just created. Call `commit` of
+ * the result after the change. Never rejects.
  */
-export async function keepBefore(
+export async function recordBefore(
   guard: PathGuard,
   folder: OpenedFolder,
   name: string,
   after: FileState,
   { history }: Keeper,
   made = 0,
-): Promise<Keeping> {
-  if (!history) return { kept: true, done: () => undefined };
+): Promise<RecordedChange> {
+  if (!history) return { isRestorable: true, commit: () => undefined };
   try {
     const before = await stateOf(guard, folder, name);
-    return await history.keep([{ path: join(folder.path, name), before, after, made }]);
+    return await history.record([{ path: join(folder.path, name), before, after, made }]);
   } catch {
     return NOTHING_KEPT;
   }
 }
 
-/** As `keepBefore`, of a folder that goes with all that is in it: all of it is kept, or nothing. */
-export async function keepTree(
+/** Like `recordBefore`, for a folder that is deleted with its contents. Records all of it or nothing. */
+export async function recordTree(
   guard: PathGuard,
   folder: OpenedFolder,
   name: string,
   { history }: Keeper,
   signal: AbortSignal,
-): Promise<Keeping> {
-  if (!history) return { kept: true, done: () => undefined };
+): Promise<RecordedChange> {
+  if (!history) return { isRestorable: true, commit: () => undefined };
   try {
     const changes: FileChange[] = [];
     let bytes = 0;
@@ -65,7 +70,7 @@ export async function keepTree(
       }
     };
     await walk(folder, name, 0);
-    return await history.keep(changes);
+    return await history.record(changes);
   } catch {
     return NOTHING_KEPT;
   }
@@ -73,7 +78,10 @@ export async function keepTree(
 
 class TooMuch extends Error {}
 
-/** What is at a name of an open folder now. Rejects with `PathError` for what is no file, link or folder. */
+/**
+ * Reads the current state of a name in an open folder. Rejects with `PathError` for anything but a file, link or
+ * folder.
+ */
 export async function stateOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<FileState> {
   const stats = await folder.stat(name);
   if (!stats) return { kind: "none" };
@@ -85,7 +93,7 @@ export async function stateOf(guard: PathGuard, folder: OpenedFolder, name: stri
   if (stats.size > MAX_KEPT_BYTES) return { ...whole, content: undefined };
   const file = await guard.openFile(join(folder.path, name));
   try {
-    // What grows meanwhile is too large when it is read.
+    // A file that grows during the read counts as too large.
     const content = await readWhole(file, MAX_KEPT_BYTES + 1);
     return { ...whole, content: content.length > MAX_KEPT_BYTES ? undefined : content };
   } finally {
@@ -93,7 +101,7 @@ export async function stateOf(guard: PathGuard, folder: OpenedFolder, name: stri
   }
 }
 
-/** How many of the folders that lead to a resolved path are missing. */
+/** Counts the missing parent folders of a resolved path. */
 export async function missingAbove(guard: PathGuard, path: string): Promise<number> {
   for (let missing = 0, at = dirname(path); ; missing++, at = dirname(at)) {
     const folder = await guard.openFolder(at).catch((error: unknown) => {

@@ -2,9 +2,9 @@ import { randomBytes } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { PathError } from "../../ports/errors.js";
 import { asPathError, type PathGuard } from "../../files/path-guard.js";
-import { keepBefore, missingAbove, type Keeper } from "./record-file.js";
+import { recordBefore, missingAbove, type Keeper } from "./record-file.js";
 
-/** What a new file has; the owner as far as this process may give it away. */
+/** Mode and owner of a new file. The owner is set as far as this process has the right. */
 export interface NewFile {
   readonly mode: number;
   readonly uid?: number;
@@ -12,9 +12,11 @@ export interface NewFile {
 }
 
 /**
- * Put `content` in place of a file, or make it with its folders: whole or not at all, kept through a power cut.
- * Mode and owner of an existing file stay; `as` is what a new one has. `path` is resolved by the guard; the resolved one is
- * returned. What was there is kept by the `history` first, so that it can be undone.
+ * Replaces the content of a file, or creates it with its parent folders. The change is atomic and survives a power
+ * failure.
+ *
+ * An existing file keeps its mode and owner; `as` applies to a new file. The `history` records the old content first.
+ * Returns the real path. Rejects with `PathError`.
  */
 export async function replaceFile(
   guard: PathGuard,
@@ -27,7 +29,7 @@ export async function replaceFile(
   const made = keeper.history ? await missingAbove(guard, target.path) : 0;
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
-  // A name has at most 255 bytes, of which a character takes up to three.
+  // A name has at most 255 bytes, and a character takes up to three.
   const temporary = `.${name.slice(0, 70)}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     await guard.refuseProtectedIn(folder, name);
@@ -35,7 +37,7 @@ export async function replaceFile(
     if (old?.isDirectory()) throw new PathError("folder", "is a folder");
     if (old?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link that leads nowhere");
     if (old && !old.isFile()) throw new PathError("not_regular", "not a regular file");
-    // A rename would go over a write-protected file without asking.
+    // A rename would replace a write-protected file.
     if (old) await folder.writable(name);
     const handle = await folder.create(temporary, old ? 0o600 : 0o666);
     try {
@@ -53,9 +55,9 @@ export async function replaceFile(
       await handle.close();
     }
     const after = { kind: "file", content, mode: 0, uid: 0, gid: 0 } as const;
-    const keeping = await keepBefore(guard, folder, name, after, keeper, made);
+    const keeping = await recordBefore(guard, folder, name, after, keeper, made);
     await folder.rename(temporary, name);
-    keeping.done();
+    keeping.commit();
     await folder.sync();
     return join(folder.path, name);
   } catch (error) {

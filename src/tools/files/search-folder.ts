@@ -8,20 +8,23 @@ import type { RipgrepEnd } from "../../processes/ripgrep.js";
 import { escapeGlob, openSearchPlace, type SearchPlace } from "../../processes/search-place.js";
 import { guardForReading, pathFault, relativeTo, type FileToolOptions } from "./files.js";
 
-/** Files that one search looks at when a glob for paths narrows it. */
+/** Maximum files of a search with a glob for paths. */
 const MAX_FILES = 200_000;
 
-/** The place that a tool searches. */
+/** The folder or file that a tool searches. */
 export interface ToolPlace {
   readonly guard: PathGuard;
   readonly place: SearchPlace;
-  /** Size of the file if the path names one; undefined for a folder. */
+  /** Size of the file in bytes if the path names a file. Undefined for a folder. */
   readonly fileBytes: number | undefined;
-  /** A name in ripgrep's output as models see it: by the folder as they named it. */
+  /** Converts a name from ripgrep's output to a path for models, starting with the folder as the model named it. */
   nameOf(name: string): string;
 }
 
-/** Opens the folder or file that a model named. Rejects with a `ToolError` where that may not be searched. */
+/**
+ * Opens the folder or file that the model named. The caller must close `place`. Rejects with a `ToolError` if it cannot
+ * be searched.
+ */
 export async function openToolPlace(
   options: FileToolOptions,
   path: string,
@@ -57,7 +60,10 @@ export async function openToolPlace(
   }
 }
 
-/** The pattern as ripgrep takes it: its own engine, which takes linear time, or PCRE2 where that cannot read the pattern. */
+/**
+ * Converts a pattern to ripgrep arguments. Ripgrep uses its own engine, which takes linear time, or PCRE2 for patterns
+ * that its engine cannot parse.
+ */
 export function patternArguments({
   pattern,
   literal,
@@ -68,7 +74,7 @@ export function patternArguments({
   ignore_case: boolean;
 }): string[] {
   if (pattern.includes("\0")) throw new ToolInputError("pattern: a NUL character cannot be searched for");
-  // Without --multiline no pattern matches a line feed, and ripgrep says so only of some.
+  // Without --multiline no pattern matches a line feed, and ripgrep reports this only for some patterns.
   const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
   return [
     ...(literal ? ["--fixed-strings"] : ["--engine=auto"]),
@@ -79,19 +85,22 @@ export function patternArguments({
   ];
 }
 
-/** Arguments by which ripgrep gets a glob. */
+/** Ripgrep arguments for a glob. */
 export interface GlobArguments {
   readonly args: readonly string[];
-  /** Whether it is for whole paths. Ripgrep then also takes files that ignore files hide. */
+  /** Whether the glob matches whole paths. Ripgrep then also returns files that ignore files hide. */
   readonly isForPaths: boolean;
 }
 
-/** A glob for the files below the place's root. `fromBase`: it may also be given from the place's base. */
+/**
+ * Converts a glob for files below the root of the place. `fromBase`: the glob may also be relative to the base.
+ * Default: false.
+ */
 export function globArguments(glob: string, { root }: SearchPlace, { fromBase = false } = {}): GlobArguments {
   const tidy = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
   const name = /^(?:\*\*\/)*([^/]+)$/.exec(tidy)?.[1];
   if (name === "*" || name === "**") return { args: [], isForPaths: false };
-  // A type is a glob for names that leaves ignore files in force.
+  // A file type is a glob for names that leaves ignore files in effect.
   if (name !== undefined)
     return {
       args: [`--type-add=wanted:${name.replace(/^include:/, "[i]nclude:")}`, "--type=wanted"],
@@ -104,8 +113,8 @@ export function globArguments(glob: string, { root }: SearchPlace, { fromBase = 
 }
 
 /**
- * The files that a glob for paths matches and no ignore file hides, by their names in ripgrep's output: each of two lists has
- * what the other does not tell.
+ * Returns the files that match a glob for paths and that no ignore file hides, by their names in ripgrep's output.
+ * Combines two lists: one filtered by the glob, one by the ignore files.
  */
 export async function filesByPath(
   place: SearchPlace,
@@ -122,8 +131,10 @@ export async function filesByPath(
 }
 
 /**
- * Does a search by the ignore files, and without them when they are such that ripgrep cannot: too large, or a link to a device.
- * `work` returns the text of the result. Rejects with a `ToolError` where it cannot be done either way.
+ * Runs a search with the ignore files. Repeats it without them if ripgrep cannot use them: they are too large, or a
+ * link to a device.
+ *
+ * `work` returns the text of the result. Rejects with a `ToolError` if the search without them fails too.
  */
 export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Promise<string>): Promise<string> {
   try {
@@ -137,7 +148,7 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
   }
 }
 
-/** Throws for a search that ripgrep could not do: what it found, if anything, is not the answer. */
+/** Throws if ripgrep could not run the search. Its output is then not the answer. */
 export function checkSearch({ why, code, errors }: RipgrepEnd, hasOutput: boolean): void {
   if (why !== "exit" || code !== 2 || errors === "") return;
   const glob = /error parsing glob '[^]*?': (.*)/.exec(errors);

@@ -3,18 +3,21 @@ import { PathError } from "../../ports/errors.js";
 import type { OpenedFile, OpenedFolder, PathGuard } from "../../files/path-guard.js";
 import { foundPath, type SearchPlace } from "../../processes/search-place.js";
 
-/** Entries of one folder that are looked at together; below the third level one, so that few folders are open at once. */
+/**
+ * Entries of one folder that are processed concurrently. Below the third level only one, so that few folders are open
+ * at once.
+ */
 const ENTRIES_AT_ONCE = 4;
 const WIDE_LEVELS = 3;
-/** Files that are open at once. */
+/** Maximum files that are open at once. */
 const FILES_AT_ONCE = 4;
 
-/** Paths below a folder, by their first name. */
+/** Paths below a folder, as a tree by name. */
 type Names = Map<string, { path: string | undefined; inside: Names }>;
 
 /**
- * Calls `work` with each of the files that ripgrep named, opened by the path guard. Files that the guard refuses or that are
- * gone are skipped, and so are names that lead through a link by now, and files for which `work` rejects with `PathError`.
+ * Opens each file that ripgrep named with the path guard and calls `work`. Skips files that are refused or missing,
+ * names that now lead through a link, and files for which `work` rejects with `PathError`.
  */
 export async function eachOpenedFile(
   { guard, place }: { guard: PathGuard; place: SearchPlace },
@@ -40,8 +43,9 @@ export async function eachOpenedFile(
 }
 
 /**
- * Calls `work` for each path below `base`, given as `./a/b`, with its folder, which is entered once and held open until then.
- * Paths that the guard refuses or that are gone are skipped, and so are those for which `work` rejects with `PathError`.
+ * Calls `work` for each path below `base`, given as `./a/b`, with its open folder. Each folder is opened once.
+ *
+ * Skips paths that are refused or missing, and paths for which `work` rejects with `PathError`.
  */
 async function eachFound(
   guard: PathGuard,
@@ -69,7 +73,10 @@ async function eachFound(
   await look(await guard.openFolder(base), byFirstName(paths), 0);
 }
 
-/** The paths below `base` that are regular files. Each folder is read once: that is faster than a `stat` of each name. */
+/**
+ * Returns the paths below `base` that are regular files. Reads each folder once, which is faster than a `stat` of each
+ * name.
+ */
 export async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
   const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();

@@ -10,7 +10,7 @@ import {
   location,
   MAX_FILE_BYTES,
   pathFault,
-  type Reach,
+  type WorkFolders,
   SeenFiles,
   shown,
 } from "./files.js";
@@ -19,12 +19,12 @@ import { prefersCrlf, toCrlf } from "../../files/line-ends.js";
 import { readWhole } from "./read-file.js";
 import { replaceFile } from "./replace-file.js";
 
-/** A person who is asked is shown what is replaced up to this size: the question is stored with it. */
+/** Maximum size of the old content that a permission request shows, because the request is stored with it. */
 const PREVIEW_BYTES = 256 * 1024;
 
 type Written = Readonly<{ path: string; content: string }>;
 
-/** The work of the write tool. Rejects with `ToolError`, or the signal's reason. */
+/** Runs the `write` tool. Rejects with `ToolError`, or with the signal's reason. */
 export async function writeFile(
   options: FileToolOptions,
   { path, content }: Written,
@@ -39,11 +39,13 @@ export async function writeFile(
   }
 }
 
-/** What a write would make of the file that is there; of a new one nothing. Rejects where the tool itself would be refused. */
+/**
+ * Previews the replacement of an existing file. Empty for a new file. Rejects where the tool call would be rejected.
+ */
 export async function previewWrite(
   options: FileToolOptions,
   { path, content }: Written,
-  reach: Reach,
+  reach: WorkFolders,
 ): Promise<ToolCallPreview> {
   const { projectDir } = reach;
   const guard = await guardForChange(options, reach);
@@ -84,7 +86,7 @@ async function put(
   };
 }
 
-/** The content as it goes into the file, with what it keeps of the one that it replaces. */
+/** Converts the new content to the line ends and the byte order mark of the existing file. */
 function fitted(content: string, old: Buffer | undefined): { text: string; kept: string[] } {
   let text = content;
   const kept: string[] = [];
@@ -101,7 +103,7 @@ function fitted(content: string, old: Buffer | undefined): { text: string; kept:
   return { text, kept };
 }
 
-/** What is there now; of a large file its beginning. */
+/** Reads the first `limit` bytes of the file. Undefined if it does not exist. */
 async function existing(guard: PathGuard, target: string, limit = MAX_FILE_BYTES): Promise<Buffer | undefined> {
   try {
     const file = await guard.openFile(target);

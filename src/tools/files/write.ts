@@ -12,7 +12,7 @@ const schema = defineArguments({
   content: text("The whole content of the file.", { aliases: ["text", "contents", "file_text"] }),
 });
 
-/** Creates or replaces a file, whole or not at all. */
+/** Creates the tool `write`, which creates or replaces a file atomically. */
 export function writeTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "write",

@@ -3,16 +3,16 @@ import type { Tool } from "../../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 
-/** Longest wait for a pattern or an end, in seconds; and the one that is meant where none is given. */
+/** Maximum and default time to wait for a pattern or the end of a command, in seconds. */
 const LONGEST = 600;
 const WAIT = 30;
 
 const id = text("As bash told it.", { minLength: 1, aliases: ["bash_id", "process_id"] });
 
-/** What is behind these tools is needed by few runs. */
+/** Loads the implementation at first use, because few runs need it. */
 const jobs = () => import("./bash-jobs.js");
 
-/** Shows what a command in the background printed. */
+/** Creates the tool `bash_output`, which shows the new output of a background command. */
 export function bashOutputTool(background: Background): Tool {
   const schema = defineArguments({
     id,
@@ -45,7 +45,7 @@ export function bashOutputTool(background: Background): Tool {
   return { ...tool, background };
 }
 
-/** Says something to a command in the background. */
+/** Creates the tool `bash_input`, which writes to the standard input of a background command. */
 export function bashInputTool(background: Background): Tool {
   const schema = defineArguments({
     id,
@@ -58,7 +58,7 @@ export function bashInputTool(background: Background): Tool {
     description: "Say something to the standard input of a command in the background; it has no terminal.",
     schema,
     kind: "execute",
-    // What reads it may be a shell: rules for commands are for it as well.
+    // The reader of the input may be a shell, so that permission rules for commands apply.
     describe: ({ id, text }) => ({
       title: `Tell ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
       actsAs: ["bash"],
@@ -66,22 +66,22 @@ export function bashInputTool(background: Background): Tool {
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
       const { sayTo } = await jobs();
-      // Only the end is to be told.
+      // Only the end of file is to be sent.
       const said = close && text === "" ? "" : newline && !text.endsWith("\n") ? `${text}\n` : text;
       return sayTo(id, job, said, close, signal);
     },
   });
 }
 
-/** Ends a command in the background. */
+/** Creates the tool `bash_stop`, which ends a background command. */
 export function bashStopTool(background: Background): Tool {
   return defineTool({
     name: "bash_stop",
     description: "End a command in the background, with all that it started, and show what it printed last.",
     schema: defineArguments({ id }),
-    // It starts nothing, so that no rule for commands is for it.
+    // It starts no command, so that permission rules for commands do not apply.
     kind: "other",
-    // It was allowed to begin.
+    // The start of the command already had permission.
     needsPermission: false,
     describe: ({ id }) => `Stop ${id}`,
     run: async ({ id }, { sessionId }) => {

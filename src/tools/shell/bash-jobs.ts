@@ -1,7 +1,7 @@
 import { deadline, delay } from "../../base/abort.js";
 import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
 import type { Redactor } from "../../base/redact.js";
-import { withThread } from "../../untrusted/workers.js";
+import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 import type { BackgroundJob } from "../../processes/job.js";
@@ -9,20 +9,24 @@ import { newOutput } from "../../processes/outputs.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
 import { wholeOutput } from "./shell-output.js";
 
-/** Default of `startMs`: most commands that cannot start say so at once. */
+/** Default of `startMs`. Most commands that cannot start fail within this time. */
 const START_MS = 700;
-/** A pattern is looked for at most so often, in ms, and each look takes at most so long. */
+/** Minimum interval between two searches for a pattern, and time limit of one search, in ms. */
 const PAUSE_MS = 100;
 const MATCH_MS = 2_000;
-/** For a command to take what it is told, in ms. */
+/** Time limit for a command to read its input, in ms. */
 const SAY_MS = 2_000;
 
-/** Starts a command that goes on when the call has ended, and tells how to get at it. */
+/**
+ * Starts a command that continues after the call has ended. The result names the id for the other tools.
+ *
+ * Watches the start for `startMs`. A cancelled call stops the command. Rejects with the signal's reason.
+ */
 export async function startInBackground(
   { background, redactor, outputsPath, startMs = START_MS }: BashToolOptions & { redactor: Redactor },
   command: string,
   prepared: PreparedCommand,
-  keep: boolean,
+  detached: boolean,
   { sessionId, signal }: ToolContext,
 ): Promise<ToolOutput> {
   const line = redactor.hide(command.trim().replace(/\s*\n\s*/g, " ⏎ "));
@@ -33,7 +37,7 @@ export async function startInBackground(
       path: () => outputsPath && newOutput(outputsPath, sessionId),
       tidy: () => prepared.tidy(),
     },
-    keep ? { program: () => prepared.program() } : { start: () => prepared.start() },
+    detached ? { program: () => prepared.program() } : { start: () => prepared.start() },
   );
   const time = deadline(startMs, signal);
   try {
@@ -48,21 +52,24 @@ export async function startInBackground(
   const ended = job.state.state === "ended";
   const next = ended
     ? ""
-    : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${keep ? "; it goes on when gantry ends" : ""}]`;
+    : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${detached ? "; it goes on when gantry ends" : ""}]`;
   return { text: `${shownOf(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
 }
 
-/** What a look waits for. */
+/** The conditions that a call of `bash_output` waits for. */
 export interface Wait {
-  /** Regular expression that a line of what it prints matches. */
+  /** Regular expression for a line of the output. Undefined: no pattern. */
   readonly pattern?: string | undefined;
-  /** Its end. */
+  /** Whether to wait for the end of the command. */
   readonly end: boolean;
-  /** At most so long. */
+  /** Maximum time to wait, in seconds. */
   readonly seconds: number;
 }
 
-/** What a command printed since the last look, when it printed what is waited for, or has ended, or the time is over. */
+/**
+ * Returns the output since the last call, once the pattern matches, the command has ended or the time is over. Rejects
+ * with the signal's reason.
+ */
 export async function lookAt(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
   const time = deadline(wait.seconds * 1000, signal);
   let found: boolean | undefined;
@@ -73,14 +80,14 @@ export async function lookAt(id: string, job: BackgroundJob, wait: Wait, signal:
     time.clear();
   }
   if (signal.aborted) throw signal.reason;
-  // What its start showed already is shown again to who waited for it.
+  // If the match was already shown when the command started, it is shown again.
   const waitedFor = found === true ? job.unseen : "";
   const late = wait.end && job.state.state === "running" ? `\n[it did not end within ${wait.seconds} s]` : "";
   const none = found === false ? `\n[${notFound(job, wait)}]` : "";
   return { text: `${shownOf(id, job, { waitedFor })}${none}${late}`, failed: found === false };
 }
 
-/** Say something to a command's standard input. */
+/** Writes to the standard input of a command. Rejects with `ToolError` if the command has ended or does not read. */
 export async function sayTo(
   id: string,
   job: BackgroundJob,
@@ -102,7 +109,7 @@ export async function sayTo(
   );
 }
 
-/** End a command, and show what it printed last. */
+/** Stops a command and returns its last output. */
 export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
   const wasRunning = job.state.state === "running";
   await job.stop();
@@ -128,11 +135,11 @@ function shownOf(id: string, job: BackgroundJob, { isFirst = false, waitedFor = 
 }
 
 /**
- * Whether a line that nobody saw yet matches, by the time that `time` aborts. The pattern is a model's: it is matched in
- * a thread, which nobody holds while he waits.
+ * Whether an unseen line matches the pattern before `time` aborts. The pattern comes from a model, so that it is
+ * matched in a worker. The worker is released between two searches.
  */
 async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, signal: AbortSignal): Promise<boolean> {
-  const compiled = await withThread(signal, (thread) =>
+  const compiled = await withWorker(signal, (thread) =>
     thread.ask("expression", { pattern, ignoreCase: false }, { ms: MATCH_MS }),
   );
   if ("refused" in compiled) throw new ToolInputError(`wait_for: ${compiled.refused}.`);
@@ -142,7 +149,7 @@ async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, s
     const { version } = job;
     const files = [new Uint8Array(Buffer.from(job.unseen))];
     try {
-      const [found] = await withThread(signal, (thread) =>
+      const [found] = await withWorker(signal, (thread) =>
         thread.ask("search", { ...search, files }, { ms: MATCH_MS, transfer: files }),
       );
       if (found !== undefined && found.count > 0) return true;
@@ -152,7 +159,7 @@ async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, s
       throw new ToolError(why, { cause: error });
     }
     if (isLast) return false;
-    // What comes fast is looked at together.
+    // Output that arrives quickly is searched in one step.
     await job.news(time, version);
     await delay(PAUSE_MS, time).catch(() => undefined);
   }

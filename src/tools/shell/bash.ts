@@ -11,12 +11,12 @@ import { prepareCommand, type BashToolOptions } from "./shell-command.js";
 import { LiveOutput, tidy, wholeOutput } from "./shell-output.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../../base/cut-text.js";
 
-/** Longest time-out that a model can ask for, in seconds, unless the configured one is longer. */
+/** Maximum time limit that a model can request, in seconds. The configured default applies if it is longer. */
 const MAX_TIMEOUT = 600;
-/** Kept of the output before it is tidied and cut to what a model is shown. */
+/** Bytes of output that are kept before the output is tidied and cut for the model. */
 const KEPT_BYTES = 2 * MODEL_BYTES;
 
-/** Runs shell commands in the project folder. */
+/** Creates the tool `bash`, which runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
   let sandbox: Sandbox | undefined;
   const redactor = new Redactor(() => options.secrets);
@@ -30,7 +30,7 @@ export function bashTool(options: BashToolOptions): Tool {
       }),
     ),
     timeout: optional(
-      // Not bounded: see `limitOf`.
+      // No maximum here: `limitOf` handles larger values.
       field(
         integer("", { min: 1 }),
         integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }).told,
@@ -44,7 +44,7 @@ export function bashTool(options: BashToolOptions): Tool {
       }),
       false,
     ),
-    keep: optional(
+    detached: optional(
       flag("With background: it outlives gantry too, until it is stopped. Only where the user wants that."),
       false,
     ),
@@ -61,7 +61,7 @@ export function bashTool(options: BashToolOptions): Tool {
       const line = withFolder(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
-    run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, keep }, context) => {
+    run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, detached }, context) => {
       const command = workdir === undefined ? line : inFolder(line, workdir);
       const limit = ms === undefined ? limitOf(timeout, longest) : { seconds: secondsOf(ms, longest) };
       if (sandbox === undefined) {
@@ -69,10 +69,10 @@ export function bashTool(options: BashToolOptions): Tool {
         sandbox ??= new Sandbox(options);
       }
       const how = { ...options, redactor };
-      if (!background && !keep) return execute(how, sandbox, command, limit, context);
+      if (!background && !detached) return execute(how, sandbox, command, limit, context);
       const { startInBackground } = await import("./bash-jobs.js");
       const prepared = await prepareCommand(how, sandbox, command, context, true);
-      return startInBackground(how, withFolder(line, workdir), prepared, keep, context);
+      return startInBackground(how, withFolder(line, workdir), prepared, detached, context);
     },
   });
   return {
@@ -85,26 +85,27 @@ export function bashTool(options: BashToolOptions): Tool {
   };
 }
 
-/** A command with its folder, as people see it. */
+/** The command with its folder, as shown to users. */
 function withFolder(command: string, workdir: string | undefined): string {
   if (workdir === undefined) return command.trim();
   return `cd ${/^[\w./@+-]+$/.test(workdir) ? workdir : shellQuote(workdir)} && ${command.trim()}`;
 }
 
-/** The script that runs a command in a folder, or fails if the folder cannot be entered. */
+/** Script that runs a command in a folder and fails if the folder cannot be entered. */
 function inFolder(command: string, workdir: string): string {
-  // Relative to the project folder alone: the shell looks for other names in CDPATH, and takes `-` for an option.
+  // A path relative to the project folder gets `./`: the shell would search other names in CDPATH and treat `-` as an
+  // option.
   return `cd ${shellQuote(isAbsolute(workdir) ? workdir : `./${workdir}`)} || exit\n${command}`;
 }
 
-/** Longest time that a command may take. */
+/** Time limit of a command. */
 interface Limit {
   readonly seconds: number;
-  /** Tells the model how its number was read. */
+  /** Note for the model about how its number was interpreted. Undefined: as seconds. */
   readonly note?: string;
 }
 
-/** A time-out of more than `longest` seconds is one in milliseconds, which other agents let their models send. */
+/** Interprets a timeout above `longest` seconds as milliseconds, because models of other agents send milliseconds. */
 function limitOf(timeout: number, longest: number): Limit {
   if (timeout <= longest) return { seconds: timeout };
   const note = `timeout is in seconds, at most ${longest}; ${timeout} was read as milliseconds`;
@@ -165,7 +166,7 @@ async function execute(
   };
 }
 
-/** What a refusal of the sandbox looks like from inside, in words that help on. */
+/** Notes for the model that explain typical errors of commands in the sandbox. */
 function hints(said: string, sandbox: Sandbox): string[] {
   const notes: string[] = [];
   if (/Read-only file system|EROFS/.test(said))

@@ -8,35 +8,41 @@ import type { ToolContext } from "../../ports/tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox/sandbox.js";
 
 export interface BashToolOptions extends SandboxOptions {
-  /** Default seconds a command may take. */
+  /** Default time limit of a command, in seconds. */
   timeout: number;
-  /** Never shown to a model, nor stored, where a command finds them out: our own keys, which `/proc` tells without a sandbox. */
+  /**
+   * Secrets that are never shown to a model nor stored: gantry's own keys. Without a sandbox, commands can read them
+   * from /proc.
+   */
   secrets: Iterable<string>;
-  /** Where commands go on in the background. */
+  /** The background commands of all sessions. */
   background: Background;
-  /** Folder for long outputs, one folder in it for each session; left out: they are kept nowhere. */
+  /** Folder for long outputs, with one subfolder per session. Undefined: long outputs are not stored. */
   outputsPath?: string | undefined;
-  /** How long a start in the background is watched before its call ends, in ms. Default 700. */
+  /** Time to watch a background start before its call returns, in ms. Default: 700. */
   startMs?: number | undefined;
-  /** Path of the shell, called as `<shell> -c <command>`. Left out: bash, else sh. */
+  /** Path of the shell, called as `<shell> -c <command>`. Default: bash, or sh if bash is missing. */
   shell?: string;
 }
 
-/** Linux takes at most 128 KiB in one argument, or in one variable with its name. */
+/** Linux limits one argument, and one variable including its name, to 128 KiB. */
 const MAX_COMMAND_BYTES = 128 * 1024 - 32;
 
-/** A command that may be started. */
+/** A command that is ready to start. */
 export interface PreparedCommand {
-  /** Rejects with a `ToolError`. */
+  /** Starts the command. Rejects with a `ToolError`, or with the signal's reason. */
   start(): Promise<Child>;
-  /** Once it has ended. Returns paths of what was taken away again. */
+  /** Must be called after the command has ended. Removes forbidden entries and returns their paths. */
   tidy(): Promise<string[]>;
-  /** What it takes to start it so that it outlives this process. */
+  /** Returns the program for a command that outlives this process. */
   program(): Promise<KeptProgram>;
   readonly isSandboxed: boolean;
 }
 
-/** Makes a command ready. Rejects with a `ToolError` where it cannot be one. `input`: it is given a standard input. */
+/**
+ * Prepares a command. Rejects with a `ToolError` if it cannot run. `input`: whether the command has a standard input.
+ * Default: false.
+ */
 export async function prepareCommand(
   options: BashToolOptions,
   sandbox: Sandbox,
@@ -74,7 +80,7 @@ export async function prepareCommand(
   };
 }
 
-/** Both its outputs go down one pipe: two would lose the order in which things were said. */
+/** Both output streams share one pipe, so that their order is preserved. */
 async function startPlain(
   shell: string,
   command: string,

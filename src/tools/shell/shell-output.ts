@@ -3,17 +3,17 @@ import { HiddenStream } from "../../base/hidden-stream.js";
 import type { Redactor } from "../../base/redact.js";
 import type { HeldOutput } from "../../processes/output-file.js";
 
-/** Output is told at most so often, in ms. What is over sooner needs no telling. */
+/** Minimum interval between two reports of output, in ms. Commands that end sooner are not reported. */
 const PAUSE_MS = 100;
-/** Of what came meanwhile so many bytes are told: the last. Nobody reads faster. */
+/** Maximum bytes of one report. Only the last bytes are reported, because no user reads faster. */
 const TOLD_BYTES = 16 * 1024;
-/** Chunks may be tiny. */
+/** Maximum buffered chunks before they are merged, because chunks may be small. */
 const CHUNKS = 256;
-/** An escape sequence that may go on behind the end; a title of a window is one. */
+/** An escape sequence that may continue in the next chunk, such as a window title. */
 // eslint-disable-next-line no-control-regex
 const OPEN_SEQUENCE = /(?:[\u001b\u009b][[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b\u009c]{0,256}|\r)$/;
 
-/** Without colours, and of progress bars that overwrite their line only what they ended with. */
+/** Removes colours and other escape sequences. Of lines that a progress bar overwrites, only the last state remains. */
 export function tidy(output: string): string {
   return stripVTControlCharacters(output).split("\n").map(lastWritten).join("\n").replaceAll("\0", "\uFFFD");
 }
@@ -24,23 +24,23 @@ function lastWritten(line: string): string {
 }
 
 /**
- * Shows people what a command prints while it runs, as its output will be: tidied, and without secrets, in whatever pieces
- * they come. Of what comes faster than anybody reads, only the end.
+ * Reports the output of a running command to users in the form of the final output: tidied and without secrets, however
+ * it is split into chunks. Fast output is reduced to its end.
  */
 export class LiveOutput {
   readonly #stream: HiddenStream;
-  /** What is kept in bytes, beside one chunk: what is told, and what a secret on the cut may take. */
+  /** Bytes that are kept, in addition to one chunk: one report, and the length of a secret at the cut. */
   readonly #most: number;
   readonly #pauseMs: number;
   #timer: NodeJS.Timeout | undefined;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  /** Something that came was dropped since the last telling. */
+  /** Whether output was dropped since the last report. */
   #dropped = false;
   #decoder = new TextDecoder();
-  /** An escape sequence that is not whole yet. */
+  /** Incomplete escape sequence at the end of the last report. */
   #sequence = "";
-  /** The line that is written has something in it. */
+  /** Whether the current line already has text. */
   #inLine = false;
 
   constructor(redactor: Redactor, tell: (text: string) => void, pauseMs = PAUSE_MS) {
@@ -61,7 +61,7 @@ export class LiveOutput {
     this.#timer ??= setTimeout(() => this.#next(), this.#pauseMs);
   }
 
-  /** Nothing is told any more. */
+  /** Stops the reports. Output that is not yet reported is dropped. */
   end(): void {
     clearTimeout(this.#timer);
   }
@@ -85,7 +85,7 @@ export class LiveOutput {
       "\n",
     );
     const line = lastWritten(first);
-    // What was told cannot be overwritten any more.
+    // Reported text cannot be overwritten, so that the new state starts a new line.
     const goesOn = this.#inLine && line.length < first.replace(/\r$/, "").length ? `\n${line}` : line;
     const lines = [goesOn, ...rest.map(lastWritten)];
     this.#inLine = rest.length === 0 ? this.#inLine || line !== "" : lines.at(-1) !== "";
@@ -93,7 +93,7 @@ export class LiveOutput {
   }
 }
 
-/** Says where an output is, or what there is of it. */
+/** Formats a note with the path of the stored output and the part that it contains. */
 export function wholeOutput({ path, holds }: HeldOutput): string {
   if (holds === "whole") return `[the whole output is in ${path}: read and grep open it]`;
   const what = holds === "begin" ? "the beginning of the output is" : "beginning and end of the output are";

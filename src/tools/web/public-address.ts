@@ -2,10 +2,13 @@ import type { LookupAddress, LookupOptions } from "node:dns";
 import type { LookupFunction, Socket } from "node:net";
 import ipaddr from "ipaddr.js";
 
-/** Whether an address belongs to the public internet: not loopback, private, link-local (cloud metadata), multicast or reserved. */
+/**
+ * Whether an address is on the public internet: not loopback, private, link-local (cloud metadata), multicast or
+ * reserved. Invalid addresses are not.
+ */
 export function isPublicAddress(address: string): boolean {
   try {
-    // An IPv6 address that stands for an IPv4 one is judged as that.
+    // An IPv6 address that maps an IPv4 address is checked as IPv4.
     const parsed = ipaddr.process(address.replace(/%.*$/, ""));
     const range = parsed.range();
     if (range === "rfc6052") return isPublicAddress(parsed.toByteArray().slice(12).join("."));
@@ -15,7 +18,7 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
-/** Resolves names, and gives only public addresses to connect to. */
+/** DNS lookup that returns only public addresses. Fails with `NotPublicError` if there is none. */
 export const lookupPublic: LookupFunction = (hostname, options, callback) => {
   void import("node:dns").then(({ lookup }) => {
     const all: LookupOptions & { all: true } = { ...options, all: true };
@@ -30,7 +33,7 @@ export const lookupPublic: LookupFunction = (hostname, options, callback) => {
   });
 };
 
-/** The last word, on the connection that was really made. */
+/** Whether the peer of a connection is public. The final check, on the actual connection. */
 export function isPublicPeer(socket: Socket): boolean {
   return socket.remoteAddress !== undefined && isPublicAddress(socket.remoteAddress);
 }

@@ -1,21 +1,21 @@
-import { seen } from "../../base/printable.js";
+import { escapeInvisible } from "../../base/printable.js";
 import type { Dispatcher, Response } from "undici";
 import { deadline } from "../../base/abort.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { PageText } from "../../untrusted/html/page.js";
-import { withThread } from "../../untrusted/workers.js";
+import { withWorker } from "../../untrusted/workers.js";
 import type { ToolOutput } from "../../ports/tool.js";
 import { size, sniff } from "../files/content.js";
 import { MODEL_BYTES } from "../../base/cut-text.js";
 
 export interface WebfetchOptions {
-  /** Whether addresses that are not on the public internet may be fetched from. */
+  /** Whether addresses outside the public internet may be fetched. */
   allowPrivate: boolean;
-  /** For all redirects together, in ms. Default 30,000. */
+  /** Time limit for the request with all redirects, in ms. Default: 30,000. */
   timeoutMs?: number;
 }
 
-/** What the model asked for; see the schema of `webfetch`. */
+/** Arguments of the `webfetch` tool; see its schema. */
 export interface WebfetchArgs {
   url: string;
   offset: number;
@@ -24,11 +24,11 @@ export interface WebfetchArgs {
 
 const MAX_BYTES = 5 * 1024 * 1024;
 const MAX_REDIRECTS = 5;
-/** For a page to become text, in ms. */
+/** Time limit for converting a page to text, in ms. */
 const READ_MS = 5_000;
 const ACCEPT = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json;q=0.9,*/*;q=0.8";
 
-/** The page at an address as the model is shown it. Rejects with `ToolError`. */
+/** Fetches a page and formats it for the model. Rejects with `ToolError`, or with the signal's reason. */
 export async function fetchPage(
   given: WebfetchArgs,
   { allowPrivate, timeoutMs = 30_000 }: WebfetchOptions,
@@ -38,7 +38,7 @@ export async function fetchPage(
   const time = deadline(timeoutMs, signal);
   try {
     const loaded = await load(given.url, allowPrivate, dispatcher, time.signal);
-    // Reading it has a time of its own.
+    // The conversion has its own time limit.
     time.clear();
     return await show(given, loaded, signal);
   } catch (error) {
@@ -51,7 +51,10 @@ export async function fetchPage(
   }
 }
 
-/** The address as it is asked for; throws `ToolInputError` where it is none of http. */
+/**
+ * Parses an address and removes its fragment. Throws `ToolInputError` unless it is http or https and has no user name
+ * and password.
+ */
 export function parseUrl(given: string): URL {
   const url = URL.canParse(given) ? new URL(given) : undefined;
   if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
@@ -62,9 +65,12 @@ export function parseUrl(given: string): URL {
   return url;
 }
 
-/** Connections of one call; unless private addresses are allowed, each is checked when it is made. */
+/**
+ * Creates the connection pool of one call. Unless private addresses are allowed, each connection is checked when it is
+ * made.
+ */
 async function connections(allowPrivate: boolean): Promise<Dispatcher> {
-  // By its default export: of a CommonJS package a bundle knows no names.
+  // Uses the default export: in a bundle, a CommonJS package has no named exports.
   const { Agent, buildConnector } = (await import("undici")).default;
   if (allowPrivate) return new Agent();
   const { isPublicPeer, lookupPublic, NotPublicError } = await import("./public-address.js");
@@ -85,7 +91,7 @@ interface Loaded {
   type: string;
   charset: string | undefined;
   body: Buffer;
-  /** Whether there was more. */
+  /** Whether the response is longer than the limit. */
   cut: boolean;
 }
 
@@ -118,7 +124,7 @@ async function load(
   }
 }
 
-/** A literal address is connected to without a lookup, so it is looked at before anything is sent. */
+/** Checks a literal IP address before the request, because it is connected to without a lookup. */
 async function refusePrivateLiteral(url: string): Promise<void> {
   const { isIP } = await import("node:net");
   const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
@@ -134,7 +140,7 @@ async function receive(response: Response, url: string, signal: AbortSignal): Pr
     ?.slice(8)
     .replaceAll('"', "");
   const limit = response.ok ? MAX_BYTES : 64 * 1024;
-  // One piece of memory, because a server that sends single bytes would make a million small ones.
+  // One growing buffer: a server that sends single bytes would otherwise create a million small ones.
   let body = Buffer.allocUnsafe(16 * 1024);
   let bytes = 0;
   if (response.body) {
@@ -154,7 +160,7 @@ async function receive(response: Response, url: string, signal: AbortSignal): Pr
       (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, 300),
       () => "",
     );
-    const status = seen(`HTTP ${response.status} ${response.statusText}${why ? ` (${why})` : ""}`);
+    const status = escapeInvisible(`HTTP ${response.status} ${response.statusText}${why ? ` (${why})` : ""}`);
     throw new ToolError(`${url}: ${status}. Check the address, or try another.`);
   }
   return loaded;
@@ -192,7 +198,7 @@ async function show(
   return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
 }
 
-/** Undefined for what is no text. */
+/** Converts a page to text. Undefined if it is not text. */
 async function textOf(
   { url, type, charset, body }: Loaded,
   { raw, offset, bytes }: { raw: boolean; offset: number; bytes: number },
@@ -207,7 +213,7 @@ async function textOf(
   const named =
     charset ??
     (html ? /<meta[^>]{0,200}charset=["']?([\w-]+)/i.exec(body.toString("latin1", 0, 2_048))?.[1] : undefined);
-  // Memory of its own, because it goes over to the thread.
+  // `body` is a copy, because the memory is transferred to the worker.
   const job = {
     body: new Uint8Array(body),
     html: html && !raw,
@@ -217,7 +223,7 @@ async function textOf(
     bytes,
   };
   try {
-    return await withThread(signal, (thread) => thread.ask("page", job, { ms: READ_MS, transfer: [job.body] }));
+    return await withWorker(signal, (thread) => thread.ask("page", job, { ms: READ_MS, transfer: [job.body] }));
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
     throw new ToolError(`${url}: cannot be read as text: ${error.message}. raw shows its source.`, { cause: error });

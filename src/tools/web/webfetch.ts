@@ -12,7 +12,7 @@ const schema = defineArguments(
   (given) => ({ ...given, url: parseUrl(given.url).href }),
 );
 
-/** Fetches a page from the web as readable text. */
+/** Creates the tool `webfetch`, which fetches a web page as readable text. */
 export function webfetchTool(options: WebfetchOptions): Tool {
   return defineTool({
     name: "webfetch",

@@ -5,44 +5,44 @@ import { mergeLines } from "./merge-lines.js";
 import { NamedPlaces, type NamedPlace } from "./named-place.js";
 import { notFound } from "./near-miss.js";
 import { FileLines, TextView, type ViewPlace } from "./text-views.js";
-import { REINDENTED, WAYS, type Way } from "./match-modes.js";
+import { REINDENTED, MATCH_MODES, type MatchMode } from "./match-modes.js";
 
-/** A line of a patch: one that stays, goes or comes. */
+/** A line of a patch: context, removed or added. */
 export interface PatchLine {
   readonly sign: " " | "-" | "+";
   readonly text: string;
-  /** It is empty and had no sign: a line that stays, or what parts one piece from the next. */
+  /** Whether the line is empty and without a sign. It is either a context line or separates two chunks. */
   readonly bare?: boolean;
 }
 
-/** A piece of a patch of one file. */
+/** One chunk of the patch of a file. */
 export interface PatchChunk {
-  /** Lines that stand before it, each behind the one before: a class, a function. */
+  /** Lines that precede the chunk in the file, in order, such as a class and a function. */
   readonly headers: readonly string[];
   readonly lines: readonly PatchLine[];
-  /** Whether the file ends with it. */
+  /** Whether the file ends with the chunk. */
   readonly atEnd: boolean;
 }
 
-/** The pieces of a patch that are for one file. */
+/** The chunks of a patch for one file. */
 export interface PatchJob {
   content: Uint8Array;
   chunks: readonly PatchChunk[];
-  /** As the model knows the file. */
+  /** The file's name as the model knows it. */
   name: string;
-  /** Most bytes of the result. */
+  /** Maximum size of the result, in bytes. */
   maxBytes: number;
 }
 
 export interface PatchedFile {
   content: Uint8Array;
-  /** Where it changed first. */
+  /** Line number of the first change. */
   line: number;
-  /** What was overlooked to find the places, in words. */
+  /** For each chunk that did not match exactly: which differences were ignored. */
   how: string[];
 }
 
-/** All pieces or none. */
+/** Applies all chunks, or none. */
 export function patchText({ content, chunks, name, maxBytes }: PatchJob): PatchedFile | { refused: string } {
   const latin = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString("latin1");
   try {
@@ -60,7 +60,7 @@ export function patchText({ content, chunks, name, maxBytes }: PatchJob): Patche
 }
 
 interface Change {
-  /** Lines of the file, from 0: from this one on, up to that one. */
+  /** Range of lines of the file, from 0: `from` inclusive, `to` exclusive. */
   readonly from: number;
   readonly to: number;
   readonly text: string;
@@ -70,16 +70,16 @@ class PatchedText {
   readonly how: string[] = [];
   readonly #name: string;
   readonly #latin: string;
-  /** Without the byte order mark, which stays. */
+  /** The byte order mark, or `""`. It is not part of `#file` and stays. */
   readonly #mark: string;
   readonly #file: FileLines;
   readonly #lines: readonly string[];
   readonly #isEnded: boolean;
   readonly #lineEnd: string;
-  readonly #views = new Map<Way, TextView>();
+  readonly #views = new Map<MatchMode, TextView>();
   readonly #changes: Change[] = [];
   readonly #names: NamedPlaces;
-  /** No piece is looked for before this line. */
+  /** First line at which the next chunk may match. */
   #next = 0;
 
   constructor(latin: string, name: string) {
@@ -99,12 +99,12 @@ class PatchedText {
     return (this.#changes[0]?.from ?? 0) + 1;
   }
 
-  /** Throws `ToolError`. */
+  /** Applies a chunk. Throws `ToolError`. */
   apply(chunk: PatchChunk, which: string): void {
     const named = this.#names.named(chunk.headers, `${this.#name}${which}`);
     const lines = chunk.lines.map((line) => ({ ...line, text: Buffer.from(line.text).toString("latin1") }));
     const own = lines.findLastIndex(({ bare }) => !bare) + 1;
-    // Empty lines behind it may be its own, or part it from the next.
+    // Trailing empty lines may belong to the chunk, or separate it from the next.
     for (const some of own < lines.length ? [lines, lines.slice(0, own)] : [lines]) {
       const found = this.#find(some, named, chunk, which);
       if (found) return this.#change(some, found.place, found.way, which);
@@ -136,10 +136,10 @@ class PatchedText {
     named: NamedPlace | undefined,
     { headers, atEnd }: PatchChunk,
     which: string,
-  ): { place: ViewPlace; way: Way } | undefined {
+  ): { place: ViewPlace; way: MatchMode } | undefined {
     const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
-    if (wanted.length === 0) return { place: this.#insertion(headers, which), way: WAYS[0]! };
-    for (const way of WAYS) {
+    if (wanted.length === 0) return { place: this.#insertion(headers, which), way: MATCH_MODES[0]! };
+    for (const way of MATCH_MODES) {
       const places = this.#view(way)
         .places(wanted, true, true)
         .filter(({ first, last }) => first >= this.#next && (!atEnd || last === this.#lines.length - 1))
@@ -158,7 +158,7 @@ class PatchedText {
     return undefined;
   }
 
-  /** Where lines come that stand beside none: at the end. */
+  /** Place for added lines without context: the end of the file. */
   #insertion(headers: readonly string[], which: string): ViewPlace {
     if (headers.length > 0)
       throw new ToolError(
@@ -168,7 +168,7 @@ class PatchedText {
     return { first: end, from: 0, last: end - 1, to: 0, whole: true };
   }
 
-  #change(lines: readonly PatchLine[], { first }: ViewPlace, way: Way, which: string): void {
+  #change(lines: readonly PatchLine[], { first }: ViewPlace, way: MatchMode, which: string): void {
     const olds = lines.filter(({ sign }) => sign !== "+");
     const reindent = this.#rule(olds, first, way);
     let at = first;
@@ -203,7 +203,7 @@ class PatchedText {
     old: readonly string[],
     fresh: readonly string[],
     found: readonly { raw: string; end: string }[],
-    tolerance: Way,
+    tolerance: MatchMode,
     reindent: Reindent,
   ): string | undefined {
     const last = { raw: "", end: undefined };
@@ -214,7 +214,7 @@ class PatchedText {
     });
   }
 
-  #rule(olds: readonly PatchLine[], first: number, { indentation }: Way): Reindent | undefined {
+  #rule(olds: readonly PatchLine[], first: number, { indentation }: MatchMode): Reindent | undefined {
     if (!indentation) return (indent) => indent;
     const texts = olds.map(({ text }) => text);
     return indentRule(
@@ -232,7 +232,7 @@ class PatchedText {
     which: string,
   ): ToolError {
     const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
-    const places = this.#view(WAYS[0]!).places(wanted, true, true);
+    const places = this.#view(MATCH_MODES[0]!).places(wanted, true, true);
     const elsewhere = places.find(({ first }) => first >= this.#next);
     if (named && elsewhere && !atEnd) {
       const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
@@ -251,7 +251,7 @@ class PatchedText {
     return new ToolError(notFound(this.#latin, text, `${this.#name}${which}`, "the patch"));
   }
 
-  #view(way: Way): TextView {
+  #view(way: MatchMode): TextView {
     let view = this.#views.get(way);
     if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
     return view;

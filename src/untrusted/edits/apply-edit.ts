@@ -1,29 +1,29 @@
 import { ToolError } from "../../ports/errors.js";
 import { prefersCrlf } from "../../files/line-ends.js";
 import { findPlaces, replacePlaces } from "./find-places.js";
-import { freshText } from "./reindent-replacement.js";
-import { LooseText } from "./tolerant-edit.js";
+import { reindentReplacement } from "./reindent-replacement.js";
+import { TolerantText } from "./tolerant-edit.js";
 import { notFound } from "./near-miss.js";
 
-/** Edits of one file. Looking for a text in another can take the product of their lengths. */
+/** Edits of one file. The search for a text can take time proportional to the product of the lengths. */
 export interface EditJob {
   content: Uint8Array;
   edits: readonly TextEdit[];
-  /** As the model knows the file. */
+  /** The file's name as the model knows it. */
   name: string;
-  /** Most bytes of the result. */
+  /** Maximum size of the result, in bytes. */
   maxBytes: number;
 }
 
 export interface EditedFile {
   content: Uint8Array;
-  /** Where each edit went, in words. */
+  /** For each edit: its location, in words. */
   done: string[];
-  /** Of the first one. */
+  /** Line number of the first edit. */
   line: number | undefined;
 }
 
-/** All or none. */
+/** Applies all edits, or none. */
 export function editText({ content, edits, name, maxBytes }: EditJob): EditedFile | { refused: string } {
   let latin = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString("latin1");
   const done: string[] = [];
@@ -52,20 +52,20 @@ export interface TextEdit {
   replace_all: boolean;
 }
 
-/** Where an edit went. */
+/** Result of one edit. */
 interface Applied {
-  /** One character per byte of the file, so that bytes that are no UTF-8 come out as they went in. */
+  /** The file as Latin-1, one character per byte, so that bytes that are not UTF-8 stay unchanged. */
   latin: string;
   count: number;
-  /** Of the first replacement, from 1. */
+  /** Line number of the first replacement, from 1. */
   line: number;
-  /** What was overlooked where the text is not in the file to the letter. */
+  /** The ignored differences, if the text did not match exactly. */
   how?: string;
 }
 
 /**
- * Replace a text: to the letter where it is in the file so, else at the one place that is meant. `latin` is the file as
- * latin1. Line ends of the file are kept, whichever ones the edit has.
+ * Replaces a text: at its exact occurrences, otherwise at the only tolerant match. `latin` is the file as Latin-1.
+ * Keeps the file's line ends, whatever the edit contains. Throws `ToolError`.
  */
 function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
   if (edit.old_string === "")
@@ -85,7 +85,7 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
         "Add lines around it until it is unique, or set replace_all.",
     );
   }
-  const freshFor = freshText(asked, bytesOf(edit.new_string), prefersCrlf(latin));
+  const freshFor = reindentReplacement(asked, bytesOf(edit.new_string), prefersCrlf(latin));
   const growths = [...found].map(([old, some]) => some.length * (freshFor(old).length - old.length));
   if ([...found.keys()].every((old) => freshFor(old) === old))
     throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
@@ -102,7 +102,7 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
 }
 
 function applyLoosely(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
-  const found = new LooseText(latin, prefersCrlf(latin) ? "\r" : "").edit(edit.old_string, edit.new_string);
+  const found = new TolerantText(latin, prefersCrlf(latin) ? "\r" : "").edit(edit.old_string, edit.new_string);
   if (found === undefined) throw new ToolError(notFound(latin, edit.old_string, name));
   if (typeof found === "string") throw new ToolError(`${name}: old_string ${found}.`);
   const { start, end, text, line, how } = found;
@@ -125,7 +125,7 @@ function bytesOf(text: string): string {
   return Buffer.from(text).toString("latin1");
 }
 
-/** @param places Ascending. */
+/** @param places Ascending offsets. */
 function lineNumbers(latin: string, places: readonly number[]): number[] {
   let line = 1;
   let at = 0;

@@ -1,7 +1,7 @@
 import { toLf } from "../../files/line-ends.js";
 
 /** What a model may have meant by an edit. */
-export interface Reading {
+export interface EditInterpretation {
   readonly old: string;
   /** Undefined where it cannot be said what it is then, for the reason in `unclear`. */
   readonly fresh: string | undefined;
@@ -14,8 +14,8 @@ export interface Reading {
 }
 
 /** The ways to read an edit, the plainest first: as it stands, then without what models add to a text by mistake. */
-export function readingsOf(old: string, fresh: string): Reading[] {
-  let readings: Reading[] = [{ old: toLf(old), fresh: toLf(fresh), how: [] }];
+export function editInterpretations(old: string, fresh: string): EditInterpretation[] {
+  let readings: EditInterpretation[] = [{ old: toLf(old), fresh: toLf(fresh), how: [] }];
   for (const step of [withoutFences, withoutNumbers, unescaped, withoutBlankEnds])
     readings = readings.flatMap((one) => [one, ...step(one)]);
   return readings.sort((one, other) => one.how.length - other.how.length);
@@ -23,7 +23,7 @@ export function readingsOf(old: string, fresh: string): Reading[] {
 
 const FENCE = /^\s*(?:```|~~~)[\w+.-]*\s*$/;
 
-function withoutFences({ old, fresh, how }: Reading): Reading[] {
+function withoutFences({ old, fresh, how }: EditInterpretation): EditInterpretation[] {
   const fenced = (text: string): [boolean, boolean] => {
     const lines = text.split("\n");
     return [FENCE.test(lines[0] ?? ""), FENCE.test(lines[lastFull(lines)] ?? "")];
@@ -47,7 +47,7 @@ function lastFull(lines: readonly string[]): number {
 /** As `read` and other tools print lines: a number, and what parts it from the line. */
 const NUMBERED = /^ *(\d{1,7})(?:\t|→|\| ?|: )/;
 
-function withoutNumbers({ old, fresh, how }: Reading): Reading[] {
+function withoutNumbers({ old, fresh, how }: EditInterpretation): EditInterpretation[] {
   const lines = old.split("\n");
   const numbers = lines.filter((line) => line.trim() !== "").map((line) => NUMBERED.exec(line));
   const [first] = numbers;
@@ -71,14 +71,14 @@ function withoutNumbers({ old, fresh, how }: Reading): Reading[] {
 const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "", '"': '"', "'": "'", "`": "`", "\\": "\\" };
 
 /** What was escaped once too often, as it would be in JSON; then its line ends and tabs alone. */
-function unescaped(reading: Reading): Reading[] {
+function unescaped(reading: EditInterpretation): EditInterpretation[] {
   const kinds = new Set<string>();
   for (const [, sign = ""] of reading.old.matchAll(/\\(.)/g)) if (sign in ESCAPES) kinds.add(sign);
   const ends = new Set([...kinds].filter((sign) => "nrt".includes(sign)));
   return [kinds, ...(ends.size < kinds.size ? [ends] : [])].flatMap((some) => unescapedBy(reading, some));
 }
 
-function unescapedBy({ old, fresh, how }: Reading, kinds: ReadonlySet<string>): Reading[] {
+function unescapedBy({ old, fresh, how }: EditInterpretation, kinds: ReadonlySet<string>): EditInterpretation[] {
   if (kinds.size === 0 || fresh === undefined) return [];
   const plain = (text: string): string =>
     text.replace(/\\(.)/g, (pair, sign: string) => (kinds.has(sign) ? (ESCAPES[sign] ?? pair) : pair));
@@ -104,7 +104,7 @@ function unclearEscapes(text: string, kinds: ReadonlySet<string>): string | unde
 }
 
 /** Blank lines at its ends that the file has not. */
-function withoutBlankEnds({ old, fresh, how, ...rest }: Reading): Reading[] {
+function withoutBlankEnds({ old, fresh, how, ...rest }: EditInterpretation): EditInterpretation[] {
   const words = trimmed(old);
   if (words === old || words === "") return [];
   const first = old.indexOf(words);

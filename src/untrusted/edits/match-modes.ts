@@ -1,12 +1,12 @@
-import type { Tolerance } from "./text-views.js";
+import type { MatchTolerance } from "./text-views.js";
 
 /** What is overlooked, and what a model is told of it. */
-export interface Way extends Tolerance {
+export interface MatchMode extends MatchTolerance {
   readonly how: string;
 }
 
 /** The ways to overlook slips, each less near to the letter than the one before; blanks at the ends of lines in all of them. */
-export const WAYS: readonly Way[] = [
+export const MATCH_MODES: readonly MatchMode[] = [
   { typography: false, blanks: false, indentation: false, how: "blanks at the ends of lines differ" },
   { typography: true, blanks: false, indentation: false, how: "quotes, dashes or spaces are others" },
   { typography: false, blanks: false, indentation: true, how: "indentation differs" },

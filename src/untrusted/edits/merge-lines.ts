@@ -1,6 +1,6 @@
 import { common } from "./common-lines.js";
 import type { Reindent } from "./indentation.js";
-import { comparable, indentOf, mapped, PRINT, type Tolerance } from "./text-views.js";
+import { comparable, indentOf, mapped, PRINT, type MatchTolerance } from "./text-views.js";
 
 /** A line of the file that a text was found in, or the part of it. */
 export interface FoundLine {
@@ -12,7 +12,7 @@ export interface FoundLine {
 
 /** What is to become of lines that were found. */
 export interface Merge {
-  readonly tolerance: Tolerance;
+  readonly tolerance: MatchTolerance;
   /** As they are in the file. */
   readonly found: readonly FoundLine[];
   /** The same lines as they were asked for. */
@@ -66,7 +66,7 @@ function changedPairs(kept: ReadonlyMap<number, number>, olds: number, freshes: 
   return pairs;
 }
 
-function indented(line: string, { indentation }: Tolerance, reindent: Reindent): string | undefined {
+function indented(line: string, { indentation }: MatchTolerance, reindent: Reindent): string | undefined {
   const indent = indentOf(line);
   if (!indentation || indent.length === line.length) return line;
   const fitting = reindent(indent);
@@ -78,7 +78,7 @@ function mergeLine(
   raw: string,
   old: string,
   fresh: string,
-  tolerance: Tolerance,
+  tolerance: MatchTolerance,
   reindent: Reindent,
 ): string | undefined {
   const plain = indented(fresh, tolerance, reindent);
@@ -105,7 +105,7 @@ const TOKENS = new RegExp(`${PRINT.source}|(?:(?!${PRINT.source})[A-Za-z0-9_\\x8
 /** What is merged word by word; a longer line is left to who can name it exactly. */
 const MAX_LINE = 20_000;
 
-function mergeWords(file: string, old: string, fresh: string, tolerance: Tolerance): string | undefined {
+function mergeWords(file: string, old: string, fresh: string, tolerance: MatchTolerance): string | undefined {
   if (file === old) return fresh;
   if (file.length > MAX_LINE) return undefined;
   const [inFile, inOld] = [mapped(file, tolerance), mapped(old, tolerance)];

@@ -8,7 +8,7 @@ const TO_THE_LETTER = { typography: false, blanks: false, indentation: false };
  * kind, with each line's own where they are not, and where it has none with those of most of the file. `crlf`: those are
  * of Windows.
  */
-export function freshText(asked: string, fresh: string, crlf: boolean): (old: string) => string {
+export function reindentReplacement(asked: string, fresh: string, crlf: boolean): (old: string) => string {
   const [plain, windows] = [toLf(fresh), toCrlf(fresh)];
   return (old) => {
     // Who names line ends that are rare in the file means to change them.

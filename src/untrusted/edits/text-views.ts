@@ -1,7 +1,7 @@
 import { placesOf } from "./find-text.js";
 
 /** In what a text may differ from a file and be found in it all the same; blanks at the ends of lines always. */
-export interface Tolerance {
+export interface MatchTolerance {
   /** Quotes, dashes and spaces of print, for those of a keyboard. */
   readonly typography: boolean;
   /** How many blanks stand between two words. */
@@ -36,7 +36,7 @@ export interface MappedLine {
 }
 
 /** A line, one character a byte, as it is compared. */
-export function comparable(line: string, { typography, blanks, indentation }: Tolerance): string {
+export function comparable(line: string, { typography, blanks, indentation }: MatchTolerance): string {
   let text = typography && /[\x80-\xff]/.test(line) ? line.replace(PRINT, plainOf) : line;
   text = text.slice(0, wordsEnd(text));
   const start = indentOf(text).length;
@@ -45,7 +45,7 @@ export function comparable(line: string, { typography, blanks, indentation }: To
 }
 
 /** As `comparable`, with the places. */
-export function mapped(line: string, tolerance: Tolerance): MappedLine {
+export function mapped(line: string, tolerance: MatchTolerance): MappedLine {
   const chars: { char: string; from: number; to: number }[] = [];
   const plain = (from: number, to: number): void => {
     for (let at = from; at < to; at++) chars.push({ char: line.charAt(at), from: at, to: at + 1 });
@@ -133,7 +133,7 @@ export class FileLines {
    * The lines, ascending, that these may begin at, by a long word in them that few have: it is in the file as it is, whatever else is overlooked.
    * Undefined where it does not tell.
    */
-  rowsOf(wanted: readonly string[], { typography }: Tolerance): readonly number[] | undefined {
+  rowsOf(wanted: readonly string[], { typography }: MatchTolerance): readonly number[] | undefined {
     if (typography && (this.#isHidden ??= HIDDEN.test(this.#text))) return undefined;
     const words = new Map<string, number>();
     for (const [at, line] of wanted.slice(0, 100).entries())
@@ -190,7 +190,7 @@ export class TextView {
 
   constructor(
     file: FileLines,
-    readonly tolerance: Tolerance,
+    readonly tolerance: MatchTolerance,
   ) {
     this.#file = file;
   }
@@ -221,9 +221,9 @@ class ComparedLines {
   readonly #text: string;
   /** Where each line begins in it. */
   readonly #starts: Int32Array;
-  readonly #tolerance: Tolerance;
+  readonly #tolerance: MatchTolerance;
 
-  constructor(raw: readonly string[], tolerance: Tolerance) {
+  constructor(raw: readonly string[], tolerance: MatchTolerance) {
     const lines = raw.map((line) => comparable(line, tolerance));
     this.#tolerance = tolerance;
     this.#starts = startsOf(lines);

@@ -1,12 +1,12 @@
 import { toLf } from "../../files/line-ends.js";
 import { indentRule, indentsOf, type Reindent } from "./indentation.js";
 import { mergeLines, type FoundLine } from "./merge-lines.js";
-import { readingsOf, type Reading } from "./edit-interpretations.js";
-import { FileLines, indentOf, mapped, TextView, type Tolerance, type ViewPlace } from "./text-views.js";
-import { REINDENTED, WAYS } from "./match-modes.js";
+import { editInterpretations, type EditInterpretation } from "./edit-interpretations.js";
+import { FileLines, indentOf, mapped, TextView, type MatchTolerance, type ViewPlace } from "./text-views.js";
+import { REINDENTED, MATCH_MODES } from "./match-modes.js";
 
 /** A replacement in a file, one character a byte. */
-export interface LooseEdit {
+export interface TolerantEdit {
   readonly start: number;
   readonly end: number;
   readonly text: string;
@@ -20,11 +20,11 @@ export interface LooseEdit {
 const MIN_LETTERS = 3;
 
 /** The lines of a file, one character a byte, and how they are compared. */
-export class LooseText {
+export class TolerantText {
   readonly #file: FileLines;
   /** Bytes of the byte order mark. */
   readonly #begin: number;
-  readonly #views = new Map<Tolerance, TextView>();
+  readonly #views = new Map<MatchTolerance, TextView>();
   readonly #lineEnd: string;
 
   /** `lineEnd`: what stands before the line feeds of new lines. */
@@ -38,28 +38,28 @@ export class LooseText {
    * The one place that is meant by an edit whose text is not in the file to the letter. Undefined where there is none; a
    * text where there are several, or where it cannot be said what to make of it.
    */
-  edit(old: string, fresh: string): LooseEdit | string | undefined {
-    for (const reading of readingsOf(old, fresh)) {
+  edit(old: string, fresh: string): TolerantEdit | string | undefined {
+    for (const reading of editInterpretations(old, fresh)) {
       const found = this.#by(reading);
       if (found !== undefined) return found;
     }
     return undefined;
   }
 
-  #by(reading: Reading): LooseEdit | string | undefined {
+  #by(reading: EditInterpretation): TolerantEdit | string | undefined {
     const wanted = latinOf(reading.old).split("\n");
     if ((reading.old.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
-    for (const [at, way] of WAYS.entries()) {
+    for (const [at, way] of MATCH_MODES.entries()) {
       let places = this.#places(way, wanted, reading);
       const [place] = places;
       if (!place) continue;
       // Part of a line is not preferred to lines that are meant as a whole, maybe.
       if (!place.whole)
-        for (const looser of WAYS.slice(at + 1))
+        for (const looser of MATCH_MODES.slice(at + 1))
           places = places.concat(
             this.#places(looser, wanted, reading).filter(({ whole, first }) => whole && first !== place.first),
           );
-      const how = [...reading.how, ...(reading.how.length > 0 && way === WAYS[0] ? [] : [way.how])].join(", ");
+      const how = [...reading.how, ...(reading.how.length > 0 && way === MATCH_MODES[0] ? [] : [way.how])].join(", ");
       if (places.length > 1) {
         const lines = [...new Set(places.map(({ first }) => first + 1))].sort((one, other) => one - other);
         return (
@@ -76,11 +76,11 @@ export class LooseText {
     return undefined;
   }
 
-  #places(way: Tolerance, wanted: readonly string[], { begins, ends }: Reading): ViewPlace[] {
+  #places(way: MatchTolerance, wanted: readonly string[], { begins, ends }: EditInterpretation): ViewPlace[] {
     return this.#view(way).places(wanted, begins, ends);
   }
 
-  #view(way: Tolerance): TextView {
+  #view(way: MatchTolerance): TextView {
     let view = this.#views.get(way);
     if (!view) this.#views.set(way, (view = new TextView(this.#file, way)));
     return view;
@@ -90,8 +90,8 @@ export class LooseText {
     place: ViewPlace,
     wanted: readonly string[],
     fresh: readonly string[],
-    way: Tolerance,
-  ): Omit<LooseEdit, "how"> | undefined {
+    way: MatchTolerance,
+  ): Omit<TolerantEdit, "how"> | undefined {
     const { first, last } = place;
     const found: FoundLine[] = [];
     let [start, end] = [0, 0];
@@ -120,7 +120,7 @@ export class LooseText {
     found: readonly FoundLine[],
     wanted: readonly string[],
     fresh: readonly string[],
-    tolerance: Tolerance,
+    tolerance: MatchTolerance,
   ): string | undefined {
     const merge = (reindent: Reindent, old: readonly string[], other: readonly string[]): string | undefined =>
       mergeLines({ tolerance, found, old, fresh: other, reindent, lineEnd: this.#lineEnd });

@@ -7,7 +7,7 @@ export interface PathRule {
 }
 
 /** Thrown when patterns have had all the time that there is for them. */
-export class OutOfTime extends Error {}
+export class TimeLimitExceeded extends Error {}
 
 /** The time that the patterns of one search may take together. */
 export class Allowance {
@@ -32,7 +32,7 @@ export class Allowance {
 
   /** Called before each match, and for each rule that is read. Throws `OutOfTime`. */
   tick(): void {
-    if (++this.#ticks % 16 === 0 && performance.now() - this.#since > this.#leftMs) throw new OutOfTime();
+    if (++this.#ticks % 16 === 0 && performance.now() - this.#since > this.#leftMs) throw new TimeLimitExceeded();
   }
 }
 

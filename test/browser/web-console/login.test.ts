@@ -92,7 +92,7 @@ describe("who opens the console where nothing is required", { skip: noBrowser },
       });
       await page.getByRole("heading", { name: /What shall be done|This session is not here/ }).waitFor();
       const odd = requests.filter(
-        (request) => !/ \/(console|api\/(models\b|sessions\b|asks\?answers=true$))/.test(request),
+        (request) => !/ \/(console|api\/(models\b|sessions\b|asks\?can_answer=true$))/.test(request),
       );
       assert.deepEqual(odd, [], name);
     }

@@ -57,7 +57,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
       call("read", { filePath: "a.txt" }),
       call("edit", { filePath: "a.txt", oldString: "two is a line", newString: "two is a long line" }),
     );
-    return (await begin({ message: "Change a.txt", mode: "ask", answers: true })).session_id;
+    return (await begin({ message: "Change a.txt", mode: "ask", can_answer: true })).session_id;
   };
 
   // A run that goes on behind its test would be given the answers that are for the runs of the next one.
@@ -254,7 +254,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
   it("compares 10,000 lines without holding the page up, shows a part, and more of it when asked", async (t) => {
     const lines = Array.from({ length: 10_000 }, (_, at) => `line ${at}\n`).join("");
     server.models.enqueue(call("write", { filePath: "long.txt", content: lines }));
-    const { session_id: id } = await begin({ message: "Write much", mode: "ask", answers: true });
+    const { session_id: id } = await begin({ message: "Write much", mode: "ask", can_answer: true });
     const page = await open(t, sessionUrl(server, id));
     const ask = page.locator(".ask");
     await ask.getByText("+10000").waitFor();

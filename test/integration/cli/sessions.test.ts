@@ -101,8 +101,8 @@ describe("gantry sessions", () => {
     await agent.close();
     const driver = sqlite(source);
     await driver.open();
-    const given = { tool: "bash", what: "x", title: "x", by: "x", at: new Date().toISOString() };
-    await driver.write(ids[0]!, { fence: null, sync: true, set: { leave: [given] } });
+    const given = { tool: "bash", scope: "x", title: "x", grantedBy: "x", grantedAt: new Date().toISOString() };
+    await driver.write(ids[0]!, { fence: null, sync: true, set: { permissionGrants: [given] } });
     await driver.close();
     const out = await runGantry(t, ["sessions", "export"], { home: source.path });
     assert.match(out.stdout, /"tool":"bash"/);
@@ -122,7 +122,7 @@ describe("gantry sessions", () => {
       const sessions = await Promise.all(ids.map((id) => there.get(id)));
       await there.close();
       assert.deepEqual(
-        sessions.map((session) => [session?.mode, session?.leave]),
+        sessions.map((session) => [session?.mode, session?.permissionGrants]),
         modes.map((mode) => [mode, []]),
       );
     }
@@ -154,7 +154,11 @@ describe("gantry sessions", () => {
     }
     await refused(whole.slice(0, firstEnd), /expected more of session .*: the export was cut off/, 0);
     await refused(whole.slice(0, firstEnd + 3), /the export was cut off/, 1);
-    await refused([...whole.slice(0, 3), '{"type":"message","cut":"","message":{"id":5}}'], /line 4: expected .*id/, 0);
+    await refused(
+      [...whole.slice(0, 3), '{"type":"message","hiddenBy":"","message":{"id":5}}'],
+      /line 4: expected .*id/,
+      0,
+    );
     await refused(
       whole.filter((_line, i) => i !== 3),
       /line \d+: expected \d+ messages of session/,

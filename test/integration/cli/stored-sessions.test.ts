@@ -154,7 +154,7 @@ describe("gantry sessions undo", () => {
     assert.equal((await gantry("sessions", "undo", "nowhere")).code, 1);
     assert.match(
       (await gantry("sessions", "undo", id, "--redo", "--to", "x")).stderr,
-      /leave --to, --files-only and --words-only out/,
+      /leave --to, --files-only and --messages-only out/,
     );
   });
 });

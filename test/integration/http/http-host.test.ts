@@ -221,7 +221,7 @@ it("asks every mount's requests for the port's headers, but for a mount that has
   const url = await host.mount(mountAt("/stranger", { upgrade: (_request, socket) => void socket.end("open") }));
   await host.mount(mountAt("/own", { requiredHeaders: { "X-Own": "o" } }));
   await host.mount(mountAt("/signed", { authenticated: true }));
-  await host.mount(mountAt("/free", { checksItself: true }));
+  await host.mount(mountAt("/free", { hasOwnChecks: true }));
   const get = async (path: string, headers: Record<string, string> = {}) => (await send(url, path, { headers })).status;
   const refused = await send(url, "/stranger/x");
   assert.deepEqual([refused.status, refused.json()], [401, { error: "missing required header: X-Key" }]);
@@ -253,7 +253,7 @@ it("keeps pages of other sites from every mount, and from its sockets but for th
     mountAt("/stranger", {
       upgrade: (_request, socket) => void socket.end("open"),
       allowedOrigins: ["https://app.example"],
-      open: ["/stranger/alive"],
+      publicPaths: ["/stranger/alive"],
     }),
   );
   const ask = async (path: string, method: string, origin: string) =>
@@ -299,7 +299,7 @@ it(
     const none = () => undefined;
     const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
     const upgrade: HttpMount["upgrade"] = (_request, socket) => void socket.end("open");
-    const mount = mountAt("/", { open: ["/alive"], upgrade });
+    const mount = mountAt("/", { publicPaths: ["/alive"], upgrade });
     const port = async (options: HttpHostOptions, more: Partial<HttpMount> = {}) =>
       new URL(await open(t, { ...options, logger }).mount({ ...mount, ...more })).port;
     const as = async (uid: number, ...args: string[]): Promise<number> => {
@@ -330,7 +330,7 @@ it(
       assert.equal(await as(other, "::1", six), 403);
     }
     // Who has not the headers is looked at as if there were none.
-    const locked = await port({ requiredHeaders: { "X-Key": "secret" } }, { pages: ["/page", "/files/*"] });
+    const locked = await port({ requiredHeaders: { "X-Key": "secret" } }, { browserPaths: ["/page", "/files/*"] });
     for (const place of ["/page", "/files/x"]) {
       assert.equal(await as(root, "127.0.0.1", locked, place), 200);
       assert.equal(await as(other, "127.0.0.1", locked, place), 403);

@@ -12,7 +12,7 @@ it("a client that brings servers over ACP sees their tools at work, and they end
   const { provider, agent } = scriptedAgent(
     t,
     [callTools(["files__pid", {}], ["web__echo", { text: "over HTTP" }]), "done", "again"],
-    { tools: builtinTools({ env: PLAIN }), toolServers: new McpServers({ env: PLAIN }) },
+    { tools: builtinTools({ env: PLAIN }), mcpServerFactory: new McpServers({ env: PLAIN }) },
   );
   const peer = new MemoryAcp(t, agent).connect();
   await peer.initialize();

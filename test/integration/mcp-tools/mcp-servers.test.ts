@@ -2,21 +2,21 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import type { ToolContext } from "gantry";
-import type { OpenTools, ToolServer } from "gantry/plugin";
+import type { OpenTools, McpServer } from "gantry/plugin";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { pause, until } from "../../helpers/lab.js";
 import { hostileAddress, hostileProgram, isLiving, noted, opened, PLAIN } from "../../helpers/mcp.js";
 import { tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 
-type Question = Parameters<ToolContext["question"]>[0];
+type Question = Parameters<ToolContext["askUser"]>[0];
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
 /** Both ways to the same server. */
 const WAYS = {
   "over standard streams": (_t: TestContext, how: string, env?: Record<string, string>) =>
-    Promise.resolve<ToolServer>(hostileProgram(how, env)),
-  "over HTTP": async (t: TestContext, how: string, env?: Record<string, string>): Promise<ToolServer> =>
+    Promise.resolve<McpServer>(hostileProgram(how, env)),
+  "over HTTP": async (t: TestContext, how: string, env?: Record<string, string>): Promise<McpServer> =>
     (await hostileAddress(t, how, env)).server,
 };
 
@@ -105,7 +105,7 @@ for (const [way, server] of Object.entries(WAYS))
         asked.push(one);
         return Promise.resolve(answers.shift());
       };
-      const { text } = await call(open, "ask", {}, { question });
+      const { text } = await call(open, "ask", {}, { askUser: question });
       assert.deepEqual(JSON.parse(text), {
         action: "accept",
         content: { name: "Ada", age: 36, colour: "blue", sure: true },
@@ -131,7 +131,7 @@ for (const [way, server] of Object.entries(WAYS))
       const end = new AbortController();
       const hanging = call(one, "hang", {}, { sessionId: "one", signal: end.signal });
       const question = () => assert.fail("nobody is to be asked");
-      const { text } = await call(two, "ask", {}, { sessionId: "two", question });
+      const { text } = await call(two, "ask", {}, { sessionId: "two", askUser: question });
       assert.deepEqual(JSON.parse(text), { action: "decline" });
       end.abort(new Error("enough"));
       await rejects(hanging, /^enough$/);
@@ -149,7 +149,7 @@ for (const [way, server] of Object.entries(WAYS))
         here -= 1;
         return "so";
       };
-      await rejects(call(open, "nag", {}, { question }), /^hostile did not answer within 2 s/);
+      await rejects(call(open, "nag", {}, { askUser: question }), /^hostile did not answer within 2 s/);
       assert.deepEqual([asked, most], [32, 1]);
     });
 
@@ -163,10 +163,10 @@ for (const [way, server] of Object.entries(WAYS))
         here -= 1;
         return "so";
       };
-      assert.equal((await call(open, "nag", { at_once: true }, { question })).text, "never mind");
+      assert.equal((await call(open, "nag", { at_once: true }, { askUser: question })).text, "never mind");
       assert.equal(most, 1);
       const before = asked;
-      await call(open, "echo", {}, { question });
+      await call(open, "echo", {}, { askUser: question });
       assert.equal(asked, before);
     });
 
@@ -412,7 +412,7 @@ describe("a server that is a program", () => {
 
   it("that cannot start says why, without its secrets, and is not tried again at once for ever", async () => {
     const { servers } = serversOf();
-    const open = (server: ToolServer) =>
+    const open = (server: McpServer) =>
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal);
     await rejects(
       open({ ...hostileProgram("kind"), command: "no-such-program" }),

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import type { ToolContext } from "gantry";
-import type { OpenTools, ToolServer } from "gantry/plugin";
+import type { OpenTools, McpServer } from "gantry/plugin";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { until } from "../../helpers/lab.js";
 import { opened, PLAIN, referenceProgram } from "../../helpers/mcp.js";
@@ -20,7 +20,7 @@ async function call(open: OpenTools, name: string, input: unknown = {}, changes:
 }
 
 /** `everything` at an address. */
-async function everythingAt(t: TestContext, way: "streamableHttp" | "sse"): Promise<ToolServer> {
+async function everythingAt(t: TestContext, way: "streamableHttp" | "sse"): Promise<McpServer> {
   const free = createServer().listen(0, "127.0.0.1");
   await once(free, "listening");
   const { port } = free.address() as { port: number };
@@ -63,7 +63,7 @@ describe("the reference servers", () => {
     assert.match((await call(again, "memory__read_graph")).text, /"Ada"/);
   });
 
-  const ways: Record<string, (t: TestContext) => Promise<ToolServer>> = {
+  const ways: Record<string, (t: TestContext) => Promise<McpServer>> = {
     "over standard streams": () => Promise.resolve(referenceProgram("everything")),
     "over streamable HTTP": (t) => everythingAt(t, "streamableHttp"),
     "over HTTP with SSE": (t) => everythingAt(t, "sse"),

@@ -35,7 +35,7 @@ describe("a wait for a provider's retry", () => {
       const run = await agent.run({ message: "go", signal: cancel.signal });
       const before = Date.now();
       const [waiting] = (await told(agent, run.sessionId, ({ retry }) => retry !== null)).slice(-1);
-      const { at, ...retry } = waiting!.retry!;
+      const { nextAttemptAt: at, ...retry } = waiting!.retry!;
       assert.deepEqual(retry, { attempt: 1, reason: "scripted: 429: slow down, Bearer [redacted]" });
       assert.ok(Date.parse(at) > before);
       assert.deepEqual(await agent.runs.get(run.id), waiting);

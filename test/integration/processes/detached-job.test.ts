@@ -53,7 +53,7 @@ async function begun(t: TestContext, input: object, shown: RegExp, options: Buil
   for (const startMs of [300, 3_000, 30_000]) {
     const made = await gantries(t, options);
     const first = made.start(startMs);
-    const { text } = await first.call("bash", { ...input, keep: true });
+    const { text } = await first.call("bash", { ...input, detached: true });
     if (shown.test(text)) return { ...made, first, text, id: idIn(text) };
     await first.close();
   }
@@ -76,7 +76,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const second = start();
     const [{ since, ...listed }] = (await second.list()) as [Awaited<ReturnType<typeof second.list>>[0]];
     assert.ok(since <= new Date().toISOString());
-    assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, keep: true });
+    assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, detached: true });
     // Only to its own session.
     assert.deepEqual(await second.list("two"), []);
     await assert.rejects(second.call("bash_stop", { id }, "two"), /there is none/);
@@ -97,7 +97,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
   it("tells the next gantry how it ended, and leaves nothing of its group behind", async (t) => {
     const { folder, start } = await gantries(t);
     const first = start();
-    const id = idIn((await first.call("bash", { command: SERVICE, keep: true })).text);
+    const id = idIn((await first.call("bash", { command: SERVICE, detached: true })).text);
     await first.close();
     const second = start();
     await second.call("bash_input", { id, text: "", close: true });
@@ -113,7 +113,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
   it("is known, and ended, when somebody ended its keeper alone", async (t) => {
     const { folder, keptPath, start } = await gantries(t);
     const first = start();
-    const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", keep: true })).text);
+    const id = idIn((await first.call("bash", { command: "echo $$ > pid; exec sleep 300", detached: true })).text);
     const pid = Number(await folder.written("pid"));
     const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
       pid: number;
@@ -136,7 +136,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const gantry = start();
     const command =
       "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
-    const id = idIn((await gantry.call("bash", { command, keep: true })).text);
+    const id = idIn((await gantry.call("bash", { command, detached: true })).text);
     // Where the next part of it should be.
     const next = path.join(keptPath, "one", `${id}.1`);
     await mkdir(next);
@@ -157,7 +157,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
   it("that does not read is not told without end", async (t) => {
     const { start } = await gantries(t);
     const gantry = start();
-    const id = idIn((await gantry.call("bash", { command: "exec sleep 300", keep: true })).text);
+    const id = idIn((await gantry.call("bash", { command: "exec sleep 300", detached: true })).text);
     const text = "x".repeat(1024 * 1024);
     await gantry.call("bash_input", { id, text });
     await assert.rejects(gantry.call("bash_input", { id, text }), /has not read what it was told before; nothing was/);
@@ -222,7 +222,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const secret = "Hq7vTz31LmWx90RsKd";
     const { start, keptPath } = await gantries(t, { secrets: [secret] });
     const first = start();
-    const id = idIn((await first.call("bash", { command: `read -r line; echo ${secret}`, keep: true })).text);
+    const id = idIn((await first.call("bash", { command: `read -r line; echo ${secret}`, detached: true })).text);
     await first.call("bash_input", { id, text: "" });
     const { text } = await first.call("bash_output", { id, wait_end: true });
     assert.equal(text, "[redacted]\n[exit code 0]");
@@ -235,7 +235,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     await until(() => !isLiving(pid));
     await utimes(path.join(folder, `${id}.end`), new Date(0), new Date(0));
     const second = start();
-    await second.call("bash", { command: "true", keep: true }, "two");
+    await second.call("bash", { command: "true", detached: true }, "two");
     assert.equal(existsSync(folder), false);
     await second.close();
   });
@@ -245,6 +245,6 @@ it("no command outlives gantry where there is no folder for that", async (t) => 
   const folder = await tempDir(t);
   const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
   t.after(() => bash.close?.());
-  const start = callTool(bash, { command: "true", keep: true }, toolContext(folder.path));
+  const start = callTool(bash, { command: "true", detached: true }, toolContext(folder.path));
   await assert.rejects(start, /no command can outlive gantry here/);
 });

@@ -91,7 +91,7 @@ describe("a service in the background", { skip: process.platform === "linux" ? f
     const port = await folder.read("kept");
     assert.equal(await probe(port), "here");
     const before = JSON.stringify(await processesOf(first, id));
-    assert.match(before, /"keep":true/);
+    assert.match(before, /"detached":true/);
     await first.stop("SIGKILL");
     // What was not to be kept goes with it, and the rest stays.
     const lost = await pidOf("lost");

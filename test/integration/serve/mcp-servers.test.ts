@@ -3,9 +3,9 @@ import { describe, it } from "node:test";
 import { hasCode } from "gantry";
 import { silentLogger } from "../../../src/base/log.js";
 import { loadFor } from "../../../src/cli/command.js";
-import { isFor, isToolGlob } from "../../../src/run/permissions/rule-schema.js";
+import { matchesTool, isToolGlob } from "../../../src/run/permissions/rule-schema.js";
 import { compose } from "../../../src/serve/compose.js";
-import { ConfigToolServers, configuredServers, programFiles } from "../../../src/serve/mcp-servers.js";
+import { ConfigMcpServerFactory, configuredServers, programFiles } from "../../../src/serve/mcp-servers.js";
 import { until } from "../../helpers/lab.js";
 import { hostileProgram, isLiving } from "../../helpers/mcp.js";
 import { runGantry, startServer } from "../../helpers/server.js";
@@ -129,7 +129,7 @@ describe("servers of tools of the config", () => {
     const [e] = JSON.parse(stdout) as { tools: { rule: string }[] }[];
     const [{ rule } = { rule: "" }] = e?.tools ?? [];
     assert.equal(rule, "mcp:e/a?[31m?2J?b?c");
-    assert.ok(isToolGlob(rule) && isFor({ tool: rule }, { name: "x", origin: `mcp:e/${name}` }));
+    assert.ok(isToolGlob(rule) && matchesTool({ tool: rule }, { name: "x", origin: `mcp:e/${name}` }));
   });
 
   it("are read with their paths from the config's folder; what they run no tool may change", async (t) => {
@@ -176,7 +176,7 @@ describe("servers of tools of the config", () => {
     const folder = await tempDir(t, { "config.json": "{}" });
     const { loaded } = await loadFor({ config: folder.at("config.json") });
     const of = (refusesPrograms: string | undefined) =>
-      new ConfigToolServers([], { loaded, logger: silentLogger, env: {}, refusesPrograms });
+      new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, refusesPrograms });
     const servers = of(undefined);
     const program = { name: "a", command: "x", args: [], env: {} };
     assert.equal(servers.source(program), servers.source({ ...program }));
@@ -242,7 +242,7 @@ describe("servers of tools of the config", () => {
       const composed = { loaded, home: home.path, projectDir: home.path, logger: silentLogger, alone: true };
       const { agent, stop } = await compose(composed);
       t.after(stop);
-      const take = () => agent.toolServers?.source({ name: "a", command: "x", args: [], env: {} });
+      const take = () => agent.mcpServerFactory?.source({ name: "a", command: "x", args: [], env: {} });
       if (refused) assert.throws(take, /^InputError: command: expected a server at an address, because commands /);
       else assert.equal(take()?.name, "mcp:a");
     });

@@ -5,15 +5,15 @@ import { describe, it } from "node:test";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { withThread, type HostileThread } from "../../../src/untrusted/workers.js";
+import { withWorker, type SandboxedWorker } from "../../../src/untrusted/workers.js";
 import { ROOT, SOURCE_FLAGS } from "../../helpers/node.js";
 
 const never = new AbortController().signal;
 /** An expression that takes for ever, and what it takes that long for. */
 const FOR_EVER = { pattern: "(a+)+$", flags: "", context: 0, keep: 0 };
 const line = () => new TextEncoder().encode(`${"a".repeat(60)}!`);
-const search = (thread: HostileThread, ms: number) => thread.ask("search", { ...FOR_EVER, files: [line()] }, { ms });
-const words = async (thread: HostileThread) =>
+const search = (thread: SandboxedWorker, ms: number) => thread.ask("search", { ...FOR_EVER, files: [line()] }, { ms });
+const words = async (thread: SandboxedWorker) =>
   (
     await thread.ask(
       "search",
@@ -34,18 +34,18 @@ describe("a thread for foreign input", () => {
   it("is ended when its time is over, and the event loop goes on meanwhile", async () => {
     const turns = await beside(() =>
       assert.rejects(
-        withThread(never, (thread) => search(thread, 300)),
+        withWorker(never, (thread) => search(thread, 300)),
         { code: "work_limit", reason: "time" },
       ),
     );
     assert.ok(turns > 1, `${turns} turns`);
-    assert.equal(await withThread(never, words), 1);
+    assert.equal(await withWorker(never, words), 1);
   });
 
   it("is ended when it needs too much memory, and nobody else is", async () => {
     const turns = await beside(() =>
       assert.rejects(
-        withThread(never, (thread) =>
+        withWorker(never, (thread) =>
           thread.ask(
             "search",
             { ...FOR_EVER, pattern: "^", keep: 50_000_000, files: [new Uint8Array(12_000_000).fill(10)] },
@@ -56,14 +56,14 @@ describe("a thread for foreign input", () => {
       ),
     );
     assert.ok(turns > 1, `${turns} turns`);
-    assert.equal(await withThread(never, words), 1);
+    assert.equal(await withWorker(never, words), 1);
   });
 
   it("is ended with the signal of whoever asked, and not asked again", async () => {
     const abort = new AbortController();
     const reason = new Error("cancelled");
     await assert.rejects(
-      withThread(abort.signal, async (thread) => {
+      withWorker(abort.signal, async (thread) => {
         const searching = search(thread, 60_000);
         setImmediate(() => abort.abort(reason));
         await assert.rejects(searching, reason);
@@ -71,9 +71,9 @@ describe("a thread for foreign input", () => {
       }),
       reason,
     );
-    await assert.rejects(withThread(abort.signal, words), reason);
+    await assert.rejects(withWorker(abort.signal, words), reason);
     await assert.rejects(
-      withThread(never, async (thread) => {
+      withWorker(never, async (thread) => {
         await assert.rejects(search(thread, 100), { reason: "time" });
         return words(thread);
       }),
@@ -82,7 +82,7 @@ describe("a thread for foreign input", () => {
   });
 
   it("answers in order, also beside a question that is still at work", async () => {
-    const answers = await withThread(never, (thread) => Promise.all([words(thread), words(thread), words(thread)]));
+    const answers = await withWorker(never, (thread) => Promise.all([words(thread), words(thread), words(thread)]));
     assert.deepEqual(answers, [1, 1, 1]);
   });
 
@@ -91,7 +91,7 @@ describe("a thread for foreign input", () => {
     let now = 0;
     let highest = 0;
     const one = () =>
-      withThread(never, async (thread) => {
+      withWorker(never, async (thread) => {
         highest = Math.max(highest, ++now);
         const count = await words(thread);
         now--;
@@ -103,11 +103,11 @@ describe("a thread for foreign input", () => {
     const abort = new AbortController();
     let release = (): void => undefined;
     const held = new Promise<void>((resolve) => (release = resolve));
-    const holders = Array.from({ length: most }, () => withThread(never, () => held));
-    const late = withThread(abort.signal, words);
+    const holders = Array.from({ length: most }, () => withWorker(never, () => held));
+    const late = withWorker(abort.signal, words);
     abort.abort(new Error("no more"));
     await assert.rejects(late, /no more/);
-    const later = withThread(never, words);
+    const later = withWorker(never, words);
     release();
     await Promise.all(holders);
     assert.equal(await later, 1);

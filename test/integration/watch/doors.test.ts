@@ -47,7 +47,7 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
   const page = new EventPage();
   const over = new AbortController();
   const watching = (async () => {
-    for await (const event of eventsOf(`${server.url}/api/sessions/${id}/events?answers=true`, {}, over.signal))
+    for await (const event of eventsOf(`${server.url}/api/sessions/${id}/events?can_answer=true`, {}, over.signal))
       page.apply(event);
   })().catch((error: unknown) => assert.ok(over.signal.aborted, String(error)));
   const post = async (path: string, body: object) => {
@@ -84,7 +84,7 @@ function sdkDoor(agent: Agent, id: string): Door {
   const page = new WatchedPage();
   const over = new AbortController();
   const watching = (async () => {
-    for await (const event of agent.sessions.watch(id, { answers: true, signal: over.signal })) page.apply(event);
+    for await (const event of agent.sessions.watch(id, { canAnswer: true, signal: over.signal })) page.apply(event);
   })();
   const runs: Promise<unknown>[] = [];
   return {

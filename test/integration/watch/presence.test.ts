@@ -20,7 +20,7 @@ async function serving(t: Hooks, permissions: object = {}) {
     t.after(() => over.abort());
     let isOpen = false;
     void (async () => {
-      for await (const _ of client.sessions.watch(id, { answers: true, signal: over.signal })) isOpen = true;
+      for await (const _ of client.sessions.watch(id, { canAnswer: true, signal: over.signal })) isOpen = true;
     })();
     await until(() => isOpen);
     return () => over.abort();
@@ -68,7 +68,7 @@ describe("a question of a session that nobody shows", () => {
     assert.equal(refused.ask, undefined);
     await ended(refused.runId);
     assert.match(await output(refused.id), /nobody could be asked/);
-    assert.deepEqual(await client.asks.list({ answers: true }), []);
+    assert.deepEqual(await client.asks.list({ canAnswer: true }), []);
     const { id, runId, ask } = await asking();
     await client.asks.answer(ask?.id ?? "", { choice: "allow" });
     await ended(runId);

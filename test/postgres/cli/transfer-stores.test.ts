@@ -63,7 +63,7 @@ async function work({ driver, home }: Place): Promise<void> {
   const first = await agent.run({
     message: ODD,
     sessionId: id,
-    key: "key \u0000 of one",
+    idempotencyKey: "key \u0000 of one",
     attachments: [{ type: "file", mediaType: "application/octet-stream", filename: ODD, data: "AAEC".repeat(500_000) }],
     ask: () => Promise.resolve("allow"),
   });
@@ -98,7 +98,7 @@ it("whatever a session holds comes through every store as it was", { skip: NO_PO
   );
   assert.ok(
     all.some(({ sessions }) =>
-      sessions.some(({ cut, messages }) => cut !== "" || messages.some((one) => one.cut !== "")),
+      sessions.some(({ hiddenBy: cut, messages }) => cut !== "" || messages.some((one) => one.hiddenBy !== "")),
     ),
   );
   assert.ok(

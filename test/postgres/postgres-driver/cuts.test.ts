@@ -77,7 +77,7 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
       const fence = (await leaseOf(driver, id, `holder ${turn}`)).fence;
       told.fences.push(fence);
       const [said, grown] = [turn * 2 + 1, turn * 2 + 2];
-      const run = aRun(`run ${turn} of ${id}`, id, { key: `key ${turn} of ${id}` });
+      const run = aRun(`run ${turn} of ${id}`, id, { idempotencyKey: `key ${turn} of ${id}` });
       await driver.write(id, {
         fence,
         sync: true,
@@ -101,14 +101,20 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
       const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
       const followed = told.steered.splice(0);
       if (turn % 2 === 0) {
-        const left = await driver.write(id, { fence, sync: true, runs: [ended], followed, release: true });
+        const left = await driver.write(id, {
+          fence,
+          sync: true,
+          runs: [ended],
+          consumedInstructions: followed,
+          release: true,
+        });
         assert.deepEqual(left.consumedInstructions, followed);
         assert.deepEqual(
           left.instructions.map((one) => one.id),
           [steer],
         );
       } else {
-        await driver.write(id, { fence, sync: true, runs: [ended], followed });
+        await driver.write(id, { fence, sync: true, runs: [ended], consumedInstructions: followed });
         await release(driver, { rootId: id, fence });
       }
       told.steered.push(steer);

@@ -1,5 +1,5 @@
 import { Client } from "pg";
-import type { StoreHold } from "gantry/testing";
+import type { HeldStore } from "gantry/testing";
 
 /** Where a store is. */
 export interface Place {
@@ -31,7 +31,7 @@ export class Holds {
   }
 
   /** As `SessionDriverFixture.hold`. */
-  async hold(part: number): Promise<StoreHold | undefined> {
+  async hold(part: number): Promise<HeldStore | undefined> {
     const client = await (this.#client ??= this.#connect());
     if (part > this.#tables.length) return undefined;
     if (part !== this.#part) await client.query(this.#trigger(part));
@@ -39,7 +39,7 @@ export class Holds {
     await client.query("SELECT pg_advisory_lock(hashtext($1), 0)", [this.#place.schema]);
     return {
       waiting: async () => (await client.query<{ n: number }>(WAITING)).rows[0]?.n ?? 0,
-      letGo: async () => void (await client.query("SELECT pg_advisory_unlock_all()")),
+      resume: async () => void (await client.query("SELECT pg_advisory_unlock_all()")),
     };
   }
 

@@ -88,7 +88,7 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       await driver.runs({ limit: 20, sessionId: id, states: ["finished"] });
       await driver.runs({ limit: 20, states: ["running", "waiting", "queued"] });
       await driver.runs({ limit: 20, states: ["failed", "finished"], before: { startedAt: middle, id } });
-      await driver.runs({ limit: 20, key: "k50" });
+      await driver.runs({ limit: 20, idempotencyKey: "k50" });
       await runOf(driver, `r${round + 1}`);
       await driver.asks({ limit: 20, open: true });
       await driver.asks({ limit: 20, sessionId: id });
@@ -98,7 +98,7 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       const asks = [anAsk(`ask${round}`, id)];
       await driver.write(
         id,
-        change({ fence, sync: true, runs: [aRun(`run${round}`, id, { key: `key${round}` })], asks }),
+        change({ fence, sync: true, runs: [aRun(`run${round}`, id, { idempotencyKey: `key${round}` })], asks }),
       );
       await driver.write(
         id,
@@ -106,7 +106,7 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       );
       await driver.write(
         id,
-        change({ fence, finish: [aMessage(id, 2)], cut: { id: "c", after: 1, createdAt: at(1) } }),
+        change({ fence, finish: [aMessage(id, 2)], revert: { id: "c", after: 1, createdAt: at(1) } }),
       );
       await driver.write(id, change({ fence, restore: "c", set: { projectDir: "/new" } }));
       await answer(driver, id, `ask${round}`, answered("allow"));

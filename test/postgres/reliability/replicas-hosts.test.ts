@@ -1,7 +1,7 @@
 // Servers on one store whose hosts know nothing of each other's processes. LEASES=1 waits for a lease to end by itself.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { thisHolder } from "gantry/plugin";
+import { currentHolder } from "gantry/plugin";
 import { HttpPeer } from "../../helpers/acp-http.js";
 import { say } from "../../helpers/fake-model-server.js";
 import { ask, lab, stored, until } from "../../helpers/lab.js";
@@ -17,7 +17,7 @@ const noHosts = hosts.find((host) => typeof host === "string") ?? false;
 async function endLease(store: SharedStore, session: string): Promise<void> {
   const driver = await driverOf(store);
   try {
-    const held = await driver.lease(session, thisHolder("probe"), 1);
+    const held = await driver.lease(session, currentHolder("probe"), 1);
     assert.ok("heldBy" in held, "the dead one's lease went to another before its time");
     // Renewed in its name, for no time.
     await driver.lease(session, held.heldBy.holder, 1);

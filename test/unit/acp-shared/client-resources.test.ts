@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { symlink } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import { builtinTools, defineTool, InputError, type AgentOptions } from "gantry";
-import type { ToolServer, ToolServers, ToolSession } from "gantry/plugin";
+import type { McpServer, McpServerFactory, ToolSession } from "gantry/plugin";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import type { AcpOptions } from "../../../adapters/acp-shared/index.js";
 import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
@@ -10,10 +10,10 @@ import type { Json } from "../../helpers/acp-peer.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /** Opens nothing: a server has one tool, which says what was asked for. */
-class Servers implements ToolServers {
-  readonly opened: { server: ToolServer; session: ToolSession }[] = [];
+class Servers implements McpServerFactory {
+  readonly opened: { server: McpServer; session: ToolSession }[] = [];
 
-  source(server: ToolServer) {
+  source(server: McpServer) {
     if ("url" in server && !server.url.startsWith("http")) throw new InputError("url", "an address of HTTP");
     const { name } = server;
     const tool = defineTool({ name: `${name}__say`, description: name, run: () => `${name} speaks` });
@@ -40,7 +40,7 @@ async function door(
 ) {
   const { path: cwd } = await tempDir(t);
   const servers = new Servers();
-  const { agent, provider } = scriptedAgent(t, steps, { tools: [bash], toolServers: servers, ...options });
+  const { agent, provider } = scriptedAgent(t, steps, { tools: [bash], mcpServerFactory: servers, ...options });
   const peer = new MemoryAcp(t, agent, acp).connect();
   await peer.initialize();
   const offered = () =>
@@ -153,14 +153,14 @@ describe("servers that a client brings", () => {
     ["acp.mcp is false", {}, { mcp: false }],
     ["the profile is spec", {}, { profile: "spec" }],
     // There a list is still a list.
-    ["the agent opens none", { toolServers: undefined }, {}],
+    ["the agent opens none", { mcpServerFactory: undefined }, {}],
   ] as const)
     it(`are accepted and ignored where ${what}, whatever they are`, async (t) => {
       const { cwd, peer, servers, offered } = await door(t, ["one"], options, acp);
       const params = { cwd, mcpServers: [stdio, "x", {}] };
       const { sessionId } = await peer.request("session/new", params);
       const many = Array.from({ length: 65 }, () => stdio);
-      for (const mcpServers of "toolServers" in options ? [null, many.slice(1)] : [{}, "x", 1, null, many])
+      for (const mcpServers of "mcpServerFactory" in options ? [null, many.slice(1)] : [{}, "x", 1, null, many])
         await peer.request("session/load", { sessionId, cwd, mcpServers });
       await peer.prompt(sessionId, "a");
       assert.deepEqual(offered(), [["bash"]]);

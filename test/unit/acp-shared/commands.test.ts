@@ -75,7 +75,7 @@ describe("slash commands of an editor", () => {
     };
     const { folder, agent, acp, peer, provider } = await editor(t, ["one", "two", "three"], {
       tools: [testTool("bash", () => ({ text: "" }), { kind: "execute" })],
-      toolServers: { source: () => source },
+      mcpServerFactory: { source: () => source },
     });
     const cwd = folder.path;
     const mcpServers = [{ name: "web", command: "web-server", args: [], env: [] }];

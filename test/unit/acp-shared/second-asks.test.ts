@@ -23,7 +23,7 @@ function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait
     name: "inquire",
     description: "Asks.",
     needsPermission: false,
-    run: async (_, { question }) => {
+    run: async (_, { askUser: question }) => {
       const said = await question({ title: "Which?\u0007", choices: ["red", "blue"], freeText: true });
       return said === undefined ? "nobody" : `they said ${said}`;
     },
@@ -32,7 +32,7 @@ function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait
     name: "open",
     description: "Asks for a text.",
     needsPermission: false,
-    run: async (_, { question }) => (await question({ title: "Why?" })) ?? "nobody",
+    run: async (_, { askUser: question }) => (await question({ title: "Why?" })) ?? "nobody",
   });
   const script = Array.from({ length: 20 }, (_, n) =>
     n % 2 ? "end" : callTools(["risky", { n }], ["inquire", {}], ["open", {}]),

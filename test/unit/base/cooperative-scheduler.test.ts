@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { LoopShare } from "../../../src/base/cooperative-scheduler.js";
+import { CooperativeScheduler } from "../../../src/base/cooperative-scheduler.js";
 
 /** Works until told to stop, and asks before each step; the steps it made. */
-async function worker(share: LoopShare, name: string, steps: string[], stop: () => boolean): Promise<void> {
+async function worker(share: CooperativeScheduler, name: string, steps: string[], stop: () => boolean): Promise<void> {
   while (!stop()) {
     steps.push(name);
     const turn = share.turn();
@@ -13,11 +13,11 @@ async function worker(share: LoopShare, name: string, steps: string[], stop: () 
 }
 
 it("lets one go on at once that is alone", () => {
-  assert.equal(new LoopShare().turn(), undefined);
+  assert.equal(new CooperativeScheduler().turn(), undefined);
 });
 
 it("shares the loop between those who would never end, and with all others", async () => {
-  const share = new LoopShare();
+  const share = new CooperativeScheduler();
   const steps: string[] = [];
   let turns = 0;
   const names = ["a", "b", "c"];
@@ -33,7 +33,7 @@ it("shares the loop between those who would never end, and with all others", asy
 });
 
 it("lets those who wait go on in the order in which they came", async () => {
-  const share = new LoopShare();
+  const share = new CooperativeScheduler();
   const order: number[] = [];
   // Until the slice of this turn is used up.
   let first = share.turn();
@@ -52,7 +52,7 @@ it("lets those who wait go on in the order in which they came", async () => {
 });
 
 it("lets at least one go on in a turn, however long a step takes", async () => {
-  const share = new LoopShare();
+  const share = new CooperativeScheduler();
   const ended: number[] = [];
   const busy = (ms: number) => {
     const until = performance.now() + ms;

@@ -204,7 +204,7 @@ describe("a compaction that somebody asks for", () => {
     await (
       await agent.run({ message: "", sessionId, compact: true })
     ).result;
-    for await (const event of agent.sessions.watch(sessionId, { behind: length, signal: t.signal }))
+    for await (const event of agent.sessions.watch(sessionId, { afterSeq: length, signal: t.signal }))
       if (event.type === "message" && event.message.role === "assistant") break;
     const messages = await agent.sessions.messages(sessionId);
     assert.equal(said(messages[length]), "and now?");

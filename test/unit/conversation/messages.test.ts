@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Part } from "gantry";
 import type { ModelMessage } from "gantry/plugin";
-import { danglingCalls, INTERRUPTED, modelView, repaired, textOf } from "../../../src/conversation/messages.js";
+import { danglingCalls, INTERRUPTED, modelView, repairMessages, textOf } from "../../../src/conversation/messages.js";
 import { fc } from "../../helpers/properties.js";
 
 const message = (role: ModelMessage["role"], parts: Part[], toolCallId = ""): ModelMessage => ({
@@ -25,7 +25,7 @@ const shape = (messages: readonly ModelMessage[]) =>
 describe("the repair of a conversation", () => {
   it("answers calls that nobody answered", () => {
     const broken = [user("x"), calls("a", "b"), answer("b"), user("y")];
-    assert.deepEqual(shape(repaired(broken)), ["user", "assistant", "b=out", `a=${INTERRUPTED}`, "user"]);
+    assert.deepEqual(shape(repairMessages(broken)), ["user", "assistant", "b=out", `a=${INTERRUPTED}`, "user"]);
     assert.deepEqual(
       danglingCalls(broken).map(({ call }) => call.id),
       ["a"],
@@ -34,15 +34,14 @@ describe("the repair of a conversation", () => {
 
   it("puts a late answer behind its call and leaves out one without a call", () => {
     const broken = [answer("zero"), calls("a"), user("y"), answer("a"), answer("a", "twice")];
-    assert.deepEqual(shape(repaired(broken)), ["assistant", "a=out", "user"]);
+    assert.deepEqual(shape(repairMessages(broken)), ["assistant", "a=out", "user"]);
   });
 
   it("leaves out empty messages, and the second use of a call's id", () => {
-    assert.deepEqual(shape(repaired([message("assistant", []), calls("a"), answer("a"), calls("a"), user("x")])), [
-      "assistant",
-      "a=out",
-      "user",
-    ]);
+    assert.deepEqual(
+      shape(repairMessages([message("assistant", []), calls("a"), answer("a"), calls("a"), user("x")])),
+      ["assistant", "a=out", "user"],
+    );
   });
 
   it("gives what every provider takes, whatever it gets, and changes nothing the second time", () => {
@@ -54,8 +53,8 @@ describe("the repair of a conversation", () => {
     );
     fc.assert(
       fc.property(fc.array(any, { maxLength: 12 }), (messages) => {
-        const once = repaired(messages);
-        assert.deepEqual(repaired(once), once);
+        const once = repairMessages(messages);
+        assert.deepEqual(repairMessages(once), once);
         let open: string[] = [];
         const seen = new Set<string>();
         for (const m of once) {

@@ -8,7 +8,7 @@ import type { FileHistory } from "gantry/plugin";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";
 import { Journal, type ChangeLine } from "../../../src/history/journal.js";
-import { KeptContents, hashOf } from "../../../src/history/content-store.js";
+import { ContentStore, hashOf } from "../../../src/history/content-store.js";
 
 interface Made {
   folder: TempDir;
@@ -37,9 +37,9 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
         ...{
           sessionId: "s",
           projectDir: folder.path,
-          behind: { seq },
+          target: { seq },
           undo: `u${seq}`,
-          begins: { id: `u${seq}`, snapshotId: "", seq: 100, point: seq, to: "" },
+          mark: { id: `u${seq}`, snapshotId: "", seq: 100, afterSeq: seq, lastMessageId: "" },
           seq: 100,
           dryRun: false,
           force,
@@ -92,8 +92,8 @@ describe("the history of files", () => {
     assert.equal(await folder.read("b/c.txt"), "2");
     assert.equal(await folder.read("a.txt"), "1");
     const elsewhere = await folderHistory({ folder: folder.at("home"), protectedPaths: [] }).restore({
-      ...{ sessionId: "s", projectDir: folder.at("b"), behind: { seq: 0 }, undo: "u", seq: 9 },
-      ...{ begins: { id: "u", snapshotId: "", seq: 9, point: 0, to: "" }, dryRun: false, force: true },
+      ...{ sessionId: "s", projectDir: folder.at("b"), target: { seq: 0 }, undo: "u", seq: 9 },
+      ...{ mark: { id: "u", snapshotId: "", seq: 9, afterSeq: 0, lastMessageId: "" }, dryRun: false, force: true },
     });
     assert.deepEqual(
       elsewhere.map(({ outcome }) => outcome),
@@ -107,7 +107,7 @@ describe("the history of files", () => {
     await write("a.txt", "2", 1);
     const file = (text: string) => ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
     const keeper = history.keeper({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
-    await keeper.keep([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
+    await keeper.record([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
     assert.deepEqual(await back(0), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), "1");
   });
@@ -169,7 +169,7 @@ describe("the history of files", () => {
 
   it("refuses a content that is not what it was", async (t) => {
     const folder = await tempDir(t);
-    const contents = new KeptContents(folder.at("c"), 1000);
+    const contents = new ContentStore(folder.at("c"), 1000);
     const place = await contents.add(Buffer.from("abc"));
     assert.equal((await contents.read(place, hashOf(Buffer.from("abc"))))?.toString(), "abc");
     assert.equal(await contents.read(place, hashOf(Buffer.from("abd"))), undefined);

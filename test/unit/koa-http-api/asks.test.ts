@@ -108,7 +108,7 @@ describe("POST /api/sessions/{id}/steer", () => {
 it("is asked of whoever begins a run and watches it only then, where they said so; else nobody is there", async (t) => {
   for (const how of [{ background: true }, { stream: true, on_disconnect: "continue" }]) {
     assert.equal(await acted(t, { message: "hi", ...how }), "refused");
-    assert.equal(await acted(t, { message: "hi", ...how, answers: true }), "asked");
+    assert.equal(await acted(t, { message: "hi", ...how, can_answer: true }), "asked");
   }
 });
 

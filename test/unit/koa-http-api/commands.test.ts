@@ -41,7 +41,7 @@ describe("commands", () => {
     await client.run({ message: "/review c.ts", session_id: sessionId, commands: false });
     const asked = (await client.sessions.messages(sessionId)).filter(({ role }) => role === "user");
     assert.deepEqual(
-      asked.map(({ content, expanded }) => [content, expanded]),
+      asked.map(({ content, expanded_content }) => [content, expanded_content]),
       [
         ["/review a.ts", "Review a.ts."],
         ["/review b.ts", undefined],

@@ -587,7 +587,7 @@ it("reads files of a run that has its place, and bounds what the files of all ru
   const { path, at } = await tempDir(t, { "a.bin": Buffer.alloc(600, 255) });
   const { run, agent } = await startApi(t, {
     steps: [{ hang: true }, { hang: true }],
-    agent: { projectDir: path, concurrentRuns: 2, attachedBytes: 1000 },
+    agent: { projectDir: path, concurrentRuns: 2, attachmentBytes: 1000 },
   });
   const body = { message: "hi", files: ["a.bin"] };
   const leave = new AbortController();

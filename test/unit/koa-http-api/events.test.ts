@@ -96,7 +96,7 @@ describe("GET /api/sessions/{id}/events", () => {
     }
     assert.deepEqual(types, ["state", "message", "message"]);
     assert.deepEqual(page.messages, await messagesOf(api, id));
-    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks", "plan", "elsewhere"]);
+    assert.deepEqual(Object.keys(page.state), ["session", "run", "asks", "plan", "running_elsewhere"]);
     const rest: string[] = [];
     for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`))
       rest.push(type);
@@ -128,7 +128,7 @@ describe("GET /api/sessions/{id}/events", () => {
     }
     // Of a reader that comes back by itself nothing is refused: it begins anew.
     const lost = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${mark}-0.99` } });
-    assert.match(lost.text, /event: cut\nid: .*\ndata: \{"after":0\}/);
+    assert.match(lost.text, /event: rewind\nid: .*\ndata: \{"after":0\}/);
   });
 
   it("begins behind a message, goes on from there by cursors, and hears of a revert to before it", async (t) => {
@@ -144,27 +144,27 @@ describe("GET /api/sessions/{id}/events", () => {
       }
       return { page, types, seqs: page.messages.map(({ seq }) => seq) };
     };
-    assert.deepEqual((await told("behind=0")).seqs, [1, 2, 3, 4, 5, 6]);
-    const last = await told("behind=4");
+    assert.deepEqual((await told("after_seq=0")).seqs, [1, 2, 3, 4, 5, 6]);
+    const last = await told("after_seq=4");
     assert.deepEqual(last.types, ["state", "message", "message"]);
     assert.deepEqual(last.page.messages, (await messagesOf(api, id)).slice(4));
-    assert.deepEqual((await told("behind=6")).seqs, []);
-    assert.deepEqual((await told("behind=9999999999999999999999")).seqs, []);
+    assert.deepEqual((await told("after_seq=6")).seqs, []);
+    assert.deepEqual((await told("after_seq=9999999999999999999999")).seqs, []);
     // What a reader has counts more: `EventSource` comes back with the address that it began with.
-    const first = (await told("behind=5")).page.lastId;
-    assert.deepEqual((await told("behind=2", { "last-event-id": first })).types, ["state"]);
-    assert.deepEqual((await told(`behind=2&after=${first}`)).types, ["state"]);
+    const first = (await told("after_seq=5")).page.lastId;
+    assert.deepEqual((await told("after_seq=2", { "last-event-id": first })).types, ["state"]);
+    assert.deepEqual((await told(`after_seq=2&after=${first}`)).types, ["state"]);
     // Where it began it may come back to, though nothing was told yet; others begin with no place.
-    assert.deepEqual((await told("behind=6")).types, ["state"]);
-    const at6 = (await told("behind=6")).page.lastId;
+    assert.deepEqual((await told("after_seq=6")).types, ["state"]);
+    const at6 = (await told("after_seq=6")).page.lastId;
     assert.notEqual(at6, "");
-    for (const query of ["", "behind=0", `after=${at6}`]) {
+    for (const query of ["", "after_seq=0", `after=${at6}`]) {
       for await (const { id: place } of eventsOf(`${api.url}${path}?follow=false&${query}`)) {
         assert.equal(place, undefined, query);
         break;
       }
     }
-    const { page, end } = watched(t, `${api.url}${path}?behind=4`);
+    const { page, end } = watched(t, `${api.url}${path}?after_seq=4`);
     await until(() => page.messages.length === 2);
     const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
     await api.agent.sessions.revert(id, third!);
@@ -173,8 +173,8 @@ describe("GET /api/sessions/{id}/events", () => {
     const wanted = (await messagesOf(api, id)).slice(3);
     await until(() => isDeepStrictEqual(page.messages, wanted));
     await end();
-    for (const wrong of ["-1", "x", "", "1&behind=2"]) {
-      const { status, json } = await api.send(`${path}?follow=false&behind=${wrong}`);
+    for (const wrong of ["-1", "x", "", "1&after_seq=2"]) {
+      const { status, json } = await api.send(`${path}?follow=false&after_seq=${wrong}`);
       assert.deepEqual(
         [status, json()],
         [400, { error: "invalid query parameter: behind", code: "invalid_query" }],

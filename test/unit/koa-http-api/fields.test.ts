@@ -65,7 +65,7 @@ describe("PATCH /api/sessions/{id}", () => {
     assert.deepEqual((await patch(api, id, {})).json(), session);
     const back = (await patch(api, id, { reasoning_effort: "" })).json() as Record<string, unknown>;
     assert.deepEqual([back["reasoning_effort"], back["mode"]], ["", "plan"]);
-    assert.equal((await api.agent.sessions.get(id))?.titled, true);
+    assert.equal((await api.agent.sessions.get(id))?.hasFinalTitle, true);
   });
 
   it("refuses what is wrong by name, and changes nothing then", async (t) => {

@@ -69,7 +69,7 @@ describe("commands in the background of a session", { skip: process.platform !==
     const [ended, running] = watched.states.at(-1)!;
     assert.deepEqual(
       { ...ended!, id: "", since: "" },
-      { id: "", command: "exit 7", state: "ended", since: "", exit_code: 7, keep: false },
+      { id: "", command: "exit 7", state: "ended", since: "", exit_code: 7, detached: false },
     );
     assert.deepEqual([running!.state, running!.exit_code], ["running", null]);
     // It outlives its run, and who begins to watch later is told as well.

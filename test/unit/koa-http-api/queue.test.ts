@@ -73,8 +73,8 @@ describe("POST /api/run with queue", () => {
     const events = sseEvents(text);
     const told = events.filter(({ data }) => data.type === "queued");
     assert.deepEqual(events.slice(0, told.length), told);
-    assert.deepEqual(told[0], { event: "agent", data: { type: "queued", ahead: 2 } });
-    const ahead = told.map(({ data }) => data["ahead"] as number);
+    assert.deepEqual(told[0], { event: "agent", data: { type: "queued", runs_ahead: 2 } });
+    const ahead = told.map(({ data }) => data["runs_ahead"] as number);
     assert.deepEqual(
       ahead,
       [...new Set(ahead)].sort((a, b) => b - a),
@@ -113,7 +113,7 @@ describe("POST /api/run with queue", () => {
     const plain = await asks("plain", {});
     const [a] = await waiting(1);
     const streamed = await asks("streamed", { stream: true });
-    await streamed.until(/"ahead":2/);
+    await streamed.until(/"runs_ahead":2/);
     const stays = await asks("stays", { on_disconnect: "continue" });
     const [c, b] = await waiting(3);
     for (const client of [plain, streamed, stays]) client.destroy();

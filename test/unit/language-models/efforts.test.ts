@@ -113,15 +113,15 @@ describe("how much a model is asked to think", () => {
   it("Claude does not where the call needs none, the model is said not to reason, or there is no room for it", async () => {
     const nothing = { thinking: undefined, output_config: undefined };
     for (const id of ["claude-sonnet-4-5", "claude-opus-4-8"]) {
-      assert.deepEqual(await claude(id, { thinks: false, effort: "minimal" }), nothing, id);
+      assert.deepEqual(await claude(id, { needsReasoning: false, effort: "minimal" }), nothing, id);
       assert.deepEqual(await claude(id, { reasoning: false, effort: "high" }), nothing, id);
       assert.deepEqual(await claude(id, { maxOutput: 1500 }), nothing, id);
     }
     const off = { thinking: { type: "disabled" }, output_config: undefined };
-    assert.deepEqual(await claude("claude-sonnet-5", { thinks: false, effort: "low" }), off);
+    assert.deepEqual(await claude("claude-sonnet-5", { needsReasoning: false, effort: "low" }), off);
     // It cannot be kept from it.
     const little = { thinking: undefined, output_config: { effort: "low" } };
-    assert.deepEqual(await claude("claude-opus-5-5", { thinks: false, effort: "low" }), little);
+    assert.deepEqual(await claude("claude-opus-5-5", { needsReasoning: false, effort: "low" }), little);
   });
 
   it("Claude's efforts are its own words, and tokens before there were any; what it has not is the nearest", async () => {
@@ -172,7 +172,7 @@ describe("how much a model is asked to think", () => {
   it("Anthropic drops thoughts behind a prompt that has changed, of models that would refuse them; others are not told so", async () => {
     const options = async (id: string, baseUrl: string, thinks = true) => {
       const asking = {
-        request: ask({ model: model({ id }), thinks }),
+        request: ask({ model: model({ id }), needsReasoning: thinks }),
         settings: settle({ preset: "anthropic", baseUrl, apiKey: "k" }),
         refused: new Set<never>(),
         maxTokens: undefined,
@@ -196,7 +196,7 @@ describe("how much a model is asked to think", () => {
     assert.deepEqual(await reasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
     for (const id of ["gpt-5", "gpt-5.1-codex", "gpt-5.5", "gpt-6-sol"])
       assert.deepEqual(await reasoning(id), { summary: "auto" }, id);
-    assert.deepEqual(await reasoning("gpt-5.2", { thinks: false }), { summary: "auto" });
+    assert.deepEqual(await reasoning("gpt-5.2", { needsReasoning: false }), { summary: "auto" });
     assert.deepEqual(await reasoning("gpt-5.2", { effort: "max" }), { effort: "xhigh", summary: "auto" });
     assert.deepEqual(await reasoning("gpt-5.6-sol", { effort: "max" }), { effort: "max", summary: "auto" });
     assert.equal((await sent({ preset: "openai", driver: "openai" }, "gpt-5.2")).reasoning_effort, undefined);
@@ -208,7 +208,7 @@ describe("how much a model is asked to think", () => {
     assert.deepEqual(await config("gemini-3.1-pro-preview"), { includeThoughts: true });
     assert.deepEqual(await config("gemini-2.5-flash"), { includeThoughts: true });
     assert.deepEqual(await config("gemini-2.5-flash-lite"), { includeThoughts: true, thinkingBudget: -1 });
-    assert.deepEqual(await config("gemini-2.5-flash-lite", { thinks: false }), { includeThoughts: true });
+    assert.deepEqual(await config("gemini-2.5-flash-lite", { needsReasoning: false }), { includeThoughts: true });
     assert.deepEqual(await config("gemini-3-pro-preview", { effort: "medium" }), {
       includeThoughts: true,
       thinkingLevel: "high",
@@ -228,7 +228,7 @@ describe("how much a model is asked to think", () => {
       (await sent({ preset: "openrouter" }, id, more)).reasoning;
     assert.deepEqual(await reasoning("anthropic/claude-opus-4.8"), { enabled: true });
     assert.deepEqual(await reasoning("openai/gpt-5.2"), { enabled: true });
-    assert.equal(await reasoning("anthropic/claude-opus-4.8", { thinks: false }), undefined);
+    assert.equal(await reasoning("anthropic/claude-opus-4.8", { needsReasoning: false }), undefined);
     assert.equal(await reasoning("anthropic/claude-3.5-sonnet"), undefined);
     assert.equal(await reasoning("deepseek/deepseek-v4-pro"), undefined);
     assert.deepEqual(await reasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });

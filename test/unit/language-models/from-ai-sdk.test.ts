@@ -105,7 +105,7 @@ describe("models of the AI SDK", () => {
         };
         const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
         const provider = keep(await descriptor.create!(descriptor.parse(raw, context), all));
-        assert.deepEqual([provider.name, provider.known.map((known) => known.id)], ["mine", [id]]);
+        assert.deepEqual([provider.name, provider.configuredModels.map((known) => known.id)], ["mine", [id]]);
         await turn(provider, server, id);
         // Faults are told in the same way, without the key.
         server.enqueue(fail(401, "wrong key secret-key-123456"));
@@ -242,7 +242,7 @@ describe("models of the AI SDK", () => {
             }),
         };
         const provider = keep(fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }));
-        const told = (await take(provider, ask({ model: provider.known[0]! }))).finish.usage;
+        const told = (await take(provider, ask({ model: provider.configuredModels[0]! }))).finish.usage;
         assert.deepEqual([told.cost, told.costReported], [cost, true]);
       }
     });

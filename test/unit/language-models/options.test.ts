@@ -42,7 +42,7 @@ describe("options", () => {
     });
     assert.deepEqual([provider.name, provider.idleTimeoutMs, provider.maxRetries], ["lab", 60_000, 2]);
     assert.equal(provider.maxWaitMs, 600_000);
-    assert.deepEqual(provider.known, [
+    assert.deepEqual(provider.configuredModels, [
       { id: "plain", name: "plain", ownedBy: "lab" },
       {
         id: "m1",

@@ -123,7 +123,7 @@ describe("each wire's own ways", () => {
     assert.deepEqual([small.thinking.budget_tokens, small.max_tokens], [2000, 4000]);
     const unasked = await sent("anthropic", {});
     assert.deepEqual([unasked.thinking.budget_tokens, unasked.max_tokens], [12_000, 64_000]);
-    const off = await sent("anthropic", { thinks: false });
+    const off = await sent("anthropic", { needsReasoning: false });
     assert.deepEqual([off.thinking, off.max_tokens], [undefined, 64_000]);
     const other = await sent("anthropic", { model: model({ id: "kimi-k2" }), tools: [readTool] });
     assert.deepEqual([other.max_tokens, other.tools[0].eager_input_streaming], [8192, undefined]);

@@ -273,7 +273,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.create({ session: aSession("b") });
     const lease = await leaseOf(driver, "a", "h");
-    const run = aRun("r", "a", { key: "k" });
+    const run = aRun("r", "a", { idempotencyKey: "k" });
     await driver.write("a", { ...change({ runs: [run] }), fence: lease.fence });
     const inode = async (): Promise<number> => (await stat(log)).ino;
     const first = await inode();
@@ -286,7 +286,7 @@ describe("the files of LowdbJsonDriver", () => {
       assert.equal(textOf((await one.messages("a"))[0]).length, count * piece.length);
       assert.deepEqual(await listed(one), ["b", "a"]);
       assert.deepEqual(await runOf(one, "r"), { run, holder: lease.holder });
-      await assert.rejects(one.write("b", change({ runs: [aRun("s", "b", { key: "k" })] })), (error) =>
+      await assert.rejects(one.write("b", change({ runs: [aRun("s", "b", { idempotencyKey: "k" })] })), (error) =>
         hasCode(error, "run_key_taken"),
       );
     }

@@ -2,26 +2,26 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, rename, utimes, writeFile } from "node:fs/promises";
 import { it } from "node:test";
 import { hasCode } from "gantry";
-import { thisHolder } from "gantry/plugin";
-import type { Holder } from "gantry/plugin";
+import { currentHolder } from "gantry/plugin";
+import type { LeaseHolder } from "gantry/plugin";
 import { ProcessLock } from "../../../adapters/lowdb-json-driver/process-lock.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /** The name of a holder's token. */
-const nameOf = ({ host, boot, pid, started, id }: Holder): string =>
+const nameOf = ({ host, boot, pid, started, id }: LeaseHolder): string =>
   [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
 
 /** A lock that a holder has. */
-async function heldBy(t: Hooks, holder: Partial<Holder>): Promise<{ folder: string; token: string }> {
+async function heldBy(t: Hooks, holder: Partial<LeaseHolder>): Promise<{ folder: string; token: string }> {
   const place = await tempDir(t);
   const folder = place.at("lock");
-  const token = place.at("lock", nameOf({ ...thisHolder("other"), ...holder }));
+  const token = place.at("lock", nameOf({ ...currentHolder("other"), ...holder }));
   await mkdir(folder);
   await writeFile(token, "");
   return { folder, token };
 }
 
-const DEAD: Partial<Holder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
+const DEAD: Partial<LeaseHolder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
 
 it("a lock of a process that died, or whose pid is another's now, is free at once, for one of several", async (t) => {
   for (const holder of DEAD) {
@@ -68,7 +68,7 @@ it("a holder that lost its lock finds out", async (t) => {
   const lock = await ProcessLock.take(folder, "/store");
   lock.check();
   const [token = ""] = await readdir(folder);
-  await rename(`${folder}/${token}`, `${folder}/${nameOf(thisHolder("other"))}`);
+  await rename(`${folder}/${token}`, `${folder}/${nameOf(currentHolder("other"))}`);
   t.mock.timers.tick(2_000);
   for (let isLost = false; !isLost;) {
     await readdir(folder);

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { Patience } from "../../../adapters/mcp-tools/call-timeout.js";
+import { CallTimeout } from "../../../adapters/mcp-tools/call-timeout.js";
 
 it("a call that tells of progress for ever ends all the same", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   let now = 0;
   t.mock.method(performance, "now", () => now);
-  const time = new Patience(20, new AbortController().signal);
+  const time = new CallTimeout(20, new AbortController().signal);
   for (let ms = 0; ms < 600; ms += 10) {
     assert.ok(!time.signal.aborted, `${ms} ms`);
     time.again();
@@ -27,7 +27,7 @@ it("a person's time does not count", (t) => {
     now += ms;
     t.mock.timers.tick(ms);
   };
-  const time = new Patience(20, new AbortController().signal);
+  const time = new CallTimeout(20, new AbortController().signal);
   pass(19);
   time.hold();
   pass(100_000);

@@ -47,7 +47,7 @@ describe("the nearest effort", () => {
     t.after(() => agent.close());
     const run = await agent.run({ message: "hi", reasoningEffort: "max" });
     await run.result;
-    assert.equal(provider.requests.find(({ thinks }) => thinks !== false)?.effort, "high");
+    assert.equal(provider.requests.find(({ needsReasoning: thinks }) => thinks !== false)?.effort, "high");
     assert.equal((await agent.sessions.get(run.sessionId))?.reasoningEffort, "max");
     assert.match(lines.join("\n"), /no such effort.*"asked":"max","effort":"high"/);
     lines.length = 0;
@@ -68,9 +68,9 @@ describe("the nearest effort", () => {
     ).result;
     await until(() => provider.titleRequests.length > 0);
     assert.deepEqual(
-      provider.titleRequests.map(({ effort, thinks }) => [effort, thinks]),
+      provider.titleRequests.map(({ effort, needsReasoning: thinks }) => [effort, thinks]),
       [["low", false]],
     );
-    assert.equal(provider.requests[0]?.thinks, undefined, "an answer is");
+    assert.equal(provider.requests[0]?.needsReasoning, undefined, "an answer is");
   });
 });

@@ -93,7 +93,7 @@ describe("the list of models", () => {
     const saved: Record<string, readonly Model[]>[] = [];
     const cache = { ...noCache, save: async (models: Record<string, readonly Model[]>) => void saved.push(models) };
     const models = make(t, [withMemory("one", () => answer())], { cache });
-    const told = async () => (await models.list()).map(({ model: { id, assumed } }) => [id, assumed]);
+    const told = async () => (await models.list()).map(({ model: { id, isAssumed: assumed } }) => [id, assumed]);
     assert.deepEqual(await told(), [
       ["a1", true],
       ["a2", true],

@@ -7,7 +7,7 @@ import { ask, user } from "../../helpers/model-requests.js";
 
 describe("OfflineProvider keeps the contract", () => {
   const provider = new OfflineProvider({ servers: [] });
-  const model = provider.known[0];
+  const model = provider.configuredModels[0];
   const request = (message: string): Promise<ModelRequest> =>
     Promise.resolve(ask({ ...(model ? { model } : {}), messages: [user(message)], tools: builtinTools() }));
   const checks = modelProviderChecks({

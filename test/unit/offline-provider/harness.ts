@@ -27,7 +27,7 @@ export function textIn(chunks: readonly ModelChunk[]): string {
 }
 
 export function request(messages: readonly ModelMessage[], more: Partial<ModelRequest> = {}): ModelRequest {
-  const [model] = provider().known;
+  const [model] = provider().configuredModels;
   if (!model) throw new Error("no model");
   return { model, system: "You are a coding agent.", messages, tools, effort: "", cacheKey: "s", ...more };
 }
@@ -87,7 +87,7 @@ async function runTool(
       projectDir,
       signal: AbortSignal.timeout(60_000),
       ask: async () => "allow",
-      question: async () => undefined,
+      askUser: async () => undefined,
 
       progress: () => undefined,
       spawn: () => Promise.reject(new Error("there are no helpers here")),

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { hasCode } from "gantry";
-import { Serving } from "gantry/plugin";
+import { ListeningBase } from "gantry/plugin";
 
-class Odd extends Serving {
+class Odd extends ListeningBase {
   readonly address = "odd://here";
   ends = 0;
   constructor(readonly work: () => Promise<void>) {

@@ -12,7 +12,7 @@ const refused = (
 ): void => assert.throws(() => option.read(schema, raw, where), { code: "config", message });
 
 const port = option.section({
-  port: option.whole("A port.", { min: 0, max: 65_535, default: 80 }),
+  port: option.integer("A port.", { min: 0, max: 65_535, default: 80 }),
   on_close: option.oneOf(["wait", "cut"], "What then.", { default: "wait" }),
   names: option.list(option.text("A name."), "Names.", { default: [] }),
   api_key: option.text("A key.", { secret: true, fits: (key) => key !== "", expected: "a key" }),
@@ -75,7 +75,7 @@ describe("options", () => {
   });
 
   it("may be named by the user", () => {
-    const entry = option.section({ first_size: option.whole("Its size.", { required: true }) });
+    const entry = option.section({ first_size: option.integer("Its size.", { required: true }) });
     const names = { fits: (name: string) => /^[a-z_]+$/.test(name), expected: "small letters" };
     const all = option.section({ all: option.map(entry, "All.", names) });
     const read = option.read(all, { all: { my_own: { first_size: 1 }, constructor: { first_size: 2 } } }, "");
@@ -92,7 +92,7 @@ describe("options", () => {
   it("may be required, open, or short", () => {
     const entry = option.textOr(
       "id",
-      option.section({ id: option.text("Its id.", { required: true }), size: option.whole("Its size.") }),
+      option.section({ id: option.text("Its id.", { required: true }), size: option.integer("Its size.") }),
     );
     const all = option.section({ all: option.list(entry, "All.", { filled: "entry", default: [] }) });
     assert.deepEqual(option.read(all, { all: ["a", { id: "b", size: 2 }] }, ""), {
@@ -118,7 +118,7 @@ describe("options", () => {
       { list: ["x"] },
       /^f: a\.list\[0\]: Invalid type: Expected number/,
     );
-    const mixed = option.section({ when: z.iso.date(), sides: option.whole("Sides.", { default: 6 }) });
+    const mixed = option.section({ when: z.iso.date(), sides: option.integer("Sides.", { default: 6 }) });
     const read: { when: string; sides: number } = option.read(mixed, { when: "2026-01-01" }, "");
     assert.deepEqual(read, { when: "2026-01-01", sides: 6 });
     refused(mixed, { when: "never" }, /^f: a\.when: Invalid ISO date/);

@@ -37,7 +37,7 @@ describe("an error in JSON", () => {
     [new ours.AskClosedError(ask), { ask }],
     [new ours.AskNotFoundError("a1"), { askId: "a1" }],
     [new ours.AttachmentError("a.png", "x"), { path: "a.png" }],
-    [new ours.BudgetSpentError(), {}],
+    [new ours.BudgetExceededError(), {}],
     [new ours.ConfigError("x", { cause }), {}],
     [new ours.InputError("message", "a text"), { field: "message" }],
     [new ours.LeaseLostError("s1"), { rootId: "s1" }],

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { thisHolder } from "gantry/plugin";
-import { headWith, messagesOf } from "../../../src/run/chain-head.js";
+import { currentHolder } from "gantry/plugin";
+import { headOptions, messagesOf } from "../../../src/run/chain-head.js";
 import { aMessage, aRun, aSession, change, release, someMessages } from "../../../src/testing/session-driver/rule.js";
 import { STORES } from "../../helpers/stores.js";
 
@@ -15,8 +15,8 @@ for (const [name, makeStore] of STORES) {
       const take = async (known: number | undefined) => {
         const original = await driver.get("a");
         assert.ok(original);
-        const wanted = headWith(original, known);
-        const lease = await driver.lease("a", thisHolder(), 30_000, { head: wanted });
+        const wanted = headOptions(original, known);
+        const lease = await driver.lease("a", currentHolder(), 30_000, { head: wanted });
         assert.ok(!("heldBy" in lease) && lease.head);
         const messages = await messagesOf(driver, lease.head, wanted, lease.previous);
         const head = await driver.head("a");
@@ -38,7 +38,10 @@ for (const [name, makeStore] of STORES) {
         return said[0] ?? -1;
       };
       const cut = { id: "s", after: 2_000, createdAt: "2026-01-01T00:00:00.000Z" };
-      assert.equal(await same((fence) => driver.write("a", change({ fence, cut })).then(() => undefined)), 2_500);
+      assert.equal(
+        await same((fence) => driver.write("a", change({ fence, revert: cut })).then(() => undefined)),
+        2_500,
+      );
       const add = [aMessage("a", 2_501)];
       assert.equal(await same((fence) => driver.write("a", change({ fence, add })).then(() => undefined)), 2_000);
       const session = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 2_501 });
@@ -47,14 +50,14 @@ for (const [name, makeStore] of STORES) {
       assert.equal(await same(), 3);
       const few = { session: aSession("b"), messages: someMessages("b", 1, 3) };
       await driver.create(few);
-      const wanted = headWith(few.session, undefined);
-      const short = await driver.lease("b", thisHolder(), 30_000, { head: wanted });
+      const wanted = headOptions(few.session, undefined);
+      const short = await driver.lease("b", currentHolder(), 30_000, { head: wanted });
       assert.ok(!("heldBy" in short));
       assert.deepEqual(short.head?.messages, few.messages, "told with the lease");
       await release(driver, short);
       // What was known is lost before it is used: then it is read all the same.
-      const knowing = headWith(few.session, short.fence);
-      const next = await driver.lease("b", thisHolder(), 30_000, { head: knowing });
+      const knowing = headOptions(few.session, short.fence);
+      const next = await driver.lease("b", currentHolder(), 30_000, { head: knowing });
       assert.ok(!("heldBy" in next) && next.head);
       assert.deepEqual(await messagesOf(driver, next.head, knowing, next.previous), few.messages);
     });

@@ -25,14 +25,14 @@ for (const [name, make] of STORES)
       for (let round = 0; round < 3; round += 1) {
         const key = `k${round}`;
         const outcomes = await Promise.allSettled(
-          [one, two, one].map((agent) => agent.run({ message: "x", key, fingerprint: "f" })),
+          [one, two, one].map((agent) => agent.run({ message: "x", idempotencyKey: key, fingerprint: "f" })),
         );
         const started = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
         assert.equal(started.length, 1);
         for (const outcome of outcomes)
           if (outcome.status === "rejected") assert.equal((outcome.reason as { code: string }).code, "run_key_taken");
         await started[0]!.result;
-        const [found, more] = await two.runs.list({ key });
+        const [found, more] = await two.runs.list({ idempotencyKey: key });
         assert.equal(more, undefined);
         assert.equal(found?.id, started[0]!.id);
         assert.deepEqual(found.answer, { output: "yes", finishReason: "stop" });
@@ -67,10 +67,10 @@ for (const [name, make] of STORES)
       const driver = open();
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
       t.after(() => agent.close());
-      const first = await agent.run({ message: "x", key: "k", fingerprint: "f" });
+      const first = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f" });
       await first.result;
       const { sessionId } = first;
-      const [old] = await agent.runs.list({ key: "k" });
+      const [old] = await agent.runs.list({ idempotencyKey: "k" });
       assert.ok(old);
       const broken = { ...old, state: "failed", answer: null, error: { code: "store", message: "gone" } } as const;
       await driver.write(sessionId, { fence: null, sync: true, runs: [broken] });
@@ -79,15 +79,15 @@ for (const [name, make] of STORES)
       const { write } = driver;
       driver.write = async (id, change) => {
         const left = await write.call(driver, id, change);
-        if ((await driver.runs({ key: "k", limit: 1 })).length === 0) free.push(JSON.stringify(change.runs));
+        if ((await driver.runs({ idempotencyKey: "k", limit: 1 })).length === 0) free.push(JSON.stringify(change.runs));
         return left;
       };
-      const again = await agent.run({ message: "x", key: "k", fingerprint: "f", sessionId });
+      const again = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f", sessionId });
       await again.result;
       assert.deepEqual(free, []);
       const runs = await agent.runs.list({ sessionId });
       assert.deepEqual(
-        runs.map(({ id, key, state }) => [id, key, state]),
+        runs.map(({ id, idempotencyKey: key, state }) => [id, key, state]),
         [
           [again.id, "k", "finished"],
           [first.id, "", "failed"],
@@ -100,17 +100,17 @@ for (const [name, make] of STORES)
       const driver = (await make(t))();
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
       t.after(() => agent.close());
-      const first = await agent.run({ message: "x", key: "k" });
+      const first = await agent.run({ message: "x", idempotencyKey: "k" });
       await first.result;
       const old = await agent.runs.get(first.id);
       const startedAt = new Date(Date.now() - 25 * 3_600_000).toISOString();
       await driver.write(first.sessionId, { fence: null, sync: true, runs: [{ ...old!, startedAt }] });
-      const second = await agent.run({ message: "x", key: "k" });
+      const second = await agent.run({ message: "x", idempotencyKey: "k" });
       await second.result;
       assert.deepEqual(
-        (await agent.runs.list({ key: "k" })).map(({ id }) => id),
+        (await agent.runs.list({ idempotencyKey: "k" })).map(({ id }) => id),
         [second.id],
       );
-      await assert.rejects(agent.run({ message: "x", key: "k" }), { code: "run_key_taken", key: "k" });
+      await assert.rejects(agent.run({ message: "x", idempotencyKey: "k" }), { code: "run_key_taken", key: "k" });
     });
   });

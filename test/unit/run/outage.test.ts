@@ -68,7 +68,7 @@ async function far(t: Hooks, script: readonly ScriptedStep[]) {
   const first = await agent.run({ message: "first" });
   await first.result;
   const { sessionId } = first;
-  await until(async () => (await near.sessions.get(sessionId))?.titled === true);
+  await until(async () => (await near.sessions.get(sessionId))?.hasFinalTitle === true);
   const run = (message: string) => agent.run({ message, sessionId });
   const said = async () => (await near.sessions.messages(sessionId)).map(textOf);
   const stateOf = async (id: string) => (await near.runs.get(id))?.state;

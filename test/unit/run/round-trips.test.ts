@@ -138,7 +138,7 @@ for (const [name, make] of STORES)
       await driver.open();
       t.after(() => driver.close());
       const messages = Array.from({ length: 2_500 }, (_, n) => aMessage("long", n + 1));
-      await driver.create({ session: aSession("long", { titled: true, projectDir: process.cwd() }), messages });
+      await driver.create({ session: aSession("long", { hasFinalTitle: true, projectDir: process.cwd() }), messages });
       assert.deepEqual((await turn("long")).calls, [
         ...BEGIN.slice(0, 2),
         ...Array<string>(3).fill("messages"),

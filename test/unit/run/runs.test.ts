@@ -61,7 +61,7 @@ for (const [name, makeStore] of STORES) {
       await look();
       const common = {
         sessionId,
-        key: "",
+        idempotencyKey: "",
         fingerprint: "",
         after: 0,
         provider: "scripted",
@@ -275,7 +275,7 @@ describe("agent.runs", () => {
   it("refuses what is no query, and what is not there", async (t) => {
     const agent = make(t, (await memoryStore[1](t))(), []);
     const wrong: [unknown, string, RegExp][] = [
-      [{ state: "running" }, "state", /one of id, sessionId, states, key, limit, before/],
+      [{ state: "running" }, "state", /one of id, sessionId, states, idempotencyKey, limit, before/],
       [{ states: ["runs"] }, "states", /"interrupted"/],
       [{ states: "running" }, "states", /a list of states/],
       [{ limit: -1 }, "limit", /a whole number, at least 0/],

@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { hasCode } from "gantry";
-import { DriverLife, SeqTakenError, type DriverLifeOptions } from "gantry/plugin";
+import { DriverLifecycle, SeqTakenError, type DriverLifecycleOptions } from "gantry/plugin";
 
-function lifeOf(parts: Partial<DriverLifeOptions<number>> = {}): { life: DriverLife<number>; told: string[] } {
+function lifeOf(parts: Partial<DriverLifecycleOptions<number>> = {}): {
+  life: DriverLifecycle<number>;
+  told: string[];
+} {
   const told: string[] = [];
   let count = 0;
   const open = async (): Promise<number> => {
     told.push(`open ${++count}`);
     return count;
   };
-  const life = new DriverLife({ where: "/s", open, close: (one) => void told.push(`close ${one}`), ...parts });
+  const life = new DriverLifecycle({ where: "/s", open, close: (one) => void told.push(`close ${one}`), ...parts });
   return { life, told };
 }
 
@@ -24,7 +27,7 @@ describe("a driver's life", () => {
     await Promise.all([life.close(), life.close()]);
     await life.close();
     await life.open();
-    assert.equal(await life.do((one) => Promise.resolve(one)), 2);
+    assert.equal(await life.run((one) => Promise.resolve(one)), 2);
     const closing = life.close();
     await life.open();
     await closing;
@@ -39,11 +42,11 @@ describe("a driver's life", () => {
     await opening;
     await life.open();
     let end = (): void => undefined;
-    const work = life.do(() => new Promise<void>((resolve) => (end = resolve))).then(() => told.push("done"));
+    const work = life.run(() => new Promise<void>((resolve) => (end = resolve))).then(() => told.push("done"));
     const closing = life.close();
     await new Promise((resolve) => setImmediate(resolve));
     await assert.rejects(
-      life.do(() => Promise.resolve()),
+      life.run(() => Promise.resolve()),
       /session store \/s: not open/,
     );
     assert.deepEqual(told, ["open 1", "close 1", "open 2"]);
@@ -57,12 +60,12 @@ describe("a driver's life", () => {
     const { life } = lifeOf({ open: () => (full ? failing("ENOSPC")() : Promise.resolve(7)) });
     await assert.rejects(life.open(), (error) => hasCode(error, "store") && error.full);
     await assert.rejects(
-      life.do(() => Promise.resolve()),
+      life.run(() => Promise.resolve()),
       /not open/,
     );
     full = false;
     await life.open();
-    assert.equal(await life.do((one) => Promise.resolve(one)), 7);
+    assert.equal(await life.run((one) => Promise.resolve(one)), 7);
     await life.close();
   });
 
@@ -79,10 +82,10 @@ describe("a driver's life", () => {
     ] as const) {
       const known = (error: unknown): boolean =>
         hasCode(error, "store") && expected.test(error.message) && error.full === full && error.cause !== undefined;
-      await assert.rejects(life.do(failing(code)), known, code);
+      await assert.rejects(life.run(failing(code)), known, code);
     }
     await assert.rejects(
-      life.do(() => Promise.reject(new SeqTakenError(3))),
+      life.run(() => Promise.reject(new SeqTakenError(3))),
       (error) => hasCode(error, "seq_taken"),
     );
     await life.close();

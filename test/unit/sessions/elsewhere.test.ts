@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent } from "gantry";
-import { thisHolder, type SessionDriver } from "gantry/plugin";
+import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
 import { aMessage, aRun, aSession, change, growing, runOf } from "../../../src/testing/session-driver/rule.js";
 import { until } from "../../helpers/lab.js";
@@ -9,7 +9,7 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /** A process of another host, of which nothing here can tell whether it lives. */
-const stranger = () => ({ ...thisHolder(), host: "another host", boot: "its boot", pid: 1, started: "1" });
+const stranger = () => ({ ...currentHolder(), host: "another host", boot: "its boot", pid: 1, started: "1" });
 
 /** An agent on a store in which a process of another host runs a session, and takes its lease for so long, in ms. */
 async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
@@ -17,7 +17,7 @@ async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done", "done"])], tools: [], projectDir });
   t.after(() => agent.close());
   await agent.open();
-  await driver.create({ session: aSession("a", { titled: true, projectDir }) });
+  await driver.create({ session: aSession("a", { hasFinalTitle: true, projectDir }) });
   const lease = await driver.lease("a", stranger(), ttlMs);
   assert.ok(!("heldBy" in lease));
   const { fence } = lease;
@@ -39,7 +39,7 @@ for (const [name, make] of STORES)
       assert.equal(await agent.sessions.isRunning("a"), true);
       for await (const event of agent.sessions.watch("a", { follow: false }))
         if (event.type === "state")
-          assert.deepEqual([event.state.elsewhere, event.state.run?.state], [true, "running"]);
+          assert.deepEqual([event.state.runningElsewhere, event.state.run?.state], [true, "running"]);
     });
 
     it("is gone on with when its lease has run out, with all that was acknowledged, and the late one is refused", async (t) => {
@@ -62,11 +62,11 @@ for (const [name, make] of STORES)
       const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
       t.after(() => agent.close());
       await agent.open();
-      await driver.create({ session: aSession("a", { titled: true, projectDir }) });
+      await driver.create({ session: aSession("a", { hasFinalTitle: true, projectDir }) });
       const holder = stranger();
       const say = (ms: number) => {
-        const line = { holder, until: new Date(Date.now() + ms).toISOString() };
-        return driver.write("a", change({ runs: [aRun("r", "a", { state: "queued", line })] }));
+        const line = { holder, expiresAt: new Date(Date.now() + ms).toISOString() };
+        return driver.write("a", change({ runs: [aRun("r", "a", { state: "queued", queueLease: line })] }));
       };
       await say(600_000);
       await assert.rejects(agent.run({ message: "hi", sessionId: "a" }), { code: "session_busy" });

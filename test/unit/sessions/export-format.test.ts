@@ -8,15 +8,15 @@ const chain: ChainData = {
   sessions: [
     {
       session: aSession("a", { lastSeq: 3 }),
-      cut: "",
+      hiddenBy: "",
       view: [],
-      messages: [aMessage("a", 1), growing("a", 2), aResult("a", 3)].map((message) => ({ message, cut: "" })),
+      messages: [aMessage("a", 1), growing("a", 2), aResult("a", 3)].map((message) => ({ message, hiddenBy: "" })),
     },
   ],
   snapshots: [{ id: "s", after: 1, createdAt: aSession("a").createdAt }],
   runs: [
     aRun("r2", "a", { state: "failed", endedAt: aSession("a").updatedAt, error: { code: "provider", message: "no" } }),
-    aRun("r1", "a", { key: "k" }),
+    aRun("r1", "a", { idempotencyKey: "k" }),
   ],
   asks: [anAsk("q1", "a")],
 };

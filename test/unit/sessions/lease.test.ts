@@ -5,17 +5,17 @@ import { existsSync, readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
 import { MemoryDriver, silentLogger, StoreError } from "gantry";
-import { holderState, thisHolder } from "gantry/plugin";
+import { holderState, currentHolder } from "gantry/plugin";
 import { TaskSet } from "../../../src/base/task-set.js";
-import { HeldLease, isGone, type Background } from "../../../src/sessions/lease.js";
+import { ActiveLease, isDead, type Background } from "../../../src/sessions/lease.js";
 import { until } from "../../helpers/lab.js";
 import { Tables } from "../../helpers/tables.js";
 
 describe("a holder of a lease", () => {
   it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
-    const here = thisHolder();
-    assert.equal(isGone(here), false);
-    assert.equal(isGone({ ...here, host: "elsewhere", pid: 1 }), false);
+    const here = currentHolder();
+    assert.equal(isDead(here), false);
+    assert.equal(isDead({ ...here, host: "elsewhere", pid: 1 }), false);
     // Only a machine that something names can be told from another one of its name.
     const machine = existsSync("/etc/machine-id") ? readFileSync("/etc/machine-id", "utf8").trim() : "";
     const rebooted = machine === "" ? "elsewhere" : "dead";
@@ -24,25 +24,25 @@ describe("a holder of a lease", () => {
       "elsewhere",
       rebooted,
     ]);
-    assert.equal(isGone({ ...here, boot: "another boot" }), machine !== "");
+    assert.equal(isDead({ ...here, boot: "another boot" }), machine !== "");
     assert.ok(here.host.includes(machine));
     const other = { ...here, boot: "another boot", host: here.host.replace(machine, "another machine") };
     if (machine !== "") assert.equal(holderState(other), "elsewhere");
     // Of another container: its pids say nothing here, though name and boot may be the same.
-    if (process.platform === "linux") assert.equal(isGone({ ...here, host: hostname(), pid: 2 ** 22 + 1 }), false);
-    assert.notEqual(thisHolder().id, here.id);
+    if (process.platform === "linux") assert.equal(isDead({ ...here, host: hostname(), pid: 2 ** 22 + 1 }), false);
+    assert.notEqual(currentHolder().id, here.id);
   });
 
   it("is gone with its process, also when another got its number", async () => {
     const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"]);
     await once(child, "spawn");
-    const here = thisHolder();
+    const here = currentHolder();
     const holder = { ...here, pid: child.pid ?? 0, started: "" };
-    assert.equal(isGone(holder), false);
-    if (process.platform === "linux") assert.equal(isGone({ ...holder, started: "1" }), true);
+    assert.equal(isDead(holder), false);
+    if (process.platform === "linux") assert.equal(isDead({ ...holder, started: "1" }), true);
     child.kill("SIGKILL");
     await once(child, "exit");
-    assert.equal(isGone(holder), true);
+    assert.equal(isDead(holder), true);
   });
 });
 
@@ -54,11 +54,11 @@ describe("a lease", () => {
   it("is held by one, and free for the next after it was given back", async () => {
     const driver = new MemoryDriver();
     await driver.open();
-    const one = await HeldLease.take(driver, "root", silentLogger);
-    await assert.rejects(HeldLease.take(driver, "root", silentLogger), { code: "session_busy" });
+    const one = await ActiveLease.take(driver, "root", silentLogger);
+    await assert.rejects(ActiveLease.take(driver, "root", silentLogger), { code: "session_busy" });
     await one.release();
     const lost: Error[] = [];
-    const two = await HeldLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
+    const two = await ActiveLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
     assert.ok(two.fence > one.fence);
     assert.deepEqual(lost, []);
     await two.release();
@@ -76,10 +76,10 @@ describe("a lease", () => {
     driver.write = (...args) => (isAway ? Promise.reject(new StoreError("away")) : write(...args));
     const told: string[] = [];
     elsewhere.notifier.subscribe("root", () => told.push("root"));
-    const held = await HeldLease.take(driver, "root", silentLogger);
+    const held = await ActiveLease.take(driver, "root", silentLogger);
     const behind = background();
     await held.giveBack(behind);
-    const other = thisHolder("of another process");
+    const other = currentHolder("of another process");
     assert.ok("heldBy" in (await driver.lease("root", other, 30_000)));
     isAway = false;
     await behind.tasks.settled();
@@ -87,7 +87,7 @@ describe("a lease", () => {
     await until(() => told.length > 0);
     // What comes too late takes it from nobody.
     await held.giveBack(behind);
-    assert.ok("heldBy" in (await driver.lease("root", thisHolder(), 30_000)));
+    assert.ok("heldBy" in (await driver.lease("root", currentHolder(), 30_000)));
   });
 
   it("that could not be given back holds up no end", async (t) => {
@@ -101,7 +101,7 @@ describe("a lease", () => {
     const logger = { ...silentLogger, warn: (line: string) => lines.push(line) };
     const closing = new AbortController();
     const behind = background(closing.signal);
-    const held = await HeldLease.take(driver, "one", logger);
+    const held = await ActiveLease.take(driver, "one", logger);
     await held.giveBack(behind);
     // One that is not answered, either.
     const asked = new Promise<void>((resolve) => {
@@ -124,10 +124,10 @@ describe("a lease", () => {
       let calls = 0;
       const write = driver.write.bind(driver);
       driver.write = (...args) => (++calls <= failures ? Promise.reject(new Error("disk I/O error")) : write(...args));
-      const one = await HeldLease.take(driver, "root", silentLogger);
+      const one = await ActiveLease.take(driver, "root", silentLogger);
       await one.giveBack(background());
       assert.equal(calls, Math.min(failures + 1, 3));
-      const two = await HeldLease.take(driver, "root", silentLogger);
+      const two = await ActiveLease.take(driver, "root", silentLogger);
       assert.ok(two.fence > one.fence);
       await two.release();
     }
@@ -142,7 +142,7 @@ describe("a lease whose store is away", () => {
     await driver.open();
     await other.open();
     const lost: Error[] = [];
-    const held = await HeldLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
+    const held = await ActiveLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
     const lease = driver.lease.bind(driver);
     let asked = 0;
     let fail = (): void => undefined;
@@ -169,8 +169,8 @@ describe("a lease whose store is away", () => {
     assert.ok((store.leases.get("root")?.expiresAt ?? "") >= before);
     assert.deepEqual(lost, []);
     // Away for longer than the lease lasts.
-    const rival = await other.lease("root", { ...thisHolder(), host: "another host" }, 30_000, {
-      replacing: held.fence,
+    const rival = await other.lease("root", { ...currentHolder(), host: "another host" }, 30_000, {
+      fenceToReplace: held.fence,
     });
     assert.ok(!("heldBy" in rival));
     t.mock.timers.tick(10_000);
@@ -190,7 +190,7 @@ describe("a lease whose store is away", () => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const driver = new MemoryDriver();
     await driver.open();
-    const held = await HeldLease.take(driver, "root", silentLogger);
+    const held = await ActiveLease.take(driver, "root", silentLogger);
     const order: string[] = [];
     const { lease, write } = driver;
     let go = (): void => undefined;
@@ -221,7 +221,7 @@ describe("a lease whose store is away", () => {
     await held.giveBack(background());
     await held.giveBack(background());
     assert.deepEqual(order.slice(3), ["release"]);
-    const next = await lease.call(driver, "root", thisHolder(), 1);
+    const next = await lease.call(driver, "root", currentHolder(), 1);
     assert.ok(!("heldBy" in next));
   });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { StoreError, type Logger } from "gantry";
-import { isAway, quietInOutage } from "../../../src/sessions/outage.js";
+import { isUnavailable, throttleOutageLogs } from "../../../src/sessions/outage.js";
 import { fakeTime } from "../../helpers/fake-time.js";
 
 const AWAY = new StoreError("away", { unavailable: true });
@@ -13,7 +13,7 @@ function logged(): { logger: Logger; lines: string[] } {
     (message: string, fields: Readonly<Record<string, unknown>> = {}): void =>
       void lines.push(`${level} ${message} ${typeof fields["times"] === "number" ? fields["times"] : 1}`);
   const own = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
-  return { logger: quietInOutage(own), lines };
+  return { logger: throttleOutageLogs(own), lines };
 }
 
 it("what fails because the store is away is said once in the same words, everything else as ever", () => {
@@ -52,13 +52,13 @@ it("after a while it is said again, with how often it was so", (t) => {
 });
 
 it("a store is away when it says so, whichever copy of the package the error is of", () => {
-  assert.ok(isAway(AWAY));
-  assert.ok(isAway(Object.assign(new Error("x"), { code: "store", unavailable: true })));
+  assert.ok(isUnavailable(AWAY));
+  assert.ok(isUnavailable(Object.assign(new Error("x"), { code: "store", unavailable: true })));
   for (const other of [
     new StoreError("x"),
     new Error("x"),
     undefined,
     Object.assign(new Error("x"), { code: "store" }),
   ])
-    assert.ok(!isAway(other));
+    assert.ok(!isUnavailable(other));
 });

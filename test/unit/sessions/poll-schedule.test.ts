@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Hints, type Notifier } from "gantry/plugin";
-import { Looks } from "../../../src/sessions/poll-schedule.js";
+import { ChainListeners, type Notifier } from "gantry/plugin";
+import { PollSchedule } from "../../../src/sessions/poll-schedule.js";
 import { fakeTime, turns } from "../../helpers/fake-time.js";
 
 function hinted(): { notifier: Notifier; hint: () => void; listeners: () => number } {
-  const hints = new Hints();
+  const hints = new ChainListeners();
   const notifier = { publish: () => undefined, subscribe: hints.subscribe.bind(hints) };
-  return { notifier, hint: () => hints.tell("root"), listeners: () => hints.size };
+  return { notifier, hint: () => hints.notify("root"), listeners: () => hints.size };
 }
 
 const LONG = 600_000;
@@ -21,7 +21,7 @@ describe("whoever waits for what others do", () => {
   it("looks after a hint, also after one that came while they looked, and without one in time", async (t) => {
     const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
-    const looks = new Looks(notifier, "root", 0);
+    const looks = new PollSchedule(notifier, "root", 0);
     const next = looks.next(LONG);
     hint();
     pass(0);
@@ -44,7 +44,7 @@ describe("whoever waits for what others do", () => {
   it("waits a while between two looks, however many hints come, and not for news of its own", async (t) => {
     const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
-    const looks = new Looks(notifier, "root", LONG);
+    const looks = new PollSchedule(notifier, "root", LONG);
     const first = looks.next(LONG);
     hint();
     pass(0);
@@ -69,7 +69,7 @@ describe("whoever waits for what others do", () => {
 
   it("ends with its signal, and leaves nothing that listens", async () => {
     const { notifier, listeners } = hinted();
-    const looks = new Looks(notifier, "root", 0);
+    const looks = new PollSchedule(notifier, "root", 0);
     const gone = new AbortController();
     const next = looks.next(LONG, gone.signal);
     gone.abort(new Error("gone"));

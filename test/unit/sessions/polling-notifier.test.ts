@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Agent } from "gantry";
-import { LookingNotifier, type Notifier } from "gantry/plugin";
+import { PollingNotifier, type Notifier } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { ScriptedProvider } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
@@ -18,7 +18,7 @@ async function hint(notifier: Notifier, root: string): Promise<void> {
 
 it("a look that fails is a hint to all, and the process goes on", async () => {
   let looks = 0;
-  const notifier = new LookingNotifier(() => {
+  const notifier = new PollingNotifier(() => {
     looks += 1;
     if (looks === 1) throw new Error("the file is not there");
     return ["b"];

@@ -190,7 +190,10 @@ async function take(side: Side, one: Step): Promise<unknown> {
     case "run": {
       const runs = one.runs.map((fields) => started(one.place, fields));
       const { followed, release } = one;
-      return driver.write(one.place, changeOf({ runs, fence: fenceOf(one.place, one.fence), followed, release }));
+      return driver.write(
+        one.place,
+        changeOf({ runs, fence: fenceOf(one.place, one.fence), consumedInstructions: followed, release }),
+      );
     }
     case "set": {
       const change = changeOf({ set: one.set, fence: fenceOf(one.place, one.fence) });
@@ -226,12 +229,18 @@ async function take(side: Side, one: Step): Promise<unknown> {
       return driver.write(one.place, changeOf({ finish: [final], sync: true }));
     }
     case "cut":
-      return driver.write(one.place, changeOf({ cut: { id: `s${side.count}`, after: one.after, createdAt: at(0) } }));
+      return driver.write(
+        one.place,
+        changeOf({ revert: { id: `s${side.count}`, after: one.after, createdAt: at(0) } }),
+      );
     case "restore": {
       const snapshots = await snapshotsOf(driver, one.place);
       const snapshot = snapshots[one.pick % Math.max(1, snapshots.length)];
       const cut = { id: `s${side.count}`, after: snapshot?.after ?? 0, createdAt: at(0) };
-      return driver.write(one.place, changeOf({ restore: snapshot?.id ?? "none", ...(one.swap ? { cut } : {}) }));
+      return driver.write(
+        one.place,
+        changeOf({ restore: snapshot?.id ?? "none", ...(one.swap ? { revert: cut } : {}) }),
+      );
     }
     case "delete":
       return driver.delete(one.places);
@@ -241,7 +250,10 @@ async function take(side: Side, one: Step): Promise<unknown> {
       const first = await driver.lease(one.place, aHolder(one.holder), 600_000, options);
       const isGone = one.gone && "heldBy" in first && first.heldBy.holder.id === other;
       const lease = isGone
-        ? await driver.lease(one.place, aHolder(one.holder), 600_000, { replacing: first.heldBy.fence, ...options })
+        ? await driver.lease(one.place, aHolder(one.holder), 600_000, {
+            fenceToReplace: first.heldBy.fence,
+            ...options,
+          })
         : first;
       if ("heldBy" in lease) return lease.heldBy.holder.id;
       const before = side.fences.get(lease.rootId) ?? 0;

@@ -80,7 +80,7 @@ for (const [name, makeStore] of STORES) {
 
       assert.deepEqual(events, [{ from: sessionId, to: forked.id }]);
       assert.deepEqual(await agent.sessions.get(forked.id), forked);
-      const { title, titled, parentId, provider, model, reasoningEffort, lastSeq, usage } = forked;
+      const { title, hasFinalTitle: titled, parentId, provider, model, reasoningEffort, lastSeq, usage } = forked;
       assert.deepEqual([title, titled, parentId, provider, model], ["Mine", true, sessionId, "window", "m1"]);
       assert.deepEqual([reasoningEffort, lastSeq, usage.totalTokens, forked.alias], ["low", 4, 0, ""]);
       assert.deepEqual(forked.chain, { root: forked.id, index: 0 });

@@ -15,7 +15,7 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { Agent, builtinTools, folderHistory, hasCode, type Undone } from "gantry";
+import { Agent, builtinTools, folderHistory, hasCode, type UndoResult } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { sqliteStore, STORES } from "../../helpers/stores.js";
@@ -104,7 +104,7 @@ function resume(
   };
 }
 
-function told({ files }: Pick<Undone, "files">, folder: TempDir): string[] {
+function told({ files }: Pick<UndoResult, "files">, folder: TempDir): string[] {
   return files.map(({ path, outcome }) => `${outcome} ${path.slice(folder.at("project").length + 1)}`);
 }
 
@@ -397,7 +397,7 @@ describe("undo", () => {
     assert.ok(hasCode(refused, "undo_conflict"), String(refused));
     const dry = await plain.agent.sessions.undo(plain.id(), { dryRun: true });
     assert.deepEqual(told(dry, plain.folder), ["lost a.txt"]);
-    assert.deepEqual((await plain.agent.sessions.undo(plain.id(), { wordsOnly: true })).files, []);
+    assert.deepEqual((await plain.agent.sessions.undo(plain.id(), { messagesOnly: true })).files, []);
     assert.deepEqual(await texts(plain.agent, plain.id()), []);
     await plain.run();
     assert.equal((await texts(plain.agent, plain.id())).length, 2, "a session that was emptied goes on");

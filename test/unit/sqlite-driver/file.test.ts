@@ -135,7 +135,7 @@ describe("the file of SqliteDriver", () => {
     assert.equal((await driver.list({ limit: 1 })).total, 1);
     const lease = await leaseOf(driver, "a", "h2");
     assert.equal(lease.fence, 8, "fences go on");
-    const run = aRun("r1", "a", { key: "k" });
+    const run = aRun("r1", "a", { idempotencyKey: "k" });
     await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
     assert.deepEqual(await runOf(driver, "r1"), { run, holder: aHolder("h2") });
     await driver.close();
@@ -245,7 +245,8 @@ describe("the file of SqliteDriver", () => {
     const adapter = new URL("../../../adapters/sqlite-driver/", import.meta.url);
     for (const name of await readdir(adapter)) {
       const text = await readFile(new URL(name, adapter), "utf8");
-      if (name !== "retained-objects.ts") assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around retained-objects.ts`);
+      if (name !== "retained-objects.ts")
+        assert.doesNotMatch(text, /\.(prepare|pragma)\(/, `${name} goes around retained-objects.ts`);
     }
   });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { GantryClient, type Ask } from "gantry/client";
-import { Desk } from "../../../adapters/terminal/store.js";
+import { TerminalStore } from "../../../adapters/terminal/store.js";
 import { frameOf } from "../../../adapters/terminal/frame.js";
 import { Keyboard } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
@@ -37,7 +37,7 @@ function deskOf(hooks: Hooks, columns = 80, rows = 24) {
   });
   const nothing = () => undefined;
   const own = { client, wishes: {}, place: "here", commands: [], run: nothing, leave: nothing, suspend: nothing };
-  const desk = new Desk({ ...own, wheel: nothing, now: () => clock.now });
+  const desk = new TerminalStore({ ...own, wheel: nothing, now: () => clock.now });
   hooks.after(() => desk.close());
   const keyboard = new Keyboard((input) => desk.press(input));
   const transcript = new Transcript();

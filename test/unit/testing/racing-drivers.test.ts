@@ -16,7 +16,7 @@ import type {
 import { LeaseLostError, SessionNotFoundError } from "gantry";
 import { MemoryDriver } from "gantry";
 import { sessionDriverChecks } from "gantry/testing";
-import type { Check, StoreHold } from "gantry/testing";
+import type { Check, HeldStore } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
@@ -35,14 +35,14 @@ class Held extends Tables {
   /** What a driver that is right does one after the other. */
   turn: Promise<unknown> = Promise.resolve();
 
-  hold(part: number): StoreHold | undefined {
+  hold(part: number): HeldStore | undefined {
     if (part > 1) return undefined;
     let resolve = (): void => undefined;
     this.#going = new Promise<void>((open) => (resolve = open));
     [this.#part, this.#isTaken] = [part, false];
     return {
       waiting: async () => this.#waiting,
-      letGo: async () => {
+      resume: async () => {
         this.#going = undefined;
         resolve();
       },
@@ -195,7 +195,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const isFree = this.memory.leases.get(this.rootOf(id)) === undefined;
         await this.memory.stop();
         const now = this.memory.leases.get(this.rootOf(id));
-        const replacing = isFree && now ? { replacing: now.fence } : {};
+        const replacing = isFree && now ? { fenceToReplace: now.fence } : {};
         return super.lease(id, holder, ttl, { ...options, ...replacing });
       }
     },
@@ -205,10 +205,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "replaces a holder that was the dead one when it looked",
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
-        const isDead = this.memory.leases.get(this.rootOf(id))?.fence === options.replacing;
+        const isDead = this.memory.leases.get(this.rootOf(id))?.fence === options.fenceToReplace;
         await this.memory.stop();
         const now = this.memory.leases.get(this.rootOf(id));
-        return super.lease(id, holder, ttl, isDead && now ? { ...options, replacing: now.fence } : options);
+        return super.lease(id, holder, ttl, isDead && now ? { ...options, fenceToReplace: now.fence } : options);
       }
     },
     ONE_HOLDER,
@@ -232,11 +232,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
-        const { title, titled, mode } = { ...root };
+        const { title, hasFinalTitle: titled, mode } = { ...root };
         await this.memory.stop();
         const left = await super.write(id, change);
         const then = this.memory.sessions.get(this.rootOf(id))?.session;
-        if (then && change.set) Object.assign(then, { title, titled, mode, ...change.set });
+        if (then && change.set) Object.assign(then, { title, hasFinalTitle: titled, mode, ...change.set });
         return left;
       }
     },
@@ -342,11 +342,13 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const { runs = [] } = change;
-        const isTaken = runs.some(({ key }) => key !== "" && this.memory.runs.withKey(key) !== undefined);
+        const isTaken = runs.some(
+          ({ idempotencyKey: key }) => key !== "" && this.memory.runs.withKey(key) !== undefined,
+        );
         await this.memory.stop();
         if (isTaken) return super.write(id, change);
-        const left = await super.write(id, { ...change, runs: runs.map((run) => ({ ...run, key: "" })) });
-        for (const { id: run, key } of runs) this.memory.runs.get(run)!.run.key = key;
+        const left = await super.write(id, { ...change, runs: runs.map((run) => ({ ...run, idempotencyKey: "" })) });
+        for (const { id: run, idempotencyKey: key } of runs) this.memory.runs.get(run)!.run.idempotencyKey = key;
         return left;
       }
     },
@@ -373,8 +375,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         await this.memory.stop();
         await super.forgetKeys(before);
         for (const run of old)
-          if (this.memory.runs.get(run.id)?.run.key === "")
-            this.memory.runs.set(run.id, { run: { ...run, key: "" }, fence: null });
+          if (this.memory.runs.get(run.id)?.run.idempotencyKey === "")
+            this.memory.runs.set(run.id, { run: { ...run, idempotencyKey: "" }, fence: null });
       }
     },
     OWNER,
@@ -407,7 +409,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "takes back an instruction that was there when it looked",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const consumedInstructions = change.followed?.filter((one) => this.memory.instructions.has(one)) ?? [];
+        const consumedInstructions =
+          change.consumedInstructions?.filter((one) => this.memory.instructions.has(one)) ?? [];
         await this.memory.stop();
         return { ...(await super.write(id, change)), consumedInstructions };
       }
@@ -535,7 +538,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => ({ ...session }));
         const left = await super.write(id, change);
-        if (change.restore !== undefined && !change.cut)
+        if (change.restore !== undefined && !change.revert)
           for (const { id: one, lastSeq } of lastSeqs) this.memory.sessions.get(one)!.session.lastSeq = lastSeq;
         return left;
       }
@@ -581,7 +584,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const held = this.memory.leases.get(this.rootOf(id));
         const isOver = held && Date.parse(held.expiresAt) - early <= Date.now();
-        const wanted: LeaseOptions = isOver ? { ...options, replacing: held.fence } : options;
+        const wanted: LeaseOptions = isOver ? { ...options, fenceToReplace: held.fence } : options;
         return super.lease(id, holder, ttl, wanted);
       }
     },
@@ -615,7 +618,7 @@ describe("what hangs is named, and nothing else waits for it", () => {
       if (hangs === "close" || hangs === "get") driver[hangs] = () => never;
       return driver;
     };
-    const hanging = { create: opened, second: opened, reopen: opened, clean: () => Promise.resolve(), patienceMs: 20 };
+    const hanging = { create: opened, second: opened, reopen: opened, clean: () => Promise.resolve(), timeoutMs: 20 };
     return sessionDriverChecks(hangs === "close" || hangs === "get" ? hanging : { ...hanging, [hangs]: () => never });
   };
   const CHECKS = {
@@ -646,7 +649,7 @@ describe("what hangs is named, and nothing else waits for it", () => {
       second: () => never,
       reopen: () => never,
       clean: () => Promise.resolve(),
-      patienceMs: 20,
+      timeoutMs: 20,
     });
     const check = checks.find(({ name }) => name === "create: a session comes back as it was given, every field");
     await assert.rejects(check!.run(), (error: Error) => !error.message.includes("hangs"));

@@ -35,7 +35,7 @@ class Driver extends MemoryDriver {
 
 type Made = new (memory: Tables) => Driver;
 
-function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; patienceMs?: number } = {}): Check[] {
+function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; timeoutMs?: number } = {}): Check[] {
   let memory = new Tables();
   const opened = async (on: Tables): Promise<Driver> => {
     const driver = new Wrong(on);
@@ -47,7 +47,7 @@ function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; pat
     second: () => opened(faults.apart ? new Tables() : memory),
     reopen: () => opened(faults.forgets ? new Tables() : memory),
     clean: () => Promise.resolve(),
-    ...(faults.patienceMs !== undefined && { patienceMs: faults.patienceMs }),
+    ...(faults.timeoutMs !== undefined && { timeoutMs: faults.timeoutMs }),
   });
 }
 
@@ -138,7 +138,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "gives a lease to everyone",
     class extends Driver {
       override lease(...[root, holder, ttl]: Parameters<MemoryDriver["lease"]>) {
-        return super.lease(root, holder, ttl, { replacing: this.memory.leases.get(root)?.fence ?? 0 });
+        return super.lease(root, holder, ttl, { fenceToReplace: this.memory.leases.get(root)?.fence ?? 0 });
       }
     },
     "lease: one holder at a time; others are told who has it",
@@ -247,7 +247,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const left = await super.write(id, change);
-        if (change.cut) this.stored(id).lastSeq = change.cut.after;
+        if (change.revert) this.stored(id).lastSeq = change.revert.after;
         return left;
       }
     },
@@ -354,7 +354,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async dump(id: string): Promise<ChainData | undefined> {
         const data = await super.dump(id);
-        for (const session of data?.sessions ?? []) session.messages = session.messages.filter(({ cut }) => cut === "");
+        for (const session of data?.sessions ?? [])
+          session.messages = session.messages.filter(({ hiddenBy: cut }) => cut === "");
         return data;
       }
     },
@@ -375,8 +376,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "gives one key to two runs",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
-        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [] });
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.idempotencyKey = run.idempotencyKey;
         return left;
       }
     },
@@ -386,11 +387,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "looks for a key, thinks, and writes",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const keys = this.memory.runs.values().map(({ run }) => run.key);
-        if (change.runs?.some(({ key }) => keys.includes(key))) return super.write(id, change);
+        const keys = this.memory.runs.values().map(({ run }) => run.idempotencyKey);
+        if (change.runs?.some(({ idempotencyKey: key }) => keys.includes(key))) return super.write(id, change);
         await tick();
-        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, key: "" })) ?? [] });
-        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.key = run.key;
+        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [] });
+        for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.idempotencyKey = run.idempotencyKey;
         return left;
       }
     },
@@ -580,8 +581,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override lease(...[root, holder, ttl, options]: Parameters<MemoryDriver["lease"]>) {
         const fence = this.memory.leases.get(root)?.fence;
-        const isWanted = options?.replacing !== undefined && fence !== undefined;
-        return super.lease(root, holder, ttl, isWanted ? { ...options, replacing: fence } : options);
+        const isWanted = options?.fenceToReplace !== undefined && fence !== undefined;
+        return super.lease(root, holder, ttl, isWanted ? { ...options, fenceToReplace: fence } : options);
       }
     },
     "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
@@ -602,8 +603,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const held = this.memory.leases.get(root)?.fence;
         await tick();
         const fence = this.memory.leases.get(root)?.fence;
-        const isDead = held === options?.replacing && fence !== undefined;
-        return super.lease(root, holder, ttl, isDead ? { ...options, replacing: fence } : {});
+        const isDead = held === options?.fenceToReplace && fence !== undefined;
+        return super.lease(root, holder, ttl, isDead ? { ...options, fenceToReplace: fence } : {});
       }
     },
     "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it",
@@ -675,7 +676,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "tells every instruction that a change names as removed by it",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        return { ...(await super.write(id, change)), consumedInstructions: [...(change.followed ?? [])] };
+        return { ...(await super.write(id, change)), consumedInstructions: [...(change.consumedInstructions ?? [])] };
       }
     },
     "tells which instructions a change removed, and removes none of another chain",
@@ -745,12 +746,12 @@ describe("the driver kit catches a driver that", () => {
   for (const [what, Wrong, check] of WRONG) it(what, () => assertCaught(checksOf(Wrong), check));
 
   it("leaves a file open whenever it is opened", { skip: process.platform !== "linux" }, () =>
-    assertCaught(checksOf(LeavesOpen, { patienceMs: 20_000 }), "close: leaves no file and no connection open"),
+    assertCaught(checksOf(LeavesOpen, { timeoutMs: 20_000 }), "close: leaves no file and no connection open"),
   );
 
   it("never says that all is on the disk", () =>
     assertCaught(
-      checksOf(NeverSynced, { patienceMs: 500 }),
+      checksOf(NeverSynced, { timeoutMs: 500 }),
       "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for",
     ));
 

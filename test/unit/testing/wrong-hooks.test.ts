@@ -32,7 +32,7 @@ describe("the checks of hooks find", () => {
       const checks = hooksChecks({
         create: () => Promise.resolve(set),
         clean: () => Promise.resolve(),
-        patienceMs: 50,
+        timeoutMs: 50,
       });
       const check = checks.find((one) => one.name.startsWith(name));
       try {

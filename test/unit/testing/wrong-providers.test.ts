@@ -23,7 +23,7 @@ function checksOf(Wrong: Made): Check[] {
     stall: () => (provider.push({ chunks: [text("One ")], hang: true }), request()),
     fault: () => (provider.push(new ProviderError("scripted", "server", "oops")), request()),
     clean: () => Promise.resolve(),
-    patienceMs: 300,
+    timeoutMs: 300,
   });
 }
 
@@ -56,7 +56,7 @@ const failing = (wrap: (error: Error) => unknown, before: readonly ModelChunk[] 
 const listing = (models: (known: readonly Model[]) => Model[]): Made =>
   class extends ScriptedProvider {
     override models(): Promise<Model[]> {
-      return Promise.resolve(models(this.known));
+      return Promise.resolve(models(this.configuredModels));
     }
   };
 

@@ -64,7 +64,7 @@ const faults: readonly [string, CompactionStrategy, string][] = [
 describe("the checks of a compaction strategy find one that", () => {
   for (const [fault, strategy, name] of faults) {
     it(fault, async () => {
-      const checks = compactionStrategyChecks({ create: () => Promise.resolve(strategy), patienceMs: 50 });
+      const checks = compactionStrategyChecks({ create: () => Promise.resolve(strategy), timeoutMs: 50 });
       const check = checks.find((one) => one.name === name);
       assert.ok(check, name);
       await assert.rejects(check.run(), assert.AssertionError);

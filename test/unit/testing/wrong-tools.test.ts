@@ -26,7 +26,7 @@ function checksOf(tool: Tool): Check[] {
   return toolChecks({
     create: () => Promise.resolve({ tool, projectDir: "/", input: { word: "hello" }, slow: undefined }),
     clean: () => Promise.resolve(),
-    patienceMs: 300,
+    timeoutMs: 300,
   });
 }
 

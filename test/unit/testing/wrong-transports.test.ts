@@ -21,7 +21,7 @@ function checksOf(fault?: LineFault): Check[] {
       taken = undefined;
       if (server) await new Promise((resolve) => server.close(resolve));
     },
-    ...(fault === undefined ? {} : { patienceMs: 400 }),
+    ...(fault === undefined ? {} : { timeoutMs: 400 }),
   });
 }
 

@@ -168,7 +168,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
     for (const agent of [here, there])
       for await (const event of agent.sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);
     assert.deepEqual(page.messages, (await there.sessions.messages(id)).map(comparable));
-    assert.equal(page.state?.session.cuts.length, 1);
+    assert.equal(page.state?.session.rewinds.length, 1);
     await other.return?.();
   });
 

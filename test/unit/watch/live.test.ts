@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type SessionState } from "gantry";
-import { MemoryDocuments, thisHolder } from "gantry/plugin";
+import { MemoryDocuments, currentHolder } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { aMessage, aResult, aRun, aSession, change, release } from "../../../src/testing/session-driver/rule.js";
 import { gate, waitTool } from "../../helpers/gate.js";
 import { until } from "../../helpers/lab.js";
 
 async function stateOf(agent: Agent, id: string): Promise<SessionState> {
-  for await (const event of agent.sessions.watch(id, { follow: false, behind: Number.MAX_SAFE_INTEGER }))
+  for await (const event of agent.sessions.watch(id, { follow: false, afterSeq: Number.MAX_SAFE_INTEGER }))
     if (event.type === "state") return event.state;
   throw new Error("no state");
 }
@@ -24,22 +24,22 @@ describe("the state of a watched session", () => {
     const id = run.sessionId;
     await open.reached;
     const here = await stateOf(agent, id);
-    assert.deepEqual([here.run?.state, here.elsewhere], ["running", false]);
+    assert.deepEqual([here.run?.state, here.runningElsewhere], ["running", false]);
     open.open();
     await run.result;
-    assert.equal((await stateOf(agent, id)).elsewhere, false);
+    assert.equal((await stateOf(agent, id)).runningElsewhere, false);
 
     // Our parent lives.
-    const holder = { ...thisHolder(), pid: process.ppid, started: "" };
+    const holder = { ...currentHolder(), pid: process.ppid, started: "" };
     const lease = await driver.lease(id, holder, 60_000);
     assert.ok("fence" in lease);
     const theirs = aRun("theirs", id, { startedAt: new Date(Date.now() + 1).toISOString() });
     await driver.write(id, { ...change({ runs: [theirs] }), fence: lease.fence });
     const there = await stateOf(agent, id);
-    assert.deepEqual([there.run?.state, there.elsewhere], ["running", true]);
+    assert.deepEqual([there.run?.state, there.runningElsewhere], ["running", true]);
     await release(driver, lease);
     const over = await stateOf(agent, id);
-    assert.deepEqual([over.run?.state, over.elsewhere], ["interrupted", false]);
+    assert.deepEqual([over.run?.state, over.runningElsewhere], ["interrupted", false]);
   });
 });
 
@@ -85,7 +85,7 @@ describe("what a watched session costs", () => {
     let begun = 0;
     const watchers = Array.from({ length: 20 }, async () => {
       let text = "";
-      for await (const event of agent.sessions.watch("a", { behind: 2000 })) {
+      for await (const event of agent.sessions.watch("a", { afterSeq: 2000 })) {
         if (event.type === "delta") text += event.text;
         if (event.type === "message" && event.message.seq === 2001) begun += 1;
         if (event.type === "message_end") return text.length;

@@ -12,7 +12,7 @@ const todos = (...contents: string[]) =>
   contents.map((content, n) => ({ content, status: n ? "pending" : "completed" }));
 
 async function stateOf(agent: Agent, id: string): Promise<SessionState> {
-  for await (const event of agent.sessions.watch(id, { follow: false, behind: Number.MAX_SAFE_INTEGER }))
+  for await (const event of agent.sessions.watch(id, { follow: false, afterSeq: Number.MAX_SAFE_INTEGER }))
     if (event.type === "state") return event.state;
   throw new Error("no state");
 }

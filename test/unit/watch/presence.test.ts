@@ -37,7 +37,7 @@ function outputOf(events: readonly AgentEvent[]): string | undefined {
 async function watching(agent: Agent): Promise<{ leave: () => Promise<void> }> {
   const { id } = await agent.sessions.create();
   const over = new AbortController();
-  const events = agent.sessions.watch(id, { answers: true, signal: over.signal })[Symbol.asyncIterator]();
+  const events = agent.sessions.watch(id, { canAnswer: true, signal: over.signal })[Symbol.asyncIterator]();
   await events.next();
   return {
     leave: async () => {

@@ -6,9 +6,9 @@ import { Agent, MemoryDriver, StoreError, type WatchEvent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { parseCursor } from "../../../src/watch/cursor.js";
-import { Place } from "../../../src/watch/stream-position.js";
+import { StreamPosition } from "../../../src/watch/stream-position.js";
 import { Presence } from "../../../src/watch/presence.js";
-import { Tail, type Page, type TailHold } from "../../../src/watch/tail.js";
+import { SessionTail, type Page, type TailWriter } from "../../../src/watch/tail.js";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { aMessage, aSession, change, growing } from "../../../src/testing/session-driver/rule.js";
 import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
@@ -129,9 +129,9 @@ describe("who watches", { concurrency: true }, () => {
     await driver.open();
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
-    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const seqs = async (from: number) => (await tail.from(from, 0)).messages.map(({ seq }) => seq);
-    const store = async (hold: TailHold | undefined, seq: number) => {
+    const store = async (hold: TailWriter | undefined, seq: number) => {
       const add = [aMessage("a", seq)];
       await driver.write("a", change({ add }));
       return () => hold?.stored({ add });
@@ -161,14 +161,14 @@ describe("who watches", { concurrency: true }, () => {
     const driver = new MemoryDriver();
     await driver.open();
     await driver.create({ session: aSession("a") });
-    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const add = [1, 2, 3].map((seq) => aMessage("a", seq));
     await driver.write("a", change({ add }));
     tail.hold(0).stored({ add });
     const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
     t.after(() => agent.close());
     await agent.sessions.revert("a", add[1]!.id);
-    const { cuts } = (await agent.sessions.get("a"))!;
+    const { rewinds: cuts } = (await agent.sessions.get("a"))!;
     const seqs = async (known: number) => (await tail.from(1, known)).messages.map(({ seq }) => seq);
     assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
   });
@@ -179,9 +179,9 @@ describe("who watches", { concurrency: true }, () => {
     t.after(() => driver.close());
     await driver.create({ session: aSession("a") });
     await driver.write("a", change({ add: [growing("a", 1)] }));
-    const tail = new Tail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const first = await tail.from(1, 0);
-    const { place } = tail.step(new Place("a", parseCursor("a", "")), first.messages[0]!, first);
+    const { place } = tail.step(new StreamPosition("a", parseCursor("a", "")), first.messages[0]!, first);
     const before = await tail.from(1, 0);
     const append = [{ messageId: "a-1", part: 0, type: "text" as const, text: "more" }];
     await driver.write("a", change({ append }));

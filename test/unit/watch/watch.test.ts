@@ -94,7 +94,7 @@ describe("who watches a session sees what is stored, whatever happens", () => {
 
         const seqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
         const wanted = (await agents[0]!.sessions.messages(session.id)).map(comparable);
-        const cuts = (await agents[0]!.sessions.get(session.id))!.cuts.length;
+        const cuts = (await agents[0]!.sessions.get(session.id))!.rewinds.length;
         // Who is behind may have just what a revert will leave, and what it took away still before them.
         const seesAll = () =>
           parseCursor(session.id, page.cursor).cuts === cuts && isDeepStrictEqual(page.messages, wanted);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { exactly, inOrder, seen } from "../../../adapters/web-console/app/content/seen.js";
-import { seen as seenByTerminals } from "../../../src/base/printable.js";
+import { escapeInvisible as seenByTerminals } from "../../../src/base/printable.js";
 
 /** Of all characters there are. */
 const LAST = 0x10ffff;

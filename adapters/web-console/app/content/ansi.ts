@@ -1,4 +1,4 @@
-/** A piece of what a terminal would show, with the classes that draw it, and the name of its colour; "": that of all text. */
+/** A piece of terminal output with its CSS classes and colour name. "" is the default colour. */
 export interface Piece {
   text: string;
   colour: string;
@@ -8,10 +8,10 @@ export interface Piece {
 const ESCAPE = "\u001b";
 const BELL = "\u0007";
 const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
-/** What is neither text nor a tab or a line's end. */
+/** Control characters, including tab and line break. */
 const CONTROL = /\p{Cc}/gu;
 
-/** Text with the escape sequences of terminals as pieces in colours; all that does anything else is left out. */
+/** Splits terminal output into coloured pieces. Escape sequences other than colours and styles are removed. */
 export function piecesOf(text: string): Piece[] {
   const pieces: Piece[] = [];
   let style = { colour: "", bold: false, faint: false };
@@ -35,14 +35,14 @@ export function piecesOf(text: string): Piece[] {
   return pieces;
 }
 
-/** Text without any of it. */
+/** Text without escape sequences. */
 export function plainOf(text: string): string {
   return piecesOf(text)
     .map((piece) => piece.text)
     .join("");
 }
 
-/** Where the sequence at `at` ends; `codes` where it is one of colours. */
+/** Finds the end of the escape sequence at `at`. `codes` is set for colour and style sequences. */
 function sequenceAt(text: string, at: number): { end: number; codes?: number[] } {
   const kind = text[at + 1];
   if (kind === "[") {
@@ -59,7 +59,7 @@ function sequenceAt(text: string, at: number): { end: number; codes?: number[] }
     return { end: end + 1, ...(codes && { codes }) };
   }
   if (kind === "]") {
-    // A title or a link: up to a bell or `ESC \`.
+    // A title or a link ends with a bell or `ESC \`.
     const bell = text.indexOf(BELL, at);
     const stop = text.indexOf(`${ESCAPE}\\`, at);
     if (bell >= 0 && (stop < 0 || bell < stop)) return { end: bell + 1 };
@@ -78,7 +78,10 @@ function styled(style: { colour: string; bold: boolean; faint: boolean }, code: 
   return colour === undefined ? style : { ...style, colour };
 }
 
-/** A line that was written over, as progress bars do, shows what was written last. */
+/**
+ * Keeps the last part of a line with carriage returns, as a terminal does for progress bars. Removes other control
+ * characters.
+ */
 function overwritten(text: string): string {
   const lines = text.replaceAll("\r\n", "\n").split("\n");
   return lines

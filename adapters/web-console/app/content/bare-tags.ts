@@ -1,16 +1,16 @@
 import type { Token } from "marked";
 
-/** Tags without attributes that models write into Markdown. All else between `<` and `>` is text. */
+/** Tags without attributes that models use in Markdown. Everything else between `<` and `>` is text. */
 const BARE_TAG = /(<\/?(?:br|sub|sup|kbd|b|i|em|strong|u|s|mark|details|summary|hr)\s*\/?>)/i;
 const BARE_ALONE = new RegExp(`^${BARE_TAG.source}$`, "i");
 const PARTS = /^<(\/?)([a-z]+)/i;
 const WITHOUT_END = /^[bh]r$/;
-/** What may begin in one block and end in another. */
+/** Tags that may start in one block and end in another. */
 const FOLD = /^(?:details|summary)$/;
 
 /**
- * In a run of text each tag that begins ends there as well; others become text. What is left open would be opened again
- * in all that follows, for each level once more.
+ * Turns unpaired tags in a run of text into text. The HTML parser would reopen an unclosed tag in all following
+ * content, once more for each level.
  */
 export function pairTags(tokens: Token[]): void {
   const tags = tokens.filter(({ type }) => type === "html");
@@ -21,14 +21,14 @@ export function pairTags(tokens: Token[]): void {
   });
 }
 
-/** HTML as it is in Markdown: a few tags as they are, all others as text that can be read. */
+/** Converts HTML in Markdown: keeps a few bare tags, and escapes all others as readable text. */
 export function withBareTags(html: string, escaped: (text: string) => string): string {
   const parts = html.split(BARE_TAG);
   const stand = paired(parts, FOLD);
   return parts.map((part, index) => (stand[index] ? part : escaped(part))).join("");
 }
 
-/** Which of these are bare tags with a begin and an end. */
+/** Returns for each part whether it is a bare tag with a matching tag. Tags that match `alone` need no match. */
 function paired(parts: readonly string[], alone?: RegExp): boolean[] {
   const stand = parts.map(() => false);
   const open: { name: string; index: number }[] = [];

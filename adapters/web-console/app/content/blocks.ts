@@ -1,18 +1,18 @@
-/** Markdown as blocks, and these as HTML that nobody has cleaned yet: markdown.ts does. */
+/** Splits Markdown into blocks and renders them as HTML. The HTML is not sanitized yet; markdown.ts does that. */
 import { Marked, type Token } from "marked";
 import { withBareTags } from "./bare-tags.js";
 import { BoundedLexer } from "./bounded-lexer.js";
 
-/** Longer ones are shown as they are: nobody reads them, and each costs a frame. */
+/** Maximum characters of formatted text. Longer texts are rarely read, and formatting each would cost a frame. */
 const LONGEST = 200_000;
-/** Pictures that stand in the text itself. Others would be a request. */
+/** Images embedded as data URLs. Other images would cause a request. */
 export const PICTURE = /^data:image\/(?:png|jpeg|gif|webp);base64,[a-z0-9+/=\s]+$/i;
 
 const marked = new Marked({
   gfm: true,
   breaks: false,
   renderer: {
-    // Of those in a line the lexer has left none that does not stand.
+    // The lexer has already turned unpaired inline tags into text.
     html: ({ text, block }) => (block ? withBareTags(text, escaped) : text),
     image: ({ href, text }) =>
       PICTURE.test(href)
@@ -25,10 +25,10 @@ const marked = new Marked({
   },
 });
 
-/** A piece of Markdown that stands for itself: a paragraph, a list, a block of code. */
+/** A self-contained piece of Markdown: a paragraph, a list, a code block. */
 export interface Block {
   readonly raw: string;
-  /** `plain` where it is shown as it is, `whole` where it is many blocks in one. */
+  /** marked's token type, `plain` for unformatted text, or `whole` for many blocks in one. */
   readonly type: string;
   readonly tokens: readonly Token[];
 }
@@ -41,12 +41,12 @@ export function blocksOf(text: string): Block[] {
       .filter(({ type }) => type !== "space" && type !== "def")
       .map((token) => ({ raw: token.raw, type: token.type, tokens: [token] }));
   } catch {
-    // More than it is worth, or nested deeper than the parser goes.
+    // The text exceeds the work limit, or is nested too deeply for the parser.
     return [plain(text)];
   }
 }
 
-/** A text that grows no more, as one block: it is cleaned at once, which is much less work. */
+/** A text that does not grow any more, as one block: sanitizing it at once is much less work. */
 export function wholeOf(text: string): readonly Block[] {
   const blocks = blocksOf(text);
   if (blocks.length < 2) return blocks;
@@ -54,13 +54,13 @@ export function wholeOf(text: string): readonly Block[] {
 }
 
 /**
- * The blocks of a text that has grown: those that what was added cannot change stay the same objects. `last` are the
- * blocks of the text before.
+ * Blocks of a text that has grown. Blocks that the new text cannot change stay the same objects. `last` are the blocks
+ * of the text `before`.
  */
 export function blocksOfGrown(before: string, last: readonly Block[], text: string): readonly Block[] {
   if (text === before) return last;
   if (!text.startsWith(before) || last.length < 3 || text.length > LONGEST) return blocksOf(text);
-  // The last may grow, and the one before it may turn out to be its begin.
+  // The last block may grow, and the one before it may turn out to be its start.
   const kept = last.slice(0, -2);
   let end = 0;
   for (const { raw } of kept) {
@@ -71,7 +71,7 @@ export function blocksOfGrown(before: string, last: readonly Block[], text: stri
   return [...kept, ...blocksOf(text.slice(end))];
 }
 
-/** HTML of a block, as marked makes it. */
+/** HTML of a block, not sanitized. */
 export function htmlOf({ tokens, raw }: Block): string {
   try {
     return marked.parser([...tokens]);

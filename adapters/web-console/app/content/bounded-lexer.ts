@@ -3,30 +3,31 @@ import { pairTags } from "./bare-tags.js";
 import { sectionsOf } from "./sections.js";
 
 /**
- * Characters of running text that are read at once; what is longer is read in pieces, and those of long texts are shorter.
- * The work grows with the square of a piece. A paragraph that somebody wrote is shorter than the least.
+ * Minimum and maximum length of running text that is parsed at once, in characters. Longer text is parsed in pieces,
+ * because the work grows with the square of a piece. The longer the text, the shorter its pieces. A normal paragraph is
+ * shorter than the minimum.
  */
 const [SHORTEST, LONGEST] = [1_000, 4_000];
-/** Signs of emphasis in a piece: at each of them all of it is looked through. */
+/** Maximum emphasis characters in a piece: the parser scans the whole piece at each. */
 const MARKS = 200;
-/** A text's length by that of its pieces. */
+/** Limit for the text's length multiplied by the piece length. */
 const WORK = 50_000_000;
-/** Lists in lists, emphasis in emphasis; what is deeper is text. */
+/** Maximum nesting of lists and of emphasis. Deeper content is plain text. */
 const DEEPEST = 32;
-/** How often a character may be read, on the average: about once for each level that it is in. */
+/** Average number of times that each character may be parsed, about once for each nesting level. */
 const READINGS = 20;
-/** Characters that any text may be read again. */
+/** Characters of work that any text is granted in addition. */
 const GRANTED = 50_000;
-/** What a cell or a paragraph costs, be it empty, in characters. */
+/** Cost of a cell or a paragraph, even an empty one, in characters. */
 const EACH = 50;
 
-/** That a text is more work than any that is written to be read. */
+/** Parsing the text needs more work than any normal text does. */
 export class TooMuchError extends Error {}
 
 /**
- * Reads Markdown in a time that grows with the length of a text and not with its square, whatever the text is. marked's rules
- * look as far ahead as a text goes, read what is nested anew for each level, and make much of little: rows of cells, long
- * addresses that are said once and used often.
+ * Parses Markdown in time linear in the length of any text. marked alone is quadratic: its rules look ahead to the end
+ * of the text and parse nested content again for each level. Short input can also produce much output: rows of cells,
+ * or a long link address that is used often.
  */
 export class BoundedLexer extends Lexer {
   #left = GRANTED;
@@ -34,7 +35,7 @@ export class BoundedLexer extends Lexer {
   #blockDepth = 0;
   #inlineDepth = 0;
 
-  /** Throws `TooMuchError`. */
+  /** Throws `TooMuchError` if the text exceeds the work limit. */
   override lex(text: string): TokensList {
     this.#left = GRANTED + READINGS * text.length;
     this.#piece = Math.max(SHORTEST, Math.min(LONGEST, Math.floor(WORK / text.length)));
@@ -84,7 +85,7 @@ export class BoundedLexer extends Lexer {
   }
 }
 
-/** The blocks of a text alone, not what is in them. */
+/** Parses only the top-level blocks of a text, not their contents. */
 class Outline extends Lexer {
   #isWithin = false;
 
@@ -111,7 +112,7 @@ function asText(text: string): Tokens.Text {
   return { type: "text", raw: text, text, escaped: false };
 }
 
-/** A text in pieces of at most `size` that end where a line or a word does. */
+/** Splits a text into pieces of about `size` characters that end at a line or a word. */
 function* piecesOf(text: string, size: number): Generator<string> {
   let from = 0;
   for (let to = 0; from < text.length; from = to) {
@@ -130,12 +131,12 @@ function endOfPiece(text: string, from: number, size: number): number {
     const at = text.lastIndexOf(end, most - 1);
     if (at >= least) return at + 1;
   }
-  // A picture stands in a text as one word of base64, in which nothing is looked for.
+  // An embedded image is one long base64 word without Markdown: do not split it.
   const word = /[^A-Za-z0-9+/=]/g;
   word.lastIndex = most;
   const stop = word.exec(text)?.index ?? text.length;
-  // With what is right behind it.
+  // Include the characters up to the next space.
   if (stop > most) return stop + text.slice(stop, stop + size / 2).search(/\s|$/);
-  // Not within what is one letter.
+  // Do not split a surrogate pair.
   return /[\ud800-\udbff]/.test(text[most - 1] ?? "") ? most - 1 : most;
 }

@@ -1,4 +1,4 @@
-/** The highlighter and the languages that it knows, a file of its own that is loaded when there is code to colour. */
+/** The highlighter and its languages. A separate file, which is loaded when there is code to colour. */
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
@@ -35,7 +35,7 @@ for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(
 hljs.registerAliases(["jsonc", "json5"], { languageName: "json" });
 hljs.registerAliases(["console"], { languageName: "shell" });
 
-/** HTML of the code in colours; undefined where the language is not known. */
+/** Returns HTML of the coloured code. Undefined if the language is unknown. */
 export function highlighted(code: string, language: string): string | undefined {
   if (!hljs.getLanguage(language)) return undefined;
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;

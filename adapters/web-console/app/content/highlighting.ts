@@ -1,28 +1,28 @@
 import { scrolledWithin } from "../state/scrolled.js";
 import { showHighlighted } from "./markdown.js";
 
-/** Longer code is shown in one colour. */
+/** Maximum characters of code that is coloured. */
 const LONGEST = 40_000;
 
-/** Milliseconds after which somebody stays with it. */
+/** Time without scrolling before code is coloured, in ms. */
 const PASSED = 120;
 
 let loaded: Promise<typeof import("./highlight.js")> | undefined;
 
-/** Colour the code in an element, as soon as the highlighter is there. The function that is returned calls it off. */
+/** Colours the code in an element once the highlighter is loaded. Returns a function that cancels it. */
 export function highlightIn(element: Element): () => void {
   let off = false;
   const blocks = [...element.querySelectorAll("code[class*='language-']")].filter(
     (code) => !code.classList.contains("language-none") && code.textContent.length <= LONGEST,
   );
   if (blocks.length === 0) return () => undefined;
-  // Whoever scrolls past sees no colours, and waits for none.
+  // No colouring while the user scrolls, so that scrolling does not wait for it.
   const colour = () => {
     if (scrolledWithin(PASSED)) {
       soon = setTimeout(colour, PASSED);
       return;
     }
-    // Nobody who reads no code loads it.
+    // Loaded at the first use, because many pages show no code.
     loaded ??= import("./highlight.js");
     loaded.then(
       ({ highlighted }) => {

@@ -6,10 +6,10 @@ import { showBlock } from "./markdown.js";
 import { usePaced } from "./paced.js";
 import "./markdown.css";
 
-/** An address that is said apart from where it is used. */
+/** A link reference definition. */
 const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
 
-/** Markdown as it is read. While it grows only the blocks at its end are made again. */
+/** Renders Markdown. While the text grows, only its last blocks are rendered again. */
 export function Markdown({ text: whole, grows = false }: { text: string; grows?: boolean }) {
   const text = usePaced(whole, grows);
   const kept = useRef<Kept>({ text: "", blocks: [], grew: false, times: 0 });
@@ -18,7 +18,7 @@ export function Markdown({ text: whole, grows = false }: { text: string; grows?:
     const anew = before === "" && !grows;
     kept.current = { text, blocks: anew ? wholeOf(text) : blocksOfGrown(before, blocks, text), grew: !anew, times };
   }
-  // What was shown before its address was said.
+  // Blocks shown before a link definition arrived could not use it: parse the whole text once it is complete.
   if (!grows && kept.current.grew && text === whole) {
     const { times } = kept.current;
     kept.current.grew = false;
@@ -37,13 +37,13 @@ export function Markdown({ text: whole, grows = false }: { text: string; grows?:
 interface Kept {
   text: string;
   blocks: readonly Block[];
-  /** It came in pieces, and was not read as a whole since. */
+  /** Whether the text arrived in pieces and was not parsed as a whole since. */
   grew: boolean;
-  /** How often it was read as a whole after it had grown. */
+  /** Number of parses of the whole text after it had grown. */
   times: number;
 }
 
-/** One block. It is made again only where it is another one, or was read anew. */
+/** One block. It is rendered again only if its source changed or the whole text was parsed again. */
 function BlockView({ block, times, grows }: { block: Block; times: number; grows: boolean }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -56,7 +56,7 @@ function BlockView({ block, times, grows }: { block: Block; times: number; grows
   return <div class={`markdown-block markdown-${block.type}`} ref={place} />;
 }
 
-/** The language and a button that copies, above code. */
+/** Adds the language and a copy button above code. */
 function addTools(pre: HTMLPreElement): void {
   const code = pre.querySelector("code");
   if (!code) return;
@@ -80,7 +80,7 @@ function addTools(pre: HTMLPreElement): void {
   });
   head.append(name, copy);
   pre.replaceWith(frame);
-  // It scrolls sideways, also by keys.
+  // Focusable, so that the keyboard can scroll it sideways.
   pre.tabIndex = 0;
   frame.append(head, pre);
 }

@@ -1,6 +1,6 @@
 /**
- * Markdown on its way into the document: the one place where text becomes HTML. What a model, a tool or a file said is
- * parsed to HTML by marked and comes in as what DOMPurify leaves of it; nothing else in the app makes HTML of text.
+ * Adds Markdown to the document. This is the only place where text becomes HTML. marked parses text of a model, a tool
+ * or a file into HTML, and DOMPurify sanitizes that. No other module creates HTML from text.
  */
 import DOMPurify, { type Config } from "dompurify";
 import { htmlOf, PICTURE, type Block } from "./blocks.js";
@@ -16,7 +16,7 @@ const ALLOWED: Config = {
     ...["strong", "em", "b", "i", "sub", "sup", "kbd", "details", "summary"],
   ],
   ALLOWED_ATTR: ["href", "title", "src", "alt", "align", "start", "type", "checked", "disabled", "class"],
-  // Their values are no addresses.
+  // Their values are not URLs.
   ADD_URI_SAFE_ATTR: ["align", "start", "type"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -26,7 +26,8 @@ const ALLOWED: Config = {
 
 const purify = DOMPurify(window);
 
-// Code is read, and copied, to the letter.
+// In code, all invisible characters are shown, because a reader copies code exactly. In prose, only those that reorder
+// text.
 purify.addHook("beforeSanitizeElements", (node) => {
   if (node.nodeType !== Node.TEXT_NODE || node.nodeValue === null) return;
   const shown = node.parentElement?.closest("code, pre") ? seen(node.nodeValue) : inOrder(node.nodeValue);
@@ -46,7 +47,7 @@ purify.addHook("afterSanitizeAttributes", (element) => {
     if (text !== null) element.setAttribute(read, seen(text));
   }
   if (name === "IMG" && !PICTURE.test(element.getAttribute("src") ?? "")) element.remove();
-  // Boxes of task lists; no other field is anybody's business.
+  // Only checkboxes of task lists are allowed; they are disabled.
   if (name === "INPUT") {
     if (element.getAttribute("type") !== "checkbox") element.remove();
     else element.setAttribute("disabled", "");
@@ -55,13 +56,13 @@ purify.addHook("afterSanitizeAttributes", (element) => {
   if (classes !== null && !classes.split(/\s+/).every((one) => CLASS.test(one))) element.removeAttribute("class");
 });
 
-/** Show a block in an element, in place of what is there. */
+/** Replaces the content of an element with a block. */
 export function showBlock(element: Element, block: Block): void {
   if (block.type === "plain") element.replaceChildren(preOf(block.raw));
   else element.replaceChildren(clean(htmlOf(block)));
 }
 
-/** Show HTML that a highlighter made of code in an element. */
+/** Replaces the content of an element with a highlighter's HTML. */
 export function showHighlighted(element: Element, html: string): void {
   element.replaceChildren(clean(html));
 }

@@ -1,11 +1,11 @@
 import { useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
-/** How many times as long as the last text took is waited before the next one is shown. */
+/** Pause before the next text is shown, as a multiple of the last rendering time. */
 const PAUSE = 4;
 
 /**
- * What is shown of a text that grows: all of it as soon as there is time. However long each showing takes, most of the time is
- * left for what else the page has to do.
+ * Limits how often a growing text is rendered. It returns the newest text whenever a pause is over. Most of the time
+ * stays free for the rest of the page, however long a rendering takes.
  */
 export function usePaced(text: string, grows: boolean): string {
   const shown = useRef({ text: "", until: 0 });
@@ -14,7 +14,7 @@ export function usePaced(text: string, grows: boolean): string {
   const wait = grows && text !== shown.current.text ? shown.current.until - began : 0;
   const fresh = wait <= 0 && text !== shown.current.text;
   if (fresh) shown.current = { text, until: 0 };
-  // Behind the effects of what is within, which show it.
+  // Runs after the layout effects of child components, which render the text.
   useLayoutEffect(() => {
     if (!fresh) return;
     const now = performance.now();

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from "preact";
 
-/** Where all writing is that goes from right to left. */
+/** Code point ranges that contain all right-to-left scripts. */
 const WRITING = /([\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]+)/u;
 
 /**
- * A text with each run of such letters as an element of its own. In a question (`.ask`) it keeps them to themselves: else they
- * change the order of what stands between them, and `cp "a" "b"` is drawn as `cp "b" "a"`.
+ * Puts each run of right-to-left letters into an element of its own, which questions (`.ask`) isolate. Without
+ * isolation they change the order of the text between them: `cp "a" "b"` is drawn as `cp "b" "a"`.
  */
 export function keptInOrder(text: string): ComponentChildren {
   const parts = text.split(WRITING);

@@ -1,25 +1,27 @@
-/** Shorter texts are read at once. */
+/** Maximum characters of a text that is not split. */
 const SHORT = 16_000;
-/** Characters of a section of longer ones, where a line ends there. */
+/** Characters of a section, extended to the end of the line. */
 const SECTION = 8_000;
-/** The same of one block that is longer, like a list. What is longer still is cut. */
+/** Maximum characters of a section that is one long block, such as a list. A longer block is cut. */
 const LONGEST = 64_000;
-/** Characters of lines in a row that only go on with an item. Reading them takes a time that grows with their square. */
+/**
+ * Maximum characters of consecutive continuation lines of an item. Parsing time grows with the square of their length.
+ */
 const RUNNING = 2_000;
-/** Lines that begin an item, or end what runs. */
+/** Lines that start an item, or are blank and end it. */
 const BEGINS = /^[ \t]*(?:$|[-*+>]|\d{1,9}[.)])/;
 const FENCE = /^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 
-/** A block as it stands in a text. */
+/** A block with its source text. */
 interface RawBlock {
   readonly type: string;
   readonly raw: string;
 }
 
 /**
- * A long text in sections that can be read one after the other. They end where a block does: `blocksOf` gives those of a
- * text, one behind the other. One block that is longer than a section is a section of its own; only where that is too
- * long, or would be too much work, is it cut, between two lines.
+ * Splits a long text into sections that can be parsed independently. Sections end at block boundaries, which `blocksOf`
+ * finds. A block longer than a section becomes its own section. It is cut between two lines only if it is too long or
+ * too much work.
  */
 export function sectionsOf(text: string, blocksOf: (text: string) => readonly RawBlock[]): string[] {
   if (text.length <= SHORT) return [text];
@@ -28,7 +30,7 @@ export function sectionsOf(text: string, blocksOf: (text: string) => readonly Ra
     const to = lineEnd(text, from + size);
     const piece = text.slice(from, to);
     const blocks = to < text.length ? blocksOf(piece) : [];
-    // The last one may go on.
+    // The last block may continue after the piece.
     const end = to < text.length ? startOfLast(blocks, piece) : piece.length;
     if (end === 0 && mayGrow(blocks, piece)) {
       size *= 2;
@@ -47,7 +49,7 @@ function lineEnd(text: string, at: number): number {
   return end < 0 ? text.length : end + 1;
 }
 
-/** Where the last block begins; 0 where there is no other before it. */
+/** Start of the last block; 0 if no block precedes it. */
 function startOfLast(blocks: readonly RawBlock[], piece: string): number {
   const last = blocks.findLastIndex(({ type }) => type !== "space");
   const before = blocks
@@ -57,10 +59,10 @@ function startOfLast(blocks: readonly RawBlock[], piece: string): number {
   return piece.startsWith(before) ? before.length : 0;
 }
 
-/** Whether more of one block may be read at once. */
+/** Whether the block may grow beyond the section size. */
 function mayGrow(blocks: readonly RawBlock[], piece: string): boolean {
   const type = blocks.find((block) => block.type !== "space")?.type;
-  // What is in it is not looked at.
+  // The contents of code are not parsed.
   if (type === "code") return true;
   if (piece.length >= LONGEST) return false;
   return type === "table" || type === "html" || ((type === "list" || type === "blockquote") && !runsLong(piece));
@@ -71,7 +73,7 @@ function runsLong(piece: string): boolean {
   let fence: string | undefined;
   for (const line of piece.split("\n")) {
     const [, mark] = FENCE.exec(line) ?? [];
-    // Code is one block, and no work.
+    // Lines in fenced code are not parsed.
     if (fence !== undefined) {
       if (mark?.startsWith(fence)) fence = undefined;
       continue;
@@ -83,7 +85,7 @@ function runsLong(piece: string): boolean {
   return false;
 }
 
-/** Where a block that is too long is cut: before a line that begins at the left behind a blank one, else at its end. */
+/** Position at which a too long block is cut: before an unindented line after a blank line, or else at its end. */
 function placeToCut(piece: string): number {
   let place = 0;
   for (const { index } of piece.matchAll(/\n[ \t]*\n(?=[^ \t\n])/g)) place = index;

@@ -158,7 +158,7 @@ export class Console {
     const request: RunInput & { attachments?: Attachment[]; reasoning_effort?: Effort } = {
       message,
       // This page opens the session when it has begun.
-      answers: true,
+      can_answer: true,
       ...(message.startsWith("/") && { commands: true }),
       ...(files?.length && { files }),
       ...(attachments?.length && { attachments }),
@@ -185,7 +185,7 @@ export class Console {
   async #loadAsks(): Promise<void> {
     try {
       const known = new Set(this.#asks.peek().map(({ id }) => id));
-      this.#asks.value = await this.client.asks.list({ answers: true });
+      this.#asks.value = await this.client.asks.list({ canAnswer: true });
       const [fresh] = this.asksElsewhere.peek().filter(({ id }) => !known.has(id));
       if (fresh) announce(`Another session asks: ${fresh.title}`);
     } catch {

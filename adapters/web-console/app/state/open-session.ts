@@ -256,8 +256,8 @@ export class OpenSession {
     this.#answers = document.visibilityState === "visible";
     const events = this.#host.client.sessions.watch(this.id, {
       after: this.#page.cursor,
-      behind,
-      answers: this.#answers,
+      afterSeq: behind,
+      canAnswer: this.#answers,
       signal,
       onConnection: (state) => {
         if (!signal.aborted)

@@ -34,7 +34,7 @@ function UnderWay({ session, run }: { session: OpenSession; run: Run }) {
     return (
       <div class="run-end warn">
         <span class="spinner" /> Asks again (attempt {run.retry.attempt}) at{" "}
-        {new Date(run.retry.at).toLocaleTimeString()}: {run.retry.reason}
+        {new Date(run.retry.next_attempt_at).toLocaleTimeString()}: {run.retry.reason}
       </div>
     );
   const last = session.rows.value.at(-1)?.message.value;

@@ -4,19 +4,19 @@ import { relativeTo } from "../files.js";
 import type { QuickCommands } from "./quick-command.js";
 import type { SandboxOptions } from "../../shell/sandbox/sandbox.js";
 
-/** What is looked at when a tool has changed files. */
+/** Settings of the checks after a tool has changed files. */
 export interface EditChecksOptions {
-  /** Whether syntax errors are told that a change brought. */
+  /** Whether new syntax errors are reported. */
   syntax: boolean;
-  /** Commands that say what is wrong with the project. */
+  /** Commands that report errors of the project. */
   commands: readonly EditCheck[];
-  /** Settings of the sandbox for `commands`; undefined if no command may run. */
+  /** Settings of the sandbox for `commands`. Undefined: no command may run. */
   surroundings: (SandboxOptions & { shell?: string }) | undefined;
-  /** Of each look at syntax, in ms. */
+  /** Time limit of each syntax check, in ms. */
   timeoutMs: number;
 }
 
-/** Looks at what tools have changed, and tells the model what is wrong with it since. */
+/** Checks files after tools have changed them and reports new errors to the model. */
 export class EditChecks {
   readonly #options: EditChecksOptions;
   #commands: QuickCommands | undefined;
@@ -26,7 +26,7 @@ export class EditChecks {
     this.#options = options;
   }
 
-  /** The same tool, whose results end with what its change brought. */
+  /** Wraps a tool so that its results include the new errors of its change. */
   on(tool: Tool): Tool {
     const { syntax, commands, surroundings } = this.#options;
     if (!syntax && (commands.length === 0 || !surroundings)) return tool;
@@ -49,7 +49,7 @@ export class EditChecks {
     await this.#commands?.close();
   }
 
-  /** Never rejects: the change is made, and that is told. */
+  /** Never rejects: the change is already made and must be reported. */
   async #found(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
     const { syntax, timeoutMs } = this.#options;
     const found: string[] = [];
@@ -65,12 +65,15 @@ export class EditChecks {
         if (said !== "") found.push(said);
       }
     } catch {
-      // Ended in the middle of it.
+      // The run was cancelled or a limit was reached: report what is known so far.
     }
     return found;
   }
 
-  /** Those for one of these paths, which know what was wrong before. Never rejects: the change is what was asked for. */
+  /**
+   * Starts the checks for these paths and records the current errors. Never rejects: a failed check must not prevent
+   * the change.
+   */
   async #begun(paths: readonly string[], context: ToolContext): Promise<CommandCheck[]> {
     try {
       const checks = await this.#checksFor(paths, context.signal);
@@ -81,7 +84,9 @@ export class EditChecks {
     }
   }
 
-  /** Those for one of these paths. Rejects with the signal's reason, or `WorkLimitError`. */
+  /**
+   * Returns the checks whose glob matches one of these paths. Rejects with the signal's reason, or `WorkLimitError`.
+   */
   async #checksFor(paths: readonly string[], signal: AbortSignal): Promise<CommandCheck[]> {
     const { commands, timeoutMs } = this.#options;
     const runner = commands.length > 0 ? await this.#runner() : undefined;
@@ -92,7 +97,7 @@ export class EditChecks {
     }
     const checks = this.#checks;
     const globs = checks.map(({ files }) => files);
-    const { withThread } = await import("../../../untrusted/workers.js");
+    const { withWorker: withThread } = await import("../../../untrusted/workers.js");
     const fit = await withThread(signal, (thread) => thread.ask("globs", { globs, paths }, { ms: timeoutMs }));
     return checks.filter((_check, i) => fit[i] === true);
   }

@@ -3,21 +3,21 @@ import type { ToolContext } from "../../../ports/tool.js";
 import type { QuickCommands } from "./quick-command.js";
 import { tidy } from "../../shell/shell-output.js";
 
-/** A command that says what is wrong with the project, for who changes files of it. */
+/** A command that reports errors of the project, run when matching files change. */
 export interface EditCheck {
-  /** A glob for paths from the project folder on. */
+  /** Glob for paths relative to the project folder. */
   files: string;
   command: string;
-  /** Seconds; default 20. */
+  /** Time limit in seconds. Default: 20. */
   timeout?: number;
 }
 
-/** Shown of what is new, in characters. */
+/** Maximum characters of new lines that are shown. */
 const SHOWN = 4_000;
-/** Runs whose first output is known. */
+/** Maximum runs whose first output is cached. */
 const RUNS = 32;
 
-/** What a command said before a run changed anything, and what it says now. */
+/** Compares the output of a command before the first change of a run with its current output. */
 export class CommandCheck {
   readonly #check: EditCheck;
   readonly #commands: QuickCommands;
@@ -28,12 +28,12 @@ export class CommandCheck {
     this.#commands = commands;
   }
 
-  /** A glob. */
+  /** Glob of the files that the check is for. */
   get files(): string {
     return this.#check.files;
   }
 
-  /** Before a change: what it says by now was there before. Rejects with the signal's reason alone. */
+  /** Runs the command before the first change of a run, as the baseline. Rejects only with the signal's reason. */
   async before(context: ToolContext): Promise<void> {
     const { runId } = context;
     if (this.#before.has(runId)) return;
@@ -47,7 +47,7 @@ export class CommandCheck {
     });
   }
 
-  /** After it: what is new; `""`: nothing. Rejects with the signal's reason alone. */
+  /** Runs the command after a change and returns the new lines. `""`: none. Rejects only with the signal's reason. */
   async after(context: ToolContext): Promise<string> {
     const before = await this.#before.get(context.runId);
     if (!before) return "";
@@ -65,7 +65,10 @@ export class CommandCheck {
     return `New from \`${command}\` since this run began to change files:\n${said}`;
   }
 
-  /** Its lines; or why there are none to compare. */
+  /**
+   * Returns the output lines, or as a string the reason why there are none to compare. `""`: the command could not be
+   * started.
+   */
   async #said(context: ToolContext): Promise<string[] | string> {
     const { command, timeout = 20 } = this.#check;
     const end = await this.#commands.run(command, timeout * 1000, context);
@@ -78,7 +81,7 @@ export class CommandCheck {
   }
 }
 
-/** Where a thing is may change; what is wrong with it is the same. */
+/** Key of a line. Numbers are ignored, because line numbers change while the error stays the same. */
 function keyOf(line: string): string {
   return line.replace(/\d+/g, "0");
 }

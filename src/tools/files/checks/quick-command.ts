@@ -2,17 +2,17 @@ import { existsSync } from "node:fs";
 import type { ToolContext } from "../../../ports/tool.js";
 import type { Sandbox, SandboxOptions } from "../../shell/sandbox/sandbox.js";
 
-/** Kept of what a command prints, in bytes. */
+/** Maximum output that is kept, in bytes. The last chunk may exceed it. */
 const OUTPUT_BYTES = 512 * 1024;
 
-/** What a command printed, and how it ended. */
+/** The output and the exit code of a command. */
 export interface QuickEnd {
   output: string;
-  /** Null: it was stopped, for its time was over. */
+  /** Exit code. Null: stopped at the time limit, or ended in another way than by an exit. */
   code: number | null;
 }
 
-/** Runs commands that nobody called for, in the same surroundings as those of bash. */
+/** Runs commands that no tool call requested, in the same environment and sandbox as those of bash. */
 export class QuickCommands {
   readonly #options: SandboxOptions & { shell?: string };
   #sandbox: Promise<Sandbox> | undefined;
@@ -21,7 +21,7 @@ export class QuickCommands {
     this.#options = options;
   }
 
-  /** Undefined where it cannot be started. Rejects with the signal's reason alone. */
+  /** Runs a command. Undefined if it cannot be started. Rejects only with the signal's reason. */
   async run(command: string, timeoutMs: number, context: ToolContext): Promise<QuickEnd | undefined> {
     const { projectDir, folders, signal } = context;
     const { env, shell = ["/bin/bash", "/usr/bin/bash"].find((path) => existsSync(path)) ?? "/bin/sh" } = this.#options;
@@ -32,7 +32,9 @@ export class QuickCommands {
       kept += chunk.length;
     };
     try {
-      const sandbox = await (this.#sandbox ??= import("../../shell/sandbox/sandbox.js").then((made) => new made.Sandbox(this.#options)));
+      const sandbox = await (this.#sandbox ??= import("../../shell/sandbox/sandbox.js").then(
+        (made) => new made.Sandbox(this.#options),
+      ));
       const held = await sandbox.prepare(projectDir, folders);
       const { Child } = await import("../../../processes/child.js");
       const plain = ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command];

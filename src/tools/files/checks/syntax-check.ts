@@ -1,6 +1,6 @@
 import { printable } from "../../../base/printable.js";
 import type { Grammar } from "../../../untrusted/grammar.js";
-import { withThread } from "../../../untrusted/workers.js";
+import { withWorker } from "../../../untrusted/workers.js";
 import type { ToolContext } from "../../../ports/tool.js";
 import { relativeTo } from "../files.js";
 
@@ -29,13 +29,15 @@ const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
   [/\.java$/i, "java"],
   [/\.rs$/i, "rust"],
 ];
-/** Templates that become a file of the language, dialects that the grammar does not know, and text that was no UTF-8. */
+/** Not checked: templates of files, dialects that the grammar does not support, and text that is not UTF-8. */
 const NOT_CHECKED = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|^#!.*\bpython2\b/;
 const MAX_FILES = 20;
 const MAX_CHARACTERS = 1_000_000;
 const MAX_LINE_CHARACTERS = 120;
 
-/** The syntax errors that a change of files brought, a line each. Rejects with the signal's reason, or `WorkLimitError`. */
+/**
+ * Returns the new syntax errors of changed files, one line each. Rejects with the signal's reason, or `WorkLimitError`.
+ */
 export async function newSyntaxFaults(
   changed: readonly ChangedFile[],
   timeoutMs: number,
@@ -54,7 +56,7 @@ export async function newSyntaxFaults(
   });
   const found = new Map<ChangedFile, readonly Fault[]>();
   if (json.length + parsed.length > 0)
-    await withThread(signal, async (thread) => {
+    await withWorker(signal, async (thread) => {
       if (json.length > 0) {
         const asked = json.map((file) => ({ name: relativeTo(file.path, projectDir), ...texts(file) }));
         const faults = await thread.ask("json", { files: asked }, { ms: timeoutMs });
@@ -74,7 +76,7 @@ function isChecked({ oldText, newText }: ChangedFile): boolean {
   return newText !== "" && isShort && !NOT_CHECKED.test(newText);
 }
 
-/** The grammar of bash refuses some scripts that a shell runs, so a new one is taken as it is. */
+/** Whether a script is checked. The bash grammar rejects some valid scripts, so that new scripts are not checked. */
 function isCheckedScript({ path, oldText, newText }: ChangedFile): boolean {
   return (oldText ?? "").trim() !== "" && (/\.bash$/i.test(path) || /^#!.*\b(?:ba|da|a)?sh\b/.test(newText));
 }

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { Child } from "../../../processes/child.js";
 
-/** A bubblewrap that works here, and the switches that it works with. */
+/** A bubblewrap that works on this machine, with its working switches. */
 export interface Bubblewrap {
   readonly file: string;
   readonly switches: readonly string[];
@@ -9,27 +9,35 @@ export interface Bubblewrap {
 
 export interface BubblewrapNeeds {
   env: Readonly<Record<string, string>>;
-  /** Whether the machine's network stays in reach. */
+  /** Whether commands can use the network. */
   network: boolean;
-  /** Whether root must be able to write to files of other users, as in a project folder that is mounted into a container. */
+  /**
+   * Whether root must be able to write to files of other users, as in a project folder that is mounted into a
+   * container. Default: false.
+   */
   foreignFiles?: boolean;
 }
 
-/** Only from the system's folders: one in the project folder would be the project's word for its own sandbox. */
+/** Only system folders: a program in the project folder would let the project define its own sandbox. */
 const PLACES = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"];
 
 /**
- * Best first. A user namespace takes from root what it could do to the mounts; that no other can be made within closes
- * the usual way to win it back. Old versions know no `--disable-userns`, and some containers allow no user namespace:
- * root does without, because no capability is left to it either way.
+ * Switches for the user namespace, the best first. The namespace takes away root's power over the mounts.
+ * `--disable-userns` prevents a nested namespace, the usual way to regain it.
+ *
+ * Old versions do not support `--disable-userns`, and some containers allow no user namespace. Root then runs without
+ * one, because all capabilities are dropped anyway.
  */
 const USER_NAMESPACE = [["--unshare-user", "--disable-userns"], ["--unshare-user"], []];
 
 const tried = new Map<string, Promise<Bubblewrap | undefined>>();
 
-/** Tried once a process for the same needs; undefined where there is none that works. */
+/**
+ * Finds a working bubblewrap. The result is cached per process for the same needs. Undefined if none works. Never
+ * rejects.
+ */
 export function findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
   const key = `${needs.network} ${needs.foreignFiles === true}`;
   let found = tried.get(key);
@@ -44,7 +52,7 @@ async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): P
   if (process.platform !== "linux") return undefined;
   const file = PLACES.find((path) => existsSync(path));
   if (file === undefined) return undefined;
-  // In a user namespace of one user, the files of all others belong to nobody, whatever capabilities it has.
+  // In a user namespace with one user, files of other users belong to nobody, and capabilities do not help.
   const keep = foreignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
   for (const own of foreignFiles === true ? [[]] : USER_NAMESPACE) {
     const switches = [
@@ -56,7 +64,8 @@ async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): P
     ];
     const args = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", ...switches];
     const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, sandbox: true });
-    // Whoever asks may be killed meanwhile: bubblewrap, ended halfway, would leave a process that waits for ever.
+    // The calling process may be killed meanwhile. Without `alone`, an interrupted bubblewrap would leave a process
+    // that never ends.
     child.arrange(args, { alone: true });
     const end = await child.run({
       timeoutMs: 5_000,

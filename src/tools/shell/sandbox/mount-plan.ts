@@ -2,25 +2,26 @@ import { dirname, join, relative } from "node:path";
 import { isInside } from "../../../files/path-guard.js";
 
 /**
- * What becomes of a path in the sandbox:
- * - `hide`: empty, and nothing below it is shown
- * - `replace`: another folder, or an empty one, in its place; what is planned below it is shown
- * - `keep`: can be read, not written to, nor moved
- * - `write`
+ * The mode of a path in the sandbox:
+ *
+ * - `hide`: empty, and nothing below it is visible
+ * - `replace`: another folder or an empty folder in its place; mounts below it are visible
+ * - `keep`: readable, but cannot be changed or moved
+ * - `write`: readable and writable
  */
 type Fate = "hide" | "replace" | "keep" | "write";
 
 interface Mount {
   readonly fate: Fate;
   readonly path: string;
-  /** What is mounted there; undefined: an empty folder. */
+  /** Path that is mounted there. Undefined: an empty folder. */
   readonly source: string | undefined;
 }
 
-/** Of two for the same path the later in this list holds. */
+/** If a path has two modes, the later one in this list applies. */
 const STRICTER: readonly Fate[] = ["replace", "write", "keep", "hide"];
 
-/** Collects what a sandbox makes of the disk, in any order, and puts it into bubblewrap's. Paths are real and absolute. */
+/** Collects the mounts of a sandbox in any order and sorts them for bubblewrap. Paths are real and absolute. */
 export class MountPlan {
   readonly #mounts = new Map<string, Mount>();
 
@@ -40,7 +41,7 @@ export class MountPlan {
     this.#add({ fate: "write", path, source: path });
   }
 
-  /** Whether a command could change what lies at `path` if nothing more were planned. */
+  /** Whether a command could change `path` with the current plan. */
   isWritable(path: string): boolean {
     return this.#around(path)?.fate === "write";
   }
@@ -50,7 +51,7 @@ export class MountPlan {
     return [...this.#mounts.values()].some((mount) => mount.fate === "hide" && isInside(path, mount.path));
   }
 
-  /** Parents come first, because a mount covers those made below it before. */
+  /** Returns bubblewrap's arguments. Parents come first, because a mount covers earlier mounts below it. */
   args(): string[] {
     const mounts = this.#visible();
     return [...mounts, ...this.#pins(mounts)]
@@ -62,8 +63,8 @@ export class MountPlan {
   }
 
   /**
-   * Whoever can write to a folder can rename another within it and put a link in its place, even when something is
-   * mounted deeper down. What is a mount itself cannot be renamed: so is every folder on the way.
+   * Mounts for all folders between a writable folder and a deeper mount. Without them a command could rename such a
+   * folder and put a link in its place. A mount cannot be renamed.
    */
   #pins(mounts: readonly Mount[]): Mount[] {
     const pins = new Map<string, Mount>();
@@ -77,7 +78,10 @@ export class MountPlan {
     return [...pins.values()];
   }
 
-  /** Folders that must be there in a folder put in another's place, as `[that folder, the way in it]`. */
+  /**
+   * Folders that must exist inside a replacement folder, because bubblewrap mounts on them. `way` is relative to
+   * `source`.
+   */
   foundations(): { source: string; way: string }[] {
     return this.#visible().flatMap(({ path }) => {
       const around = this.#around(dirname(path));
@@ -99,7 +103,7 @@ export class MountPlan {
     );
   }
 
-  /** The nearest mount that holds `path`, itself too. */
+  /** The nearest mount at or above `path`. */
   #around(path: string): Mount | undefined {
     for (let at = path; ; at = dirname(at)) {
       const found = this.#mounts.get(at);

@@ -2,24 +2,26 @@ import { lstat, mkdir, readFile, readdir, realpath, rm } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import type { MountPlan } from "./mount-plan.js";
 
-/** More submodules than anybody has; beyond, none of them can be written to. */
+/** Maximum submodules. If there are more, all submodules are read-only. */
 const MOST_MODULES = 200;
 
-/** What makes git run a program, or names a place where it reads that. */
+/** Entries of a Git folder that make Git run a program, or that name further settings. */
 const SETTINGS = ["config", "config.worktree", "commondir", "hooks"];
 
-/** Of a repository that commands may write to. */
+/** Cleanup for a repository that commands may write to. */
 export interface GitGuard {
-  /** Take away what a command must not leave behind. Returns paths of what was there. */
+  /** Removes entries that a command must not leave behind. Returns the removed paths. */
   tidy(): Promise<string[]>;
 }
 
 /**
- * Commits work, but what makes git run a program the next time that a person calls it stays as it is: settings, hooks,
- * those of submodules, and the place where they are. Nothing can be mounted where nothing is: what was missing before a
- * command is taken away after it.
+ * Makes Git settings and hooks read-only in the sandbox, also those of submodules. Commits still work, but a command
+ * cannot make Git run a program the next time a user calls it.
  *
- * @param isLasting Whether people call git while the command runs, which has no end: all of a repository is read-only then.
+ * A missing path cannot be mounted. It is removed after the command by `tidy` of the result.
+ *
+ * @param isLasting Whether the command continues while users call Git. The whole Git folder is then read-only. Default:
+ * false.
  */
 export async function guardGit(plan: MountPlan, folder: string, isLasting = false): Promise<GitGuard> {
   const git = join(folder, ".git");
@@ -30,7 +32,7 @@ export async function guardGit(plan: MountPlan, folder: string, isLasting = fals
     return guardOf(stats.isDirectory() ? await keepAll(plan, await namedIn(join(git, "config"), git, folder)) : []);
   }
   if (stats?.isFile()) {
-    // A worktree or submodule: who can write the file chooses where the settings are.
+    // The `.git` file of a worktree or submodule. A writer of this file could choose other settings.
     plan.keep(git);
     return guardOf(await openWorktree(plan, git, folder));
   }
@@ -44,7 +46,7 @@ export async function guardGit(plan: MountPlan, folder: string, isLasting = fals
   return guardOf(missing);
 }
 
-/** @param missing What was not there before the command. */
+/** @param missing Paths that did not exist before the command. */
 function guardOf(missing: readonly string[]): GitGuard {
   return {
     tidy: async () => {
@@ -56,9 +58,10 @@ function guardOf(missing: readonly string[]): GitGuard {
 }
 
 /**
- * The file of a worktree names a folder in another repository, and whoever wrote it chose which. It is believed where
- * that folder names this file: a repository that somebody cloned cannot have arranged that. What a commit needs is
- * opened then, and no more.
+ * Opens the Git folder of a worktree, as far as commits need it. The `.git` file names a folder in another repository
+ * and could come from an attacker.
+ *
+ * It is trusted only if that folder names this file in turn. A cloned repository cannot arrange that.
  */
 async function openWorktree(plan: MountPlan, file: string, folder: string): Promise<string[]> {
   const line = /^gitdir: (.+?)\s*$/.exec(await readFile(file, "utf8").catch(() => ""))?.[1];
@@ -74,15 +77,15 @@ async function openWorktree(plan: MountPlan, file: string, folder: string): Prom
   return keepAll(plan, [...settings, ...(await namedIn(join(common, "config"), common, folder))]);
 }
 
-/** Returns what is not there. */
+/** Makes the settings of a Git folder read-only. Returns the missing paths. */
 async function keepSettings(plan: MountPlan, git: string, folder: string): Promise<string[]> {
-  // Where there are no hooks, none can be made.
+  // Creates the hooks folder if it is missing, so that it can be mounted read-only.
   await mkdir(join(git, "hooks")).catch(() => undefined);
   const paths = [...SETTINGS.map((name) => join(git, name)), ...(await namedIn(join(git, "config"), git, folder))];
   return keepAll(plan, paths);
 }
 
-/** Of what commands could write to. Returns what is not there. */
+/** Makes existing paths read-only. Returns the missing paths that commands could create. */
 async function keepAll(plan: MountPlan, paths: readonly string[]): Promise<string[]> {
   const there = await present(paths);
   for (const path of there) {
@@ -92,7 +95,7 @@ async function keepAll(plan: MountPlan, paths: readonly string[]): Promise<strin
   return paths.filter((path) => !there.includes(path) && plan.isWritable(path));
 }
 
-/** Other places that the settings name: hooks that a project keeps among its files, more settings. */
+/** Paths that the Git config names: hooks inside the project, and further settings. */
 async function namedIn(config: string, git: string, folder: string): Promise<string[]> {
   const text = await readFile(config, "utf8").catch(() => "");
   const named = [...text.matchAll(/^\s*(hookspath|path|fsmonitor)\s*=\s*"?([^"\r\n]+?)"?\s*$/gim)];
@@ -103,7 +106,7 @@ async function namedIn(config: string, git: string, folder: string): Promise<str
   });
 }
 
-/** Folders below `modules` that are repositories, however deep their names are; undefined when there are too many. */
+/** Folders of the submodule repositories below `modules`, at any depth. Undefined if there are too many. */
 async function modulesOf(folder: string): Promise<string[] | undefined> {
   const found: string[] = [];
   const waiting = [folder];
@@ -118,7 +121,7 @@ async function modulesOf(folder: string): Promise<string[] | undefined> {
   return found;
 }
 
-/** The nearest folder from `path` upwards that is a repository's. */
+/** Returns the nearest folder, from `path` upwards, that contains `.git`. Undefined if there is none. */
 export async function repositoryOf(path: string): Promise<string | undefined> {
   const folders = [path];
   for (let at = path; dirname(at) !== at; at = dirname(at)) folders.push(dirname(at));

@@ -4,40 +4,44 @@ import { dirname, resolve } from "node:path";
 import { ToolError } from "../../../ports/errors.js";
 import { isInside } from "../../../files/path-guard.js";
 
-/** A folder that commands may write to, as it is now. */
+/** The current state of a folder that commands may write to. */
 export interface Root {
-  /** Without symbolic links. */
+  /** Real path, without symbolic links. */
   readonly path: string;
-  /** `device:inode`, as `stat -c %d:%i` says it. */
+  /** `device:inode`, in the format of `stat -c %d:%i`. */
   readonly identity: string;
-  /** Whose it is. */
+  /** User id of the owner. */
   readonly owner: number;
 }
 
 /**
- * Resolves the folders that commands may write to, each once: what a name led to when it was first used is what it
- * means until the process ends. A command can put a link in the place of a folder that it may write to, and the next
- * one would be given what the link leads to.
+ * Resolves each folder that commands may write to once per process.
+ *
+ * A command can replace a writable folder with a link. Without the cached result, the next command would get write
+ * access to the target of that link.
  */
 export class SandboxRoots {
   readonly #known = new Map<string, string>();
 
-  /** @param paths Those that are known from the start; the others are met with the first command in them. */
+  /** @param paths Paths that are resolved at once. Other paths are resolved at their first use. */
   constructor(paths: readonly string[]) {
     for (const path of paths) {
       try {
         this.#known.set(path, realpathSync(path));
       } catch {
-        // Not there yet.
+        // The path does not exist yet.
       }
     }
   }
 
-  /** Rejects with `ToolError` where the path leads elsewhere than before. Undefined where there is nothing. */
+  /**
+   * Opens a folder and returns its current state. Undefined if it does not exist or cannot be accessed. Rejects with
+   * `ToolError` if the path no longer leads to the same folder.
+   */
   async open(path: string): Promise<Root | undefined> {
     const real = this.#known.get(path) ?? (await this.#meet(path));
     if (real === undefined) return undefined;
-    // Looked at through what is open, so that it does not matter what is renamed meanwhile.
+    // Reads the state from the open descriptor, so that a concurrent rename has no effect.
     const handle = await open(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW).catch(
       (error: NodeJS.ErrnoException) => error,
     );
@@ -46,7 +50,7 @@ export class SandboxRoots {
       throw replaced(path);
     }
     try {
-      // What is open is answered by the kernel, at once.
+      // Synchronous: the kernel needs no disk access for this.
       if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== real) throw replaced(path);
       const { dev, ino, uid } = fstatSync(handle.fd, { bigint: true });
       return { path: real, identity: `${dev}:${ino}`, owner: Number(uid) };
@@ -58,7 +62,7 @@ export class SandboxRoots {
   async #meet(path: string): Promise<string | undefined> {
     const real = await realpath(path).catch(() => undefined);
     if (real === undefined) return undefined;
-    // A link within a folder that commands write to may be a command's work.
+    // A command may have created this link inside a writable folder.
     const parent = dirname(resolve(path));
     if (
       real !== resolve(path) &&

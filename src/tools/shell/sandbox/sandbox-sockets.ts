@@ -4,16 +4,16 @@ import { dirname } from "node:path";
 import { attempt } from "../../../base/attempt.js";
 
 /**
- * Real paths of the Unix sockets that programs of this machine listen on. A read-only disk does not keep a command from
- * talking to the agent, the container engine or the terminal that listens on one.
+ * Returns the real paths of Unix sockets on which programs of this machine listen. A read-only mount does not prevent a
+ * command from connecting to an agent, a container engine or a terminal.
  *
- * @param hasCapabilities Whether the command keeps root's rights over files of other users. Without them, a socket in a
- *   private folder of another user is left out: the command cannot reach it, and bubblewrap cannot mount anything on it.
+ * @param hasCapabilities Whether the command keeps root's rights over files of other users. If not, sockets in private
+ * folders of other users are omitted: the command cannot reach them, and bubblewrap cannot mount on them.
  */
 export async function listeningSockets(hasCapabilities: boolean): Promise<string[]> {
   const paths = new Set<string>();
   for (const line of socketTable().split("\n")) {
-    // The eighth column, which may contain blanks. Abstract sockets begin with "@" and have no file.
+    // The eighth column, which may contain spaces. Abstract sockets start with "@" and have no file.
     const path = /^(?:\S+\s+){6}\S+ (\/.*)$/.exec(line)?.[1];
     if (path !== undefined) paths.add(path);
   }
@@ -46,7 +46,7 @@ async function canEnter(folder: string): Promise<boolean> {
   return (mode & (isInGroup ? 0o010 : 0o001)) !== 0;
 }
 
-/** Synchronous, because the kernel writes this file as it is read. */
+/** Synchronous, because the kernel generates this file during the read. */
 function socketTable(): string {
   return attempt(() => readFileSync("/proc/net/unix", "utf8"), "");
 }

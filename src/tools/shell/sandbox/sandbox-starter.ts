@@ -2,35 +2,42 @@ import { shellQuote } from "../../../base/shell-quote.js";
 import { Child } from "../../../processes/child.js";
 import type { KeptProgram } from "../../../processes/supervisor.js";
 
-/** How long a sandbox waits for a command, in ms. */
+/** Time that a standby process waits for a command, in ms. */
 const READY_MS = 60_000;
 
-/** What a command is in the environment of the shell that starts it; taken away again before it runs. */
+/** Environment variables that pass the command to the shell. The script removes them before the command runs. */
 const COMMAND = "GANTRY_COMMAND";
 const SCRIPT = "GANTRY_SCRIPT";
-/** Comes last: what was cut off, because this process was ended as it wrote, is not run. */
+/**
+ * The last variable. If it is missing, the arguments are truncated because this process was killed, and nothing runs.
+ */
 const WHOLE = "GANTRY_WHOLE";
 const SHELL = ["/bin/sh", "-c", `[ -n "$${WHOLE}" ] || exit 126; eval "$${SCRIPT}"`, "sh"];
 
-/** Node's pipes are sockets: bash takes one as its input for a login from afar, and reads its start-up file, unless it is the shell of a shell. */
+/**
+ * Environment for commands with an input. Node's pipes are sockets. Bash treats a socket as a remote login and reads
+ * its start-up file, unless it is a nested shell.
+ */
 export const WITH_INPUT = { SHLVL: "1" };
 
-/** What runs in a sandbox. */
+/** A command for a sandbox. */
 export interface SandboxedCommand {
-  /** Bubblewrap's switches. */
+  /** Switches for bubblewrap. */
   switches: readonly string[];
-  /** For `sh`, in front of the command. */
+  /** Shell code that runs before the command. */
   check: string;
   shell: string;
   command: string;
-  /** Whether something may be said to its standard input. Default false. */
+  /** Whether the command has a standard input. Default: false. */
   input?: boolean;
 }
 
 /**
- * Starts bubblewrap, and while a command runs the one for the next: a large process takes milliseconds to start another,
- * bubblewrap one more until it reads its switches. Until it has them it is a program like others, in no namespace, with
- * no mount; a sandbox is made for its own command alone. It ends when nobody comes, and by itself with this process.
+ * Starts bubblewrap, and a standby process for the next command. A large process takes milliseconds to start another,
+ * and bubblewrap takes one more to read its switches.
+ *
+ * The standby process has no namespace and no mounts until it receives its switches. Each sandbox serves one command.
+ * An unused standby process ends after 60 s, or with this process.
  */
 export class SandboxStarter {
   readonly #file: string;
@@ -39,7 +46,7 @@ export class SandboxStarter {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** @param file bubblewrap */
+  /** @param file Path of bubblewrap. */
   constructor(file: string, env: Readonly<Record<string, string>>) {
     this.#file = file;
     this.#env = env;
@@ -47,20 +54,20 @@ export class SandboxStarter {
 
   async start(given: SandboxedCommand): Promise<Child> {
     const { input = false } = given;
-    // What waits has no input.
+    // The standby process has no input.
     const child = (input ? undefined : this.#take()) ?? (await this.#start(input));
-    // When the switches are on their way this process has nothing to do.
+    // This process is idle once the switches are sent: the time to start the next standby process.
     child.arrange(switchesOf(given), { taken: () => void this.#makeReady() });
     return child;
   }
 
-  /** What it takes to start it in a sandbox that does not end with this process. */
+  /** Returns the program for a sandbox that outlives this process. */
   program(given: SandboxedCommand): KeptProgram {
     const said = switchesOf(given).map((one) => `${one}\0`);
     return { file: this.#file, args: ["--args", "4", "--", ...SHELL], cwd: "/", env: this.#env, said: said.join("") };
   }
 
-  /** What waits is ended; later commands find nothing ready. */
+  /** Ends the standby process. Later commands start without one. */
   close(): void {
     this.#closed = true;
     this.#take()?.kill();
@@ -82,7 +89,7 @@ export class SandboxStarter {
     return child;
   }
 
-  /** Never rejects: the next command says why it cannot start. */
+  /** Never rejects: the next command reports why it cannot start. */
   async #makeReady(): Promise<void> {
     if (this.#closed || this.#ready !== undefined) return;
     const child = await this.#start().catch(() => undefined);

@@ -16,32 +16,45 @@ import { listeningSockets } from "./sandbox-sockets.js";
 import { SandboxStarter } from "./sandbox-starter.js";
 
 export interface SandboxOptions {
-  /** Folders beside the project that commands may write to. */
+  /** Absolute paths of further folders that commands may write to. */
   allowPaths: readonly string[];
-  /** Not even visible. */
+  /** Absolute paths that are hidden in the sandbox. */
   deniedPaths: readonly string[];
-  /** Can be read, and not written to, also in a folder that commands may write to. */
+  /** Absolute paths that are read-only, even inside a writable folder. Default: none. */
   readOnlyPaths?: readonly string[];
   env: Readonly<Record<string, string>>;
-  /** `auto`: where bubblewrap works; `required`: or not at all. */
+  /**
+   * - `auto`: use bubblewrap if it works, otherwise no sandbox
+   * - `required`: reject commands if bubblewrap does not work
+   * - `off`: no sandbox
+   */
   sandbox: "auto" | "required" | "off";
-  /** Whether commands reach the network. Left out: not with `required`. */
+  /** Whether commands can use the network. Default: false with `required`, otherwise true. */
   network?: boolean | undefined;
-  /** Folder for the sandbox's own temporary folders, one a project. Left out: they are empty in each command. */
+  /**
+   * Absolute path of a folder for temporary folders, one per project. Undefined: each command gets empty temporary
+   * folders.
+   */
   scratchPath?: string | undefined;
 }
 
-/** A command's surroundings, made for one call. */
+/** The sandbox of one call. */
 export interface PreparedSandbox {
-  /** Start `<shell> -c <command>`. Both its outputs go down the first, so that what was said keeps its order. */
+  /**
+   * Starts `<shell> -c <command>`. Both output streams share one pipe, so that their order is preserved. `input`:
+   * whether the command has a standard input. Default: false.
+   */
   start(shell: string, command: string, input?: boolean): Promise<Child>;
-  /** What it takes to start the same, with an input, in a sandbox that does not end with this process. */
+  /** Returns the same command with a standard input, for a sandbox that outlives this process. */
   program(shell: string, command: string): KeptProgram;
-  /** Once the command has ended. Returns paths of what was taken away again. */
+  /** Must be called after the command has ended. Removes forbidden entries and returns their paths. */
   tidy(): Promise<string[]>;
 }
 
-/** Downloads of package managers, below the home folder. What people run from there by name is not among them. */
+/**
+ * Download folders of package managers, relative to the home folder. Excludes folders with programs that users call by
+ * name.
+ */
 const DOWNLOADS = [
   ".npm/_cacache",
   ".npm/_logs",
@@ -59,7 +72,10 @@ const DOWNLOADS = [
   "go/pkg/mod",
 ];
 
-/** Of a home folder that commands may write to, as when it is itself the project: what runs without being called. */
+/**
+ * Files in a home folder that run automatically. They are read-only if the home folder itself is writable, as when it
+ * is the project.
+ */
 const STARTS = [
   ...[".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"],
   ...[".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".npmrc", ".yarnrc", ".yarnrc.yml"],
@@ -79,33 +95,35 @@ const STARTS = [
 ];
 
 /**
- * What root owns in /proc it may change without any capability, and the program that the kernel runs after a crash is a
- * file there. One mount that cannot be written to: each one more costs bubblewrap a look at all mounts.
+ * Root may change its files in /proc without any capability. One of them names the program that the kernel runs after a
+ * crash.
+ *
+ * One read-only mount covers all of /proc, because bubblewrap checks all mounts for each further one.
  */
 const PROC = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
 
-/** Below /run, but needed: what /etc/resolv.conf leads to is added. */
+/** Paths below /run that stay visible. The target of /etc/resolv.conf is added. */
 const RUN_KEPT = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
 
-/** The sandbox's temporary folders, and how they are called among ours. */
+/** Temporary folders of the sandbox, and their names in the scratch folder. */
 const TEMPORARY = [
   { path: "/tmp", name: "tmp" },
   { path: "/var/tmp", name: "var-tmp" },
 ];
 
-/** Limit for the command that shows whether a sandbox starts, in ms. */
+/** Time limit of the command that tests whether the sandbox starts, in ms. */
 const PROBE_MS = 10_000;
 
-/** Temporary folders of projects that no command ran in for so long, in ms, are removed. */
+/** Temporary folders of a project are removed after this time without a command, in ms. */
 const SCRATCH_MS = 3 * 24 * 60 * 60 * 1000;
 
-/** What the commands of one agent run in. */
+/** The sandbox for the commands of one agent. */
 export class Sandbox {
   readonly #options: SandboxOptions;
   readonly #roots: SandboxRoots;
   #swept: Promise<void> | undefined;
   #starter: SandboxStarter | undefined;
-  /** Which bubblewrap works, as far as that was asked. */
+  /** Pending and completed searches for a working bubblewrap. */
   readonly #tried = new Set<Promise<Bubblewrap | undefined>>();
 
   constructor(options: SandboxOptions) {
@@ -117,7 +135,10 @@ export class Sandbox {
     return this.#options.network ?? this.#options.sandbox !== "required";
   }
 
-  /** Describes the sandbox in use for a person. Runs an empty command in `projectDir` to test it. */
+  /**
+   * Describes the current sandbox for a user. Runs an empty command in `projectDir` to test it. `weak`: whether
+   * commands run without a sandbox or not at all.
+   */
   async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
@@ -132,7 +153,10 @@ export class Sandbox {
     return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
   }
 
-  /** Why a sandbox for a folder does not start; undefined if it does, or if the folder is refused. */
+  /**
+   * Returns the reason why the sandbox for a folder does not start. Undefined if it starts, or if the folder is
+   * refused.
+   */
   async #faultIn(projectDir: string): Promise<string | undefined> {
     const prepared = await this.prepare(projectDir).catch(() => undefined);
     const child = await prepared?.start("/bin/sh", ":");
@@ -146,9 +170,10 @@ export class Sandbox {
   }
 
   /**
-   * Undefined: run it as it is. Rejects with `ToolError` where it must not run.
+   * Prepares the sandbox for one command. Undefined: the command runs without a sandbox. Rejects with `ToolError` if
+   * the command must not run.
    *
-   * @param isLasting Whether it runs on behind its call.
+   * @param isLasting Whether the command continues after its call. Default: false.
    */
   async prepare(
     projectDir: string,
@@ -175,7 +200,7 @@ export class Sandbox {
     const switches = [
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
-      // Last, so that no root covers them.
+      // These come last, so that no root covers them.
       ...["--dev", "/dev", ...PROC],
       ...bubblewrap.switches,
       ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
@@ -191,7 +216,7 @@ export class Sandbox {
     };
   }
 
-  /** End what was kept ready for the next command, and wait for what finds out which bubblewrap works. */
+  /** Ends the standby process and waits for running searches for bubblewrap. */
   async close(): Promise<void> {
     this.#starter?.close();
     await Promise.all(this.#tried);
@@ -211,7 +236,7 @@ export class Sandbox {
   ): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
     const { allowPaths, deniedPaths, env, sandbox } = this.#options;
     const plan = new MountPlan();
-    // All at once, because each waits for a thread: what the user's folders are like, and which of them are repositories.
+    // Concurrent, because each look-up waits for the thread pool.
     const [home, readOnly, denied, allowedRoots, repository] = await Promise.all([
       env["HOME"] ? realOf(env["HOME"]) : undefined,
       Promise.all((this.#options.readOnlyPaths ?? []).map(realOf)),
@@ -234,7 +259,8 @@ export class Sandbox {
     if (home !== undefined && plan.isHidden(home)) plan.keep(home);
 
     const allowed = [project, ...more, ...allowedRoots];
-    // Without the network there is nothing to download. Few have many of them: what is missing is found so at a hundredth of the price.
+    // Without the network nothing can be downloaded. Most of these folders are missing, and `existsSync` detects that
+    // at a hundredth of the cost.
     const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
     const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.write(path);
@@ -256,7 +282,7 @@ export class Sandbox {
     return { plan, roots, guards };
   }
 
-  /** A database takes what lies beside it for its own; an empty file there says nothing to it. */
+  /** A database reads the files beside it. A command must not create a missing one, and an empty file has no effect. */
   async #hideMissing(plan: MountPlan, path: string): Promise<void> {
     const folder = await realOf(dirname(path));
     if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
@@ -267,7 +293,7 @@ export class Sandbox {
     return roots.filter((root) => root !== undefined);
   }
 
-  /** Temporary folders of its own: those of the machine hold other programs' sockets and files. */
+  /** Gives the sandbox its own temporary folders. Those of the machine contain sockets and files of other programs. */
   async #temporary(plan: MountPlan, project: string): Promise<void> {
     const { scratchPath } = this.#options;
     const places = TEMPORARY.filter(({ path }) => existsSync(path));
@@ -286,12 +312,14 @@ export class Sandbox {
   }
 }
 
-/** Undefined where there is nothing. */
+/** Undefined if the path does not exist. */
 function realOf(path: string): Promise<string | undefined> {
   return realpath(path).catch(() => undefined);
 }
 
-/** The same at once: of the system's folders and our own, where the way to a thread and back takes longer than the look. */
+/**
+ * Synchronous variant for system folders and gantry's own folders. A round trip to the thread pool would take longer.
+ */
 function realNow(path: string): string | undefined {
   return attempt(() => realpathSync.native(path), undefined);
 }
@@ -317,8 +345,8 @@ async function keepStarts(plan: MountPlan, home: string): Promise<void> {
 }
 
 /**
- * Bubblewrap makes the places that it mounts on, and follows links on the way. In a temporary folder that commands
- * have written to before, such a link could lead it out.
+ * Creates the mount points in the temporary folders. Bubblewrap would create them itself and follow links. A link that
+ * an earlier command created there could lead it outside.
  */
 function layFoundations(plan: MountPlan): void {
   for (const { source, way } of plan.foundations()) {
@@ -334,8 +362,8 @@ function layFoundations(plan: MountPlan): void {
 }
 
 /**
- * Shell code that goes on only where each root is what it was when it was looked at: mounts cannot be changed any more
- * then, but names could be while they were made.
+ * Shell code that runs the command only if each root is still the checked folder. The check runs in the sandbox, where
+ * mounts are final. Names could change while the mounts were made.
  */
 function checkOf(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));

@@ -21,7 +21,10 @@ const sqlite = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"
 async function fill(home: TempDir, count = SESSIONS): Promise<void> {
   const provider = new ScriptedProvider([], { fallback: `answer ${"\u0000 \ud800 x".repeat(50)}` });
   const agent = new Agent({ providers: [provider], driver: sqlite(home), projectDir: home.path });
-  for (let n = 0; n < count; n++) await (await agent.run({ message: `message ${n}`, key: `key ${n}` })).result;
+  for (let n = 0; n < count; n++)
+    await (
+      await agent.run({ message: `message ${n}`, idempotencyKey: `key ${n}` })
+    ).result;
   await agent.close();
 }
 

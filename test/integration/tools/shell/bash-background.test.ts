@@ -162,7 +162,7 @@ describe("a command in the background", linux, () => {
     for (const name of ["bash_output", "bash_stop"]) await assert.rejects(call(name, { id }, two), /there is none/);
     const [listed] = await background.list("one");
     const { since, ...rest } = listed!;
-    assert.deepEqual(rest, { id, command, state: "running", exitCode: null, keep: false });
+    assert.deepEqual(rest, { id, command, state: "running", exitCode: null, detached: false });
     assert.equal(new Date(since).toISOString(), since);
     assert.deepEqual(await background.list("two"), []);
     await background.end("two");

@@ -45,7 +45,7 @@ describe("the client", () => {
     assert.deepEqual([first.output, first.model, first.iterations], ["One, two.", "scripted/scripted-1", 1]);
     const begun = await client.begin({ message: "On", session_id: first.sessionId });
     assert.equal(begun.session_id, first.sessionId);
-    for await (const event of client.sessions.watch(first.sessionId, { behind: 2 }))
+    for await (const event of client.sessions.watch(first.sessionId, { afterSeq: 2 }))
       if (event.type === "state" && event.run?.id === begun.run_id && event.run.state === "finished") break;
 
     const other = await client.run({ message: "Another" });
@@ -85,7 +85,7 @@ describe("the client", () => {
     const client = new GantryClient({ url: api.url });
     const { sessionId } = await client.run({ message: "Hello" });
     // A run asks where somebody watches who answers.
-    const states = client.sessions.watch(sessionId, { answers: true });
+    const states = client.sessions.watch(sessionId, { canAnswer: true });
     await states.next();
     const stream = await client.stream({ message: "Do it", mode: "ask", session_id: sessionId });
     for await (const event of states) if (event.type === "state" && event.asks.length > 0) break;

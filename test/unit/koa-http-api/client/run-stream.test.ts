@@ -157,7 +157,7 @@ describe("a run that the client streams", () => {
     const api = await startApi(t, { steps: [many] });
     const client = new GantryClient({ url: api.url });
     const stream = await client.stream({ message: "Much" });
-    for await (const event of client.sessions.watch(stream.sessionId, { behind: 2 }))
+    for await (const event of client.sessions.watch(stream.sessionId, { afterSeq: 2 }))
       if (event.type === "state" && event.run?.state === "finished") break;
     const events = await all(stream);
     assert.equal(events.at(-1)?.type, "done");

@@ -182,7 +182,7 @@ describe("a watch of the client", () => {
     assert.equal(silence.pending.size, 0, "a reader that takes its time is not waited for");
     await eventOf(events, ({ type }) => type === "message");
     // Comments are enough: each of them begins the wait anew.
-    const quiet = eventOf(events, ({ type }) => type === "cut").catch(() => undefined);
+    const quiet = eventOf(events, ({ type }) => type === "rewind").catch(() => undefined);
     const { begun } = silence;
     await until(() => silence.begun > begun + 5);
     assert.equal(silence.pending.size, 1);
@@ -210,7 +210,7 @@ describe("a watch of the client", () => {
     assert.equal(page.at(6), shown[0]);
     // What a revert hides goes, whichever way it came.
     await api.agent.sessions.revert(id, page.at(5)?.id ?? "");
-    await eventOf(events, (event) => (page.apply(event), event.type === "cut"));
+    await eventOf(events, (event) => (page.apply(event), event.type === "rewind"));
     assert.deepEqual(seqs(), [3, 4, 5]);
     await events.return();
     // All that there is, and no more.
@@ -219,7 +219,7 @@ describe("a watch of the client", () => {
     assert.deepEqual(whole.messages, await client.sessions.messages(id));
     assert.deepEqual(
       requests.filter(({ path }) => path.includes("/events")).map(({ path }) => path.split("?")[1]),
-      ["behind=5", "follow=false"],
+      ["after_seq=5", "follow=false"],
     );
     const empty = await api.agent.sessions.create();
     const none = client.sessions.watch(empty.id, { last: 50 });
@@ -234,7 +234,7 @@ describe("a watch of the client", () => {
     const direct = new GantryClient({ url: api.url });
     // As much as an answer of this kind has, whose parts are of the same lengths.
     const [id] = await threeTurns(direct);
-    const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?behind=6&follow=false`)).text()).length;
+    const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?after_seq=6&follow=false`)).text()).length;
     const places = Array.from({ length: PLACES }, (_, n) => Math.round((n * (length + 600)) / (PLACES - 1)));
     const one = async (bytes: number): Promise<string> => {
       const [session, messages] = await threeTurns(direct);
@@ -259,7 +259,7 @@ describe("a watch of the client", () => {
         // After the state nothing more is told until something happens.
         if (event.type === "state") meanwhile ??= happen();
         if (event.type === "message") told.push(`message ${event.message.seq}`);
-        if (event.type === "cut") told.push(`cut ${event.after}`);
+        if (event.type === "rewind") told.push(`cut ${event.after}`);
         if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") stop.abort();
       }
       await meanwhile;
@@ -276,8 +276,8 @@ describe("a watch of the client", () => {
     const [id, messages] = await threeTurns(client);
     const told = async (behind: number): Promise<string[]> => {
       const events: string[] = [];
-      for await (const event of client.sessions.watch(id, { behind, follow: false }))
-        if (event.type === "cut") events.push(`cut ${event.after}`);
+      for await (const event of client.sessions.watch(id, { afterSeq: behind, follow: false }))
+        if (event.type === "rewind") events.push(`cut ${event.after}`);
         else events.push(event.type === "message" ? `message ${event.message.seq}` : event.type);
       return events;
     };
@@ -304,7 +304,7 @@ describe("a watch of the client", () => {
     const page = new SessionPage();
     while (page.messages.length < 2) page.add(await client.sessions.messages(id));
     assert.equal(page.messages[1]?.finished, false);
-    for await (const event of client.sessions.watch(id, { behind: 2 })) {
+    for await (const event of client.sessions.watch(id, { afterSeq: 2 })) {
       page.apply(event);
       going.open();
       if (isOver(event)) break;

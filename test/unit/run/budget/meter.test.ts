@@ -411,7 +411,7 @@ describe("a budget of time", () => {
       name: "asks",
       description: "Asks.",
       kind: "think",
-      run: async (_: unknown, { question }) => (await question({ title: "Well?" })) ?? "nobody",
+      run: async (_: unknown, { askUser: question }) => (await question({ title: "Well?" })) ?? "nobody",
     });
     const { agent, provider } = make(t, [callTools(["asks", {}]), { hang: true }], { tools: [asks] });
     const run = await agent.run({

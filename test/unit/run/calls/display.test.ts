@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, defineTool, type Message } from "gantry";
-import type { CompactionStrategy, SessionDriver, Shown } from "gantry/plugin";
+import type { CompactionStrategy, SessionDriver, ToolDisplay } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { startApi } from "../../../helpers/http-api.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp.js";
 
-const SHOWN: Shown = {
+const SHOWN: ToolDisplay = {
   diff: [
     { path: "/p/a.ts", oldText: "one SECRET-OLD\n", newText: "two\n" },
     { path: "/p/b.ts", oldText: null, newText: "new" },

@@ -15,7 +15,7 @@ import {
   type Tool,
   type ToolContext,
 } from "gantry";
-import { MemoryDocuments, type Helper, type Model, type ModelRequest, type SpawnInput } from "gantry/plugin";
+import { MemoryDocuments, type Subagent, type Model, type ModelRequest, type SpawnInput } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedReply, type ScriptedStep } from "gantry/testing";
 import { textOf } from "../../../../src/conversation/messages.js";
 import { tempDir } from "../../../helpers/temp.js";
@@ -117,7 +117,7 @@ describe("a helper", { concurrency: 4 }, () => {
     const [helper] = await helpersIn(agent, run);
     assert.ok(helper);
     assert.deepEqual(helper.spawnedBy, { sessionId: run.sessionId, runId: run.id, callId: "t1" });
-    assert.deepEqual([helper.title, helper.titled, helper.parentId], ["Find it", true, ""]);
+    assert.deepEqual([helper.title, helper.hasFinalTitle, helper.parentId], ["Find it", true, ""]);
     assert.deepEqual(results.get("t1")?.output, `helped\n\n[helper session ${helper.id}]`);
     assert.equal(results.get("t1")?.failed, false);
     const listed = await agent.sessions.list();
@@ -145,7 +145,7 @@ describe("a helper", { concurrency: 4 }, () => {
       (request) => (taskOf(request) === "x" ? "y" : "helped"),
     );
     const tools = [...agent.tools, ...asking];
-    const run = await agent.run({ message: "go", tools, ask: async () => "allow", asksInAuto: false });
+    const run = await agent.run({ message: "go", tools, ask: async () => "allow", alwaysAsk: false });
     const results = resultsOf(await eventsOf(run));
     const own = provider.requests.find((request) => !isHelpers(request));
     assert.deepEqual(
@@ -352,7 +352,7 @@ describe("a helper", { concurrency: 4 }, () => {
   });
 
   it("ends with the call that asked for it, which need not wait for it", async (t) => {
-    let helper: Helper | undefined;
+    let helper: Subagent | undefined;
     const careless = defineTool({
       name: "careless",
       description: "Asks for help and does not wait for it.",

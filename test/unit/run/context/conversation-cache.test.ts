@@ -4,7 +4,7 @@ import { Agent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { Conversation } from "../../../../src/conversation/conversation.js";
-import { KeptConversations } from "../../../../src/run/context/conversation-cache.js";
+import { ConversationCache } from "../../../../src/run/context/conversation-cache.js";
 import { newSession } from "../../../../src/sessions/new-session.js";
 import { noop } from "../../../helpers/noop-tool.js";
 import { STORES, sqliteStore } from "../../../helpers/stores.js";
@@ -125,7 +125,7 @@ describe("a conversation that a process goes on with", () => {
   });
 
   it("is kept for the lease it was written under, by one at a time, and within its bounds", () => {
-    const kept = new KeptConversations(10_000);
+    const kept = new ConversationCache(10_000);
     const of = (text: string) => {
       const conversation = new Conversation(newSession({}, { projectDir: "/", mode: "auto" }), []);
       const message = { role: "user" as const, toolCallId: "", name: "", failed: false };

@@ -71,7 +71,7 @@ describe("an answer by a schema", () => {
       const driver = (await makeStore(t))();
       const steps = [callTools(["noop", {}]), say("I do not know."), say('{"name":5,"size":1}'), say('{"name":"Ada"}')];
       const { agent, provider } = make(t, steps, { driver });
-      const run = await agent.run({ message: "x", outputSchema: NAMED, key: "k" });
+      const run = await agent.run({ message: "x", outputSchema: NAMED, idempotencyKey: "k" });
       const { structured, output, iterations, usage } = await run.result;
       assert.deepEqual([structured, output, iterations], [{ name: "Ada" }, '{"name":"Ada"}', 4]);
       assert.equal(usage.totalTokens, 60);

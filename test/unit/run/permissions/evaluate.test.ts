@@ -202,7 +202,7 @@ describe("a tool", () => {
     const told: string[] = [];
     for await (const event of run) if (event.type === "tool_result") told.push(event.output);
     const asked = (await agent.asks.list({ sessionId: run.sessionId })).reverse();
-    const leave = (await agent.sessions.get(run.sessionId))?.leave ?? [];
+    const leave = (await agent.sessions.get(run.sessionId))?.permissionGrants ?? [];
     return { told, requests, asked, leave, agent, run };
   }
 
@@ -266,7 +266,7 @@ describe("a tool", () => {
     const answers = ["reject", "allow", { choice: "1", text: "" }, "reject"];
     const { told, asked } = await asking(
       t,
-      async ({ ask, question }) => {
+      async ({ ask, askUser: question }) => {
         const said = await question({ title: "Allow?", choices: ["allow"] }).catch(() => "x");
         return [await ask(request), await ask(request), said].join();
       },
@@ -310,12 +310,14 @@ describe("leave that was given for good", () => {
           call("a"),
           call("b"),
           async () => {
-            const { leave } = (await agent.sessions.get(session))!;
-            const more = { ...leave[0]!, what: "other" };
-            await assert.rejects(agent.sessions.update(session, { leave: [...leave, more] }), { field: "leave" });
-            await assert.rejects(agent.sessions.update(session, { leave: 5 as never }), { field: "leave" });
+            const { permissionGrants: leave } = (await agent.sessions.get(session))!;
+            const more = { ...leave[0]!, scope: "other" };
+            await assert.rejects(agent.sessions.update(session, { permissionGrants: [...leave, more] }), {
+              field: "leave",
+            });
+            await assert.rejects(agent.sessions.update(session, { permissionGrants: 5 as never }), { field: "leave" });
             await assert.rejects(agent.sessions.update(session, { mode: "free" as never }), { field: "mode" });
-            await agent.sessions.update(session, { leave: [] });
+            await agent.sessions.update(session, { permissionGrants: [] });
             return call("c");
           },
           "end",
@@ -331,7 +333,7 @@ describe("leave that was given for good", () => {
     session = run.sessionId;
     await run.result;
     assert.deepEqual(asked, ["a", "c"]);
-    assert.equal((await agent.sessions.get(session))?.leave.length, 1);
+    assert.equal((await agent.sessions.get(session))?.permissionGrants.length, 1);
   });
 
   it("for a file is for none that a link in its place leads to, and for the file by any of its names", async (t) => {

@@ -69,13 +69,13 @@ describe("a session's mode", () => {
   it("a door that asks as the mode says is asked nothing in auto, from the call on at which it is that", async (t) => {
     const asked: string[] = [];
     const ask: RunInput["ask"] = ({ tool }) => (asked.push(tool), Promise.resolve("allow"));
-    const free = await outcome(t, "auto", { ask, asksInAuto: false });
+    const free = await outcome(t, "auto", { ask, alwaysAsk: false });
     assert.deepEqual([asked, free.ran], [[], KINDS]);
-    const freed = await outcome(t, "ask", { ask, asksInAuto: false }, async (agent, id) => {
+    const freed = await outcome(t, "ask", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "auto" });
     });
     assert.deepEqual([asked.splice(0), freed.ran], [["edit", "delete"], KINDS]);
-    const bound = await outcome(t, "auto", { ask, asksInAuto: false }, async (agent, id) => {
+    const bound = await outcome(t, "auto", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "ask" });
     });
     assert.deepEqual([asked, bound.ran], [["execute", "fetch", "other"], KINDS]);

@@ -30,7 +30,7 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
     name: "inquire",
     description: "Asks.",
     needsPermission: false,
-    run: async (_, { question }) => {
+    run: async (_, { askUser: question }) => {
       const said = await question({ title: "Which?", choices: ["red", "blue"], freeText: true });
       return said === undefined ? "nobody" : `they said ${said}`;
     },
@@ -82,7 +82,7 @@ async function answering(
   reply: (ask: Ask) => string,
 ): Promise<Ask[]> {
   const seen: Ask[] = [];
-  for await (const event of agent.sessions.watch(sessionId, { answers: true, signal }))
+  for await (const event of agent.sessions.watch(sessionId, { canAnswer: true, signal }))
     if (event.type === "state")
       for (const ask of event.state.asks)
         if (!seen.some(({ id }) => id === ask.id)) {
@@ -145,12 +145,12 @@ for (const [name, make] of STORES)
       const requests: AskRequest[] = [];
       const first = await told(agents.here, {
         ask: ask(["allow_always", { choice: "", text: "green" }], requests),
-        askedAt: "desk",
+        clientName: "desk",
       });
       assert.deepEqual(first.told, ["done", "they said green"]);
       assert.equal(requests[1]?.question?.freeText, true);
-      const [leave, more] = (await agents.there.sessions.get(first.sessionId))?.leave ?? [];
-      assert.deepEqual([leave?.tool, leave?.by, leave?.title, more], ["act", "desk", 'act {"n":0}', undefined]);
+      const [leave, more] = (await agents.there.sessions.get(first.sessionId))?.permissionGrants ?? [];
+      assert.deepEqual([leave?.tool, leave?.grantedBy, leave?.title, more], ["act", "desk", 'act {"n":0}', undefined]);
       const asked: AskRequest[] = [];
       const again = ask(["reject", "reject"], asked);
       const second = await told(agents.there, { sessionId: first.sessionId, ask: again });
@@ -194,7 +194,7 @@ for (const [name, make] of STORES)
         const asked = new AbortController();
         let answers = true;
         const watching = (async () => {
-          const options = { answers: () => answers, signal: over.signal };
+          const options = { canAnswer: () => answers, signal: over.signal };
           for await (const event of agents.here.sessions.watch(id, options)) {
             asked.abort();
             if (event.type !== "state" || event.state.asks.length === 0) continue;
@@ -309,7 +309,7 @@ for (const [name, make] of STORES)
       t.after(async () => void (await Promise.all(agents.map((agent) => agent.close()))));
       let sessionId: string | undefined;
       for (const [i, agent] of agents.entries()) {
-        const input = { ...(sessionId === undefined ? {} : { sessionId }), askedAt: `door-${i}` };
+        const input = { ...(sessionId === undefined ? {} : { sessionId }), clientName: `door-${i}` };
         const run = await agent.run({
           message: "x",
           ...input,

@@ -222,7 +222,7 @@ describe("permission rules", () => {
     let here = (): void => undefined;
     const isThere = new Promise<void>((resolve) => (here = resolve));
     const watching = (async () => {
-      for await (const event of watched.sessions.watch(id, { answers: true, signal: over.signal })) {
+      for await (const event of watched.sessions.watch(id, { canAnswer: true, signal: over.signal })) {
         here();
         for (const ask of event.type === "state" ? event.state.asks : []) {
           reasons.push(ask.reason);

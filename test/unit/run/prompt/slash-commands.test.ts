@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { MemoryDriver, type AgentOptions, type SlashCommand } from "gantry";
 import { MemoryDocuments, type ToolSource } from "gantry/plugin";
 import type { ScriptedStep } from "gantry/testing";
-import { commandText, filled, oneLine } from "../../../../src/run/prompt/command-text.js";
+import { commandText, fillTemplate, oneLine } from "../../../../src/run/prompt/command-text.js";
 import { scriptedAgent } from "../../../helpers/acp-agent.js";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
@@ -90,8 +90,8 @@ describe("slash commands", () => {
     assert.deepEqual(
       stored.map(({ parts }) => parts),
       [
-        [{ type: "text", text: "Review src/a b.ts with care.", typed: "/review 'src/a b.ts'" }],
-        [{ type: "text", text: "# Commit what is there\n\nCommit.", typed: "/git:commit" }],
+        [{ type: "text", text: "Review src/a b.ts with care.", originalText: "/review 'src/a b.ts'" }],
+        [{ type: "text", text: "# Commit what is there\n\nCommit.", originalText: "/git:commit" }],
       ],
     );
   });
@@ -104,7 +104,7 @@ describe("slash commands", () => {
       const { sessionId } = await say(message);
       assert.deepEqual(told(), [message]);
       const [first] = await agent.sessions.messages(sessionId);
-      assert.ok(!("typed" in first!.parts[0]!));
+      assert.ok(!("originalText" in first!.parts[0]!));
     }
   });
 
@@ -293,7 +293,7 @@ describe("a command's text", () => {
     ["`cmd` @file !`ls`", "", "`cmd` @file !`ls`"],
   ];
   for (const [body, words, text] of fills)
-    it(`makes ${JSON.stringify(text)} of ${JSON.stringify(body)}`, () => assert.equal(filled(body, words), text));
+    it(`makes ${JSON.stringify(text)} of ${JSON.stringify(body)}`, () => assert.equal(fillTemplate(body, words), text));
 
   it("is told apart from its fields", () => {
     assert.deepEqual(

@@ -4,9 +4,9 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools, type AgentOptions } from "gantry";
 import type { ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { SURROUNDINGS } from "../../../../src/conversation/stored-state.js";
-import { asSurroundings } from "../../../../src/project/environment.js";
-import { familyOf, workWords } from "../../../../src/run/prompt/sections.js";
+import { ENVIRONMENT_KEY } from "../../../../src/conversation/stored-state.js";
+import { parseEnvironment } from "../../../../src/project/environment.js";
+import { familyOf, workInstructions } from "../../../../src/run/prompt/sections.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp.js";
 
@@ -109,16 +109,16 @@ describe("what stands before every message", () => {
     const carried = messages.map(({ parts: [part] }) => (part?.type === "text" ? part.opaque?.data : undefined));
     assert.deepEqual(
       carried.flatMap((data) => (data === undefined ? [] : [Object.keys(data as object)])),
-      [[SURROUNDINGS], [SURROUNDINGS]],
+      [[ENVIRONMENT_KEY], [ENVIRONMENT_KEY]],
     );
   });
 
   it("is believed of a store in its own form and bounds alone", () => {
     const one = { day: "2026-01-31", folder: "/a", git: "x", tree: "y" };
-    assert.deepEqual(asSurroundings(one), one);
+    assert.deepEqual(parseEnvironment(one), one);
     const odd = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
-    for (const changes of odd) assert.equal(asSurroundings({ ...one, ...changes }), undefined);
-    for (const none of [null, "x", {}]) assert.equal(asSurroundings(none), undefined);
+    for (const changes of odd) assert.equal(parseEnvironment({ ...one, ...changes }), undefined);
+    for (const none of [null, "x", {}]) assert.equal(parseEnvironment(none), undefined);
   });
 
   it("is that of the folder in which a run works, also where its session began in another", async (t) => {
@@ -376,10 +376,13 @@ describe("families of models", () => {
   it("have prompts of a size: under 6 kB, and under 2.5 kB for small models", () => {
     const tools = builtinTools();
     for (const family of ["claude", "gpt", "gemini", "other"] as const)
-      assert.ok(workWords({ family, tools }).length < 6_000, `${family}: ${workWords({ family, tools }).length}`);
-    assert.ok(workWords({ family: "small", tools }).length < 2_500);
+      assert.ok(
+        workInstructions({ family, tools }).length < 6_000,
+        `${family}: ${workInstructions({ family, tools }).length}`,
+      );
+    assert.ok(workInstructions({ family: "small", tools }).length < 2_500);
     const words = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
-      workWords({ family, tools }),
+      workInstructions({ family, tools }),
     );
     assert.equal(new Set(words).size, 5);
   });

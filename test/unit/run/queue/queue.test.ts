@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from "gantry";
-import { thisHolder, type SessionDriver } from "gantry/plugin";
+import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { instruct, runOf } from "../../../../src/testing/session-driver/rule.js";
 import { cancelled } from "../../../helpers/cancelled.js";
@@ -90,7 +90,7 @@ for (const [name, make] of STORES)
         );
         const run = await here.runs.get(id);
         assert.equal(run?.state, "finished");
-        assert.equal(run.line, null);
+        assert.equal(run.queueLease, null);
         assert.ok(run.startedAt >= record.startedAt);
       }
       assert.deepEqual(await here.runs.list({ states: ["queued", "interrupted"] }), []);
@@ -187,17 +187,17 @@ for (const [name, make] of STORES)
       await store.open();
       t.after(() => store.close());
       const record = (await here.runs.get(under.id))!;
-      const holder = thisHolder();
+      const holder = currentHolder();
       const later = new Date(Date.now() + 60_000).toISOString();
       const lines = {
-        dead: { holder: { ...holder, pid: 2 ** 30 }, until: later },
-        stale: { holder: { ...holder, host: "elsewhere" }, until: new Date(Date.now() - 1).toISOString() },
+        dead: { holder: { ...holder, pid: 2 ** 30 }, expiresAt: later },
+        stale: { holder: { ...holder, host: "elsewhere" }, expiresAt: new Date(Date.now() - 1).toISOString() },
       };
       for (const [id, line] of Object.entries(lines)) {
         const run = {
           ...record,
           id,
-          key: `k-${id}`,
+          idempotencyKey: `k-${id}`,
           state: "queued",
           startedAt: new Date().toISOString(),
           line,
@@ -222,7 +222,7 @@ for (const [name, make] of STORES)
       open.open();
       await under.result;
       const record = (await here.runs.get(under.id))!;
-      const line = { holder: thisHolder(), until: new Date(Date.now() + 60_000).toISOString() };
+      const line = { holder: currentHolder(), expiresAt: new Date(Date.now() + 60_000).toISOString() };
       const other = { ...record, id: "other", state: "queued", startedAt: new Date().toISOString(), line } as const;
       await store.write(sessionId, { fence: null, sync: false, runs: [other] });
       await assert.rejects(there.run({ message: "no", sessionId }), { code: "session_busy" });
@@ -275,13 +275,13 @@ for (const [name, make] of STORES)
       const store = driver();
       await store.open();
       t.after(() => store.close());
-      const a = await queued(here, "a", { key: "ka" });
-      const b = await queued(here, "b", { key: "kb" });
+      const a = await queued(here, "a", { idempotencyKey: "ka" });
+      const b = await queued(here, "b", { idempotencyKey: "kb" });
       const write = (...runs: RunRecord[]) => store.write(sessionId, { fence: null, sync: false, runs });
       await write({ ...a.record, state: "interrupted" });
       await until(async () => (await stateOf(a.id)) === "queued");
       const other = { ...b.record, id: "other", state: "finished", line: null } as const;
-      await write({ ...b.record, state: "interrupted", key: "" }, other);
+      await write({ ...b.record, state: "interrupted", idempotencyKey: "" }, other);
       await assert.rejects(b.outcome, { code: "run_key_taken" });
       assert.equal(await stateOf(b.id), "failed");
       open.open();
@@ -292,13 +292,15 @@ for (const [name, make] of STORES)
     it("keep why they could not begin, and their key", async (t) => {
       const { here, there, open, queued, sessionId } = await busy(t, await make(t));
       const attach = () => Promise.reject(new Error("the detail"));
-      const a = await queued(here, "a", { attach, key: "k", fingerprint: "f" });
-      await assert.rejects(there.run({ message: "a", key: "k", sessionId, queue: true }), { code: "run_key_taken" });
+      const a = await queued(here, "a", { attach, idempotencyKey: "k", fingerprint: "f" });
+      await assert.rejects(there.run({ message: "a", idempotencyKey: "k", sessionId, queue: true }), {
+        code: "run_key_taken",
+      });
       const ended = there.runs.ended(a.id);
       open.open();
       await assert.rejects(a.outcome, { message: "the detail" });
       const run = await ended;
-      assert.deepEqual([run.state, run.error?.code, run.key], ["failed", "internal", "k"]);
+      assert.deepEqual([run.state, run.error?.code, run.idempotencyKey], ["failed", "internal", "k"]);
       const next = await here.run({ message: "next", sessionId, queue: true });
       await next.result;
     });
@@ -309,7 +311,7 @@ describe("what a run was told too late", () => {
     const driver = new MemoryDriver();
     const line = await busy(t, () => driver);
     const { here, open, under, sessionId, queued, said } = line;
-    const keyed = await queued(here, "keyed", { key: "k", fingerprint: "f" });
+    const keyed = await queued(here, "keyed", { idempotencyKey: "k", fingerprint: "f" });
     const last = await queued(here, "last");
     // It comes when the keyed run looks no more, and its end is about to be stored.
     const { write } = driver;
@@ -326,7 +328,7 @@ describe("what a run was told too late", () => {
     await until(async () => (await said()).length >= 4);
     assert.deepEqual(await said(), ["first", "keyed", "last", "late"]);
     await until(async () => !(await here.sessions.isRunning(sessionId)));
-    const [run] = await here.runs.list({ key: "k" });
+    const [run] = await here.runs.list({ idempotencyKey: "k" });
     assert.equal(run?.id, keyed.id);
   });
 });

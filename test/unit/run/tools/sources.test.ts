@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools, defineTool, type AgentOptions, type BusEvents } from "gantry";
-import type { ToolServer, ToolSession, ToolSource } from "gantry/plugin";
+import type { McpServer, ToolSession, ToolSource } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { Bus } from "../../../../src/base/bus.js";
 import { silentLogger } from "../../../../src/base/log.js";
@@ -115,23 +115,23 @@ describe("a tool source", () => {
 
   it("of a server that a run brings is kept for the session's next run, and closed with the agent", async (t) => {
     const made = new Map<string, ReturnType<typeof source>>();
-    const toolServers = {
-      source: ({ name }: ToolServer) => {
+    const mcpServerFactory = {
+      source: ({ name }: McpServer) => {
         const one = made.get(name) ?? source(name, [`${name}_say`]);
         made.set(name, one);
         return one;
       },
     };
     const provider = new ScriptedProvider(["one", "two", "three"]);
-    const agent = new Agent({ providers: [provider], tools: [named("own")], toolServers });
+    const agent = new Agent({ providers: [provider], tools: [named("own")], mcpServerFactory });
     t.after(() => agent.close());
     const servers = [{ name: "a", command: "a", args: [], env: {} }];
-    const run = await agent.run({ message: "x", servers });
+    const run = await agent.run({ message: "x", mcpServers: servers });
     await run.result;
     await run.result;
     const { sessionId } = run;
     await (
-      await agent.run({ message: "y", sessionId, servers })
+      await agent.run({ message: "y", sessionId, mcpServers: servers })
     ).result;
     assert.deepEqual([made.get("a")?.opened.length, made.get("a")?.closed.length], [1, 0]);
     await (
@@ -149,10 +149,10 @@ describe("a tool source", () => {
   it("of a server that is none is refused before anything begins", async (t) => {
     const { agent } = agentOf(t, [], ["one"]);
     const wrong = { name: "a", url: "nowhere", headers: {} };
-    await assert.rejects(agent.run({ message: "x", servers: [wrong] }), {
-      message: "servers[0].url: expected an address with http or https",
+    await assert.rejects(agent.run({ message: "x", mcpServers: [wrong] }), {
+      message: "mcpServers[0].url: expected an address with http or https",
     });
-    await assert.rejects(agent.run({ message: "x", servers: Array.from({ length: 65 }, () => wrong) }), {
+    await assert.rejects(agent.run({ message: "x", mcpServers: Array.from({ length: 65 }, () => wrong) }), {
       message: "servers: expected a list of at most 64 servers of tools",
     });
   });

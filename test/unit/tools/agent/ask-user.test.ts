@@ -67,7 +67,7 @@ it("is answered by who watches", async (t) => {
   t.after(() => agent.close());
   const { id } = await agent.sessions.create();
   let run: Promise<unknown> | undefined;
-  for await (const event of agent.sessions.watch(id, { answers: true })) {
+  for await (const event of agent.sessions.watch(id, { canAnswer: true })) {
     run ??= agent.run({ message: "x", sessionId: id }).then(({ result }) => result);
     if (event.type !== "state") continue;
     for (const ask of event.state.asks) await agent.asks.answer(ask.id, { choice: "1" }, "page").catch(() => undefined);

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { builtinTools, RunCancelledError, TooManyRunsError, type ToolContext } from "gantry";
-import type { HelperResult, SpawnInput } from "gantry/plugin";
+import type { SubagentResult, SpawnInput } from "gantry/plugin";
 import { callTool, toolContext } from "../../../helpers/tool-context.js";
 
 const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
 const tool = builtinTools().find(({ name }) => name === "task")!;
 
 /** What the tool makes of a helper that ends so, and what it asked for. */
-async function called(ending: Partial<HelperResult> | Error, args: object = {}) {
+async function called(ending: Partial<SubagentResult> | Error, args: object = {}) {
   const inputs: SpawnInput[] = [];
   const spawn: ToolContext["spawn"] = async (input) => {
     inputs.push(input);
     if (ending instanceof TooManyRunsError) throw ending;
     const ended = { output: "found", endedBy: "model", usage, iterations: 2, ...ending } as const;
-    const result = ending instanceof Error ? Promise.reject<HelperResult>(ending) : Promise.resolve(ended);
+    const result = ending instanceof Error ? Promise.reject<SubagentResult>(ending) : Promise.resolve(ended);
     return { runId: "r", sessionId: "s-1", result };
   };
   const output = await callTool(
@@ -38,7 +38,7 @@ it("asks for a helper with what the model said, and gives its last answer", asyn
 });
 
 it("says how a helper ended that did not come to its end", async () => {
-  const cases: [Partial<HelperResult> | Error, RegExp][] = [
+  const cases: [Partial<SubagentResult> | Error, RegExp][] = [
     [{ output: " " }, /^\(It said nothing\.\)/],
     [{ endedBy: "budget" }, /^found\n\n\[The helper did not come to its end: its budget was spent\.\]/],
     [{ endedBy: "max_iterations", iterations: 50 }, /its 50 model calls were over/],

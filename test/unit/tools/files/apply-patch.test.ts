@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import type { PermissionRule, Tool } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { knowsPatches } from "../../../../src/tools/files/apply-patch.js";
+import { supportsPatches } from "../../../../src/tools/files/apply-patch.js";
 import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-context.js";
 
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
@@ -287,7 +287,8 @@ describe("who is offered patches", () => {
       "gpt-4.1-mini",
       "codex-mini-latest",
     ];
-    for (const id of [...yes, "o3", "o4-mini", "openai.gpt-6", "GPT-5"]) assert.equal(knowsPatches({ id }), true, id);
+    for (const id of [...yes, "o3", "o4-mini", "openai.gpt-6", "GPT-5"])
+      assert.equal(supportsPatches({ id }), true, id);
     for (const id of [
       "gpt-4o",
       "gpt-4",
@@ -299,7 +300,7 @@ describe("who is offered patches", () => {
       "o1x",
       "qwen3-coder",
     ])
-      assert.equal(knowsPatches({ id }), false, id);
+      assert.equal(supportsPatches({ id }), false, id);
   });
 
   const EDITING = ["apply_patch", "delete", "edit", "multiedit", "write"];

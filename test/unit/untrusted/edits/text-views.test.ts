@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { FileLines, TextView } from "../../../../src/untrusted/edits/text-views.js";
-import { WAYS } from "../../../../src/untrusted/edits/match-modes.js";
+import { MATCH_MODES } from "../../../../src/untrusted/edits/match-modes.js";
 import { fc } from "../../../helpers/properties.js";
 
 /** Of which no word tells where to look. */
@@ -25,7 +25,7 @@ it("finds by the words of a text what it finds by looking at all lines", () => {
   fc.assert(
     fc.property(fc.array(line, { maxLength: 12 }), fc.array(line, { minLength: 1, maxLength: 3 }), (file, wanted) => {
       const text = latin(file);
-      for (const way of WAYS)
+      for (const way of MATCH_MODES)
         assert.deepEqual(
           new TextView(new FileLines(text), way).places(latin(wanted).split("\n")),
           new TextView(new Unhelpful(text), way).places(latin(wanted).split("\n")),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { namesOf, PathPattern } from "../../../../src/untrusted/search/glob-match.js";
 import { compileGlob } from "../../../../src/untrusted/search/globs.js";
-import { Allowance, OutOfTime, PathRules } from "../../../../src/untrusted/search/path-rules.js";
+import { Allowance, TimeLimitExceeded, PathRules } from "../../../../src/untrusted/search/path-rules.js";
 import { fc } from "../../../helpers/properties.js";
 
 const piece = fc.constantFrom(
@@ -63,7 +63,7 @@ describe("rules for paths", () => {
     );
     assert.throws(() => {
       for (let n = 0; n < 10_000; n++) little.spend(() => hard.last("a".repeat(255), false));
-    }, OutOfTime);
+    }, TimeLimitExceeded);
   });
 
   it("of braces are many at most, and none takes long to take apart", () => {
