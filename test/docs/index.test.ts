@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { ROOT } from "../helpers/node.js";
+
+const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+
+/** Targets of the links of a page, without those to other hosts. */
+function links(file: string): string[] {
+  const text = read(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
+  return [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target).filter((to) => !/^\w+:/.test(to));
+}
+
+/** Anchors of a page, as GitHub makes them. */
+function anchors(file: string): Set<string> {
+  const text = read(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
+  const seen = new Map<string, number>();
+  const all = new Set<string>();
+  for (const [, heading = ""] of text.matchAll(/^#+ (.+)$/gm)) {
+    const plain = heading.replace(/\[([^\]]+)\]\([^)]*\)/g, "$1");
+    const slug = plain
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .replace(/\s/g, "-");
+    const count = seen.get(slug) ?? 0;
+    seen.set(slug, count + 1);
+    all.add(count === 0 ? slug : `${slug}-${count}`);
+  }
+  return all;
+}
+
+describe("docs/README.md", () => {
+  it("lists every page of the folder, once", () => {
+    const pages = readdirSync(path.join(ROOT, "docs")).filter((name) => name.endsWith(".md") && name !== "README.md");
+    const [, ...groups] = read("docs/README.md").split(/^## /m);
+    assert.deepEqual(
+      groups.map((group) => group.slice(0, group.indexOf("\n"))),
+      ["Tutorial", "Guides", "Reference", "Background"],
+    );
+    const names = [...groups.join("").matchAll(/^- \[[^\]]+\]\(([\w-]+\.md)\)/gm)].map(([, name]) => name);
+    for (const page of pages) assert.equal(names.filter((name) => name === page).length, 1, page);
+  });
+});
+
+for (const page of [
+  "README.md",
+  ...["tutorial", "concepts", "troubleshooting", "comparison"].map((p) => `docs/${p}.md`),
+])
+  describe(page, () => {
+    it("links to files and chapters that exist", () => {
+      for (const link of links(page)) {
+        const [file = "", anchor] = link.split("#");
+        const target = file === "" ? page : path.join(path.dirname(page), decodeURI(file));
+        assert.ok(existsSync(path.join(ROOT, target)), `${page} links to ${link}`);
+        if (anchor !== undefined && target.endsWith(".md"))
+          assert.ok(anchors(target).has(anchor), `${page} links to ${link}`);
+      }
+    });
+  });
