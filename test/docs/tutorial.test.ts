@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { chmodSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { gantryCommand, ROOT } from "../helpers/node.js";
+import { tempDir } from "../helpers/temp.js";
+
+const text = readFileSync(path.join(ROOT, "docs/tutorial.md"), "utf8");
+
+/** Prints a mark behind the output of each block, so that it can be told apart. */
+const MARK = "-- end of block";
+
+/** Without ids and numbers that differ from run to run, and with the line breaks that a terminal gets. */
+function alike(output: string): string {
+  return output
+    .replace(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "ID")
+    .replace(/(?<=.)(?=\d turns?, \d+ tokens)/g, "\n")
+    .replace(/(?<=says: )\d+$/gm, "N")
+    .replace(/\n{2,}/g, "\n");
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+describe("tutorial.md", () => {
+  const skip = process.platform === "win32" && "needs bash";
+  it("its blocks run one after the other and print what it says", { skip }, async (t) => {
+    const folder = await tempDir(t);
+    const bin = await tempDir(t);
+    await bin.write({ gantry: `#!/bin/sh\nexec ${[process.execPath, ...gantryCommand()].join(" ")} "$@"\n` });
+    chmodSync(bin.at("gantry"), 0o755);
+    // Stands in for `npm install` of the clone, which links to it too.
+    mkdirSync(folder.at("node_modules"));
+    symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
+    const port = String(await freePort());
+    const blocks = [...text.matchAll(/^```sh\n(.*?)^```$(?:\n\n(?:The[^\n]*:\n\n)?```text\n(.*?)^```$)?/gms)].map(
+      ([, commands = "", printed]) => ({ commands, printed }),
+    );
+    assert.ok(blocks.length >= 15);
+    // The first one installs, the one with a key needs an account.
+    const [, ...rest] = blocks.filter(({ commands }) => !commands.includes("OPENAI_API_KEY"));
+    const serve = [
+      'if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER"; fi',
+      `gantry serve --port ${port} > ../served 2>&1 & SERVER=$!`,
+      'until grep -q "^http server listening" ../served; do kill -0 "$SERVER" || exit 3; sleep 0.05; done\n',
+    ].join("\n");
+    const script = rest.map(({ commands }) =>
+      commands
+        .replaceAll("localhost:8080", `localhost:${port}`)
+        .replace(/^gantry serve\n/m, serve)
+        .replace(/^npm install .*\n/m, ""),
+    );
+    // One pipe, so that the order of both outputs is that of a terminal; no server outlives a failure.
+    const begin = 'exec 2>&1; trap \'[ -z "$SERVER" ] || kill "$SERVER"; wait\' EXIT\n';
+    const child = spawn("bash", ["-ec", begin + script.join(`echo; echo "${MARK}"\n`)], {
+      cwd: folder.path,
+      env: {
+        PATH: `${bin.path}:${process.env["PATH"]}`,
+        HOME: folder.path,
+        TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json"),
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (piece: string) => (output += piece));
+    const code = await new Promise((resolve) => child.on("close", resolve));
+    assert.equal(code, 0, output);
+    const outputs = output.split(`\n${MARK}\n`);
+    for (const [at, { commands, printed }] of rest.entries())
+      if (printed !== undefined)
+        assert.equal(alike(outputs[at]?.trimEnd() ?? ""), alike(printed.trimEnd()), `${commands}\n${output}`);
+    assert.match(outputs.join(""), /"main\\": \\"greet\.js/);
+    assert.match(outputs.join(""), /refused: .*\n.*\n.*\n?(?:.*\n)*exit code 4\nexport const greeting = "Hello"/);
+    assert.match(outputs.join(""), /"state":"answered".*\n?export const greeting = "Good morning"/);
+    assert.match(outputs.join(""), /15 checks: 15 passed/);
+  });
+});
