@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, it } from "node:test";
+import { ROOT } from "../helpers/node.js";
+
+const PAGE = "docs/troubleshooting.md";
+
+/** Texts of the shell and of Node. */
+const FOREIGN = new Set(["command not found: gantry", "Cannot find package 'gantry'"]);
+
+/** Constants of texts that the program puts together of more than one. */
+const PARTS: Readonly<Record<string, readonly string[]>> = {
+  "unknown command <name>; expected one of <names>": ["expected one of"],
+  "expected <names>, a package installed beside the config file, or a path": [
+    "a package installed beside the config file, or a path",
+  ],
+  "request from another PID namespace refused": ["from another PID namespace"],
+  "request of a process that gantry cannot see refused": ["of a process that gantry cannot see"],
+  "there is no such model; did you mean <name>?": ["there is no such model", "; did you mean "],
+  "(ECONNREFUSED); is the server running?": ["); is the server running?"],
+  "ended at its budget": ["ended at ", "its budget"],
+  "ended at the most iterations": ["ended at ", "the most iterations"],
+  "nobody is here to be asked: calls that need leave are refused": [
+    "nobody is here to be asked: calls that need leave ",
+    "are refused",
+  ],
+};
+
+/** All sources as one text, in which strings that are joined by `+` are one. */
+function sources(): string {
+  const files = ["src", "adapters"].flatMap((folder) =>
+    readdirSync(path.join(ROOT, folder), { recursive: true, encoding: "utf8" }).map((name) => path.join(folder, name)),
+  );
+  return files
+    .filter((file) => /\.tsx?$/.test(file))
+    .map((file) => readFileSync(path.join(ROOT, file), "utf8"))
+    .join("\n")
+    .replace(/["'`]\s*\+\s*["'`]/g, "");
+}
+
+describe(PAGE, () => {
+  it("quotes texts that are in the sources, but for the parts in <...>", () => {
+    const all = sources();
+    // Of each row the first cell; cells without code are symptoms in words.
+    const cells = [...readFileSync(path.join(ROOT, PAGE), "utf8").matchAll(/^\| (`.*?) *\| /gm)].map(
+      ([, cell]) => cell,
+    );
+    const texts = cells.flatMap((cell = "") => [...cell.matchAll(/`([^`]+)`/g)].map(([, text = ""]) => text));
+    assert.ok(texts.length > 120, String(texts.length));
+    for (const text of texts.filter((one) => !FOREIGN.has(one)))
+      for (const part of PARTS[text] ?? text.split(/<[^<>]+>/)) {
+        const constant = part.replace(/^[\s:,;]+|[\s:,;]+$/g, "");
+        // Shorter ones are what stands between parts that differ.
+        if (constant.length > 4) assert.ok(all.includes(constant), `${JSON.stringify(constant)} of ${text}`);
+      }
+  });
+});
