@@ -1,5 +1,5 @@
 // `npm run docs` generates documents from the code: from the definitions of the options the tables of
-// docs/configuration.md, docs/config.schema.json and test/unit/serve/wrong-values.md (the error for each wrong value); from
+// docs/configuration-reference.md, docs/config.schema.json and test/unit/serve/wrong-values.md (the error for each wrong value); from
 // the shapes and the table of paths of the HTTP API docs/openapi.json. It also copies the version of package.json.
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -76,10 +76,10 @@ const TABLE = /(<!-- options of (.+?) -->\n)[^]*?(\n<!-- end -->)/g;
 export async function configurationPage(page: string): Promise<string> {
   const made = page.replace(TABLE, (_all, begin: string, name: string, end: string) => {
     const section = SECTIONS[name];
-    if (!section) throw new Error(`docs/configuration.md: there are no options of ${name}`);
+    if (!section) throw new Error(`docs/configuration-reference.md: there are no options of ${name}`);
     return `${begin}\n${table(section)}\n${end}`;
   });
-  return pretty(made, "configuration.md");
+  return pretty(made, "configuration-reference.md");
 }
 
 /** JSON Schema of a config. Of what several options must be together it says what JSON Schema can say. */
@@ -186,7 +186,7 @@ export async function documents(): Promise<{ file: URL; is: string; should: stri
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, leavesOf(section)]));
   const at = (path: string) => new URL(`../../${path}`, import.meta.url);
   const [page, schema, table, api] = [
-    at("docs/configuration.md"),
+    at("docs/configuration-reference.md"),
     at("docs/config.schema.json"),
     at("test/unit/serve/wrong-values.md"),
     at("docs/openapi.json"),
