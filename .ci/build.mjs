@@ -1,6 +1,5 @@
-// Builds dist: the sources as a few CommonJS files, ES modules for programs that import gantry, the console's pages and
-// the type declarations. CONTRIBUTING.md ("The build") explains the stages. `--js` leaves the declarations out.
-// `--unchecked` makes them without checking types, which takes half of the time.
+// Builds dist in the stages of CONTRIBUTING.md ("The build"). `--js` leaves the declarations out. `--unchecked` makes
+// them without checking types, which takes half of the time.
 import { readdirSync, readFileSync } from "node:fs";
 import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -17,10 +16,7 @@ const ES = "es";
 const COMMAND = "src/cli/main.ts";
 /** `gantry/client`, for browsers and Node: an ES module that shares no file with the rest. */
 const CLIENT = "adapters/koa-http-api/client/index";
-/**
- * Entry points of the worker thread: the code that it loads at start, and two modules for rare jobs. The build turns
- * them into string constants. Keys are file names, values are folders below src/untrusted.
- */
+/** Entry points of the worker thread, which the build embeds as strings: file names to folders below src/untrusted. */
 const WORKER = { worker: "", "schema-check": "", "flat-parser": "html/" };
 
 const OPTIONS = {
@@ -45,10 +41,7 @@ const OPTIONS = {
   logLevel: "warning",
   metafile: true,
 };
-/**
- * Returns the worker's files as JSON, name to text, because other bundlers do not find separate files. Appends
- * esbuild's metafile to `metafiles`.
- */
+/** Returns the worker's files as JSON: other bundlers find no separate files. Appends the metafile to `metafiles`. */
 async function workerFiles(build, metafiles) {
   const supported = { ...OPTIONS.supported, "dynamic-import": false };
   const external = Object.keys(WORKER).map((name) => `./${name}.js`);
@@ -86,10 +79,7 @@ function entryModules() {
   return Object.fromEntries(folders.map((folder) => [`${ES}/${folder}/index`, `${folder}/index.ts`]));
 }
 
-/**
- * Builds everything except the client. esbuild bundles each module into a part, then pack.mjs combines the parts into
- * files.
- */
+/** Builds all modules except the client: esbuild bundles each into a part, then pack.mjs combines parts into files. */
 async function buildModules(outdir, sources) {
   const { build } = await import("esbuild");
   // Inside outdir, so that no source map names a folder outside the project.

@@ -68,7 +68,7 @@ function finishedPage(page, outputs) {
   return withNames.replace("</head>", `${links.join("")}</head>`).replace(/>\s+</g, "><");
 }
 
-/** Adds the static imports of `file` to `found`, recursively. */
+/** Adds the static imports of `file` to the set, recursively. */
 function addImports(outputs, file, found) {
   for (const { path: other, kind } of outputs[file].imports)
     if (kind === "import-statement" && !found.has(other)) {

@@ -1,5 +1,6 @@
 import path from "node:path";
 import tseslint from "typescript-eslint";
+import { plainLanguage } from "../test/helpers/plain-language.mjs";
 
 const noDefaultExport = {
   selector: "ExportDefaultDeclaration",
@@ -8,10 +9,10 @@ const noDefaultExport = {
 /** Built files export the value that a name has after evaluation; later assignments are not visible (.ci/pack.mjs). */
 const noMutableExport = {
   selector: "ExportNamedDeclaration > VariableDeclaration[kind!='const']",
-  message: "export a const: what is assigned later is not seen by others in the build",
+  message: "export a const: importers in the build do not see a later assignment",
 };
 
-const cleaned = "nothing is made HTML of text; content/markdown.ts lets in what DOMPurify has made nodes of";
+const cleaned = "do not create HTML from text; only content/markdown.ts adds nodes, which DOMPurify has sanitized";
 const noRawHtml = [
   "MemberExpression[property.name=/^(innerHTML|outerHTML|srcdoc|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment|parseFromString|write|writeln)$/]",
   "MemberExpression[property.value=/^(innerHTML|outerHTML|srcdoc|insertAdjacentHTML)$/]",
@@ -26,6 +27,11 @@ export default tseslint.config(
   { ignores: ["dist/**", ".dist-*/**", "node_modules/**", "coverage/**"] },
   { linterOptions: { reportUnusedDisableDirectives: "error" } },
   {
+    plugins: { plain: plainLanguage },
+    rules: { "plain/comments": "error" },
+  },
+  { files: ["**/*.ts", "**/*.tsx"], rules: { "plain/names": "error" } },
+  {
     files: ["**/*.ts", "**/*.tsx"],
     extends: [tseslint.configs.recommendedTypeChecked],
     languageOptions: {
@@ -38,6 +44,7 @@ export default tseslint.config(
       "no-eval": "error",
       "no-new-func": "error",
       "no-restricted-syntax": ["error", noDefaultExport, noMutableExport],
+      "no-useless-rename": "error",
       "@typescript-eslint/consistent-type-exports": "error",
       "@typescript-eslint/consistent-type-imports": [
         "error",

@@ -11,18 +11,13 @@ const MARKED = /[\w$]+\$m\d+/g;
 const IMPORT_CALL = /\bimport\("((?:\.|node:)[^"]+)"\)/g;
 /** Prefix that names a chunk in code that is not bundled yet: `chunk:run`. */
 const CHUNK = "chunk:";
-/**
- * The command is outside dist/chunks. Its syntax is that of Node 8, so that old versions can print the required
- * version.
- */
+/** The command is outside dist/chunks. Old versions of Node must parse it, to print the required version. */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
 /** The helper by which esbuild replaces `require` in an ES module. Other bundlers do not recognize it. */
 const REQUIRE_HELPER = /(?:\(0, ?[\w$.]+\.__require\d*\)|\b__require\d*)\("([^"]+)"\)/g;
 
-/**
- * Replaces `import.meta` in CommonJS. If another bundler turns a chunk into an ES module, `__filename` is undefined.
- */
+/** Replaces `import.meta` in CommonJS. `__filename` is undefined if another bundler makes the chunk an ES module. */
 const IMPORT_META =
   'const importMeta = { get url() { return typeof __filename === "string" ' +
   '? process.getBuiltinModule("url").pathToFileURL(__filename).href : require("./here.cjs").url; } };';
@@ -38,9 +33,8 @@ const withRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")');
 /**
  * Writes dist/chunks, the command and the entry modules.
  * - `parts` and `metafile`: folder and metafile of the first stage, in which each module of this project is a file.
- * - `chunks`: see chunks.mjs.
+ * - `chunks`: see chunks.mjs. `command`: the source of the program.
  * - `entryModules`: file of `outdir` to the source whose exports it re-exports.
- * - `command`: the source of the program.
  */
 export async function pack({ root, parts, metafile, outdir, chunks, entryModules, command, options }) {
   const { build } = await import("esbuild");

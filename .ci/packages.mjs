@@ -5,10 +5,7 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { at } from "./project.mjs";
 
-/**
- * Modules that other packages load and rarely call. Each becomes a file of dist/chunks, which its first call loads.
- * Only functions are exported; other exports of these modules must not be used.
- */
+/** Modules that packages rarely call. The first call loads them from dist/chunks. Only their functions are exported. */
 const DEFERRED = [
   "mime-types/index", // 49 ms; koa and others
   "formidable/src/index", // 12 ms; koa-body
@@ -19,8 +16,7 @@ const DEFERRED = [
 const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa
 /** Import statements to insert before a module's own imports. */
 const PRELUDES = {
-  // Without this line esbuild evaluates the CommonJS package `reflect-metadata` too late: it is in another file than
-  // tsyringe.
+  // Without this line esbuild evaluates `reflect-metadata`, which is CommonJS in another file, too late for tsyringe.
   "tsyringe/dist/esm5/index.js": 'import "reflect-metadata/lite";',
   // The platform's `Headers` loads all of its fetch: 37 ms of a first run with Anthropic, Google or OpenAI responses.
   "@ai-sdk/provider-utils/dist/index.mjs": `import { Headers } from ${JSON.stringify(at(".ci/stand-ins/headers.mjs"))};`,

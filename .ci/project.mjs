@@ -1,5 +1,4 @@
-// Shared functions of the scripts: paths, freshness checks and running commands. It imports no package, because it runs
-// before dependencies are installed.
+// Shared functions of the scripts. This file imports no package, because it runs before dependencies are installed.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
@@ -106,9 +105,7 @@ export function run(command, args, { stdio = "inherit", env = process.env, cwd =
   });
 }
 
-/**
- * Waits for all promises of `parts`, an object by name. Then throws one error with the messages of those that failed.
- */
+/** Waits for all promises of `parts`, an object by name. Then throws one error with the messages of all failures. */
 export async function completeAll(parts) {
   const results = await Promise.allSettled(Object.values(parts));
   const failed = Object.keys(parts).flatMap((name, i) => (results[i].reason ? [[name, results[i].reason]] : []));

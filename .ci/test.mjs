@@ -20,24 +20,16 @@ import {
   testsOverStores,
 } from "./project.mjs";
 
-/**
- * Time limit of one test and of one test process, in ms. It ends hanging tests; tests on a slow machine take far less.
- */
+/** Limit of one test and of one test process, in ms. It ends hanging tests; tests on a slow machine take far less. */
 const TEST_LIMIT_MS = 900_000;
-/**
- * Maximum number of concurrent test processes. About half of a test's time is waiting for sockets, processes or the
- * disk.
- */
+/** Maximum number of test processes. Tests wait for sockets, processes or the disk during about half of their time. */
 const CONCURRENCY = 6;
 /** Suites whose files share processes: their tests start no process and measure nothing process-wide. */
 const BATCHED = new Set(["unit"]);
 /** Number of processes for a batched suite. Each loads the sources again, for 10 to 19 s of CPU time. */
 const BATCHES = 4;
 
-/**
- * The product's timers do not keep a process alive. Without this timer, a test that waits only for one would end its
- * process, and all other tests of the batch.
- */
+/** The product's timers keep no process alive. Without this timer, a test that waits for a timeout ends its batch. */
 const KEEP_ALIVE = `import { after } from "node:test";
 const timer = setInterval(() => undefined, 60_000);
 after(() => clearInterval(timer));
@@ -142,10 +134,7 @@ async function runTests(parts) {
   await reportLeftovers(temporary, name);
 }
 
-/**
- * Test files of a suite, a file or a folder, relative to the project's root. Returns batch files for suites that share
- * processes.
- */
+/** Test files of a suite, file or folder, relative to the root. Returns batch files for suites that share processes. */
 function filesOf(part) {
   if (existsSync(at("test", part)) && !part.includes("/")) {
     const files = testFiles(`test/${part}`);
@@ -169,7 +158,6 @@ function batches(files, name) {
   });
 }
 
-/** Files that differ from the last commit and exist. */
 async function changedFiles() {
   const git = async (...args) => {
     const child = spawn("git", [...args, "-z"], { cwd: at(), stdio: ["ignore", "pipe", "inherit"] });
@@ -180,10 +168,7 @@ async function changedFiles() {
   return [...tracked, ...(await git("ls-files", "--others", "--exclude-standard"))];
 }
 
-/**
- * Starts one private PostgreSQL server for all test files. The server ends with this process, even if this process is
- * killed. `url` is undefined if no server is installed; the tests then report what is missing.
- */
+/** Starts a PostgreSQL server, which also ends if this process is killed. `url` is undefined if none is installed. */
 function startPostgres(env) {
   const args = [...SOURCE_FLAGS, at("test/helpers/postgres-server.ts")];
   const child = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "ignore"] });

@@ -7,6 +7,6 @@ export { default as b } from "minimist-options";
 export { default as e } from "decamelize";
 
 function leftOut() {
-  throw new Error("the build leaves out what meow reads package.json and help texts with");
+  throw new Error("the build omits the packages by which meow reads package.json and help texts");
 }
 export { leftOut as a, leftOut as n, leftOut as r, leftOut as t };

@@ -1,5 +1,4 @@
-// The part of zod that koa-body uses to fill in default options. The options that body.ts passes are constants, so
-// nothing is validated: an undefined field gets its default.
+// The part of zod that koa-body uses to fill in default options. It validates nothing: body.ts passes constants.
 const field = (fallback) => ({ optional: () => field(fallback), default: field, read: (value) => value ?? fallback });
 
 export const z = {
