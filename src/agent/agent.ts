@@ -31,8 +31,8 @@ import { OpenedStore } from "./opened-store.js";
 import { throttleOutageLogs } from "../sessions/outage.js";
 import { Sessions } from "../sessions/sessions.js";
 
-/** How long `close` waits for tools that did not stop after a cancel, in ms. */
-const STRAGGLER_MS = 2_500;
+/** Time limit at close for tools that did not stop after a cancel, in ms. */
+const UNSETTLED_TOOLS_TIMEOUT_MS = 2_500;
 
 const DRAINING: NotReady = { code: "draining", message: "the server is about to stop" };
 
@@ -50,15 +50,15 @@ export class Agent {
   /** Opens the MCP servers that a run's input names. Undefined: runs cannot name any. */
   readonly mcpServerFactory: McpServerFactory | undefined;
 
-  readonly #parts: AgentServices;
+  readonly #services: AgentServices;
   readonly #providers: readonly ModelProvider[];
   readonly #closing = new AbortController();
   readonly #store: OpenedStore;
   readonly #watchers: Watchers;
   readonly #presence: Presence;
   readonly #processes: SessionProcesses;
-  #here: LocalRuns | undefined;
-  #making: Promise<LocalRuns> | undefined;
+  #localRuns: LocalRuns | undefined;
+  #localRunsPromise: Promise<LocalRuns> | undefined;
   #runs: Runs | undefined;
   #asks: Asks | undefined;
   #isDraining = false;
@@ -71,14 +71,14 @@ export class Agent {
     checkOptions(options);
     const { driver, fileHistory } = options;
     const logger = throttleOutageLogs(options.logger ?? silentLogger);
-    const bus = new Bus<BusEvents>((error) => logger.error("a listener failed", { error }));
+    const bus = new Bus<BusEvents>((error) => logger.error("event listener failed", { error }));
     const closing = this.#closing.signal;
     this.#store = new OpenedStore({ driver, bus, logger, fileHistory, closing });
     const store = () => this.#store.get();
     this.#presence = new Presence((options.clientGrace ?? AGENT_DEFAULTS.clientGrace) * 1000);
     this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closing, this.#presence);
-    const changed = (rootId: string, messages: boolean) => void this.#watchers.tell(rootId, messages);
-    this.#parts = createServices(options, {
+    const changed = (rootId: string, messages: boolean) => void this.#watchers.notify(rootId, messages);
+    this.#services = createServices(options, {
       name: this.name,
       store,
       bus,
@@ -87,8 +87,8 @@ export class Agent {
       spawn: (input, spawned) => this.#start(input, spawned),
       closing,
     });
-    const { conversationCache: kept, mode, models, projectDir, tasks, tools } = this.#parts;
-    bus.on("session.deleted", ({ ids }) => ids.forEach((id) => kept.drop(id)));
+    const { conversationCache, mode, models, projectDir, tasks, tools } = this.#services;
+    bus.on("session.deleted", ({ ids }) => ids.forEach((id) => conversationCache.drop(id)));
     forgetFilesOf(bus, fileHistory, tasks, logger);
     this.#processes = new SessionProcesses(tools, bus, tasks, store, (rootId) => changed(rootId, false));
     this.#providers = options.providers;
@@ -101,10 +101,10 @@ export class Agent {
       logger,
       projectDir,
       mode,
-      runs: (rootId) => this.#here?.of(rootId) !== undefined,
-      changed,
+      isRunningHere: (rootId) => this.#localRuns?.of(rootId) !== undefined,
+      notifyWatchers: changed,
       watch: (id, watched) => this.#watchers.watch(id, watched),
-      stopRun: async (rootId) => this.#here?.stop(rootId),
+      stopRun: async (rootId) => this.#localRuns?.stop(rootId),
       background: { tasks, closing },
       fileHistory,
     });
@@ -112,7 +112,7 @@ export class Agent {
 
   /** Default mode for new sessions. */
   get mode(): SessionMode {
-    return this.#parts.mode;
+    return this.#services.mode;
   }
 
   /**
@@ -120,16 +120,16 @@ export class Agent {
    * If a function creates the tools, the list is empty until `prepare` resolves or a run starts.
    */
   get tools(): readonly Tool[] {
-    return this.#parts.tools.list.tools;
+    return this.#services.tools.list.tools;
   }
 
   /** Runs of this process and of other processes on the same store. */
   get runs(): Runs {
     return (this.#runs ??= new Runs({
-      store: this.#parts.store,
-      running: (rootId) => this.#here?.of(rootId),
-      unqueue: (rootId, runId) => this.#here?.unqueue(rootId, runId),
-      waits: (rootId, runId) => this.#here?.waits(rootId, runId),
+      store: this.#services.store,
+      running: (rootId) => this.#localRuns?.of(rootId),
+      unqueue: (rootId, runId) => this.#localRuns?.unqueue(rootId, runId),
+      waits: (rootId, runId) => this.#localRuns?.waits(rootId, runId),
       watch: (id, watched) => this.#watchers.watch(id, watched),
     }));
   }
@@ -147,9 +147,9 @@ export class Agent {
   /** Requests of runs to users. */
   get asks(): Asks {
     return (this.#asks ??= new Asks({
-      store: this.#parts.store,
-      running: (rootId) => this.#here?.of(rootId),
-      changed: (rootId) => void this.#watchers.tell(rootId, false),
+      store: this.#services.store,
+      running: (rootId) => this.#localRuns?.of(rootId),
+      changed: (rootId) => void this.#watchers.notify(rootId, false),
     }));
   }
 
@@ -172,19 +172,19 @@ export class Agent {
    * `SessionNotFoundError`, `StoreError`.
    */
   async commands(where: CommandQuery = {}): Promise<ListedCommand[]> {
-    return (await import("../run/prompt/agent-commands.js")).commandsOf(this.#parts, where);
+    return (await import("../run/prompt/agent-commands.js")).commandsOf(this.#services, where);
   }
 
   /** Describes a stored tool call for display. `input` is undefined if the arguments are invalid JSON. Never throws. */
   describeCall(name: string, args: string, projectDir: string): DescribedCall {
-    const tool = this.tools.find((one) => one.name === name) ?? this.#parts.sources.find(name);
+    const tool = this.tools.find((candidate) => candidate.name === name) ?? this.#services.sources.find(name);
     return describeCall(tool, name, args, projectDir);
   }
 
   /** Adds a listener to the bus. The returned function removes it. */
   on<E extends keyof BusEvents>(event: E, listener: (event: BusEvents[E]) => void): () => void {
     oneOf("event", BUS_EVENTS, event);
-    return this.#parts.bus.on(event, listener);
+    return this.#services.bus.on(event, listener);
   }
 
   /** Opens the store now instead of at the first use. Rejects with `StoreError`. */
@@ -198,8 +198,8 @@ export class Agent {
    */
   async prepare(): Promise<void> {
     if (this.#isRefusing) return;
-    const { tasks, tools } = this.#parts;
-    await tasks.add(Promise.all([this.#runsHere(), tools.load()])).catch(() => undefined);
+    const { tasks, tools } = this.#services;
+    await tasks.add(Promise.all([this.#loadLocalRuns(), tools.load()])).catch(() => undefined);
     this.#prepared ??= tasks.add(this.#prepareModels());
   }
 
@@ -211,7 +211,7 @@ export class Agent {
   async readiness(signal?: AbortSignal): Promise<Readiness> {
     // While the agent drains, its store may already be closed, and no other reason matters.
     if (!this.#isDraining) {
-      const reasons = await (await this.#checksReadiness()).reasons(signal);
+      const reasons = await (await this.#loadReadinessCheck()).reasons(signal);
       if (!this.#isDraining) return { ready: reasons.length === 0, reasons };
     }
     return { ready: false, reasons: [DRAINING] };
@@ -226,7 +226,7 @@ export class Agent {
   refuseNew(): void {
     this.#isDraining = true;
     this.#isRefusing = true;
-    this.#here?.closeLine();
+    this.#localRuns?.closeQueue();
   }
 
   /**
@@ -245,12 +245,12 @@ export class Agent {
   async #close(): Promise<void> {
     this.refuseNew();
     this.#closing.abort(new ShuttingDownError());
-    await this.#parts.tasks.settled();
-    this.#parts.conversationCache.clear();
+    await this.#services.tasks.settled();
+    this.#services.conversationCache.clear();
     this.#processes.close();
-    await this.#store.rest();
-    await this.#parts.unsettledTools.settled(STRAGGLER_MS);
-    await this.#parts.sources.close();
+    await this.#store.stopHousekeeping();
+    await this.#services.unsettledTools.settled(UNSETTLED_TOOLS_TIMEOUT_MS);
+    await this.#services.sources.close();
     await this.models.close();
     const closing = [...this.#providers.map((provider) => provider.close())];
     for (const tool of this.tools) closing.push(Promise.resolve(tool.close?.()));
@@ -262,7 +262,7 @@ export class Agent {
   #start(input: RunInput, spawned?: Spawned): Promise<Run> {
     // Taken before anything is awaited, so that runs keep the order of their requests.
     const ticket = { id: newId(), at: now() };
-    return this.#parts.tasks.add(this.#runsHere().then((here) => here.start(input, ticket, spawned)));
+    return this.#services.tasks.add(this.#loadLocalRuns().then((localRuns) => localRuns.start(input, ticket, spawned)));
   }
 
   /** Loading blocks the event loop for 50 ms, so requests that have already arrived go first. */
@@ -272,21 +272,21 @@ export class Agent {
   }
 
   /** Loaded lazily: more than half of the agent's code is not needed before the first run. */
-  #runsHere(): Promise<LocalRuns> {
-    return (this.#making ??= import("../run/local-runs.js").then(({ LocalRuns: RunsHere }) => {
-      return (this.#here = new RunsHere({
-        parts: this.#parts,
+  #loadLocalRuns(): Promise<LocalRuns> {
+    return (this.#localRunsPromise ??= import("../run/local-runs.js").then(({ LocalRuns: RunsHere }) => {
+      return (this.#localRuns = new RunsHere({
+        services: this.#services,
         run: (input) => this.run(input),
         isRefusing: () => this.#isRefusing,
-        heed: () => this.#processes.watchProcesses(),
+        watchProcesses: () => this.#processes.watchProcesses(),
         freeKey: (key) => this.runs.freeKey(key),
       }));
     }));
   }
 
-  #checksReadiness(): Promise<ReadinessCheck> {
+  #loadReadinessCheck(): Promise<ReadinessCheck> {
     return (this.#readiness ??= import("./readiness.js").then(({ ReadinessCheck }) => {
-      const { store, models, logger } = this.#parts;
+      const { store, models, logger } = this.#services;
       return new ReadinessCheck({ store, models, logger });
     }));
   }

@@ -37,7 +37,7 @@ export class OpenedStore {
   }
 
   /** Stops the background work on the store. */
-  async rest(): Promise<void> {
+  async stopHousekeeping(): Promise<void> {
     await this.#housekeeping?.close();
   }
 
@@ -50,11 +50,11 @@ export class OpenedStore {
   async #open(): Promise<SessionDriver> {
     const driver = (this.#driver ??= new (await import("../memory-driver/memory-driver.js")).MemoryDriver());
     await driver.open();
-    if (!this.#options.closing.aborted) this.#housekeeping = this.#housekeep(driver);
+    if (!this.#options.closing.aborted) this.#housekeeping = this.#startHousekeeping(driver);
     return driver;
   }
 
-  #housekeep(driver: SessionDriver): Housekeeping {
+  #startHousekeeping(driver: SessionDriver): Housekeeping {
     const { bus, logger, fileHistory } = this.#options;
     const onDeleted = (id: string) => bus.emit("session.deleted", { ids: [id] });
     return new Housekeeping({ driver, logger, onDeleted, fileHistory });

@@ -63,19 +63,19 @@ export interface AgentOptions {
    * - `wait`: waits for a client for at most `askTimeout`.
    */
   unattended?: Unattended | undefined;
-  /** How long a request waits for an answer when no client can answer, in seconds; default 300. */
+  /** Maximum wait of a request when no client can answer, in seconds; default 300. */
   askTimeout?: number | undefined;
-  /** How long a request still waits after the last client that can answer disconnects, in seconds; default 60. */
+  /** Maximum wait of a request after the last client that can answer disconnects, in seconds; default 60. */
   clientGrace?: number | undefined;
   /** Default: none. */
   hooks?: Hooks | undefined;
   /** Absolute path of the folder to work on. Default: the working directory. */
   projectDir?: string | undefined;
-  /** Text for the system prompt; `prompt` says how it is used. */
+  /** Text for the system prompt. See `prompt` for its use. */
   systemPrompt?: string | undefined;
   /**
-   * How `systemPrompt` is used. `extend` (default): appended to the built-in instructions. `replace`: used instead of
-   * them. The project folder, the project's instructions and skills are included in both cases.
+   * Use of `systemPrompt`. `extend` (default): appended to the built-in instructions. `replace`: used instead of them.
+   * The project folder, the project's instructions and skills are included in both cases.
    */
   prompt?: PromptUse | undefined;
   /** Whether the prompt includes the project's `AGENTS.md` files, skills, branch and file tree; default true. */
@@ -101,13 +101,13 @@ export interface AgentOptions {
    * USD budget cannot use it.
    */
   unknownPrice?: ModelPrices | undefined;
-  /** How sessions are compacted when they reach the model's context window. */
+  /** Compaction of sessions that reach the model's context window. */
   compaction?: CompactionOptions | undefined;
   /** Used if the run's input names no model. Default: the first model. */
   model?:
     | { provider?: string | undefined; model?: string | undefined; reasoningEffort?: ReasoningEffort | undefined }
     | undefined;
-  /** How long a run waits until its model is found, in ms; default 30,000. */
+  /** Maximum wait of a run until its model is found, in ms; default 30,000. */
   modelTimeoutMs?: number | undefined;
   /**
    * Maximum age of a model list, in seconds; default 300. An older list is fetched again at the next request for it. 0:
@@ -170,8 +170,8 @@ export function checkOptions(options: unknown): void {
   if (options["driver"] !== undefined)
     object("driver", options["driver"], "a session driver, with", ["open", "create", "write"]);
   const { fileHistory } = options;
-  if (fileHistory !== undefined && !(isRecord(fileHistory) && typeof fileHistory["keeper"] === "function"))
-    throw new InputError("fileHistory", "a file history, as folderHistory() makes one");
+  if (fileHistory !== undefined && !(isRecord(fileHistory) && typeof fileHistory["recorder"] === "function"))
+    throw new InputError("fileHistory", "a file history, for example from folderHistory()");
   if (options["commands"] !== undefined) objects("commands", options["commands"], "slash commands", ["prompt"]);
   const { permissions } = options;
   if (Array.isArray(permissions)) objects("permissions", permissions, "permission policies", ["judge"]);
@@ -196,7 +196,7 @@ export function checkOptions(options: unknown): void {
   if (typeof (options["home"] ?? "") !== "string") throw new InputError("home", "an absolute path");
   const { model, projectDir } = options;
   if (projectDir !== undefined && !(typeof projectDir === "string" && isAbsolute(projectDir)))
-    throw new InputError("projectDir", "an absolute path, such as path.resolve() makes of a relative one");
+    throw new InputError("projectDir", "an absolute path, for example the result of path.resolve()");
   if (isRecord(model)) oneOf("model.reasoningEffort", EFFORTS, model["reasoningEffort"] ?? "");
 }
 
@@ -240,5 +240,5 @@ export const BUS_EVENTS = Object.keys(NAMES) as readonly (keyof BusEvents)[];
 
 /** Whether a record has no defined value; most budgets have none. */
 function isEmpty(value: unknown): boolean {
-  return value === undefined || (isRecord(value) && Object.values(value).every((one) => one === undefined));
+  return value === undefined || (isRecord(value) && Object.values(value).every((member) => member === undefined));
 }

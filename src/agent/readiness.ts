@@ -12,31 +12,31 @@ export interface ReadinessOptions {
   logger: Logger;
 }
 
-/** How long a result is reused, in ms. Any number of requests cause one query of the store. */
-const FRESH_MS = 1_000;
+/** Lifetime of a result, in ms. Any number of requests cause one query of the store. */
+const CACHE_MS = 1_000;
 /** A store that does not answer within this time counts as unreachable, in ms. */
-const STORE_MS = 2_000;
+const STORE_TIMEOUT_MS = 2_000;
 /**
- * How long a check waits for the first model lists, in ms. They usually arrive before, so that the first request needs
+ * Maximum wait of a check for the first model lists, in ms. They usually arrive before, so that the first request needs
  * no retry.
  */
-const MODELS_MS = 500;
+const MODELS_TIMEOUT_MS = 500;
 /** Maximum unanswered queries to the store. At this number, no query is sent until the store answers one. */
-const UNANSWERED = 4;
+const MAX_PENDING_QUERIES = 4;
 
-const AWAY: NotReady = { code: "store_unreachable", message: "the session store cannot be reached" };
+const STORE_UNREACHABLE: NotReady = { code: "store_unreachable", message: "the session store cannot be reached" };
 const SYNCING: NotReady = {
   code: "models_syncing",
   message: "the lists of models are being fetched for the first time",
 };
 
-/** Checks whether runs can start. Concurrent requests share a result, which is then reused for `FRESH_MS`. */
+/** Checks whether runs can start. Concurrent requests share a result, which is then reused for `CACHE_MS`. */
 export class ReadinessCheck {
   readonly #options: ReadinessOptions;
-  readonly #unanswered = new Set<Promise<unknown>>();
-  #found: Promise<readonly NotReady[]> | undefined;
-  #foundAt = Infinity;
-  #isAway = false;
+  readonly #pendingQueries = new Set<Promise<unknown>>();
+  #reasons: Promise<readonly NotReady[]> | undefined;
+  #checkedAt = Infinity;
+  #isUnreachable = false;
 
   constructor(options: ReadinessOptions) {
     this.#options = options;
@@ -47,39 +47,43 @@ export class ReadinessCheck {
    * two seconds. Rejects only with the signal's reason.
    */
   async reasons(signal?: AbortSignal): Promise<readonly NotReady[]> {
-    if (this.#found === undefined || monotonicMs() - this.#foundAt > FRESH_MS) {
-      this.#foundAt = Infinity;
-      this.#found = this.#find().finally(() => (this.#foundAt = monotonicMs()));
+    if (this.#reasons === undefined || monotonicMs() - this.#checkedAt > CACHE_MS) {
+      this.#checkedAt = Infinity;
+      this.#reasons = this.#check().finally(() => (this.#checkedAt = monotonicMs()));
     }
-    return signal ? abortable(this.#found, signal) : this.#found;
+    return signal ? abortable(this.#reasons, signal) : this.#reasons;
   }
 
-  async #find(): Promise<readonly NotReady[]> {
-    const [isThere, isSynced] = await Promise.all([this.#reaches(), this.#options.models.synced(MODELS_MS)]);
-    return [...(isThere ? [] : [AWAY]), ...(isSynced ? [] : [SYNCING])];
+  async #check(): Promise<readonly NotReady[]> {
+    const [isThere, isSynced] = await Promise.all([
+      this.#isStoreReachable(),
+      this.#options.models.waitForLists(MODELS_TIMEOUT_MS),
+    ]);
+    return [...(isThere ? [] : [STORE_UNREACHABLE]), ...(isSynced ? [] : [SYNCING])];
   }
 
-  async #reaches(): Promise<boolean> {
-    let failure: unknown = new Error(`no answer within ${STORE_MS} ms`);
+  async #isStoreReachable(): Promise<boolean> {
+    let failure: unknown = new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
     let answered = false;
-    if (this.#unanswered.size < UNANSWERED) {
+    if (this.#pendingQueries.size < MAX_PENDING_QUERIES) {
       // No session has this id, so this is the cheapest query.
-      const asked: Promise<unknown> = this.#options
+      const query: Promise<unknown> = this.#options
         .store()
         .then((store) => store.get(""))
-        .finally(() => this.#unanswered.delete(asked));
-      this.#unanswered.add(asked);
+        .finally(() => this.#pendingQueries.delete(query));
+      this.#pendingQueries.add(query);
     }
     // An answer to an earlier query also shows that the store is reachable.
-    const first = Promise.race(this.#unanswered).then(
+    const first = Promise.race(this.#pendingQueries).then(
       () => (answered = true),
       (error: unknown) => (failure = error),
     );
-    await settlesWithin(first, STORE_MS);
+    await settlesWithin(first, STORE_TIMEOUT_MS);
     const { logger } = this.#options;
-    if (!answered && !this.#isAway) logger.warn("not ready: the session store cannot be reached", { error: failure });
-    if (answered && this.#isAway) logger.info("the session store can be reached again");
-    this.#isAway = !answered;
+    if (!answered && !this.#isUnreachable)
+      logger.warn("session store is unreachable; reporting not ready", { error: failure });
+    if (answered && this.#isUnreachable) logger.info("session store is reachable again");
+    this.#isUnreachable = !answered;
     return answered;
   }
 }

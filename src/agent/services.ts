@@ -13,14 +13,14 @@ import { ToolSources } from "../run/tools/sources.js";
 import { ToolStateCache } from "../run/tools/tool-state.js";
 
 /** The agent's own members that its runs use. */
-type Own = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "live" | "spawn" | "closing">;
+type AgentMembers = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "live" | "spawn" | "closing">;
 
 /**
  * Creates the services that all runs of an agent share. Throws `InputError` if two tools or two providers have the same
  * name.
  */
-export function createServices(options: AgentOptions, own: Own): AgentServices {
-  const { bus, logger } = own;
+export function createServices(options: AgentOptions, agentMembers: AgentMembers): AgentServices {
+  const { bus, logger } = agentMembers;
   const { model, projectDir = process.cwd(), mode = "auto" } = options;
   const tools = new AgentTools(options.tools);
   const names = options.providers.map((provider) => provider.name);
@@ -28,7 +28,7 @@ export function createServices(options: AgentOptions, own: Own): AgentServices {
   if (doubled !== undefined) throw new InputError("providers", `distinct names, got ${doubled} twice`);
   const project = new Project({ ...options, logger });
   return {
-    ...own,
+    ...agentMembers,
     models: new Models({
       providers: options.providers,
       preferred: { provider: model?.provider ?? "", model: model?.model ?? "" },
@@ -42,11 +42,11 @@ export function createServices(options: AgentOptions, own: Own): AgentServices {
     mcpServerFactory: options.mcpServerFactory,
     fileHistory: options.fileHistory,
     commands: {
-      own: options.commands ?? [],
+      agentCommands: options.commands ?? [],
       folders: options.commandFolders ?? [],
-      ofProjects: options.projectInstructions ?? true,
-      denied: options.deniedPaths ?? [],
-      leftOut: project.leftOut,
+      usesProjectCommands: options.projectInstructions ?? true,
+      deniedPaths: options.deniedPaths ?? [],
+      leftOut: project.logSkipped,
     },
     permissions: [options.permissions ?? []].flat(),
     rules: options.rules ?? [],

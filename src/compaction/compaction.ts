@@ -4,7 +4,7 @@ import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import { COMPACTION_DEFAULTS, STRATEGIES } from "./names.js";
 
-/** How conversations are kept within the model's context window. All fields are optional. */
+/** Options for keeping conversations within the model's context window. All fields are optional. */
 export interface CompactionOptions {
   /**
    * Whether conversations are compacted; default true. Without compaction a conversation ends when the context window
@@ -43,7 +43,7 @@ export class Compaction {
   readonly #options: Required<Omit<CompactionOptions, "strategy">>;
   readonly #strategy: string | CompactionStrategy;
   /** Models with an unknown window that have been logged, as `provider/model`. */
-  readonly #told = new Set<string>();
+  readonly #loggedModels = new Set<string>();
 
   constructor(options: CompactionOptions) {
     const {
@@ -70,17 +70,17 @@ export class Compaction {
   /** The window rules for one run. Logs a warning once per model if its window is unknown. */
   rules(run: WindowRun): WindowRules {
     const { enabled, threshold, keepMessages, contextWindow } = this.#options;
-    const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#unknown(run));
+    const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#assumedWindow(run));
     const reserve = Math.min(ANSWER_TOKENS, run.model.maxOutput ?? ANSWER_TOKENS, Math.floor(size / 5));
     const limit = Math.floor(Math.min(size * threshold, size - reserve));
     return { enabled, size, limit, keepMessages, strategy: this.#strategy };
   }
 
-  #unknown({ provider, model, logger }: WindowRun): number {
+  #assumedWindow({ provider, model, logger }: WindowRun): number {
     const name = `${provider.name}/${model.id}`;
-    if (this.#options.enabled && !this.#told.has(name)) {
-      this.#told.add(name);
-      logger.warn("the model's context window is not known; it counts as 128000 tokens", { model: name });
+    if (this.#options.enabled && !this.#loggedModels.has(name)) {
+      this.#loggedModels.add(name);
+      logger.warn("context window of the model is unknown; assuming 128000 tokens", { model: name });
     }
     return UNKNOWN_WINDOW;
   }

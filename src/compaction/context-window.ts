@@ -24,22 +24,22 @@ import { cutMiddle } from "../base/cut-text.js";
 /** Share of the room for messages that a compaction may fill, so that the next compaction is not needed soon. */
 const HEADROOM = 0.6;
 /** Maximum share of the limit for instructions and tools. Beyond it they are shortened. */
-const FRAME_SHARE = 0.6;
+const PREFIX_SHARE = 0.6;
 /** Maximum share of the room for messages that one tool output may take. */
 const OUTPUT_SHARE = 1 / 3;
 /** A requested compaction reduces the messages to at most this share of their size. */
-const ASKED_SHARE = 0.5;
+const REQUESTED_COMPACTION_SHARE = 0.5;
 /** Maximum share of the room for messages that the attached session state may take. */
 const STATE_SHARE = 0.25;
 /** A requested compaction does nothing if the messages have no more tokens than this. */
-const FEW = 500;
+const MIN_COMPACTION_TOKENS = 500;
 /** Maximum retries after the provider rejected the prompt as too long. Each retry is smaller than the last. */
-const RETREATS = 5;
-const RETREAT = 0.6;
+const MAX_RETRIES = 5;
+const RETRY_FACTOR = 0.6;
 /**
  * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
  */
-const PLAUSIBLE_BYTES = 8;
+const MAX_BYTES_PER_TOKEN = 8;
 
 /** The members of a run that its context window uses. */
 export interface WindowContext extends ModelCaller {
@@ -70,10 +70,10 @@ function builtIn(name: string): CompactionStrategy {
 }
 
 /** Options of one compaction, requested or necessary. */
-interface Asked {
+interface CompactionRequest {
   before?: number;
   most?: number;
-  wanted?: string;
+  instructions?: string;
 }
 
 interface Compacted {
@@ -91,20 +91,20 @@ export class ContextWindow {
   readonly #context: WindowContext;
   readonly #rules: Rules;
   #limit: number;
-  #frame: PromptPrefix;
+  #prefix: PromptPrefix;
   /**
    * Tokens of the first `count` messages and the prompt prefix, as counted by the provider. Undefined: no count is
    * valid.
    */
   #reported: { tokens: number; count: number } | undefined;
-  #shown = new WeakMap<Message, Message>();
-  #retreats = 0;
+  #shortenedMessages = new WeakMap<Message, Message>();
+  #retries = 0;
 
   constructor(context: WindowContext, rules: Rules) {
     this.#context = context;
     this.#rules = rules;
     this.#limit = rules.limit;
-    this.#frame = this.#fitFrame();
+    this.#prefix = this.#fitPrefix();
   }
 
   /**
@@ -117,27 +117,28 @@ export class ContextWindow {
   }
 
   /** Records the usage of a completed model call. The answer must already be part of the conversation. */
-  answered(usage: ModelUsage): void {
-    this.#retreats = 0;
+  recordAnswer(usage: ModelUsage): void {
+    this.#retries = 0;
     const { messages } = this.#context.conversation;
-    const asked = this.#frame.tokens * BYTES_PER_TOKEN + this.#bytes() - bytesOfAll(this.#seen(messages.slice(-1)));
-    const believed = !usage.estimated && usage.inputTokens * PLAUSIBLE_BYTES >= asked;
+    const requestBytes =
+      this.#prefix.tokens * BYTES_PER_TOKEN + this.#bytes() - bytesOfAll(this.#visibleMessages(messages.slice(-1)));
+    const believed = !usage.estimated && usage.inputTokens * MAX_BYTES_PER_TOKEN >= requestBytes;
     this.#reported = believed ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length } : undefined;
   }
 
   /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
-  async tooLong(): Promise<boolean> {
-    if (!this.#rules.enabled || this.#retreats >= RETREATS) return false;
-    this.#retreats += 1;
+  async compactRejectedPrompt(): Promise<boolean> {
+    if (!this.#rules.enabled || this.#retries >= MAX_RETRIES) return false;
+    this.#retries += 1;
     // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
     this.#reported = undefined;
     const before = this.#promptTokens();
-    this.#limit = Math.floor(Math.min(this.#limit, before) * RETREAT);
-    this.#frame = this.#fitFrame();
-    this.#shown = new WeakMap();
-    this.#context.logger.warn("the provider says that the prompt is too long; compacting it further", {
+    this.#limit = Math.floor(Math.min(this.#limit, before) * RETRY_FACTOR);
+    this.#prefix = this.#fitPrefix();
+    this.#shortenedMessages = new WeakMap();
+    this.#context.logger.warn("provider rejected the prompt as too long; compacting further", {
       session: this.#context.sessionId,
-      attempt: this.#retreats,
+      attempt: this.#retries,
     });
     try {
       if (this.#promptTokens() > this.#limit) await this.#compact({ before });
@@ -152,9 +153,10 @@ export class ContextWindow {
    * Compacts now, on request; `instructions` say what to keep. Uses a summary unless a custom strategy is set. Resolves
    * with the estimated tokens of the next prompt.
    */
-  async compact(wanted: string): Promise<number> {
-    const messages = tokensOf(this.#seen(this.#context.conversation.messages));
-    if (messages > FEW) await this.#compact({ wanted, most: Math.floor(messages * ASKED_SHARE) });
+  async compact(instructions: string): Promise<number> {
+    const messages = tokensOf(this.#visibleMessages(this.#context.conversation.messages));
+    if (messages > MIN_COMPACTION_TOKENS)
+      await this.#compact({ instructions, most: Math.floor(messages * REQUESTED_COMPACTION_SHARE) });
     return this.#promptTokens();
   }
 
@@ -163,13 +165,13 @@ export class ContextWindow {
     const { size } = this.#rules;
     const request: ModelRequest = {
       model,
-      system: this.#frame.system,
+      system: this.#prefix.system,
       messages: modelView(
-        this.#seen(conversation.messages),
+        this.#visibleMessages(conversation.messages),
         { provider: provider.name, model: model.id },
-        conversation.told,
+        conversation.modelMessages,
       ),
-      tools: this.#frame.tools,
+      tools: this.#prefix.tools,
       effort,
       cacheKey: sessionId,
     };
@@ -189,53 +191,57 @@ export class ContextWindow {
    */
   #promptTokens(): number {
     const { messages } = this.#context.conversation;
-    if (!this.#reported) return this.#frame.tokens + Math.ceil(this.#bytes() / BYTES_PER_TOKEN);
-    return this.#reported.tokens + tokensOf(this.#seen(messages.slice(this.#reported.count)));
+    if (!this.#reported) return this.#prefix.tokens + Math.ceil(this.#bytes() / BYTES_PER_TOKEN);
+    return this.#reported.tokens + tokensOf(this.#visibleMessages(messages.slice(this.#reported.count)));
   }
 
   /** Bytes of all messages. */
   #bytes(): number {
     const { size, messages } = this.#context.conversation;
-    return this.#showsAll ? size.bytes : bytesOfAll(this.#seen(messages));
+    return this.#showsAll ? size.bytes : bytesOfAll(this.#visibleMessages(messages));
   }
 
   /** Maximum bytes of one tool output. */
-  get #most(): number {
-    return Math.max(600, Math.floor((this.#limit - this.#frame.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
+  get #maxOutputBytes(): number {
+    return Math.max(600, Math.floor((this.#limit - this.#prefix.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
   }
 
   get #showsAll(): boolean {
-    return !this.#rules.enabled || this.#context.conversation.size.largestResult <= this.#most;
+    return !this.#rules.enabled || this.#context.conversation.size.largestResultBytes <= this.#maxOutputBytes;
   }
 
   /**
    * Messages as the model sees them. A tool output that would fill the window is cut in the middle, the same way each
    * time.
    */
-  #seen(messages: readonly Message[]): readonly Message[] {
+  #visibleMessages(messages: readonly Message[]): readonly Message[] {
     if (this.#showsAll) return messages;
-    const most = this.#most;
+    const most = this.#maxOutputBytes;
     return messages.map((message) => {
       if (message.role !== "tool" || sizeOf(message) <= most) return message;
-      const known = this.#shown.get(message) ?? shortened(message, most);
-      this.#shown.set(message, known);
-      return known;
+      const shownMessage = this.#shortenedMessages.get(message) ?? shortened(message, most);
+      this.#shortenedMessages.set(message, shownMessage);
+      return shownMessage;
     });
   }
 
-  #fitFrame(): PromptPrefix {
+  #fitPrefix(): PromptPrefix {
     const { system, tools, logger } = this.#context;
-    const budget = this.#rules.enabled ? Math.floor(this.#limit * FRAME_SHARE) : Infinity;
+    const budget = this.#rules.enabled ? Math.floor(this.#limit * PREFIX_SHARE) : Infinity;
     return fitPrefix(system, tools, budget, logger);
   }
 
   /** `before`: estimated tokens of the prompt. `most`: maximum tokens of the messages after the prefix. */
-  async #compact({ before = this.#promptTokens(), most = Infinity, wanted }: Asked = {}): Promise<void> {
+  async #compact({
+    before = this.#promptTokens(),
+    most = Infinity,
+    instructions,
+  }: CompactionRequest = {}): Promise<void> {
     const { id: runId, sessionId, conversation, state, recorder, bus, events, provider, logger } = this.#context;
-    const room = this.#limit - this.#frame.tokens;
-    const prompt = repairMessages(this.#seen(conversation.messages)) as Message[];
+    const room = this.#limit - this.#prefix.tokens;
+    const prompt = repairMessages(this.#visibleMessages(conversation.messages)) as Message[];
     const source = prompt.map(detachState);
-    const { strategy, messages } = await this.#apply(source, Math.min(most, Math.floor(room * HEADROOM)), wanted);
+    const { strategy, messages } = await this.#apply(source, Math.min(most, Math.floor(room * HEADROOM)), instructions);
     const fitted = fit(repairMessages(messages), room);
     const isSame = fitted.length === source.length && fitted.every((message, i) => message === source[i]);
     const view = fit(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
@@ -245,7 +251,7 @@ export class ContextWindow {
     }
     this.#reported = undefined;
     // The compaction saved nothing, so a follow-up session would be useless.
-    if (isSame || (wanted !== undefined && tokensOf(view) >= tokensOf(prompt))) return;
+    if (isSame || (instructions !== undefined && tokensOf(view) >= tokensOf(prompt))) return;
     const from = conversation.session;
     const to = await followUp(recorder, conversation, view);
     logger.info("context compacted", { session: sessionId, strategy, tokens: before, messages: view.length });
@@ -254,16 +260,16 @@ export class ContextWindow {
   }
 
   /** Compacts with the chosen strategy. If it fails or returns no messages, the sliding window is used. */
-  async #apply(messages: Message[], budget: number, wanted: string | undefined): Promise<Compacted> {
+  async #apply(messages: Message[], budget: number, instructions: string | undefined): Promise<Compacted> {
     const { signal, sessionId, logger } = this.#context;
     const { strategy: chosen, keepMessages } = this.#rules;
     // A requested compaction may take the time of a summary, which loses less.
-    const strategy = wanted !== undefined && chosen instanceof SlidingWindow ? new Summary() : chosen;
+    const strategy = instructions !== undefined && chosen instanceof SlidingWindow ? new Summary() : chosen;
     const input: CompactionInput = {
       messages,
       budget,
       keepMessages,
-      wanted,
+      instructions,
       estimate: tokensOf,
       ask: (question, asking) => this.#ask(question, asking),
     };
@@ -272,13 +278,13 @@ export class ContextWindow {
       const compacted = await abortable((async () => strategy.compact(input, signal))(), signal);
       signal.throwIfAborted();
       if (repairMessages(compacted).length > 0) return { strategy: strategy.name, messages: compacted };
-      throw new Error("nothing was left of the conversation");
+      throw new Error("the compaction strategy returned no messages");
     } catch (error) {
       signal.throwIfAborted();
       // A requested compaction is not necessary. Failing is better than dropping messages without a summary.
-      if (wanted !== undefined) throw error;
+      if (instructions !== undefined) throw error;
       const why = error instanceof Error ? error.message : String(error);
-      logger.warn("a compaction failed; older messages are left out instead", {
+      logger.warn("compaction strategy failed; dropping older messages instead", {
         session: sessionId,
         strategy: strategy.name,
         error: why,
@@ -303,13 +309,12 @@ export class ContextWindow {
     });
     const room = this.#limit - estimatePrompt(asking("")) - maxTokens;
     const request = asking(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
-    const waits = recordRetries((retry) => recorder.waits(retry));
+    const waits = recordRetries((retry) => recorder.recordRetry(retry));
     const answer = await callModel(this.#context, "summary", request, signal, waits);
     if ("error" in answer) throw answer.error;
-    await recorder.write({ sync: false, usage: answer.paid });
+    await recorder.write({ sync: false, usage: answer.usageWithCost });
     const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-    if (text.trim() === "")
-      throw new ProviderError(this.#context.provider.name, "protocol", "it said nothing where it was asked to sum up");
+    if (text.trim() === "") throw new ProviderError(this.#context.provider.name, "protocol", "the summary is empty");
     return text;
   }
 }

@@ -1,4 +1,4 @@
-import { attachedText, callsOf } from "../conversation/messages.js";
+import { attachedText, toolCalls } from "../conversation/messages.js";
 import type { ModelMessage, Part } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, bytesOfAll, sizeOf } from "../models/estimate.js";
@@ -9,9 +9,9 @@ export const CLEARED_NOTE = "[old tool output cleared to save room in the contex
 const CUT_ARGUMENTS = JSON.stringify({ note: "arguments left out to save room in the context window" });
 
 /** Outputs of at most this many bytes are not cleared. */
-const WORTH_BYTES = 200;
+const MAX_UNCLEARED_BYTES = 200;
 /** Minimum bytes that a shortened text keeps. */
-const SHORTEST_BYTES = 120;
+const MIN_TEXT_BYTES = 120;
 
 /**
  * Makes messages fit a budget in tokens. Steps, in order, until they fit:
@@ -26,7 +26,7 @@ const SHORTEST_BYTES = 120;
  * cannot be reduced further.
  */
 export function fit<M extends ModelMessage>(messages: readonly M[], budget: number): M[] {
-  const room = new Room(messages, Math.max(0, budget) * BYTES_PER_TOKEN);
+  const room = new MessageFitter(messages, Math.max(0, budget) * BYTES_PER_TOKEN);
   const steps = [() => room.clearOld(), () => room.cutLarge(), () => room.dropOld(), () => room.cutAll()];
   // Losing the newest answer is better than a request that the provider rejects.
   steps.push(() => room.dropLast());
@@ -38,7 +38,7 @@ export function fit<M extends ModelMessage>(messages: readonly M[], budget: numb
 }
 
 /** Messages and their total size. Each step stops as soon as they fit. */
-class Room<M extends ModelMessage> {
+class MessageFitter<M extends ModelMessage> {
   readonly #bytes: number;
   readonly #protected: Set<M>;
   #units: M[][];
@@ -49,8 +49,8 @@ class Room<M extends ModelMessage> {
     this.#units = unitsOf(messages);
     this.#total = bytesOfAll(messages);
     const first = messages.find((message) => message.role === "user");
-    const kept = [first, currentPrompt(messages), ...messages.filter(isSummary)];
-    this.#protected = new Set(kept.filter((message) => message !== undefined));
+    const protectedMessages = [first, currentPrompt(messages), ...messages.filter(isSummary)];
+    this.#protected = new Set(protectedMessages.filter((message) => message !== undefined));
   }
 
   get all(): M[] {
@@ -65,7 +65,7 @@ class Room<M extends ModelMessage> {
   clearOld(): void {
     for (const unit of this.#units.slice(0, -1)) {
       this.#change(unit, (message) =>
-        message.role === "tool" && sizeOf(message) > WORTH_BYTES
+        message.role === "tool" && sizeOf(message) > MAX_UNCLEARED_BYTES
           ? { ...message, parts: [{ type: "text", text: CLEARED_NOTE }] }
           : message,
       );
@@ -98,7 +98,7 @@ class Room<M extends ModelMessage> {
   }
 
   cutAll(): void {
-    for (let cap = Math.floor(this.#bytes / 4); !this.fits && cap >= SHORTEST_BYTES; cap = Math.floor(cap / 2)) {
+    for (let cap = Math.floor(this.#bytes / 4); !this.fits && cap >= MIN_TEXT_BYTES; cap = Math.floor(cap / 2)) {
       for (const unit of this.#units) this.#change(unit, (message) => shortened(message, cap));
     }
   }
@@ -134,9 +134,9 @@ class Room<M extends ModelMessage> {
  */
 export function shortened<M extends ModelMessage>(message: M, bytes: number): M {
   if (sizeOf(message) <= bytes) return message;
-  const cap = Math.max(SHORTEST_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));
+  const cap = Math.max(MIN_TEXT_BYTES, Math.floor(bytes / Math.max(1, message.parts.length)));
   const parts = message.parts.flatMap((part) => shortPart(part, cap));
-  if (parts.length === 0 && callsOf(message).length === 0) parts.push({ type: "text", text: "[left out]" });
+  if (parts.length === 0 && toolCalls(message).length === 0) parts.push({ type: "text", text: "[left out]" });
   const shorter = { ...message, parts };
   return sizeOf(shorter) < sizeOf(message) ? shorter : message;
 }

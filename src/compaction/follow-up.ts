@@ -38,7 +38,7 @@ export async function followUp(
       if (hasCode(error, "session_exists") && error.sessionId === id) continue;
       throw error;
     }
-    conversation.goOnIn(next, messages);
+    conversation.continueIn(next, messages);
     return next;
   }
 }
@@ -49,7 +49,7 @@ export async function followUp(
  */
 function stamped(view: readonly ModelMessage[], source: readonly Message[], sessionId: string): Message[] {
   const byId = new Map(source.map((message) => [message.id, message]));
-  const known = view.map((message) => {
+  const origins = view.map((message) => {
     const id: unknown = (message as Partial<Message>).id;
     const origin = typeof id === "string" ? byId.get(id) : undefined;
     // Each id is used once; a repetition is a new message.
@@ -58,15 +58,15 @@ function stamped(view: readonly ModelMessage[], source: readonly Message[], sess
   });
   let seq = 0;
   return view.map(({ role, parts, toolCallId, name, failed }, i) => {
-    const said = { role, parts, toolCallId, name, failed };
-    const origin = known[i];
+    const content = { role, parts, toolCallId, name, failed };
+    const origin = origins[i];
     if (origin) {
       seq = origin.seq;
-      return { ...origin, ...said };
+      return { ...origin, ...content };
     }
     // Use a seq in the gap that dropped messages leave, if there is one.
-    const next = known.slice(i).find((message) => message !== undefined)?.seq ?? Infinity;
+    const next = origins.slice(i).find((message) => message !== undefined)?.seq ?? Infinity;
     if (seq + 1 < next) seq += 1;
-    return { ...said, id: newId(), sessionId, seq, createdAt: now(), finished: true };
+    return { ...content, id: newId(), sessionId, seq, createdAt: now(), finished: true };
   });
 }

@@ -1,7 +1,7 @@
 import type { Logger } from "../ports/logger.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN, frameBytes, toolBytes } from "../models/estimate.js";
+import { BYTES_PER_TOKEN, prefixBytes, toolBytes } from "../models/estimate.js";
 
 /** The part of every request that comes before the messages. */
 export interface PromptPrefix {
@@ -20,41 +20,41 @@ export interface PromptPrefix {
 export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): PromptPrefix {
   const bytes = Math.max(0, budget) * BYTES_PER_TOKEN;
   let frame = { system, tools };
-  const fits = () => frameBytes(frame) <= bytes;
+  const fits = () => prefixBytes(frame) <= bytes;
   if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.6)) };
   if (!fits()) frame = { ...frame, tools: frame.tools.map(withoutNotes) };
-  if (!fits()) frame = { ...frame, tools: frame.tools.map(inShort) };
+  if (!fits()) frame = { ...frame, tools: frame.tools.map(shortTool) };
   if (!fits()) frame = { ...frame, system: cutMiddle(system, Math.floor(bytes * 0.3)) };
   while (!fits() && frame.tools.length > 0) {
-    const spared = leastMissed(frame.tools);
+    const spared = leastImportantTool(frame.tools);
     frame = { ...frame, tools: frame.tools.filter((tool) => tool !== spared) };
   }
   if (frame.system !== system || frame.tools !== tools) {
     const names = new Set(frame.tools.map((tool) => tool.name));
-    logger.warn("the model's context window is small; instructions and tools are told in short", {
+    logger.warn("context window is small; instructions and tool descriptions shortened", {
       cutInstructions: frame.system !== system,
       toolsLeftOut: tools.filter((tool) => !names.has(tool.name)).map((tool) => tool.name),
     });
   }
-  return { ...frame, tokens: Math.ceil(frameBytes(frame) / BYTES_PER_TOKEN) };
+  return { ...frame, tokens: Math.ceil(prefixBytes(frame) / BYTES_PER_TOKEN) };
 }
 
 /**
  * The tool to drop next: first optional kinds, then a kind with several tools, then any. The largest of a group goes
  * first.
  */
-function leastMissed(tools: readonly ToolSpec[]): ToolSpec | undefined {
+function leastImportantTool(tools: readonly ToolSpec[]): ToolSpec | undefined {
   const luxuries = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
-  const doubled = tools.filter((tool) => tools.some((other) => other !== tool && other.kind === tool.kind));
-  const [candidates = tools] = [luxuries, doubled].filter((some) => some.length > 0);
+  const doubled = tools.filter((tool) => tools.some((otherTool) => otherTool !== tool && otherTool.kind === tool.kind));
+  const [candidates = tools] = [luxuries, doubled].filter((group) => group.length > 0);
   return [...candidates].sort((a, b) => toolBytes(b) - toolBytes(a))[0];
 }
 
 function withoutNotes(tool: ToolSpec): ToolSpec {
-  return spec(tool, tool.description, bare(tool.inputSchema) as JsonSchema);
+  return spec(tool, tool.description, withoutDescriptions(tool.inputSchema) as JsonSchema);
 }
 
-function inShort(tool: ToolSpec): ToolSpec {
+function shortTool(tool: ToolSpec): ToolSpec {
   const sentence = /^[\s\S]*?[.!?](?=\s|$)/.exec(tool.description)?.[0] ?? tool.description;
   return spec(tool, sentence.slice(0, 120), tool.inputSchema);
 }
@@ -65,17 +65,20 @@ function spec(tool: ToolSpec, description: string, inputSchema: JsonSchema): Too
 }
 
 /** Removes descriptions, titles and examples from a schema. A property that is itself named "description" stays. */
-function bare(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(bare);
+function withoutDescriptions(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutDescriptions);
   if (typeof schema !== "object" || schema === null) return schema;
   const result: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(schema as Record<string, unknown>)) {
     if ((key === "description" || key === "title" || key === "examples") && typeof value !== "object") continue;
-    result[key] = key === "properties" && typeof value === "object" && value !== null ? bareEach(value) : bare(value);
+    result[key] =
+      key === "properties" && typeof value === "object" && value !== null
+        ? withoutDescriptionsEach(value)
+        : withoutDescriptions(value);
   }
   return result;
 }
 
-function bareEach(properties: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, bare(value)]));
+function withoutDescriptionsEach(properties: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, withoutDescriptions(value)]));
 }

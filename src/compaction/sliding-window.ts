@@ -5,7 +5,7 @@ import { fit } from "./fit.js";
 import { currentPrompt, unitsOf } from "./units.js";
 
 /** Maximum characters of the first user message when it is older than the newest messages. */
-const FIRST_CHARACTERS = 2_000;
+const MAX_FIRST_MESSAGE_CHARACTERS = 2_000;
 /** Informs the model that it does not see the whole conversation. */
 export const OMITTED_NOTE = "[Earlier messages of this conversation were left out to save room in the context window.]";
 
@@ -24,10 +24,10 @@ export class SlidingWindow implements CompactionStrategy {
 
   compact(input: CompactionInput, _signal: AbortSignal): Promise<ModelMessage[]> {
     const { prompts, newest } = slideWindow(input.messages, input.keepMessages);
-    const kept = fit([...prompts, ...newest], input.budget);
-    const first = kept.find((message) => message.role === "user");
-    if (kept.length === input.messages.length) return Promise.resolve(kept);
-    return Promise.resolve(kept.map((message) => (message === first ? noted(message) : message)));
+    const fittedMessages = fit([...prompts, ...newest], input.budget);
+    const first = fittedMessages.find((message) => message.role === "user");
+    if (fittedMessages.length === input.messages.length) return Promise.resolve(fittedMessages);
+    return Promise.resolve(fittedMessages.map((message) => (message === first ? withOmittedNote(message) : message)));
   }
 }
 
@@ -55,19 +55,26 @@ export function slideWindow(messages: readonly Message[], keep: number): SlideRe
  * The first message without the omission note, in at most 2,000 characters, with attachments replaced by their names.
  */
 function shortFirst(message: Message): Message {
-  const said = {
+  const original = {
     ...message,
     parts: message.parts.filter((part) => part.type !== "text" || part.text !== OMITTED_NOTE),
   };
-  const names = said.parts.flatMap((part) =>
+  const names = original.parts.flatMap((part) =>
     part.type === "file" ? [part.filename.slice(0, 80)] : part.type === "image" ? ["an image"] : [],
   );
-  const text = textOf(said);
-  if (text.length <= FIRST_CHARACTERS && names.length === 0 && said.parts.length === message.parts.length) {
+  const text = textOf(original);
+  if (
+    text.length <= MAX_FIRST_MESSAGE_CHARACTERS &&
+    names.length === 0 &&
+    original.parts.length === message.parts.length
+  ) {
     return message;
   }
   const note = names.length === 0 ? "" : `\n[attached, now left out: ${names.slice(0, 10).join(", ")}]`;
-  return { ...message, parts: [{ type: "text", text: headOf(text, FIRST_CHARACTERS - note.length) + note }] };
+  return {
+    ...message,
+    parts: [{ type: "text", text: headOf(text, MAX_FIRST_MESSAGE_CHARACTERS - note.length) + note }],
+  };
 }
 
 function headOf(text: string, characters: number): string {
@@ -77,7 +84,7 @@ function headOf(text: string, characters: number): string {
   return `${/[\uD800-\uDBFF]$/.test(head) ? head.slice(0, -1) : head} […]`;
 }
 
-function noted(message: Message): Message {
+function withOmittedNote(message: Message): Message {
   if (message.parts.some((part) => part.type === "text" && part.text === OMITTED_NOTE)) return message;
   return { ...message, parts: [...message.parts, { type: "text", text: OMITTED_NOTE }] };
 }

@@ -18,8 +18,8 @@ Answer with the notes alone.`;
 /** Maximum tokens of a summary. A third of the budget applies if that is less. */
 const MAX_SUMMARY_TOKENS = 8_192;
 /** Maximum bytes of one message in the transcript. */
-const MESSAGE_BYTES = 4_000;
-const OUTPUT_BYTES = 1_500;
+const MAX_MESSAGE_BYTES = 4_000;
+const MAX_OUTPUT_BYTES = 1_500;
 
 /** Like the sliding window, but the model summarizes the dropped messages. */
 export class Summary implements CompactionStrategy {
@@ -27,17 +27,17 @@ export class Summary implements CompactionStrategy {
 
   async compact(input: CompactionInput, signal: AbortSignal): Promise<ModelMessage[]> {
     const { prompts, newest, dropped } = slideWithin(input);
-    const isAsked = input.wanted !== undefined;
-    const kept = new Set<ModelMessage>([...prompts, ...newest]);
+    const isAsked = input.instructions !== undefined;
+    const keptMessages = new Set<ModelMessage>([...prompts, ...newest]);
     // A requested compaction summarizes all messages that do not stay unchanged. That includes the original of a
     // shortened prompt.
-    const gone = isAsked ? input.messages.filter((message) => !kept.has(message)) : dropped;
+    const gone = isAsked ? input.messages.filter((message) => !keptMessages.has(message)) : dropped;
     if (gone.length === 0) return isAsked ? [...input.messages] : fit([...prompts, ...newest], input.budget);
     const question = {
-      system: input.wanted
-        ? `${INSTRUCTIONS}\nThe user wants kept above all: ${cutMiddle(input.wanted, MESSAGE_BYTES)}`
+      system: input.instructions
+        ? `${INSTRUCTIONS}\nThe user wants kept above all: ${cutMiddle(input.instructions, MAX_MESSAGE_BYTES)}`
         : INSTRUCTIONS,
-      message: gone.map((message) => transcribed(message, isAsked)).join("\n\n"),
+      message: gone.map((message) => transcribeMessage(message, isAsked)).join("\n\n"),
       maxTokens: Math.max(256, Math.min(MAX_SUMMARY_TOKENS, Math.floor(input.budget / 3))),
     };
     const text = (await input.ask(question, signal)).trim();
@@ -49,37 +49,37 @@ export class Summary implements CompactionStrategy {
       failed: false,
     };
     // The summary goes after the first user message and before the current prompt, in chronological order.
-    const [first, ...rest] = prompts;
-    const view: ModelMessage[] = [...(first ? [first] : []), summary, ...rest, ...newest];
+    const [first, ...laterPrompts] = prompts;
+    const view: ModelMessage[] = [...(first ? [first] : []), summary, ...laterPrompts, ...newest];
     return isAsked ? view : fit(view, input.budget);
   }
 }
 
 /** Keeps as many of the newest messages as fit next to a summary, so that every dropped message is in the summary. */
-function slideWithin({ messages, keepMessages, budget, wanted, estimate }: CompactionInput): SlideResult {
+function slideWithin({ messages, keepMessages, budget, instructions, estimate }: CompactionInput): SlideResult {
   const room = Math.floor(budget * 0.6);
   // A requested compaction shortens nothing.
-  const fits = (kept: Message[]) =>
-    wanted === undefined ? fit(kept, room).length === kept.length : estimate(kept) <= room;
+  const fits = (candidates: Message[]) =>
+    instructions === undefined ? fit(candidates, room).length === candidates.length : estimate(candidates) <= room;
   for (let keep = keepMessages; ; keep -= Math.max(1, Math.floor(keep / 8))) {
     const slid = slideWindow(messages, keep);
-    const kept = [...slid.prompts, ...slid.newest];
-    if (keep <= 1 || fits(kept)) return slid;
+    const keptMessages = [...slid.prompts, ...slid.newest];
+    if (keep <= 1 || fits(keptMessages)) return slid;
   }
 }
 
 /** `isWhole`: whether user messages are included uncut. */
-function transcribed(message: Message, isWhole: boolean): string {
+function transcribeMessage(message: Message, isWhole: boolean): string {
   if (isSummary(message)) return textOf(message);
   if (message.role === "tool") {
-    return `tool ${message.name}${message.failed ? " (failed)" : ""}: ${cutMiddle(textOf(message), OUTPUT_BYTES)}`;
+    return `tool ${message.name}${message.failed ? " (failed)" : ""}: ${cutMiddle(textOf(message), MAX_OUTPUT_BYTES)}`;
   }
-  const said = message.parts.flatMap((part) => {
+  const lines = message.parts.flatMap((part) => {
     if (part.type === "text")
-      return [isWhole && message.role === "user" ? part.text : cutMiddle(part.text, MESSAGE_BYTES)];
-    if (part.type === "tool_call") return [`[calls ${part.name} ${cutMiddle(part.arguments, OUTPUT_BYTES)}]`];
+      return [isWhole && message.role === "user" ? part.text : cutMiddle(part.text, MAX_MESSAGE_BYTES)];
+    if (part.type === "tool_call") return [`[calls ${part.name} ${cutMiddle(part.arguments, MAX_OUTPUT_BYTES)}]`];
     if (part.type === "file") return [`[file ${part.filename}]`];
     return part.type === "image" ? ["[image]"] : [];
   });
-  return `${message.role}: ${said.join("\n")}`;
+  return `${message.role}: ${lines.join("\n")}`;
 }

@@ -4,17 +4,20 @@ import type { Session } from "../ports/session.js";
 import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
 
 /** Messages that one query reads. */
-const PAGE = 1_000;
+const PAGE_SIZE = 1_000;
 
-export type HeadWanted = NonNullable<LeaseOptions["head"]>;
+export type HeadRequest = NonNullable<LeaseOptions["head"]>;
 
 /**
  * The head options for acquiring the lease of a chain, from its original session as read before.
  * `fenceOfCachedMessages`: see `HeadRequest`. Messages of a long conversation are not requested; `messagesOf` reads
  * them.
  */
-export function headOptions(original: Session, known: number | undefined): HeadWanted {
-  return { messages: original.lastSeq <= PAGE, ...(known !== undefined && { known }) };
+export function headOptions(original: Session, fenceOfCachedMessages: number | undefined): HeadRequest {
+  return {
+    messages: original.lastSeq <= PAGE_SIZE,
+    ...(fenceOfCachedMessages !== undefined && { cachedFence: fenceOfCachedMessages }),
+  };
 }
 
 /**
@@ -26,20 +29,20 @@ export function headOptions(original: Session, known: number | undefined): HeadW
 export async function messagesOf(
   store: SessionDriver,
   head: LeaseHead,
-  wanted: HeadWanted | undefined,
+  headRequest: HeadRequest | undefined,
   previous: number | undefined,
 ): Promise<Message[]> {
-  const isKnown = wanted?.known !== undefined && wanted.known === previous;
+  const isKnown = headRequest?.cachedFence !== undefined && headRequest.cachedFence === previous;
   // Some stores return the messages although they were not requested.
-  if (head.messages.length > 0 || (wanted?.messages === true && !isKnown)) return head.messages;
+  if (head.messages.length > 0 || (headRequest?.messages === true && !isKnown)) return head.messages;
   const { root } = head.original.chain;
   // A follow-up session starts with a view, which only the head contains. A view is short by design.
   if (head.newest.chain.index > 0) return (await store.head(root))?.messages ?? [];
   const messages: Message[] = [];
   for (let after = 0; ; after = messages.at(-1)?.seq ?? after) {
-    const page = await store.messages(root, { after, limit: PAGE });
+    const page = await store.messages(root, { after, limit: PAGE_SIZE });
     messages.push(...page);
-    if (page.length < PAGE) return messages;
+    if (page.length < PAGE_SIZE) return messages;
     await breath();
   }
 }

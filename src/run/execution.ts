@@ -13,21 +13,21 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   const { id: runId, sessionId, recorder, bus, events, logger } = run;
   const names = { sessionId, provider: run.provider.name, model: run.model.id };
   bus.emit("run.started", { runId, ...names });
-  run.clock?.go();
+  run.clock?.start();
   try {
-    const { used, ...outcome } = await work(run).finally(() => {
-      run.clock?.stand();
+    const { used, ...outcome } = await runWork(run).finally(() => {
+      run.clock?.pause();
       return Promise.all([recorder.close(), run.inbox.close()]);
     });
     // The write of a final answer has already stored the end of the run.
     if (recorder.run.state === "running") {
       const { output, finishReason, endedBy } = outcome;
       const end = finishedRecord(endedBy, recorder.run.idempotencyKey === "" ? null : { output, finishReason });
-      await finalizeRun(run, (more) => recorder.end(end, more));
+      await finalizeRun(run, (options) => recorder.end(end, options));
     }
     run.agent.conversationCache.keep(sessionId, run.lease.fence, run.conversation);
     // Changes under the next lease are stored after this run's changes, even after a power failure.
-    await Promise.all([run.lease.giveBack(run.agent), recorder.onDisk]);
+    await Promise.all([run.lease.releaseWithRetries(run.agent), recorder.onDisk]);
     const context = { used, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,
@@ -47,9 +47,9 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     if (isCancel(error)) logger.info("run cancelled", why);
     else logger.warn("run failed", why);
     // The end cannot be stored if the session was deleted or another holder has the lease.
-    await finalizeRun(run, (more) => recorder.end(failedRecord(error), more)).catch(async (unstored: unknown) => {
-      logger.debug("a run's end was not stored", { error: unstored });
-      await run.lease.giveBack(run.agent);
+    await finalizeRun(run, (options) => recorder.end(failedRecord(error), options)).catch(async (unstored: unknown) => {
+      logger.debug("end of run was not stored; releasing its lease", { error: unstored });
+      await run.lease.releaseWithRetries(run.agent);
       // A run queued in another process may have checked before the lease was free.
       notifierOf(run.store).publish(sessionId);
     });
@@ -57,14 +57,14 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     events.push({ type: "error", error });
     throw error;
   } finally {
-    run.clock?.stand();
+    run.clock?.pause();
     run.release();
     events.end();
   }
 }
 
 /** Runs the loop, or only the compaction if the run was started for it. */
-async function work(run: RunContext): Promise<LoopResult> {
+async function runWork(run: RunContext): Promise<LoopResult> {
   if (run.compacts === undefined) return runLoop(run);
   const window = openWindow(run.agent.compaction, run);
   const ended = { output: "", iterations: 0 } as const;

@@ -13,9 +13,9 @@ export async function finalizeRun(
   { lease, inbox }: RunContext,
   write: (withEnd: FinalizeOptions) => Promise<Instruction[]>,
 ): Promise<void> {
-  const left = await lease.backWith(() => {
+  const lateInstructions = await lease.releaseWith(() => {
     const followed = inbox.cancels;
     return write({ release: true, ...(followed.length > 0 && { consumedInstructions: followed }) });
   });
-  inbox.setRemaining(left);
+  inbox.setRemaining(lateInstructions);
 }

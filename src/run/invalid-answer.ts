@@ -1,5 +1,5 @@
 import { hasCode, ProviderError } from "../ports/errors.js";
-import { callsOf, CUT_OFF, textOf } from "../conversation/messages.js";
+import { toolCalls, CUT_OFF, textOf } from "../conversation/messages.js";
 import type { Answer } from "../models/answer.js";
 import type { ModelRequest } from "../ports/model-provider.js";
 import type { ModelMessage } from "../ports/message.js";
@@ -30,18 +30,18 @@ export function toInvalidAnswer(error: unknown): ProviderError | undefined {
 export function findInvalidAnswer(
   { parts, reason }: Answer,
   provider: string,
-  said: boolean,
+  hasOutput: boolean,
 ): ProviderError | undefined {
   const slip = (what: string, advice: string) =>
-    new ProviderError(provider, "malformed_answer", what, { hint: `${useless(what)} ${advice}` });
+    new ProviderError(provider, "malformed_answer", what, { hint: `${describeUnusable(what)} ${advice}` });
   const message: ModelMessage = { role: "assistant", parts, toolCallId: "", name: "", failed: false };
-  const calls = callsOf(message);
+  const calls = toolCalls(message);
   if (calls.some((call) => call.name.trim() === ""))
     return slip("the model called a tool without naming it", "Make the call again, with the name of the tool.");
   if (calls.length > 0) return undefined;
   if (reason === "tool_calls")
     return slip("the model announced a tool call and made none", "Make the call, or answer without one.");
-  if (said || textOf(message).trim() !== "") return undefined;
+  if (hasOutput || textOf(message).trim() !== "") return undefined;
   // The provider withheld the answer. The reason reports this, and a retry would not help.
   if (reason === "content_filter") return undefined;
   const thought = parts.some((part) => part.type === "reasoning" && part.text.trim() !== "");
@@ -58,10 +58,10 @@ export function findInvalidAnswer(
 export function retryInstruction({ hint, message }: ProviderError): string {
   // An adapter without advice still gives a reason, after its name and the error kind.
   const reason = message.replace(/^[^:]*: [^:]*: /, "");
-  return `[${hint ?? `${useless(reason)} Try again, in another way.`}]`;
+  return `[${hint ?? `${describeUnusable(reason)} Try again, in another way.`}]`;
 }
 
-function useless(reason: string): string {
+function describeUnusable(reason: string): string {
   return `Your last answer could not be used: ${reason}.`;
 }
 
@@ -73,9 +73,9 @@ export function withUserNote(request: ModelRequest, word: string): ModelRequest 
   if (last?.role === "user" && textOf(last) === CUT_OFF) {
     messages[messages.length - 1] = { ...last, parts: [...last.parts, text] };
   } else {
-    const from = (role: "assistant" | "user", said: ModelMessage["parts"]): ModelMessage => ({
+    const from = (role: "assistant" | "user", parts: ModelMessage["parts"]): ModelMessage => ({
       role,
-      parts: said,
+      parts: parts,
       toolCallId: "",
       name: "",
       failed: false,

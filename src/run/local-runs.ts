@@ -9,14 +9,14 @@ import type { Running } from "./runs.js";
 import { startRun } from "./start.js";
 
 /** The agent's members that `LocalRuns` uses. */
-export interface RunsHereOptions {
-  parts: AgentServices;
+export interface LocalRunsOptions {
+  services: AgentServices;
   /** Starts a run, like `Agent.run`. */
   run: (input: RunInput) => Promise<Run>;
   /** Whether new runs are rejected. Subagent runs may still start. */
   isRefusing: () => boolean;
   /** Watches background processes, which a run may start. Never rejects. */
-  heed: () => Promise<void>;
+  watchProcesses: () => Promise<void>;
   /** Frees an idempotency key, like `Runs.freeKey`. */
   freeKey: (key: string) => Promise<boolean>;
 }
@@ -26,23 +26,23 @@ export interface RunsHereOptions {
  * late.
  */
 export class LocalRuns {
-  readonly #options: RunsHereOptions;
+  readonly #options: LocalRunsOptions;
   readonly #running = new Map<string, Running>();
   #queue: RunQueue<RunContext> | undefined;
 
-  constructor(options: RunsHereOptions) {
+  constructor(options: LocalRunsOptions) {
     this.#options = options;
   }
 
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, spawned: Spawned | undefined): Promise<Run> {
-    const { parts, heed, freeKey } = this.#options;
+    const { services: parts, watchProcesses: heed, freeKey } = this.#options;
     await parts.tools.load();
     void heed();
-    const run = await this.#begin(input, ticket, spawned).catch(async (error: unknown) => {
+    const run = await this.#startOrQueue(input, ticket, spawned).catch(async (error: unknown) => {
       // The key of a run that died, or that ended more than a day ago, can be reused.
       if (!hasCode(error, "run_key_taken") || !(await freeKey(error.key))) throw error;
-      return this.#begin(input, ticket);
+      return this.#startOrQueue(input, ticket);
     });
     const work = executeRun(run);
     const { id, sessionId, cancel, inbox } = run;
@@ -50,9 +50,9 @@ export class LocalRuns {
     this.#running.set(sessionId, running);
     const result = work.finally(() => {
       if (this.of(sessionId) === running) this.#running.delete(sessionId);
-      this.#queue?.look(sessionId);
+      this.#queue?.poll(sessionId);
     });
-    void parts.tasks.add(running.ended.then(() => this.#goOn(run, input)));
+    void parts.tasks.add(running.ended.then(() => this.#runLateInstructions(run, input)));
     void parts.tasks.add(result);
     const active = new ActiveRun(run, result);
     // Meanwhile the run already prepares its first model request.
@@ -76,7 +76,7 @@ export class LocalRuns {
   }
 
   /** Rejects all queued runs from now on. */
-  closeLine(): void {
+  closeQueue(): void {
     this.#queue?.close();
   }
 
@@ -90,8 +90,8 @@ export class LocalRuns {
   }
 
   /** Starts a run that holds its session's lease. Queues it first if the input allows that and the session is busy. */
-  async #begin(input: RunInput, ticket: QueueTicket, spawned?: Spawned): Promise<RunContext> {
-    const { parts, isRefusing } = this.#options;
+  async #startOrQueue(input: RunInput, ticket: QueueTicket, spawned?: Spawned): Promise<RunContext> {
+    const { services: parts, isRefusing } = this.#options;
     const isQueued = input.queue === true && input.sessionId !== undefined;
     try {
       // Without a free slot the run is queued too.
@@ -106,7 +106,7 @@ export class LocalRuns {
   }
 
   /** Starts a run for instructions that arrived too late, after the queued runs. Never rejects. */
-  async #goOn(run: RunContext, input: RunInput): Promise<void> {
+  async #runLateInstructions(run: RunContext, input: RunInput): Promise<void> {
     try {
       const next = await inputFromLateInstructions(run, input);
       if (next && !this.#options.isRefusing()) await this.#options.run(next);
@@ -114,7 +114,7 @@ export class LocalRuns {
       // The session was deleted, so there is nothing to continue.
       if (hasCode(error, "session_not_found")) return;
       const names = { session: run.sessionId, error };
-      run.logger.warn("what a run was told too late did not begin the next one", names);
+      run.logger.warn("late instructions did not start another run", names);
     }
   }
 }

@@ -2,10 +2,10 @@ import { openWindow, type ContextWindow } from "../compaction/context-window.js"
 import { hasCode, OutputSchemaError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { now } from "../base/ids.js";
-import { callsOf, textOf, toolMessage } from "../conversation/messages.js";
+import { toolCalls, textOf, toolMessage } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
 import { visibleParts as toldPartsOf, uniqueCalls } from "../models/answer.js";
-import { callModel, type BrokenOff, type ModelCallHooks } from "../models/model-call.js";
+import { callModel, type FailedCall, type ModelCallHooks } from "../models/model-call.js";
 import { recordRetries } from "../models/record-retries.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
@@ -39,7 +39,7 @@ interface Progress {
   /** Total tokens of the last model call. */
   used: number;
   /** Number of retries because an answer did not match the output schema. */
-  askedAgain: number;
+  schemaRetries: number;
 }
 
 /**
@@ -47,7 +47,7 @@ interface Progress {
  * provider's error, `RepeatedCallsError`, or the signal's reason. All messages are stored before it rejects.
  */
 export async function runLoop(run: RunContext): Promise<LoopResult> {
-  const progress: Progress = { output: "", iterations: 0, used: 0, askedAgain: 0 };
+  const progress: Progress = { output: "", iterations: 0, used: 0, schemaRetries: 0 };
   try {
     return await turns(run, progress);
   } catch (error) {
@@ -62,12 +62,12 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
   const repeated = new RepeatedCalls();
   for (;;) {
     run.signal.throwIfAborted();
-    await steer(run);
-    const { message, reason, isEnd, spent, read } = await turn(run, window, progress);
+    await applySteering(run);
+    const { message, reason, isEnd, isBudgetExhausted, read } = await turn(run, window, progress);
     if (isEnd) return { ...loopResult(progress), ...structured(read), finishReason: reason, endedBy: "model" };
-    if (read && "misfit" in read) await askAgain(run, progress, read.misfit);
-    const calls = callsOf(message);
-    if (spent && calls.length === 0) return atLimit(run, progress, "budget");
+    if (read && "misfit" in read) await retryForSchema(run, progress, read.misfit);
+    const calls = toolCalls(message);
+    if (isBudgetExhausted && calls.length === 0) return atLimit(run, progress, "budget");
     // The title is generated in parallel with the calls; without calls, at the end of the run.
     if (progress.iterations === 1) generateTitle(run);
     repeated.nextAnswer();
@@ -101,8 +101,8 @@ async function turns(run: RunContext, progress: Progress): Promise<LoopResult> {
 
 function atLimit(run: RunContext, progress: Progress, endedBy: Exclude<LoopResult["endedBy"], "model">): LoopResult {
   const { recorder, sessionId: session, logger } = run;
-  const spent = endedBy === "budget" ? { usage: recorder.run.usage } : {};
-  logger.warn("run ended at a limit", { session, iterations: progress.iterations, endedBy, ...spent });
+  const usageField = endedBy === "budget" ? { usage: recorder.run.usage } : {};
+  logger.warn("run ended at a limit", { session, iterations: progress.iterations, endedBy, ...usageField });
   return { ...loopResult(progress), finishReason: "length", endedBy };
 }
 
@@ -115,11 +115,11 @@ function structured(read: ParsedOutput | undefined): Pick<LoopResult, "structure
 }
 
 /** Reports the error in an answer to the model. Rejects with `OutputSchemaError` after `MAX_SCHEMA_RETRIES`. */
-async function askAgain(run: RunContext, progress: Progress, misfit: string): Promise<void> {
+async function retryForSchema(run: RunContext, progress: Progress, misfit: string): Promise<void> {
   const { conversation, recorder, logger, sessionId: session } = run;
-  if (progress.askedAgain >= MAX_SCHEMA_RETRIES) throw new OutputSchemaError(misfit);
-  progress.askedAgain += 1;
-  logger.warn("an answer does not fit the output schema; asking again", { session, attempt: progress.askedAgain });
+  if (progress.schemaRetries >= MAX_SCHEMA_RETRIES) throw new OutputSchemaError(misfit);
+  progress.schemaRetries += 1;
+  logger.warn("answer does not match the output schema; retrying", { session, attempt: progress.schemaRetries });
   const word = conversation.compose(userMessage(schemaInstruction(misfit)));
   await recorder.write({ sync: true, add: [word], set: { updatedAt: now() } });
   conversation.add(word);
@@ -132,20 +132,25 @@ interface Turn {
   /** Whether the model is done and no steering instruction has arrived. */
   isEnd: boolean;
   /** Whether the answer was cut because the budget ran out. */
-  spent: boolean;
+  isBudgetExhausted: boolean;
   /** The parsed final answer. Undefined if no output schema is set, or if the answer is not final. */
   read: ParsedOutput | undefined;
 }
 
 /** Adds the steering instructions that have arrived to the conversation. */
-async function steer({ inbox, conversation, recorder, events }: RunContext): Promise<void> {
-  const told = inbox.takeSteering();
-  if (told.length === 0) return;
-  const add = told.map(({ text }) => conversation.compose(userMessage(text)));
-  await recorder.write({ sync: true, add, consumedInstructions: told.map(({ id }) => id), set: { updatedAt: now() } });
+async function applySteering({ inbox, conversation, recorder, events }: RunContext): Promise<void> {
+  const instructions = inbox.takeSteering();
+  if (instructions.length === 0) return;
+  const add = instructions.map(({ text }) => conversation.compose(userMessage(text)));
+  await recorder.write({
+    sync: true,
+    add,
+    consumedInstructions: instructions.map(({ id }) => id),
+    set: { updatedAt: now() },
+  });
   for (const [i, message] of add.entries()) {
     conversation.add(message);
-    events.push({ type: "steered", messageId: message.id, text: told[i]?.text ?? "" });
+    events.push({ type: "steered", messageId: message.id, text: instructions[i]?.text ?? "" });
   }
 }
 
@@ -164,7 +169,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
     if (!growing) return;
     const message: Message = { ...growing, parts };
     growing = undefined;
-    await recorder.breakOff(message);
+    await recorder.interrupt(message);
     conversation.add(message);
     broken = message.id;
     if (textOf(message).trim() === "") return;
@@ -177,7 +182,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
     run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
     run.events.push({ type: "retry", ...retry });
   };
-  const waits = recordRetries((retry) => recorder.waits(retry));
+  const waits = recordRetries((retry) => recorder.recordRetry(retry));
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
       const message = begin();
@@ -191,7 +196,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
           : { type: "token", agentId, agentName, messageId, reasoning: text },
       );
     },
-    onBrokenOff: async (parts) => {
+    onInterrupted: async (parts) => {
       await keep(parts);
       return window.request();
     },
@@ -199,53 +204,53 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       again(attempt, delayMs, error);
       return waits.onRetry(attempt, delayMs, error);
     },
-    onAgain: waits.onAgain,
+    onRetryStart: waits.onRetryStart,
   };
   let request = await window.request();
   for (let slips = 0; ;) {
     const answer = await callModel(run, "answer", request, run.signal, hooks);
     const failed = "error" in answer;
-    const spent = !failed && answer.spent;
+    const isBudgetExhausted = !failed && answer.isBudgetLimited;
     const slip = failed
       ? toInvalidAnswer(answer.error)
-      : spent
+      : isBudgetExhausted
         ? undefined
         : findInvalidAnswer(answer, provider.name, output !== "");
     if (!failed && !slip) {
       const parts = uniqueCalls(answer.parts, conversation.callIds);
       const message: Message = { ...begin(), parts, finished: true };
-      const isLast = callsOf(message).length === 0 && !run.inbox.isSteered && !spent;
-      const whole = output + textOf(message);
+      const isLast = toolCalls(message).length === 0 && !run.inbox.isSteered && !isBudgetExhausted;
+      const fullOutput = output + textOf(message);
       let fault: { error: unknown } | undefined;
       const read = isLast
-        ? await run.structure?.read(whole, run.signal).catch((error: unknown) => void (fault = { error }))
+        ? await run.structure?.read(fullOutput, run.signal).catch((error: unknown) => void (fault = { error }))
         : undefined;
       const isEnd = isLast && !fault && !(read && "misfit" in read);
       const iterations = progress.iterations + 1;
-      const answered = { output: whole, finishReason: answer.reason, ...structured(read ?? undefined) };
+      const answered = { output: fullOutput, finishReason: answer.reason, ...structured(read ?? undefined) };
       const isKept = recorder.run.idempotencyKey !== "" || "structured" in answered;
       const end = isEnd ? finishedRecord("model", isKept ? answered : null) : {};
-      const write = (more: Partial<FinalizeOptions>) =>
-        recorder.finish(message, { usage: answer.paid, run: { iterations, ...end }, ...more });
+      const write = (options: Partial<FinalizeOptions>) =>
+        recorder.finish(message, { usage: answer.usageWithCost, run: { iterations, ...end }, ...options });
       await (isEnd ? finalizeRun(run, write) : write({}));
       conversation.add(message);
-      window.answered(answer.usage);
-      Object.assign(progress, { output: whole, iterations, used: answer.paid.totalTokens });
+      window.recordAnswer(answer.usage);
+      Object.assign(progress, { output: fullOutput, iterations, used: answer.usageWithCost.totalTokens });
       if (fault) throw fault.error;
-      return { message, reason: answer.reason, isEnd, spent, read: read ?? undefined };
+      return { message, reason: answer.reason, isEnd, isBudgetExhausted, read: read ?? undefined };
     }
-    const error = slip ?? (answer as BrokenOff).error;
+    const error = slip ?? (answer as FailedCall).error;
     try {
-      if (!failed) await recorder.write({ sync: false, usage: answer.paid });
+      if (!failed) await recorder.write({ sync: false, usage: answer.usageWithCost });
       await keep(failed ? answer.parts : toldPartsOf(answer.parts));
     } catch (unstored) {
       // A failing store must not hide the reason of the interruption.
-      run.logger.warn("the end of a broken-off answer was not stored", { session: sessionId, error: unstored });
+      run.logger.warn("end of interrupted answer was not stored", { session: sessionId, error: unstored });
       throw error;
     }
     if (slip && slips < MAX_INVALID_ANSWERS) {
       slips += 1;
-      run.logger.warn("an answer was of no use; asking again", {
+      run.logger.warn("invalid model answer; retrying", {
         provider: provider.name,
         session: sessionId,
         attempt: slips,
@@ -253,7 +258,7 @@ async function turn(run: RunContext, window: ContextWindow, progress: Progress):
       });
       again(slips, 0, slip);
       request = withUserNote(await window.request(), retryInstruction(slip));
-    } else if (isTooLong(error) && (await window.tooLong())) request = await window.request();
+    } else if (isTooLong(error) && (await window.compactRejectedPrompt())) request = await window.request();
     else throw error;
   }
 }

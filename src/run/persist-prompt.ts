@@ -52,12 +52,12 @@ export async function persistPrompt(
   const { id: runId, sessionId, conversation, recorder, bus } = run;
   const mended = dangling.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
   const add: Message[] = [...mended, ...(compact ? [] : [conversation.compose(prompt)])];
-  const dead = unfinished.filter((one) => one.id !== runId && !isQueued(one));
+  const dead = unfinished.filter((record) => record.id !== runId && !isQueued(record));
   const change = { sync: "later", set: { ...set, updatedAt: now() }, add } as const;
   const ended = dead.map(asInterrupted);
   await recorder.write({ ...change, runs: [...ended, recorder.run] }).catch(async (error: unknown) => {
     const broken = hasCode(error, "run_key_taken")
-      ? await brokenOff(run.store, sessionId, recorder.run.idempotencyKey)
+      ? await restartableRun(run.store, sessionId, recorder.run.idempotencyKey)
       : undefined;
     if (!broken) throw error;
     // Free the key in the same change. If it were free in between, another run could use it to start a session.
@@ -69,7 +69,7 @@ export async function persistPrompt(
 }
 
 /** The run of a chain that has the key and may be started again. The caller must hold the chain's lease. */
-async function brokenOff(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
+async function restartableRun(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
   const [stored] = await store.runs({ sessionId: rootId, idempotencyKey: key, limit: 1 });
   const run = stored && withEffectiveState(stored);
   return run && canRestart(run) ? run : undefined;

@@ -20,7 +20,7 @@ import { oneOf } from "./input/run-input.js";
 
 /** Every state of a run. */
 const STATES: readonly RunState[] = ["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"];
-const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
+const QUERY_FIELDS: Readonly<Record<keyof RunQuery, true>> = {
   id: true,
   sessionId: true,
   states: true,
@@ -29,21 +29,21 @@ const KNOWN: Readonly<Record<keyof RunQuery, true>> = {
   before: true,
 };
 /** Default number of runs in a list. */
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 /**
  * Polling after a cancel of a run in another process, in ms. The first value is the first delay, which doubles each
  * time. It is also the minimum interval after notifications. The second value is the total time.
  */
-const LOOK_MS = 50;
-const CANCEL_MS = 5_000;
+const INITIAL_POLL_DELAY_MS = 50;
+const CANCEL_TIMEOUT_MS = 5_000;
 
 /** Poll interval for a queued run, and minimum interval after notifications, in ms. */
-const LINE_LOOK_MS = 1_000;
-const LINE_GAP_MS = 200;
+const QUEUE_POLL_INTERVAL_MS = 1_000;
+const MIN_QUEUE_POLL_INTERVAL_MS = 200;
 
 /** Maximum steering instructions of one run that are not in its conversation yet. */
-const MAX_WAITING_STEERS = 100;
+const MAX_PENDING_STEERS = 100;
 
 /** An active run of this process. */
 export interface Running {
@@ -96,25 +96,25 @@ export class Runs {
    */
   async cancel(id: string): Promise<RunRecord> {
     const store = await this.#store();
-    const run = await this.#found(id);
+    const run = await this.#requireRun(id);
     if (!isOpen(run)) return run;
     await this.#unqueue(run.sessionId, id)?.ended;
-    const here = this.#running(run.sessionId);
-    if (here?.id === id) {
-      here.cancel.abort(new RunCancelledError());
-      await settlesWithin(here.ended, CANCEL_MS);
-      return this.#found(id);
+    const localRun = this.#running(run.sessionId);
+    if (localRun?.id === id) {
+      localRun.cancel.abort(new RunCancelledError());
+      await settlesWithin(localRun.ended, CANCEL_TIMEOUT_MS);
+      return this.#requireRun(id);
     }
-    const looks = new PollSchedule(notifierOf(store), run.sessionId, LOOK_MS);
+    const looks = new PollSchedule(notifierOf(store), run.sessionId, INITIAL_POLL_DELAY_MS);
     try {
       const instruction = await this.#instruct(store, run, "cancel", "");
-      const late = Date.now() + CANCEL_MS;
-      for (let wait = LOOK_MS; ; wait *= 2) {
-        const left = late - Date.now();
-        await looks.next(Math.max(0, Math.min(wait, left)));
-        const now = await this.#found(id);
+      const late = Date.now() + CANCEL_TIMEOUT_MS;
+      for (let wait = INITIAL_POLL_DELAY_MS; ; wait *= 2) {
+        const remainingMs = late - Date.now();
+        await looks.next(Math.max(0, Math.min(wait, remainingMs)));
+        const now = await this.#requireRun(id);
         // While the run is active, the instruction stays stored: a suspended process reads it when it continues.
-        if (isOpen(now) && left > 0) continue;
+        if (isOpen(now) && remainingMs > 0) continue;
         if (!isOpen(now)) await withdraw(store, [instruction]);
         return now;
       }
@@ -137,7 +137,7 @@ export class Runs {
     })) {
       if (event.type === "deleted") throw new RunNotFoundError(id);
       if (event.type !== "state") continue;
-      const now = event.state.run?.id === id ? event.state.run : await this.#found(id);
+      const now = event.state.run?.id === id ? event.state.run : await this.#requireRun(id);
       if (!isOpen(now)) return now;
     }
     signal?.throwIfAborted();
@@ -147,15 +147,15 @@ export class Runs {
   /** Resolves with a run when it leaves the queue: it is active or has ended. Rejects like `ended`. */
   async begun(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
     const store = await this.#store();
-    const run = await this.#found(id);
+    const run = await this.#requireRun(id);
     if (run.state !== "queued") return run;
     // The watched state of a session does not include its queue.
-    const looks = new PollSchedule(notifierOf(store), run.sessionId, LINE_GAP_MS);
+    const looks = new PollSchedule(notifierOf(store), run.sessionId, MIN_QUEUE_POLL_INTERVAL_MS);
     void this.#waits(run.sessionId, id)?.then(() => looks.now());
     try {
       for (;;) {
-        await looks.next(LINE_LOOK_MS, signal);
-        const now = await this.#found(id);
+        await looks.next(QUEUE_POLL_INTERVAL_MS, signal);
+        const now = await this.#requireRun(id);
         if (now.state !== "queued") return now;
       }
     } finally {
@@ -173,17 +173,17 @@ export class Runs {
   async steer(id: string, text: string): Promise<boolean> {
     if (typeof text !== "string" || text.trim() === "") throw new InputError("text", "text that is not empty");
     const store = await this.#store();
-    const run = await this.#found(id);
+    const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
     const waiting = (await store.instructions(run.sessionId)).filter(
       ({ runId, kind }) => runId === id && kind === "steer",
     );
-    if (waiting.length >= MAX_WAITING_STEERS) throw new TooManyRunsError(1000, "too many messages wait for this run");
+    if (waiting.length >= MAX_PENDING_STEERS) throw new TooManyRunsError(1000, "too many messages wait for this run");
     const instruction = await this.#instruct(store, run, "steer", text);
-    const here = this.#running(run.sessionId);
-    if (here?.id === id) await here.inbox.look();
+    const localRun = this.#running(run.sessionId);
+    if (localRun?.id === id) await localRun.inbox.read();
     // A run that ends after this check reads the instruction itself.
-    return isOpen(await this.#found(id)) || (await withdraw(store, [instruction])).length === 0;
+    return isOpen(await this.#requireRun(id)) || (await withdraw(store, [instruction])).length === 0;
   }
 
   /**
@@ -204,7 +204,7 @@ export class Runs {
     return true;
   }
 
-  async #found(id: string): Promise<RunRecord> {
+  async #requireRun(id: string): Promise<RunRecord> {
     const run = await this.get(id);
     if (!run) throw new RunNotFoundError(id);
     return run;
@@ -225,7 +225,7 @@ export class Runs {
    */
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { id, sessionId, states, idempotencyKey: key, limit = PAGE } = query;
+    const { id, sessionId, states, idempotencyKey: key, limit = PAGE_SIZE } = query;
     const store = await this.#store();
     // The store does not know which runs are dead, so open runs are read too.
     const stored = states?.includes("interrupted")
@@ -241,8 +241,8 @@ export class Runs {
     const runs: RunRecord[] = [];
     for (let { before } = query; ;) {
       const page = await store.runs({ ...narrowed, ...(before === undefined ? {} : { before }) });
-      for (const one of page) {
-        const run = withEffectiveState(one);
+      for (const storedRun of page) {
+        const run = withEffectiveState(storedRun);
         if (states?.includes(run.state) !== false) runs.push(run);
       }
       if (page.length < limit || runs.length >= limit) return runs.slice(0, limit);
@@ -254,11 +254,11 @@ export class Runs {
 /** Throws `InputError` for an invalid query. */
 function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
   for (const key of Object.keys(query))
-    if (!Object.hasOwn(KNOWN, key)) throw new InputError(key, `one of ${Object.keys(KNOWN).join(", ")}`);
-  const { id = "", sessionId = "", states = [], idempotencyKey: key = "", limit = PAGE, before } = query;
+    if (!Object.hasOwn(QUERY_FIELDS, key)) throw new InputError(key, `one of ${Object.keys(QUERY_FIELDS).join(", ")}`);
+  const { id = "", sessionId = "", states = [], idempotencyKey: key = "", limit = PAGE_SIZE, before } = query;
   if (typeof id !== "string") throw new InputError("id", "a string");
   if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
-  if (typeof key !== "string") throw new InputError("key", "a string");
+  if (typeof key !== "string") throw new InputError("idempotencyKey", "a string");
   if (!Array.isArray(states)) throw new InputError("states", "a list of states");
   for (const state of states) oneOf("states", STATES, state);
   if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");

@@ -12,9 +12,9 @@ export class SessionProcesses {
   readonly #changed: (sessionId: string) => void;
   readonly #store: () => Promise<SessionDriver>;
   readonly #tasks: TaskSet;
-  #elsewhere: Promise<DeletedElsewhere> | undefined;
-  #works: Promise<readonly BackgroundWork[]> | undefined;
-  readonly #forget: (() => void)[] = [];
+  #deletionWatcher: Promise<DeletedElsewhere> | undefined;
+  #backgroundWork: Promise<readonly BackgroundWork[]> | undefined;
+  readonly #unsubscribes: (() => void)[] = [];
 
   /** @param changed Called when the process list of a session changes. */
   constructor(
@@ -29,7 +29,7 @@ export class SessionProcesses {
     this.#store = store;
     this.#changed = (sessionId) => {
       changed(sessionId);
-      void this.#heed(sessionId).catch(() => undefined);
+      void this.#watchDeletion(sessionId).catch(() => undefined);
     };
     bus.on("session.deleted", ({ ids }) => void tasks.add(this.#end(ids)));
   }
@@ -39,50 +39,50 @@ export class SessionProcesses {
    * that error.
    */
   async list(sessionId: string): Promise<readonly ProcessState[]> {
-    const works = await this.#had();
+    const works = await this.#loadBackgroundWork();
     return (await Promise.all(works.map((work) => work.list(sessionId)))).flat();
   }
 
   /** Subscribes to processes before a run starts, because the run may start some. Never rejects. */
   async watchProcesses(): Promise<void> {
-    await this.#had();
+    await this.#loadBackgroundWork();
   }
 
   /** Stops reporting changes. */
   close(): void {
-    for (const forget of this.#forget) forget();
-    this.#elsewhere?.then(
-      (one) => one.close(),
+    for (const forget of this.#unsubscribes) forget();
+    this.#deletionWatcher?.then(
+      (watcher) => watcher.close(),
       () => undefined,
     );
   }
 
   /** Also ends processes when another process deletes their session. */
-  async #heed(sessionId: string): Promise<void> {
+  async #watchDeletion(sessionId: string): Promise<void> {
     const isNeeded = (await this.list(sessionId)).some(({ state, detached: keep }) => state === "running" && !keep);
-    if (!isNeeded && !this.#elsewhere) return;
-    this.#elsewhere ??= Promise.all([import("./deleted-elsewhere.js"), this.#store()]).then(
+    if (!isNeeded && !this.#deletionWatcher) return;
+    this.#deletionWatcher ??= Promise.all([import("./deleted-elsewhere.js"), this.#store()]).then(
       ([{ DeletedElsewhere }, store]) => new DeletedElsewhere(store, (id) => void this.#tasks.add(this.#end([id]))),
     );
     // If the store is unreachable, the next change tries again.
-    this.#elsewhere.catch(() => (this.#elsewhere = undefined));
-    (await this.#elsewhere).listen(sessionId, isNeeded);
+    this.#deletionWatcher.catch(() => (this.#deletionWatcher = undefined));
+    (await this.#deletionWatcher).listen(sessionId, isNeeded);
   }
 
   async #end(ids: readonly string[]): Promise<void> {
-    for (const work of await this.#had()) await Promise.all(ids.map((id) => work.end(id)));
+    for (const work of await this.#loadBackgroundWork()) await Promise.all(ids.map((id) => work.end(id)));
   }
 
   /** Loads the tools even before the first run, because an earlier process may have left processes running. */
-  #had(): Promise<readonly BackgroundWork[]> {
-    return (this.#works ??= this.#tools.load().then(
+  #loadBackgroundWork(): Promise<readonly BackgroundWork[]> {
+    return (this.#backgroundWork ??= this.#tools.load().then(
       ({ tools }) => {
         const works = [...new Set(tools.flatMap(({ background }) => background ?? []))];
-        this.#forget.push(...works.map((work) => work.onChange(this.#changed)));
+        this.#unsubscribes.push(...works.map((work) => work.onChange(this.#changed)));
         return works;
       },
       () => {
-        this.#works = undefined;
+        this.#backgroundWork = undefined;
         return [];
       },
     ));

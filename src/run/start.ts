@@ -49,11 +49,11 @@ export async function startRun(
 ): Promise<RunContext> {
   const place = agent.limiter.take();
   const cancel = new AbortController();
-  const others = [agent.closing, ...(input.signal ? [input.signal] : []), ...(turn ? [turn.signal] : [])];
+  const parentSignals = [agent.closing, ...(input.signal ? [input.signal] : []), ...(turn ? [turn.signal] : [])];
   // Each tool of a run may add a listener, and many runs share these signals.
-  setMaxListeners(0, cancel.signal, ...others);
+  setMaxListeners(0, cancel.signal, ...parentSignals);
   // `AbortSignal.any` is not used: its signals are expensive and are released only by garbage collection.
-  const ties = others.map((signal) => onAbort(signal, () => cancel.abort(signal.reason)));
+  const ties = parentSignals.map((signal) => onAbort(signal, () => cancel.abort(signal.reason)));
   const leave = (): void => {
     for (const untie of ties) untie();
     place.release();
@@ -78,12 +78,12 @@ async function begin(
 ): Promise<RunContext> {
   const { signal } = cancel;
   const store = await agent.store();
-  const stored = input.sessionId === undefined ? undefined : await chainOf(store, input.sessionId);
+  const stored = input.sessionId === undefined ? undefined : await requireOriginal(store, input.sessionId);
   const projectDir = input.projectDir ?? stored?.projectDir ?? agent.projectDir;
   // Runs in parallel with the folder check and the store. Never rejects.
   const words = agent.project.instructions(projectDir);
   const isOnFiles = worksOnFiles(input.tools ?? agent.tools.list.tools);
-  const looking = stored || !isOnFiles ? undefined : agent.project.surroundings(projectDir);
+  const looking = stored || !isOnFiles ? undefined : agent.project.environment(projectDir);
   await checkFolder(projectDir);
   const chosen = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
@@ -106,15 +106,15 @@ async function begin(
     stored ?? (spawned ? newSubagentSession(spawned, projectDir) : newSession({}, { projectDir, mode: agent.mode }));
   const sessionId = original.chain.root;
   // Read with the lease: before that, another process may have continued, compacted or deleted the session.
-  const wanted = stored && headOptions(stored, agent.conversationCache.fenceOf(sessionId));
+  const headRequest = stored && headOptions(stored, agent.conversationCache.fenceOf(sessionId));
   const lost = (reason: Error) => cancel.abort(reason);
-  const [lease, head] = await ActiveLease.takeWithHead(store, sessionId, wanted, logger, lost);
+  const [lease, head] = await ActiveLease.takeWithHead(store, sessionId, headRequest, logger, lost);
   let releaseTools = (): void => undefined;
   let releaseTail = (): void => undefined;
   let closeInbox = async (): Promise<void> => undefined;
   try {
-    await turn?.held();
-    const whole = await attached(input, place, signal);
+    await turn?.takeOver();
+    const inputWithAttachments = await readAttachments(input, place, signal);
     const effort = input.reasoningEffort ?? chosenEffort(stored) ?? agent.reasoningEffort;
     const set = {
       provider: chosen.provider.name,
@@ -125,9 +125,9 @@ async function begin(
     if (stored && !head) throw new SessionNotFoundError(sessionId);
     if (head?.unfinished.some((run) => isAhead(run, turn?.record))) throw new SessionBusyError();
     const session = { ...(head ? sessionToContinue(head) : original), ...set };
-    const kept = head && agent.conversationCache.take(sessionId, lease.previous);
-    const before = head && !kept ? await messagesOf(store, head, wanted, lease.previous) : [];
-    const conversation = kept ?? new Conversation(session, before);
+    const cachedConversation = head && agent.conversationCache.take(sessionId, lease.previous);
+    const before = head && !cachedConversation ? await messagesOf(store, head, headRequest, lease.previous) : [];
+    const conversation = cachedConversation ?? new Conversation(session, before);
     conversation.session = session;
     const { idempotencyKey: key = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
@@ -145,17 +145,17 @@ async function begin(
     const { tools, missing, prompts, release } = await agent.sources.open(list, of);
     releaseTools = release;
     const isCommand = input.commands === true && input.message.trimStart().startsWith("/");
-    const asked = isCommand
+    const expandedInput = isCommand
       ? await (
           await import("./prompt/agent-commands.js")
-        ).expandCommand(agent, whole, { projectDir, prompts }, place, signal)
-      : whole;
+        ).expandCommand(agent, inputWithAttachments, { projectDir, prompts }, place, signal)
+      : inputWithAttachments;
     const inbox = new Inbox({ runId: id, sessionId, store, cancel, logger });
     closeInbox = () => inbox.close();
     const { tail, leave: leaveTail } = agent.live().open(sessionId, store);
-    const hold = tail.hold((head?.original ?? original).rewinds.length);
+    const hold = tail.openWriter((head?.original ?? original).rewinds.length);
     // Before the tools are chosen: tools that need a user are offered only if a client can answer.
-    const unattend = input.hasResponder ? tail.attended(input.hasResponder) : () => undefined;
+    const unattend = input.hasResponder ? tail.addResponder(input.hasResponder) : () => undefined;
     // A subagent requests permission from its parent's clients, but it cannot ask users questions.
     const someone = !spawned && (input.ask !== undefined || tail.isShown || agent.unattended.policy === "wait");
     releaseTail = () => {
@@ -163,15 +163,23 @@ async function begin(
       hold.end();
       leaveTail();
     };
-    const state = await agent.toolStates.of(conversation, store, kept !== undefined);
-    const { surroundings, news } = await loadEnvironment(agent.project, projectDir, isOnFiles, state, looking);
-    const told = await words;
+    const state = await agent.toolStates.of(conversation, store, cachedConversation !== undefined);
+    const { environment: surroundings, newState: news } = await loadEnvironment(
+      agent.project,
+      projectDir,
+      isOnFiles,
+      state,
+      looking,
+    );
+    const instructions = await words;
     // Without a tool that reads skills, the prompt lists none.
-    const said = tools.some(({ needsSkills }) => needsSkills) ? told : { ...told, skills: [] };
+    const visibleInstructions = tools.some(({ needsSkills }) => needsSkills)
+      ? instructions
+      : { ...instructions, skills: [] };
     const offered = offeredTools(
       tools,
       { provider: set.provider, id: set.model },
-      { person: someone, skills: said.skills.length > 0 },
+      { person: someone, skills: visibleInstructions.skills.length > 0 },
       logger,
     );
     const recorder = new Recorder(
@@ -187,8 +195,8 @@ async function begin(
         if (spawned && change.usage) addUsageToParent(spawned, id, change.usage);
       },
     );
-    const asker = spawned?.parentRun.allowance;
-    const spender = { ...chosen, recorder, signal, asker };
+    const parentBudget = spawned?.parentRun.allowance;
+    const spender = { ...chosen, recorder, signal, parentBudget };
     const { seconds } = purse.run;
     const extraPrompt = input.systemPrompt ?? agent.prompt.text;
     const run: RunContext = {
@@ -204,23 +212,23 @@ async function begin(
         model: chosen.model,
         tools: offered,
         projectDir,
-        surroundings,
-        words: said,
+        environment: surroundings,
+        instructions: visibleInstructions,
         extra: withFolders(extraPrompt, input.folders),
         use: agent.prompt.use,
         missing,
         answer: structure?.instructions ?? "",
       }),
       tools: offered,
-      skills: said.skills,
+      skills: visibleInstructions.skills,
       hooks: agent.hooks,
       limits: spawned ? { ...agent.limits, iterations: spawned.maxIterations } : agent.limits,
-      allowance: isMetered(purse) || asker ? new RunBudget(purse, spender) : undefined,
+      allowance: isMetered(purse) || parentBudget ? new RunBudget(purse, spender) : undefined,
       clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError())),
       unknownPrice: purse.unknownPrice,
       structure,
       outputSchema: structure?.schema,
-      compacts: asked.compact ? asked.message : undefined,
+      compacts: expandedInput.compact ? expandedInput.message : undefined,
       projectDir,
       folders: input.folders ?? [],
       conversation,
@@ -234,8 +242,8 @@ async function begin(
       logger,
       events: new EventBuffer(input.overflow ?? "drop"),
       ask: input.ask,
-      asksInAuto: input.alwaysAsk ?? true,
-      askedAt: input.clientName ?? "sdk",
+      alwaysAsk: input.alwaysAsk ?? true,
+      clientName: input.clientName ?? "sdk",
       pendingAskIds: new Set(),
       cancel,
       signal,
@@ -245,47 +253,53 @@ async function begin(
         releaseTail();
       },
     };
-    const prompt = withState(promptOf(asked), news);
+    const prompt = withState(promptOf(expandedInput), news);
     // A cached conversation has no dangling calls.
-    const dangling = kept ? [] : danglingCalls(conversation.messages);
-    await (head ? persistPrompt(run, set, asked, prompt, dangling, head.unfinished) : persistNewSession(run, prompt));
+    const dangling = cachedConversation ? [] : danglingCalls(conversation.messages);
+    await (head
+      ? persistPrompt(run, set, expandedInput, prompt, dangling, head.unfinished)
+      : persistNewSession(run, prompt));
     inbox.listen();
     // Instructions may have arrived while the run was queued.
-    if (turn) void inbox.look();
+    if (turn) void inbox.read();
     return run;
   } catch (error) {
     releaseTools();
     releaseTail();
     await closeInbox();
-    await lease.giveBack(agent);
+    await lease.releaseWithRetries(agent);
     throw error;
   }
 }
 
 /** The input with its attachments read, when a reader slot is free. */
-async function attached(input: RunInput, place: RunSlot, signal: AbortSignal): Promise<RunInput> {
+async function readAttachments(input: RunInput, place: RunSlot, signal: AbortSignal): Promise<RunInput> {
   const { attach, attachments = [] } = input;
   signal.throwIfAborted();
   if (!attach) return input;
-  const more = await place.read(() => {
+  const extraAttachments = await place.read(() => {
     signal.throwIfAborted();
     return attach((bytes) => place.reserve(bytes));
   });
   signal.throwIfAborted();
-  return { ...input, attachments: [...attachments, ...more] };
+  return { ...input, attachments: [...attachments, ...extraAttachments] };
 }
 
 /** Whether a queued run comes before another run. All queued runs come before a run that is not queued. */
-function isAhead(run: RunRecord, own: RunRecord | undefined): boolean {
-  return isQueued(run) && run.id !== own?.id && (!own || isBefore(run, own));
+function isAhead(run: RunRecord, queuedRecord: RunRecord | undefined): boolean {
+  return isQueued(run) && run.id !== queuedRecord?.id && (!queuedRecord || isBefore(run, queuedRecord));
 }
 
 /** The effort of a run: the requested one, or the nearest that the model supports. */
-function effortOf({ provider, model }: ChosenModel, asked: ReasoningEffort, logger: Logger): ReasoningEffort {
-  const effort = nearestEffort(asked, model.efforts);
-  if (effort !== asked) {
+function effortOf({ provider, model }: ChosenModel, requestedEffort: ReasoningEffort, logger: Logger): ReasoningEffort {
+  const effort = nearestEffort(requestedEffort, model.efforts);
+  if (effort !== requestedEffort) {
     const names = { provider: provider.name, model: model.id };
-    logger.info("the model has no such effort; the nearest is asked for", { ...names, asked, effort });
+    logger.info("model does not support the reasoning effort; using the nearest", {
+      ...names,
+      requested: requestedEffort,
+      effort,
+    });
   }
   return effort;
 }
@@ -296,7 +310,7 @@ function chosenEffort(session: Session | undefined): ReasoningEffort | undefined
 }
 
 /** The original of a session's chain, which has the chain-wide fields. */
-async function chainOf(store: SessionDriver, id: string): Promise<Session> {
+async function requireOriginal(store: SessionDriver, id: string): Promise<Session> {
   const session = await requireSession(store, id);
   return session.chain.index === 0 ? session : requireSession(store, session.chain.root);
 }

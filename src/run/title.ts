@@ -5,14 +5,14 @@ import { callModel, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./context/run-context.js";
 
-const MAX_CHARACTERS = 50;
+const MAX_TITLE_CHARACTERS = 50;
 /** Maximum characters of an answer. A longer answer is no title. */
-const MAX_ANSWER = 4_000;
+const MAX_ANSWER_CHARACTERS = 4_000;
 /** Time limit in ms. The idle timeout of a local model is far longer. */
-const TIME_MS = 300_000;
+const TITLE_TIMEOUT_MS = 300_000;
 
 const INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
-At most ${MAX_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
+At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
 /**
  * Generates a title in the background for a session that has none. Runs once per session at a time, regardless of
@@ -30,7 +30,7 @@ export function generateTitle(run: RunContext): void {
     try {
       // Code that waits for the answer runs first.
       await new Promise((resolve) => setImmediate(resolve));
-      const title = await askForTitle(run, message, closing);
+      const title = await requestTitle(run, message, closing);
       if (title === "") return;
       // A user may have set a title in the meantime.
       const untitled = await store.get(sessionId);
@@ -59,7 +59,7 @@ export function generateTitle(run: RunContext): void {
  * Requests a title, without tools and at temperature 0.3. Returns `""` if the model gives none. Rejects like the
  * provider, or with the signal's reason.
  */
-async function askForTitle(run: RunContext, message: string, signal: AbortSignal): Promise<string> {
+async function requestTitle(run: RunContext, message: string, signal: AbortSignal): Promise<string> {
   const { provider, model, sessionId, logger } = run;
   const request = {
     model,
@@ -80,21 +80,21 @@ async function askForTitle(run: RunContext, message: string, signal: AbortSignal
     cacheKey: `${sessionId}-title`,
   };
   const enough = new AbortController();
-  let said = 0;
+  let textCharacters = 0;
   const hooks: ModelCallHooks = {
     onText: (type, _, text) => {
-      if (type === "text") said += text.length;
-      if (said > MAX_ANSWER) enough.abort(new Error("the model gave no title, but a long answer"));
+      if (type === "text") textCharacters += text.length;
+      if (textCharacters > MAX_ANSWER_CHARACTERS) enough.abort(new Error("the answer is too long for a title"));
     },
-    onRetry: () => void (said = 0),
+    onRetry: () => void (textCharacters = 0),
   };
-  const time = deadline(TIME_MS, signal, enough.signal);
+  const time = deadline(TITLE_TIMEOUT_MS, signal, enough.signal);
   try {
     const answer = await callModel(run, "title", request, time.signal, hooks);
     if ("error" in answer) throw answer.error;
     // The usage of a title counts for no session; only this line reports it.
     const names = { provider: provider.name, model: model.id };
-    logger.info("a title was made", { session: sessionId, ...names, usage: answer.paid });
+    logger.info("title generated", { session: sessionId, ...names, usage: answer.usageWithCost });
     return cleanTitle(answer.parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
   } finally {
     time.clear();
@@ -135,10 +135,10 @@ export function cleanTitle(text: string): string {
     before = title;
     title = unframed(title.replace(/(?<![.])[.。]$/u, "").trim());
   }
-  if (title.length <= MAX_CHARACTERS) return title;
+  if (title.length <= MAX_TITLE_CHARACTERS) return title;
   let cut = "";
   for (const { segment } of new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(title)) {
-    if (cut.length + segment.length > MAX_CHARACTERS) break;
+    if (cut.length + segment.length > MAX_TITLE_CHARACTERS) break;
     cut += segment;
   }
   return cut.trimEnd();

@@ -23,7 +23,7 @@ export interface CursorCheck {
   /** Hash of the message's id; 0 for none. */
   readonly message: number;
   /** Hash of the received content of a growing message; otherwise 0. */
-  readonly said: number;
+  readonly content: number;
 }
 
 const BEGINNING: Cursor = { cuts: 0, seq: 0, within: undefined, proof: undefined };
@@ -36,7 +36,7 @@ const CURSOR =
  */
 export function formatCursor(rootId: string, { cuts, seq, within, proof }: Cursor): string {
   const place = `${cuts}.${seq}${within ? `.${within.text}.${within.reasoning}` : ""}`;
-  const hashes = proof && [proof.cuts, proof.message, proof.said].map((hash) => hash.toString(36)).join(".");
+  const hashes = proof && [proof.cuts, proof.message, proof.content].map((hash) => hash.toString(36)).join(".");
   return `${hashOf(rootId).toString(36)}-${place}${hashes === undefined ? "" : `-${hashes}`}`;
 }
 
@@ -44,16 +44,16 @@ export function formatCursor(rootId: string, { cuts, seq, within, proof }: Curso
 export function parseCursor(rootId: string, text: string): Cursor {
   if (text === "") return BEGINNING;
   const match = CURSOR.exec(text);
-  if (!match) throw new InputError("after", "a cursor, as the id of an event tells it");
+  if (!match) throw new InputError("after", "a cursor, such as the id of an event");
   if (match[1] !== hashOf(rootId).toString(36))
     throw new InputError("after", "a cursor of this session, got one of another");
   const [cuts, seq, ofText, ofReasoning] = match.slice(2, 6).map(Number) as [number, number, number, number];
-  const [ofCuts, ofMessage, said] = match.slice(6).map((hash) => parseInt(hash, 36)) as [number, number, number];
+  const [ofCuts, ofMessage, contentHash] = match.slice(6).map((hash) => parseInt(hash, 36)) as [number, number, number];
   return {
     cuts,
     seq,
     within: match[4] === undefined ? undefined : { text: ofText, reasoning: ofReasoning },
-    proof: match[6] === undefined ? undefined : { cuts: ofCuts, message: ofMessage, said },
+    proof: match[6] === undefined ? undefined : { cuts: ofCuts, message: ofMessage, content: contentHash },
   };
 }
 
@@ -63,10 +63,10 @@ export function parseCursor(rootId: string, text: string): Cursor {
  */
 export async function isStored(store: SessionDriver, rootId: string, { cuts, seq, proof }: Cursor): Promise<boolean> {
   const head = await store.head(rootId, { messages: false });
-  const known = head?.original.rewinds ?? [];
-  if (seq > (head?.newest.lastSeq ?? 0) || cuts > known.length) return false;
+  const rewinds = head?.original.rewinds ?? [];
+  if (seq > (head?.newest.lastSeq ?? 0) || cuts > rewinds.length) return false;
   if (!proof) return true;
-  if (hashOfRewinds(known.slice(0, cuts)) !== proof.cuts) return false;
+  if (hashOfRewinds(rewinds.slice(0, cuts)) !== proof.cuts) return false;
   if (proof.message === 0) return true;
   const place = { scope: "chain", after: seq - 1, before: seq + 1 } as const;
   const isIt = (messages: readonly { id: string }[]): boolean =>

@@ -22,18 +22,18 @@ export class Live {
 
   /** The shared tail of a chain. Call `leave` when it is no longer needed. */
   open(rootId: string, store: SessionDriver): { tail: SessionTail; leave: () => void } {
-    const known = this.#tails.get(rootId) ?? { tail: this.#tailOf(rootId, store), users: 0 };
-    known.users += 1;
-    known.tail.refresh();
-    this.#tails.set(rootId, known);
-    let here = true;
+    const entry = this.#tails.get(rootId) ?? { tail: this.#tailOf(rootId, store), users: 0 };
+    entry.users += 1;
+    entry.tail.refresh();
+    this.#tails.set(rootId, entry);
+    let isActive = true;
     return {
-      tail: known.tail,
+      tail: entry.tail,
       leave: () => {
-        if (!here) return;
-        here = false;
-        known.users -= 1;
-        if (known.users === 0) this.#tails.delete(rootId);
+        if (!isActive) return;
+        isActive = false;
+        entry.users -= 1;
+        if (entry.users === 0) this.#tails.delete(rootId);
       },
     };
   }

@@ -1,17 +1,17 @@
-import { stateOf } from "../conversation/stored-state.js";
+import { collectState } from "../conversation/stored-state.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { PlanEntry } from "../ports/watch.js";
 import { PLAN_TOOL, planIn } from "../tools/agent/todo.js";
 
 /** Tool results per query. The result of a failed call contains no list. */
-const PAGE = 10;
+const PAGE_SIZE = 10;
 
 /** The plan of a session's agent: its latest todo list. Only results after the last query are read again. */
 export class Plan {
   readonly #rootId: string;
   readonly #store: SessionDriver;
-  #known: { cuts: number; seq: number; entries: readonly PlanEntry[] } = { cuts: 0, seq: 0, entries: [] };
+  #cachedPlan: { cuts: number; seq: number; entries: readonly PlanEntry[] } = { cuts: 0, seq: 0, entries: [] };
 
   constructor(rootId: string, store: SessionDriver) {
     this.#rootId = rootId;
@@ -20,10 +20,10 @@ export class Plan {
 
   /** The plan at a `seq`, which is the chain's last one, and a number of rewinds. */
   async at(cuts: number, seq: number): Promise<readonly PlanEntry[]> {
-    const known = this.#known.cuts === cuts ? this.#known : { cuts, seq: 0, entries: [] };
-    if (known.seq >= seq) return known.entries;
-    const entries = (await this.#newest(known.seq, seq + 1)) ?? known.entries;
-    this.#known = { cuts, seq, entries };
+    const cachedPlan = this.#cachedPlan.cuts === cuts ? this.#cachedPlan : { cuts, seq: 0, entries: [] };
+    if (cachedPlan.seq >= seq) return cachedPlan.entries;
+    const entries = (await this.#newest(cachedPlan.seq, seq + 1)) ?? cachedPlan.entries;
+    this.#cachedPlan = { cuts, seq, entries };
     return entries;
   }
 
@@ -32,12 +32,12 @@ export class Plan {
     if (after > 0) return listOf(await this.#store.messages(this.#rootId, { ...results, after, before }));
     // Backwards, because each call writes the complete list.
     for (let end = before; ;) {
-      const page = await this.#store.messages(this.#rootId, { ...results, before: end, limit: PAGE });
+      const page = await this.#store.messages(this.#rootId, { ...results, before: end, limit: PAGE_SIZE });
       const list = listOf(page);
-      if (list || page.length < PAGE) return list;
+      if (list || page.length < PAGE_SIZE) return list;
       end = page[0]?.seq ?? 0;
     }
   }
 }
 
-const listOf = (results: readonly Message[]): PlanEntry[] | undefined => planIn(stateOf(results));
+const listOf = (results: readonly Message[]): PlanEntry[] | undefined => planIn(collectState(results));

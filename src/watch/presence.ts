@@ -4,7 +4,7 @@ import { monotonicMs } from "../base/clock.js";
  * Whether a client answers requests of a session, by the id of its chain's original. The id is `""` for a client that
  * shows no session.
  */
-export type Answers = (rootId: string) => boolean;
+export type CanAnswer = (rootId: string) => boolean;
 
 /**
  * The clients of an agent that answer requests, and the session that each shows. A request waits for a while after the
@@ -13,7 +13,7 @@ export type Answers = (rootId: string) => boolean;
 export class Presence {
   readonly #graceMs: number;
   /** Clients, with the id of the session that each shows. */
-  readonly #clients = new Map<Answers, string>();
+  readonly #clients = new Map<CanAnswer, string>();
   #graceEnd = -Infinity;
 
   constructor(graceMs: number) {
@@ -34,8 +34,8 @@ export class Presence {
    * Connects a client. `shown` is the id of the session that it shows; `""` for none. The returned function disconnects
    * it.
    */
-  join(answers: Answers, shown = ""): () => void {
-    const client: Answers = (rootId) => answers(rootId);
+  join(answers: CanAnswer, shown = ""): () => void {
+    const client: CanAnswer = (rootId) => answers(rootId);
     this.#clients.set(client, shown);
     return () => {
       if (this.#clients.delete(client) && client(shown)) this.#graceEnd = monotonicMs() + this.#graceMs;

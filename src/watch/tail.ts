@@ -8,22 +8,22 @@ import type { StreamPosition, PositionChange } from "./stream-position.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
 /** Messages per query. */
-const PAGE = 50;
+const PAGE_SIZE = 50;
 /** Maximum cached pages for readers of the same messages. */
-const PAGES = 4;
+const MAX_CACHED_PAGES = 4;
 /** Poll interval for a run in another process, in ms. Dead processes send no notifications. */
-const LOOK_MS = 1000;
+const POLL_INTERVAL_MS = 1000;
 /**
  * Minimum interval between two updates of watchers, in ms; faster changes are combined. The interval is longer for runs
  * in other processes, because each update needs several store queries.
  */
-const GAP_MS = 100;
-const FAR_GAP_MS = 250;
+const LOCAL_UPDATE_INTERVAL_MS = 100;
+const REMOTE_UPDATE_INTERVAL_MS = 250;
 /** Maximum cached characters of a running tool's output, for slow watchers. */
-const PROGRESS = 64 * 1024;
+const MAX_PROGRESS_CHARACTERS = 64 * 1024;
 
 /** Maximum cached changes for watchers at the same position. */
-const STEPS = 64;
+const MAX_CACHED_CHANGES = 64;
 
 type StateEvent = Extract<WatchEvent, { type: "state" }>;
 
@@ -31,20 +31,20 @@ type StateEvent = Extract<WatchEvent, { type: "state" }>;
 interface VersionCache {
   readonly version: number;
   readonly pages: Map<number, Promise<Message[]>>;
-  readonly steps: Map<string, PositionChange>;
+  readonly changes: Map<string, PositionChange>;
 }
 
 /** Messages at one moment. */
 export interface Page {
   readonly messages: readonly Message[];
   /** Whether more messages may follow. */
-  readonly more: boolean;
+  readonly hasMore: boolean;
   /** Changes already computed for other readers. At another version the same position may need other changes. */
   readonly changes: Map<string, PositionChange>;
 }
 
 function createVersionCache(version: number): VersionCache {
-  return { version, pages: new Map(), steps: new Map() };
+  return { version, pages: new Map(), changes: new Map() };
 }
 
 /** Held by the run of this process that has the chain's lease. */
@@ -75,23 +75,23 @@ export class SessionTail {
   #version = 0;
   readonly #waiting = new Set<() => void>();
   /** Wakes waiting watchers when the minimum interval has passed. */
-  #wakes: NodeJS.Timeout | undefined;
-  #woken = -FAR_GAP_MS;
+  #wakeTimer: NodeJS.Timeout | undefined;
+  #lastWakeMs = -REMOTE_UPDATE_INTERVAL_MS;
   /** All visible messages from this `seq` on are in `#messages`, as stored. */
-  #since = Infinity;
+  #cachedFromSeq = Infinity;
   #messages: Message[] = [];
   /** Number of rewinds of the session when the current run started. */
   #cuts = 0;
   readonly #progress = new Map<string, Progress>();
   /** Results of store queries at the current version, so that many watchers cause one query. */
-  #asked: VersionCache = createVersionCache(-1);
+  #cache: VersionCache = createVersionCache(-1);
   /** The state of the session, until it may have changed. */
   #state: Promise<StateEvent | undefined> | undefined;
   /** The last reported state, with its JSON. An equal state is not reported again. */
-  #told: { text: string; event: StateEvent } | undefined;
+  #reportedState: { text: string; event: StateEvent } | undefined;
   #watchers = 0;
   /** Writer of the run that has the chain's lease. A previous writer may report its end after the next has started. */
-  #holder: TailWriter | undefined;
+  #writer: TailWriter | undefined;
   /** Whether a run was active at the last query. */
   #isRunning = false;
   #unsubscribe: (() => void) | undefined;
@@ -119,40 +119,40 @@ export class SessionTail {
 
   /** Whether a run of this process has the chain's lease. */
   get isHeld(): boolean {
-    return this.#holder !== undefined;
+    return this.#writer !== undefined;
   }
 
   /**
    * Registers the run of this process that has the chain's lease, until it calls `end`. No other process writes
    * messages meanwhile. `cuts`: number of the session's rewinds when the lease was taken.
    */
-  hold(cuts: number): TailWriter {
+  openWriter(cuts: number): TailWriter {
     this.#cuts = cuts;
-    const mine: TailWriter = {
+    const writer: TailWriter = {
       stored: (change) => {
-        if (this.#holder === mine) this.#stored(change);
+        if (this.#writer === writer) this.#applyChange(change);
         // A late change of a previous run belongs before the next run's messages, which are already cached.
         else this.changed();
       },
       end: () => {
-        if (this.#holder !== mine) return;
-        this.#holder = undefined;
+        if (this.#writer !== writer) return;
+        this.#writer = undefined;
         this.#progress.clear();
         this.changed();
       },
     };
-    this.#holder = mine;
+    this.#writer = writer;
     this.#progress.clear();
     this.changed();
-    return mine;
+    return writer;
   }
 
   /** Applies a change that the current run has stored. */
-  #stored({ add = [], append = [], finish = [], set }: StoredChange): void {
+  #applyChange({ add = [], append = [], finish = [], set }: StoredChange): void {
     // Text appended to a message changes nothing else, and is stored ten times a second.
     if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
     for (const message of add) {
-      if (this.#messages.length === 0) this.#since = message.seq;
+      if (this.#messages.length === 0) this.#cachedFromSeq = message.seq;
       this.#messages.push(
         message.finished ? message : { ...message, parts: message.parts.map((part) => ({ ...part })) },
       );
@@ -176,12 +176,12 @@ export class SessionTail {
   /** Drops cached data for a new watcher, which may have newer information. */
   refresh(): void {
     this.#state = undefined;
-    this.#asked = createVersionCache(-1);
+    this.#cache = createVersionCache(-1);
   }
 
   /** Reports a change of the chain: cached messages are void. */
   changed(): void {
-    this.#since = Infinity;
+    this.#cachedFromSeq = Infinity;
     this.#messages = [];
     this.touched();
   }
@@ -193,20 +193,23 @@ export class SessionTail {
   }
 
   /** Appends output of a running tool. */
-  printed(callId: string, text: string): void {
+  appendProgress(callId: string, text: string): void {
     const { length, text: before } = this.#progress.get(callId) ?? { length: 0, text: "" };
-    this.#progress.set(callId, { length: length + text.length, text: lastCharacters(before + text, PROGRESS) });
+    this.#progress.set(callId, {
+      length: length + text.length,
+      text: lastCharacters(before + text, MAX_PROGRESS_CHARACTERS),
+    });
     this.#bump();
   }
 
   /** Output of running tools after the lengths in `reportedLengths`, which are then updated. */
-  progress(told: Map<string, number>): { callId: string; text: string }[] {
+  progress(reportedLengths: Map<string, number>): { callId: string; text: string }[] {
     const news: { callId: string; text: string }[] = [];
-    for (const callId of told.keys()) if (!this.#progress.has(callId)) told.delete(callId);
+    for (const callId of reportedLengths.keys()) if (!this.#progress.has(callId)) reportedLengths.delete(callId);
     for (const [callId, { length, text }] of this.#progress) {
-      const behind = Math.min(length - (told.get(callId) ?? 0), text.length);
+      const behind = Math.min(length - (reportedLengths.get(callId) ?? 0), text.length);
       if (behind > 0) news.push({ callId, text: text.slice(text.length - behind) });
-      told.set(callId, length);
+      reportedLengths.set(callId, length);
     }
     return news;
   }
@@ -214,27 +217,27 @@ export class SessionTail {
   /** The state of the session; the same object as long as it is equal. Undefined if the session was deleted. */
   state(): Promise<StateEvent | undefined> {
     if (this.#state) return this.#state;
-    const asked = this.#stateOf().then((state) => {
+    const query = this.#stateOf().then((state) => {
       const { state: now = "finished" } = state?.run ?? {};
       // An older query may finish after a newer one and is then outdated.
-      if (this.#state === asked) this.#isRunning = now === "running" || now === "waiting";
+      if (this.#state === query) this.#isRunning = now === "running" || now === "waiting";
       if (!state) return undefined;
       const text = JSON.stringify(state);
-      if (text !== this.#told?.text) this.#told = { text, event: { type: "state", state } };
-      return this.#told.event;
+      if (text !== this.#reportedState?.text) this.#reportedState = { text, event: { type: "state", state } };
+      return this.#reportedState.event;
     });
     // After a failure the next call queries again.
-    asked.catch(() => this.#state === asked && (this.#state = undefined));
-    return (this.#state = asked);
+    query.catch(() => this.#state === query && (this.#state = undefined));
+    return (this.#state = query);
   }
 
   /** The change for a reader at a position, from a message of a page. Cached for all readers at that position. */
-  step(place: StreamPosition, message: Message, { changes: steps }: Page): PositionChange {
+  changeFor(place: StreamPosition, message: Message, { changes: steps }: Page): PositionChange {
     const key = `${message.seq} ${place.key}`;
     let step = steps.get(key);
     if (!step) {
-      if (steps.size >= STEPS) steps.clear();
-      step = place.eventsFor(message, this.isHeld && message.seq >= this.#since);
+      if (steps.size >= MAX_CACHED_CHANGES) steps.clear();
+      step = place.eventsFor(message, this.isHeld && message.seq >= this.#cachedFromSeq);
       steps.set(key, step);
     }
     return step;
@@ -245,26 +248,26 @@ export class SessionTail {
    * the caller knows.
    */
   async from(seq: number, cuts: number): Promise<Page> {
-    const { pages, steps } = this.#now();
+    const { pages, changes: steps } = this.#currentCache();
     // The lease is released shortly before the run reports it. Messages that another process has rewound since then are
     // still cached here.
-    if (seq >= this.#since && cuts === this.#cuts) {
+    if (seq >= this.#cachedFromSeq && cuts === this.#cuts) {
       const at = this.#messages.findIndex((message) => message.seq >= seq);
       return {
-        messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE),
-        more: at >= 0 && at + PAGE < this.#messages.length,
+        messages: at < 0 ? [] : this.#messages.slice(at, at + PAGE_SIZE),
+        hasMore: at >= 0 && at + PAGE_SIZE < this.#messages.length,
         changes: steps,
       };
     }
     // Query after the state, so that the page is never older than the rewinds in the state.
     const state = this.state();
-    const query = { scope: "chain", after: seq - 1, limit: PAGE } as const;
+    const query = { scope: "chain", after: seq - 1, limit: PAGE_SIZE } as const;
     const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
-    if (pages.size >= PAGES) pages.clear();
+    if (pages.size >= MAX_CACHED_PAGES) pages.clear();
     pages.set(seq, page);
     page.catch(() => pages.delete(seq));
     const messages = await page;
-    return { messages, more: messages.length === PAGE, changes: steps };
+    return { messages, hasMore: messages.length === PAGE_SIZE, changes: steps };
   }
 
   /** Resolves when a change after `version` exists and the minimum interval has passed, or when the signal aborts. */
@@ -296,36 +299,36 @@ export class SessionTail {
    * Connects a client that shows this session. With `true` it answers requests of any session, with a function only
    * those of this session. The returned function disconnects it.
    */
-  attended(answers: true | (() => boolean)): () => void {
+  addResponder(answers: true | (() => boolean)): () => void {
     const client = answers === true ? () => true : (rootId: string) => rootId === this.rootId && answers();
     return this.#presence.join(client, this.rootId);
   }
 
   /** Adds a watcher. The returned function removes it. */
-  watched(): () => void {
+  addWatcher(): () => void {
     this.#watchers += 1;
     const hint = () => (this.isHeld ? this.touched() : this.changed());
     this.#unsubscribe ??= notifierOf(this.#store).subscribe(this.rootId, hint);
     // The timer keeps the process alive while a watcher waits.
-    this.#timer ??= setInterval(() => this.#isRunning && !this.isHeld && this.changed(), LOOK_MS);
-    let here = true;
+    this.#timer ??= setInterval(() => this.#isRunning && !this.isHeld && this.changed(), POLL_INTERVAL_MS);
+    let isWatching = true;
     return () => {
-      if (!here) return;
-      here = false;
+      if (!isWatching) return;
+      isWatching = false;
       this.#watchers -= 1;
       if (this.#watchers > 0) return;
       this.#unsubscribe?.();
       clearInterval(this.#timer);
-      clearTimeout(this.#wakes);
-      this.#wakes = undefined;
+      clearTimeout(this.#wakeTimer);
+      this.#wakeTimer = undefined;
       this.#unsubscribe = undefined;
       this.#timer = undefined;
     };
   }
 
-  #now() {
-    if (this.#asked.version !== this.#version) this.#asked = createVersionCache(this.#version);
-    return this.#asked;
+  #currentCache() {
+    if (this.#cache.version !== this.#version) this.#cache = createVersionCache(this.#version);
+    return this.#cache;
   }
 
   #bump(): void {
@@ -334,14 +337,15 @@ export class SessionTail {
   }
 
   #wakeSoon(): void {
-    if (this.#wakes) return;
+    if (this.#wakeTimer) return;
     const wake = () => {
-      this.#wakes = undefined;
-      this.#woken = performance.now();
-      for (const one of [...this.#waiting]) one();
+      this.#wakeTimer = undefined;
+      this.#lastWakeMs = performance.now();
+      for (const resume of [...this.#waiting]) resume();
     };
-    const early = this.#woken + (this.isHeld ? GAP_MS : FAR_GAP_MS) - performance.now();
-    if (early > 0) this.#wakes = setTimeout(wake, early);
+    const early =
+      this.#lastWakeMs + (this.isHeld ? LOCAL_UPDATE_INTERVAL_MS : REMOTE_UPDATE_INTERVAL_MS) - performance.now();
+    if (early > 0) this.#wakeTimer = setTimeout(wake, early);
     else wake();
   }
 }

@@ -7,7 +7,7 @@ export interface WatchStart {
   /** Messages of the reader after this `seq` are void; undefined if all are valid. */
   readonly voidAfter?: number | undefined;
   /** Whether the first event contains the cursor, because the reader may resume from it. */
-  readonly isTold?: boolean;
+  readonly sendsCursor?: boolean;
 }
 
 /**
@@ -19,14 +19,14 @@ export async function startAfterSeq(store: SessionDriver, rootId: string, seq: n
   const head = await store.head(rootId, { messages: false });
   const cuts = head?.original.rewinds ?? [];
   const at = (message: { seq: number; id: string } | undefined): Cursor => {
-    const proof = { cuts: hashOfRewinds(cuts), message: message ? hashOf(message.id) : 0, said: 0 };
+    const proof = { cuts: hashOfRewinds(cuts), message: message ? hashOf(message.id) : 0, content: 0 };
     return { cuts: cuts.length, seq: message?.seq ?? 0, within: undefined, proof };
   };
-  const found = await store.messages(rootId, { scope: "chain", before: seq + 1, limit: 2 });
-  const last = found.at(-1);
+  const messages = await store.messages(rootId, { scope: "chain", before: seq + 1, limit: 2 });
+  const last = messages.at(-1);
   if (last?.seq === seq) {
     // The received part of a growing message is unknown, so the complete message is sent again.
-    return { cursor: at(last.finished ? last : found.at(-2)), isTold: true };
+    return { cursor: at(last.finished ? last : messages.at(-2)), sendsCursor: true };
   }
   return { cursor: at(last), voidAfter: await visibleBefore(store, rootId, seq, last?.seq ?? 0) };
 }

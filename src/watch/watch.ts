@@ -12,7 +12,7 @@ import { startAfterSeq, type WatchStart } from "./watch-start.js";
 import type { SessionTail } from "./tail.js";
 
 /** Retry delay while the store is unavailable: initial and maximum, in ms. */
-const AGAIN_MS = { first: 250, most: 2_000 };
+const RETRY_DELAY_MS = { first: 250, most: 2_000 };
 
 /**
  * Streams the events of a session, from a cursor on and then live. Rejects with `InputError` (invalid cursor),
@@ -40,12 +40,12 @@ export async function* watch(
     : { cursor: parseCursor(chain.root, cursor) };
   // The cursor is ahead of the store, which may have lost its last writes in a power failure. The reader starts again.
   if (!isNew && !(await isStored(store, chain.root, start.cursor))) {
-    if (after !== "") throw new InputError("after", "a cursor of what was said, got one past the end");
+    if (after !== "") throw new InputError("after", "a cursor of stored events, got one past the end");
     start = { ...start, voidAfter: 0 };
   }
   const { tail, leave } = live.open(chain.root, store);
-  const unwatch = follow ? tail.watched() : leave;
-  const unattend = answers ? tail.attended(answers) : leave;
+  const unwatch = follow ? tail.addWatcher() : leave;
+  const unattend = answers ? tail.addResponder(answers) : leave;
   // Also releases a reader that takes no further event without ending the stream.
   const untie = onAbort(signal, () => {
     unattend();
@@ -62,90 +62,90 @@ export async function* watch(
   }
 }
 
-/** One watcher of a chain. */
+/** A single watcher of a chain. */
 class Watch {
   readonly #tail: SessionTail;
-  #place: StreamPosition;
+  #position: StreamPosition;
   /** The last state that was sent. */
-  #told: WatchEvent | undefined;
+  #sentState: WatchEvent | undefined;
   readonly #progress = new Map<string, number>();
-  #deleted = false;
+  #isDeleted = false;
   /** Messages of the reader after this `seq` are void, which has not been sent yet. */
   #voidAfter: number | undefined;
   /** Whether the first event contains the cursor. */
-  readonly #isPlaced: boolean;
+  readonly #sendsCursor: boolean;
 
-  constructor(tail: SessionTail, { cursor, voidAfter, isTold = false }: WatchStart) {
+  constructor(tail: SessionTail, { cursor, voidAfter, sendsCursor: isTold = false }: WatchStart) {
     this.#tail = tail;
-    this.#place = new StreamPosition(tail.rootId, cursor);
+    this.#position = new StreamPosition(tail.rootId, cursor);
     this.#voidAfter = voidAfter;
-    this.#isPlaced = isTold;
+    this.#sendsCursor = isTold;
   }
 
   async *events(follow: boolean, signal: AbortSignal): AsyncGenerator<WatchEvent, void, undefined> {
-    let pause = AGAIN_MS.first;
+    let pause = RETRY_DELAY_MS.first;
     while (!signal.aborted) {
       const seen = this.#tail.version;
       try {
-        yield* this.#news();
-        pause = AGAIN_MS.first;
+        yield* this.#availableEvents();
+        pause = RETRY_DELAY_MS.first;
       } catch (error) {
         // The agent and its store may close during a read.
         if (signal.aborted) return;
-        if (!follow || !this.#told || !isUnavailable(error)) throw error;
+        if (!follow || !this.#sentState || !isUnavailable(error)) throw error;
         // A random delay, so that watchers do not all reconnect at once.
         await delay(pause * (0.5 + Math.random() / 2), signal).catch(() => undefined);
-        pause = Math.min(2 * pause, AGAIN_MS.most);
+        pause = Math.min(2 * pause, RETRY_DELAY_MS.most);
         continue;
       }
-      if (this.#deleted || (!follow && (await this.#isUncut()))) return;
+      if (this.#isDeleted || (!follow && (await this.#isUpToDate()))) return;
       if (follow) await this.#tail.next(seen, signal);
     }
   }
 
   /** Whether the session was not rewound since the cursor. */
-  async #isUncut(): Promise<boolean> {
+  async #isUpToDate(): Promise<boolean> {
     const state = await this.#tail.state();
-    return state?.state.session.rewinds.length === this.#place.cursor.cuts;
+    return state?.state.session.rewinds.length === this.#position.cursor.cuts;
   }
 
   /** Sends all events that are available now. */
-  async *#news(): AsyncGenerator<WatchEvent, void, undefined> {
-    for (let more = true; more;) {
+  async *#availableEvents(): AsyncGenerator<WatchEvent, void, undefined> {
+    for (let hasMore = true; hasMore;) {
       const state = await this.#tail.state();
       if (!state) {
-        this.#deleted = true;
-        if (!this.#told) throw new SessionNotFoundError(this.#tail.rootId);
+        this.#isDeleted = true;
+        if (!this.#sentState) throw new SessionNotFoundError(this.#tail.rootId);
         yield { type: "deleted" };
         return;
       }
-      if (!this.#told) {
-        this.#told = state;
-        yield this.#isPlaced ? { ...state, cursor: this.#place.id } : state;
+      if (!this.#sentState) {
+        this.#sentState = state;
+        yield this.#sendsCursor ? { ...state, cursor: this.#position.id } : state;
       }
       const { rewinds: cuts } = state.state.session;
-      const cut = lesser(this.#voidAfter, this.#place.cutOf(cuts));
-      const first = Math.max(1, Math.min(this.#place.cursor.seq, cut ?? Infinity));
+      const cut = lowerSeq(this.#voidAfter, this.#position.voidAfter(cuts));
+      const first = Math.max(1, Math.min(this.#position.cursor.seq, cut ?? Infinity));
       const page = await this.#tail.from(first, cuts.length);
-      if (cut === undefined) this.#place = this.#place.with(cuts);
-      else yield* this.#step(this.#place.cut(cut, cuts, page.messages[0]));
+      if (cut === undefined) this.#position = this.#position.withRewinds(cuts);
+      else yield* this.#sendChange(this.#position.rewind(cut, cuts, page.messages[0]));
       this.#voidAfter = undefined;
-      for (const message of page.messages) yield* this.#step(this.#tail.step(this.#place, message, page));
-      more = page.more;
+      for (const message of page.messages) yield* this.#sendChange(this.#tail.changeFor(this.#position, message, page));
+      hasMore = page.hasMore;
       // The state follows the messages stored by then: a reader that sees the end of a run has all of its messages.
       const { run } = state.state;
-      if (more || state === this.#told || (this.#tail.isHeld && !(run && isOpen(run)))) continue;
-      yield (this.#told = state);
+      if (hasMore || state === this.#sentState || (this.#tail.isHeld && !(run && isOpen(run)))) continue;
+      yield (this.#sentState = state);
     }
     for (const { callId, text } of this.#tail.progress(this.#progress)) yield { type: "tool_progress", callId, text };
   }
 
-  *#step({ events, place }: PositionChange): Generator<WatchEvent, void, undefined> {
-    this.#place = place;
+  *#sendChange({ events, position: place }: PositionChange): Generator<WatchEvent, void, undefined> {
+    this.#position = place;
     yield* events;
   }
 }
 
-function lesser(one: number | undefined, other: number | undefined): number | undefined {
-  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
+function lowerSeq(firstSeq: number | undefined, secondSeq: number | undefined): number | undefined {
+  return firstSeq === undefined || secondSeq === undefined ? (firstSeq ?? secondSeq) : Math.min(firstSeq, secondSeq);
 }

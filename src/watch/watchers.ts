@@ -37,10 +37,10 @@ export class Watchers {
     const { watch } = await import("./watch.js");
     // A watcher must not prevent the agent from closing.
     const ended = new AbortController();
-    const others = [this.#closing, ...(options.signal ? [options.signal] : [])];
+    const endSignals = [this.#closing, ...(options.signal ? [options.signal] : [])];
     // Any number of watchers may add listeners.
-    setMaxListeners(0, ...others);
-    const ties = others.map((one) => onAbort(one, () => ended.abort()));
+    setMaxListeners(0, ...endSignals);
+    const ties = endSignals.map((signal) => onAbort(signal, () => ended.abort()));
     try {
       yield* watch(this.live, store, id, { ...options, signal: ended.signal });
     } finally {
@@ -49,7 +49,7 @@ export class Watchers {
   }
 
   /** Notifies watchers that this process changed a chain. `messages`: whether its messages changed too. */
-  async tell(rootId: string, messages: boolean): Promise<void> {
+  async notify(rootId: string, messages: boolean): Promise<void> {
     const store = await this.#store();
     if (messages) this.live.changed(rootId, store);
     else this.live.touched(rootId, store);

@@ -17,7 +17,7 @@ export function resolveBudget(
   { budget, sessionBudget, unknownPrice }: RunLimits,
   input: Pick<RunInput, "budget">,
 ): BudgetLimits {
-  return { run: smaller(budget, input.budget), session: sessionBudget, unknownPrice };
+  return { run: lowerBudget(budget, input.budget), session: sessionBudget, unknownPrice };
 }
 
 export function hasCostLimit({ run, session }: BudgetLimits): boolean {
@@ -30,9 +30,9 @@ export function isMetered(purse: BudgetLimits): boolean {
 }
 
 /** The lower value for each resource. */
-function smaller(one: Budget, other: Budget = {}): Budget {
+function lowerBudget(agentBudget: Budget, requestedBudget: Budget = {}): Budget {
   const least = (key: keyof Budget) => {
-    const most = Math.min(one[key] ?? Infinity, other[key] ?? Infinity);
+    const most = Math.min(agentBudget[key] ?? Infinity, requestedBudget[key] ?? Infinity);
     return most === Infinity ? undefined : most;
   };
   return { usd: least("usd"), tokens: least("tokens"), seconds: least("seconds") };

@@ -17,26 +17,26 @@ export interface RunSlot {
 }
 
 /** Maximum runs that read their attachments at the same time. */
-const READERS = 2;
+const MAX_READERS = 2;
 
 /** Limits the number of runs and the memory of their attachments. */
 export class RunLimiter {
-  readonly #runs: number;
-  readonly #bytes: number;
+  readonly #maxRuns: number;
+  readonly #maxBytes: number;
   #active = 0;
-  #inLine = 0;
-  #held = 0;
-  #reading = 0;
-  readonly #waiting: (() => void)[] = [];
+  #queued = 0;
+  #reservedBytes = 0;
+  #activeReaders = 0;
+  readonly #waitingReaders: (() => void)[] = [];
 
   constructor(runs: number, bytes: number) {
-    this.#runs = runs;
-    this.#bytes = bytes;
+    this.#maxRuns = runs;
+    this.#maxBytes = bytes;
   }
 
   /** Whether a further run would be rejected. */
   get full(): boolean {
-    return this.#active >= this.#runs;
+    return this.#active >= this.#maxRuns;
   }
 
   /**
@@ -44,12 +44,12 @@ export class RunLimiter {
    * function when the run leaves the queue. Throws `TooManyRunsError`.
    */
   wait(): () => void {
-    if (this.#inLine >= this.#runs) throw new TooManyRunsError(1000, "too many runs in line");
-    this.#inLine += 1;
-    let here = true;
+    if (this.#queued >= this.#maxRuns) throw new TooManyRunsError(1000, "too many queued runs");
+    this.#queued += 1;
+    let isWaiting = true;
     return () => {
-      if (here) this.#inLine -= 1;
-      here = false;
+      if (isWaiting) this.#queued -= 1;
+      isWaiting = false;
     };
   }
 
@@ -57,34 +57,35 @@ export class RunLimiter {
   take(): RunSlot {
     if (this.full) throw new TooManyRunsError();
     this.#active += 1;
-    let mine = 0;
-    let here = true;
+    let reservedBytes = 0;
+    let isActive = true;
     return {
       read: (work) => this.#read(work),
       reserve: (bytes) => {
-        if (this.#held + bytes > this.#bytes) throw new TooManyRunsError(1000, "too many attachments at once");
-        this.#held += bytes;
-        mine += bytes;
+        if (this.#reservedBytes + bytes > this.#maxBytes)
+          throw new TooManyRunsError(1000, "too many attachments at once");
+        this.#reservedBytes += bytes;
+        reservedBytes += bytes;
       },
       release: () => {
-        if (!here) return;
-        here = false;
+        if (!isActive) return;
+        isActive = false;
         this.#active -= 1;
-        this.#held -= mine;
+        this.#reservedBytes -= reservedBytes;
       },
     };
   }
 
   async #read<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#reading >= READERS) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#reading += 1;
+    if (this.#activeReaders >= MAX_READERS) await new Promise<void>((resolve) => this.#waitingReaders.push(resolve));
+    else this.#activeReaders += 1;
     try {
       return await work();
     } finally {
       // Hand the reader slot to the next run, or free it.
-      const next = this.#waiting.shift();
+      const next = this.#waitingReaders.shift();
       if (next) next();
-      else this.#reading -= 1;
+      else this.#activeReaders -= 1;
     }
   }
 }

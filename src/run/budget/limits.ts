@@ -24,6 +24,6 @@ export interface RunTotals {
 }
 
 /** The limit that a run has reached; undefined if it may continue. Called before each further model call. */
-export function limitReached(limits: RunLimits, spent: RunTotals): Exclude<RunResult["endedBy"], "model"> | undefined {
-  return spent.iterations >= limits.iterations ? "max_iterations" : undefined;
+export function limitReached(limits: RunLimits, totals: RunTotals): Exclude<RunResult["endedBy"], "model"> | undefined {
+  return totals.iterations >= limits.iterations ? "max_iterations" : undefined;
 }

@@ -3,7 +3,7 @@ import { abortable, deadline } from "../../base/abort.js";
 import type { Diff, Location, Tool, ToolCallPreview, ToolContext, ToolKind } from "../../ports/tool.js";
 import { diffsOf } from "./display.js";
 
-/** How long a permission request waits for the preview of a tool, in ms. */
+/** Maximum wait of a permission request for the preview of a tool, in ms. */
 const PREVIEW_MS = 2_000;
 
 /** A call for display. `input` is undefined if its arguments are invalid JSON. */

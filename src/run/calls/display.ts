@@ -17,9 +17,9 @@ export function diffsOf(value: unknown): Diff[] {
   return listOf(value, diffOf);
 }
 
-function listOf<T>(value: unknown, of: (one: Record<string, unknown>) => T | undefined): T[] {
+function listOf<T>(value: unknown, of: (item: Record<string, unknown>) => T | undefined): T[] {
   if (!Array.isArray(value)) return [];
-  return value.flatMap((one: unknown) => (isRecord(one) ? (of(one) ?? []) : []));
+  return value.flatMap((item: unknown) => (isRecord(item) ? (of(item) ?? []) : []));
 }
 
 function diffOf({ path, oldText, newText }: Record<string, unknown>): Diff | undefined {
@@ -35,7 +35,7 @@ function locationOf({ path, line }: Record<string, unknown>): Location | undefin
 
 function within<T extends object>(bytes: number, list: T[]): T[] {
   let size = 0;
-  for (const one of list)
-    for (const value of Object.values(one)) size += typeof value === "string" ? Buffer.byteLength(value) : 8;
+  for (const item of list)
+    for (const value of Object.values(item)) size += typeof value === "string" ? Buffer.byteLength(value) : 8;
   return size <= bytes ? list : [];
 }

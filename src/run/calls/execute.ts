@@ -9,7 +9,7 @@ import { ThrottledOutput } from "../../base/throttled-output.js";
 import { CallSubagents } from "./subagents.js";
 import { changedBy, recordChanges } from "./changed-files.js";
 import { previewCall } from "./describe.js";
-import { keptByHook, refusedByHook } from "./hooks.js";
+import { applyAfterHook, deniedByHook } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
 import {
   createRequestPermission,
@@ -31,9 +31,9 @@ import { CallState } from "../tools/tool-state.js";
 import { capText } from "../../base/cut-text.js";
 
 /** Maximum calls of one answer that run at the same time. */
-const AT_ONCE = 8;
-/** How long a tool may take to report its outcome after a cancel, in ms. */
-const GRACE_MS = 400;
+const MAX_CONCURRENT_CALLS = 8;
+/** Time for a tool to report its outcome after a cancel, in ms. */
+const CANCEL_GRACE_MS = 400;
 
 /** The outcome of a call. */
 export interface ToolOutcome {
@@ -62,83 +62,90 @@ export async function runToolCalls(
   for (let i = 0; i < prepared.length;) {
     const group = [prepared[i]!];
     while (
-      group.length < AT_ONCE &&
-      group.every((one) => one.tool?.parallel) &&
+      group.length < MAX_CONCURRENT_CALLS &&
+      group.every((preparedCall) => preparedCall.tool?.parallel) &&
       prepared[i + group.length]?.tool?.parallel
     ) {
       group.push(prepared[i + group.length]!);
     }
     i += group.length;
     const outcomes = await Promise.allSettled(
-      group.map(async (one) => {
+      group.map(async (preparedCall) => {
         // Before the call is announced, so that clients know at once whether it needs permission or runs.
-        const verdict = await verdictOn(one, run);
-        announce(one, messageId, run);
+        const verdict = await evaluateCall(preparedCall, run);
+        announce(preparedCall, messageId, run);
         const state = new CallState(run.state);
-        const { output, refused = false } = await settle(one, verdict, { state, nested }, run);
+        const { output, refused = false } = await runCall(preparedCall, verdict, { state, nested }, run);
         run.bus.emit("tool.finished", {
           runId: run.id,
           sessionId: run.sessionId,
-          callId: one.call.id,
-          name: one.call.name,
+          callId: preparedCall.call.id,
+          name: preparedCall.call.name,
           failed: output.failed === true,
         });
         const shown = toToolDisplay(output, run.limits.toolOutputBytes);
-        await onOutcome({ call: one.call, output, refused, state: state.changes(), shown });
+        await onOutcome({ call: preparedCall.call, output, refused, state: state.changes(), shown });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   }
 }
 
-function announce(one: Prepared, messageId: string, run: RunContext): void {
+function announce(preparedCall: Prepared, messageId: string, run: RunContext): void {
   run.bus.emit("tool.started", {
     runId: run.id,
     sessionId: run.sessionId,
-    callId: one.call.id,
-    name: one.call.name,
+    callId: preparedCall.call.id,
+    name: preparedCall.call.name,
   });
   run.events.push({
     type: "tool_call",
     messageId,
-    callId: one.call.id,
-    name: one.call.name,
-    arguments: one.call.arguments,
-    input: one.input,
-    title: one.title,
-    kind: one.tool?.kind ?? "other",
-    locations: one.locations,
+    callId: preparedCall.call.id,
+    name: preparedCall.call.name,
+    arguments: preparedCall.call.arguments,
+    input: preparedCall.input,
+    title: preparedCall.title,
+    kind: preparedCall.tool?.kind ?? "other",
+    locations: preparedCall.locations,
   });
 }
 
 /** Never rejects. */
-async function verdictOn(one: Prepared, run: RunContext): Promise<Verdict> {
-  if (one.refusal !== undefined || !one.tool) return { refused: one.refusal ?? "" };
-  const verdict = await evaluate(readCall(one, one.tool, run), one.args, run);
+async function evaluateCall(preparedCall: Prepared, run: RunContext): Promise<Verdict> {
+  if (preparedCall.refusal !== undefined || !preparedCall.tool) return { refused: preparedCall.refusal ?? "" };
+  const verdict = await evaluate(readCall(preparedCall, preparedCall.tool, run), preparedCall.args, run);
   if (typeof verdict === "string" || !("askReason" in verdict)) return verdict;
-  return { ...verdict, preview: await previewCall(one.tool, one.args, run) };
+  return { ...verdict, preview: await previewCall(preparedCall.tool, preparedCall.args, run) };
 }
 
 /** The resources of a call besides its arguments. */
-interface Own {
+interface CallResources {
   state: CallState;
   nested: NestedInstructions;
 }
 
 /** The output of a call, and whether permission was denied. */
-type Settled = Pick<ToolOutcome, "output"> & { refused?: boolean };
+type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
 /** Never rejects. */
-async function settle(one: Prepared, verdict: Verdict, own: Own, run: RunContext): Promise<Settled> {
+async function runCall(
+  preparedCall: Prepared,
+  verdict: Verdict,
+  resources: CallResources,
+  run: RunContext,
+): Promise<CallResult> {
   const { signal } = run;
   if (signal.aborted) return { output: { text: NOT_RUN, failed: true } };
-  if (!one.tool) return { output: { text: one.refusal ?? "", failed: true } };
-  const progress = progressOf(one.call.id, run);
-  const { call, tool } = one;
+  if (!preparedCall.tool) return { output: { text: preparedCall.refusal ?? "", failed: true } };
+  const progress = progressOf(preparedCall.call.id, run);
+  const { call, tool } = preparedCall;
   const helpers = new CallSubagents(
-    () => new Subagents(run, { id: call.id, tool: tool.name, state: own.state }, progress),
+    () => new Subagents(run, { id: call.id, tool: tool.name, state: resources.state }, progress),
   );
-  const work = perform(one, tool, verdict, { ...own, progress, helpers }, run).finally(() => helpers.end());
+  const work = perform(preparedCall, tool, verdict, { ...resources, progress, helpers }, run).finally(() =>
+    helpers.end(),
+  );
   const settled = await withGrace(work, signal);
   progress.end();
   if (settled === undefined) {
@@ -156,15 +163,15 @@ function progressOf(callId: string, { events, hooks, tail }: RunContext): Thrott
     // Output must not be shown before the `afterToolCall` hook has seen it.
     if (hooks.afterToolCall) return;
     events.push({ type: "tool_progress", callId, text });
-    tail.printed(callId, text);
+    tail.appendProgress(callId, text);
   });
 }
 
 /** The outcome of the work; undefined if it does not end within the grace period after an abort. */
-function withGrace(work: Promise<Settled>, signal: AbortSignal): Promise<Settled | undefined> {
+function withGrace(work: Promise<CallResult>, signal: AbortSignal): Promise<CallResult | undefined> {
   return new Promise((resolve) => {
     let timer: NodeJS.Timeout | undefined;
-    const forget = onAbort(signal, () => (timer = setTimeout(() => resolve(undefined), GRACE_MS)));
+    const forget = onAbort(signal, () => (timer = setTimeout(() => resolve(undefined), CANCEL_GRACE_MS)));
     void work.then((settled) => {
       clearTimeout(timer);
       forget();
@@ -175,34 +182,34 @@ function withGrace(work: Promise<Settled>, signal: AbortSignal): Promise<Settled
 
 /** Never rejects. */
 async function perform(
-  one: Prepared,
+  preparedCall: Prepared,
   tool: Tool,
   verdict: Verdict,
-  { state, nested, progress, helpers }: Own & { progress: ThrottledOutput; helpers: CallSubagents },
+  { state, nested, progress, helpers }: CallResources & { progress: ThrottledOutput; helpers: CallSubagents },
   run: RunContext,
-): Promise<Settled> {
+): Promise<CallResult> {
   const { limits } = run;
-  const call = readCall(one, tool, run);
+  const call = readCall(preparedCall, tool, run);
   const { callId, sessionId, projectDir } = call;
   const isAsked = typeof verdict === "object" && "askReason" in verdict;
   const ask = createRequestPermission(callId, tool, run, isAsked ? verdict.grantKey : undefined);
-  const own = createRequestPermission(callId, tool, run);
+  const requestForTool = createRequestPermission(callId, tool, run);
   const barred =
     (await denialReason(call, verdict, ask, run)) ??
-    (await unstored(run)) ??
-    (await refusedByHook(call, run)) ??
+    (await storeFailure(run)) ??
+    (await deniedByHook(call, run)) ??
     (await recheckMode(call, verdict, run));
   if (barred !== undefined) {
     // Invalid arguments and calls that a cancel prevented do not count as denied.
-    const refused = one.refusal === undefined && barred !== NOT_RUN;
+    const refused = preparedCall.refusal === undefined && barred !== NOT_RUN;
     return { output: { text: capText(barred, limits.toolOutputBytes), failed: true }, refused };
   }
   let refused = false;
   const noted = async (answer: ReturnType<RequestPermission>): ReturnType<RequestPermission> => {
     refused = true;
-    const said = await answer;
-    refused = said === "reject";
-    return said;
+    const decision = await answer;
+    refused = decision === "reject";
+    return decision;
   };
   const history = callFileHistory(callId, run);
   const context: ToolContext = {
@@ -214,17 +221,19 @@ async function perform(
     signal: run.signal,
     // In mode `auto` without a responder, a tool's own permission request is allowed, like every other call.
     ask: (request) =>
-      hasResponder(run) || run.conversation.session.mode !== "auto" ? noted(own(request)) : Promise.resolve("allow"),
-    askUser: createAskUser(callId, tool, one.input, run),
+      hasResponder(run) || run.conversation.session.mode !== "auto"
+        ? noted(requestForTool(request))
+        : Promise.resolve("allow"),
+    askUser: createAskUser(callId, tool, preparedCall.input, run),
     progress: (text) => progress.push(text),
-    spawn: async (input) => helpers.made().spawn(input),
+    spawn: async (input) => helpers.getOrCreate().spawn(input),
     state,
     ...history.context,
     skills: run.skills,
   };
-  const returned = history.tell(await outputOf(tool, one.args, context, run.logger));
-  const output = await keptByHook(call, await nested.with(returned, tool.kind, one.locations, state), run);
-  recordChanges(changedBy(tool.kind, output, one), state, run);
+  const returned = history.addNote(await outputOf(tool, preparedCall.args, context, run.logger));
+  const output = await applyAfterHook(call, await nested.with(returned, tool.kind, preparedCall.locations, state), run);
+  recordChanges(changedBy(tool.kind, output, preparedCall), state, run);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,
@@ -235,7 +244,7 @@ async function perform(
  * Why a call cannot run because the preceding messages could not be stored; undefined if they are on disk. Never
  * rejects.
  */
-async function unstored({ recorder }: RunContext): Promise<string | undefined> {
+async function storeFailure({ recorder }: RunContext): Promise<string | undefined> {
   return recorder.onDisk.then(
     () => undefined,
     () => NOT_RUN,
@@ -249,11 +258,11 @@ async function outputOf(tool: Tool, args: unknown, context: ToolContext, logger:
     // A tool written in JavaScript may return plain text.
     if (typeof returned === "string") return { text: returned };
     if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
-    logger.error("a tool returned no text: expected { text }", { tool: tool.name, returned: typeof returned });
+    logger.error("tool returned no text; expected { text }", { tool: tool.name, returned: typeof returned });
     throw new Error("it did its work, but returned nothing that can be shown");
   } catch (error) {
     if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
-    logger.debug("a tool failed", { tool: tool.name, error });
+    logger.debug("tool failed", { tool: tool.name, error });
     return { text: `${tool.name}: ${textOf(error)}`, failed: true };
   }
 }

@@ -5,36 +5,34 @@ import { NOT_RUN } from "../permissions/evaluate.js";
 import type { RunContext } from "../context/run-context.js";
 
 /** Why the `beforeToolCall` hook denies a call, as text for the model; undefined if the call may run. Never rejects. */
-export async function refusedByHook(
-  call: ToolCall,
-  { hooks, signal, logger }: RunContext,
-): Promise<string | undefined> {
+export async function deniedByHook(call: ToolCall, { hooks, signal, logger }: RunContext): Promise<string | undefined> {
   if (!hooks.beforeToolCall) return undefined;
   try {
     await abortable((async () => hooks.beforeToolCall?.(call, signal))(), signal);
     return undefined;
   } catch (error) {
     if (signal.aborted) return NOT_RUN;
-    logger.info("a hook refused a tool call", { tool: call.tool.name, error });
+    logger.info("beforeToolCall hook denied a tool call", { tool: call.tool.name, error });
     return `This call was refused: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 
 /** The output after the `afterToolCall` hook. Never rejects. */
-export async function keptByHook(call: ToolCall, output: ToolOutput, run: RunContext): Promise<ToolOutput> {
+export async function applyAfterHook(call: ToolCall, output: ToolOutput, run: RunContext): Promise<ToolOutput> {
   const { hooks, signal, logger } = run;
   if (!hooks.afterToolCall) return output;
   try {
-    const kept: ToolOutput | undefined | void = await abortable(
+    const replacement: ToolOutput | undefined | void = await abortable(
       (async () => hooks.afterToolCall?.(call, output, signal))(),
       signal,
     );
-    if (kept !== undefined && typeof kept?.text !== "string") throw new Error("afterToolCall returned no { text }");
-    return kept ?? output;
+    if (replacement !== undefined && typeof replacement?.text !== "string")
+      throw new Error("afterToolCall returned no { text }");
+    return replacement ?? output;
   } catch (error) {
     // Output must not be shown before the `afterToolCall` hook has seen it.
     if (signal.aborted) return { text: INTERRUPTED, failed: true };
-    logger.error("a hook failed after a tool call; its output is withheld", { tool: call.tool.name, error });
+    logger.error("afterToolCall hook failed; withholding the tool output", { tool: call.tool.name, error });
     return { text: `${call.tool.name} did its work, but its output is withheld. Go on without it.`, failed: true };
   }
 }

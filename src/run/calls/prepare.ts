@@ -7,7 +7,7 @@ import { describe } from "./describe.js";
 import type { RunContext } from "../context/run-context.js";
 
 /** Maximum quoted characters of an unknown tool name. */
-const LONGEST_NAME = 100;
+const MAX_NAME_CHARACTERS = 100;
 
 /** A call with parsed arguments, or with the reason why it cannot run. */
 export interface Prepared {
@@ -31,7 +31,7 @@ export function prepare(call: ToolCallPart, run: RunContext): Prepared {
   if (!tool) {
     const names = run.tools.map(({ name }) => name).join(", ");
     // The model may invent any name, so quote it as JSON and limit its length.
-    const called = call.name.length > LONGEST_NAME ? `${call.name.slice(0, LONGEST_NAME)}…` : call.name;
+    const called = call.name.length > MAX_NAME_CHARACTERS ? `${call.name.slice(0, MAX_NAME_CHARACTERS)}…` : call.name;
     const refusal = `There is no tool ${JSON.stringify(called)}. Use one of: ${names || "(none)"}.`;
     return { ...base, refusal };
   }
@@ -49,7 +49,7 @@ export function prepare(call: ToolCallPart, run: RunContext): Prepared {
     const shown = describe(tool, args, run.projectDir);
     return { ...base, args, input, ...shown, refusal: undefined };
   } catch (error) {
-    if (!(error instanceof ToolInputError)) run.logger.debug("a tool refused its input", { tool: call.name, error });
+    if (!(error instanceof ToolInputError)) run.logger.debug("tool rejected its input", { tool: call.name, error });
     return { ...base, input, refusal: `${call.name}: ${textOf(error)}` };
   }
 }

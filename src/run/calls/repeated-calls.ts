@@ -29,9 +29,9 @@ export class RepeatedCalls {
   note(call: Pick<ToolCallPart, "name" | "arguments">, result: string): string {
     const key = hash(JSON.stringify([call.name, call.arguments]));
     const got = hash(result);
-    const known = this.#results.get(key) === got;
-    if (known && this.#inAnswer.has(key)) return "";
-    if (!known) this.#times.clear();
+    const isRepeated = this.#results.get(key) === got;
+    if (isRepeated && this.#inAnswer.has(key)) return "";
+    if (!isRepeated) this.#times.clear();
     this.#results.set(key, got);
     this.#inAnswer.add(key);
     const times = (this.#times.get(key) ?? 0) + 1;

@@ -24,7 +24,7 @@ const HELPER =
   "Nobody can be asked what was meant: decide, and say what you took for granted.";
 
 /** Maximum characters of a title or of a progress line. */
-const LONGEST = 120;
+const MAX_TITLE_CHARACTERS = 120;
 
 /** The tool call that spawns subagents. */
 interface SpawningCall {
@@ -38,7 +38,7 @@ export class Subagents {
   readonly #run: RunContext;
   readonly #call: SpawningCall;
   readonly #progress: Pick<ThrottledOutput, "push">;
-  readonly #ended = new AbortController();
+  readonly #endController = new AbortController();
   readonly #tasks = new TaskSet();
 
   constructor(run: RunContext, call: SpawningCall, progress: Pick<ThrottledOutput, "push">) {
@@ -66,10 +66,12 @@ export class Subagents {
       recordChanges: changes,
     };
     const ended = new AbortController();
-    const ties = [run.signal, this.#ended.signal].map((one) => onAbort(one, () => ended.abort(one.reason)));
-    const untie = () => ties.forEach((one) => one());
+    const ties = [run.signal, this.#endController.signal].map((signal) =>
+      onAbort(signal, () => ended.abort(signal.reason)),
+    );
+    const untie = () => ties.forEach((removeListener) => removeListener());
     try {
-      const asked = {
+      const runInput = {
         message: input.message,
         provider: run.provider.name,
         model: run.model.id,
@@ -77,13 +79,13 @@ export class Subagents {
         projectDir: run.projectDir,
         systemPrompt: [run.extraPrompt, HELPER].filter((text) => text !== "").join("\n\n"),
         tools: toolsFor(input, run, this.#call.tool),
-        clientName: run.askedAt,
+        clientName: run.clientName,
         folders: run.folders,
         signal: ended.signal,
         ...(input.budget && { budget: input.budget }),
       };
-      checkInput(asked);
-      const helper = await run.agent.spawn(asked, spawned);
+      checkInput(runInput);
+      const helper = await run.agent.spawn(runInput, spawned);
       void this.#tasks.add(this.#follow(helper, spawned).finally(untie));
       const { id: runId, sessionId } = helper;
       const result = helper.result.then(({ output, endedBy, usage, iterations }) => ({
@@ -103,7 +105,7 @@ export class Subagents {
 
   /** Cancels the subagents when the call ends, and waits for them. Never rejects. */
   async end(): Promise<void> {
-    this.#ended.abort(new Error("the call that asked for it has ended"));
+    this.#endController.abort(new Error("the parent tool call has ended"));
     await this.#tasks.settled();
   }
 
@@ -112,7 +114,7 @@ export class Subagents {
     for await (const event of helper) if (event.type === "tool_call") this.#progress.push(`${oneLine(event.title)}\n`);
     await helper.result.catch(() => undefined);
     this.#run.allowance?.releaseReservation(helper.id);
-    await this.#forgetWithAsker(helper);
+    await this.#deleteIfOrphaned(helper);
     // No other run will use the background work that the subagent left running.
     const works = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
     await Promise.allSettled([...works].map((work) => work.end(helper.sessionId)));
@@ -120,13 +122,13 @@ export class Subagents {
   }
 
   /** Another process that deleted the parent's session may not have seen this one. No list would ever show it. */
-  async #forgetWithAsker({ sessionId }: Run): Promise<void> {
+  async #deleteIfOrphaned({ sessionId }: Run): Promise<void> {
     const { signal, store, sessionId: asker, logger } = this.#run;
     if (!signal.aborted) return;
     try {
       if ((await store.get(asker)) === undefined) await store.delete([sessionId]);
     } catch (error) {
-      logger.debug("whether a helper's session is to go with its asker's could not be told", { error });
+      logger.debug("orphaned subagent session could not be checked; it is kept", { error });
     }
   }
 }
@@ -148,7 +150,7 @@ export function addUsageToParent(
   const written = recorder.write({ sync: false, usage, set: { updatedAt: now() } }).then(
     () => undefined,
     // The error that prevents the write also ends the parent run.
-    (error: unknown) => logger.debug("what a helper used was not stored with its asker", { error }),
+    (error: unknown) => logger.debug("subagent usage was not stored in the parent run", { error }),
   );
   void counted.add(written.finally(() => allowance?.releaseReservation(runId, amount)));
 }
@@ -167,7 +169,7 @@ function iterationsOf({ maxIterations = Infinity }: SpawnInput, { limits }: RunC
 
 /** The tools of a subagent. Throws `InputError` for a name that is not a tool of the run. */
 function toolsFor({ tools: names, readOnly = false }: SpawnInput, run: RunContext, asking: string): readonly Tool[] {
-  const may = run.tools.filter(({ name, needsUser: needsPerson }) => name !== asking && needsPerson !== true);
+  const may = run.tools.filter(({ name, needsUser }) => name !== asking && needsUser !== true);
   if (names !== undefined && (!Array.isArray(names) || !names.every((name) => may.some((tool) => tool.name === name))))
     throw new InputError("tools", `a list with some of ${may.map(({ name }) => name).join(", ") || "(none)"}`);
   const chosen = names === undefined ? may : may.filter(({ name }) => names.includes(name));
@@ -176,5 +178,5 @@ function toolsFor({ tools: names, readOnly = false }: SpawnInput, run: RunContex
 
 function oneLine(text: string): string {
   const line = printable(text.trim().replace(/\s+/g, " "));
-  return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
+  return line.length > MAX_TITLE_CHARACTERS ? `${line.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : line;
 }

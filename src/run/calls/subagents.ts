@@ -4,7 +4,7 @@ import type { Subagents } from "./spawn.js";
 /** The subagents of one tool call. Their code is loaded only if the call spawns any, which most calls do not. */
 export class CallSubagents {
   readonly #make: () => Subagents;
-  #helpers: Subagents | undefined;
+  #subagents: Subagents | undefined;
   #hasEnded = false;
 
   constructor(make: () => Subagents) {
@@ -15,14 +15,14 @@ export class CallSubagents {
    * Throws `RunCancelledError` if the tool uses its context after the call ended, because no caller would wait for the
    * subagent.
    */
-  made(): Subagents {
+  getOrCreate(): Subagents {
     if (this.#hasEnded) throw new RunCancelledError();
-    return (this.#helpers ??= this.#make());
+    return (this.#subagents ??= this.#make());
   }
 
   /** Ends all subagents of the call. Never rejects. */
   async end(): Promise<void> {
     this.#hasEnded = true;
-    await this.#helpers?.end();
+    await this.#subagents?.end();
   }
 }

@@ -1,13 +1,13 @@
 import type { Conversation } from "../../conversation/conversation.js";
 
 /** Maximum size of all cached conversations, in estimated bytes. */
-const KEPT_BYTES = 32 * 1024 * 1024;
+const MAX_CACHE_BYTES = 32 * 1024 * 1024;
 /** Estimated overhead of a message besides its content, in bytes. */
-const MESSAGE_BYTES = 400;
+const MESSAGE_OVERHEAD_BYTES = 400;
 /** Time after which an unused conversation is removed, in ms. */
-const KEPT_MS = 300_000;
+const CACHE_TTL_MS = 300_000;
 
-interface Kept {
+interface CacheEntry {
   conversation: Conversation;
   /** Fence of the lease under which the conversation was last written. */
   fence: number;
@@ -21,17 +21,17 @@ interface Kept {
  */
 export class ConversationCache {
   /** By the id of the chain's original. The least recently used entry comes first. */
-  readonly #kept = new Map<string, Kept>();
-  readonly #most: number;
+  readonly #entries = new Map<string, CacheEntry>();
+  readonly #maxBytes: number;
   #bytes = 0;
 
-  constructor(most = KEPT_BYTES) {
-    this.#most = most;
+  constructor(most = MAX_CACHE_BYTES) {
+    this.#maxBytes = most;
   }
 
   /** Fence of the lease under which a cached chain was last written; undefined if it is not cached. */
   fenceOf(rootId: string): number | undefined {
-    return this.#kept.get(rootId)?.fence;
+    return this.#entries.get(rootId)?.fence;
   }
 
   /**
@@ -39,40 +39,40 @@ export class ConversationCache {
    * lease, as returned with the next lease. Returns undefined if it is not the cached fence.
    */
   take(rootId: string, previous: number | undefined): Conversation | undefined {
-    const kept = this.#kept.get(rootId);
+    const entry = this.#entries.get(rootId);
     this.drop(rootId);
-    return kept !== undefined && kept.fence === previous ? kept.conversation : undefined;
+    return entry !== undefined && entry.fence === previous ? entry.conversation : undefined;
   }
 
   /** Call this after all of the conversation is stored and before its lease is released. */
   keep(rootId: string, fence: number, conversation: Conversation): void {
     this.drop(rootId);
-    const bytes = weightOf(conversation);
-    if (bytes > this.#most) return;
-    const timer = setTimeout(() => this.drop(rootId), KEPT_MS).unref();
-    this.#kept.set(rootId, { conversation, fence, bytes, timer });
+    const bytes = conversationBytes(conversation);
+    if (bytes > this.#maxBytes) return;
+    const timer = setTimeout(() => this.drop(rootId), CACHE_TTL_MS).unref();
+    this.#entries.set(rootId, { conversation, fence, bytes, timer });
     this.#bytes += bytes;
-    for (const id of this.#kept.keys()) {
-      if (this.#bytes <= this.#most) break;
+    for (const id of this.#entries.keys()) {
+      if (this.#bytes <= this.#maxBytes) break;
       this.drop(id);
     }
   }
 
   drop(rootId: string): void {
-    const kept = this.#kept.get(rootId);
-    if (!kept) return;
-    clearTimeout(kept.timer);
-    this.#kept.delete(rootId);
-    this.#bytes -= kept.bytes;
+    const entry = this.#entries.get(rootId);
+    if (!entry) return;
+    clearTimeout(entry.timer);
+    this.#entries.delete(rootId);
+    this.#bytes -= entry.bytes;
   }
 
   /** Removes all entries. */
   clear(): void {
-    for (const id of [...this.#kept.keys()]) this.drop(id);
+    for (const id of [...this.#entries.keys()]) this.drop(id);
   }
 }
 
 /** Attached files count with their size in memory, not only with the size that a model reads. */
-function weightOf({ messages, size }: Conversation): number {
-  return size.bytes + size.attached + messages.length * MESSAGE_BYTES;
+function conversationBytes({ messages, size }: Conversation): number {
+  return size.bytes + size.attachedBytes + messages.length * MESSAGE_OVERHEAD_BYTES;
 }

@@ -3,15 +3,15 @@ import type { AgentEvent } from "../../ports/events.js";
 import type { RunInput } from "../../ports/run.js";
 
 /** Maximum undelivered events of one run. Above it, a slow reader's `token` events are dropped. */
-const CAPACITY = 256;
+const MAX_EVENTS = 256;
 /** Maximum characters of a joined event with `drop`, so that events are dropped in small units. */
-const JOINED = 4096;
+const MAX_JOINED_CHARACTERS = 4096;
 /** A reader that is over capacity for this long counts as slow, in ms. A burst is over sooner. */
-const GRACE_MS = 1000;
+const SLOW_READER_MS = 1000;
 const END: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
 
 /** Maximum undelivered characters of a running tool's output. Only the last characters are kept. */
-const PROGRESS = 64 * 1024;
+const MAX_PROGRESS_CHARACTERS = 64 * 1024;
 
 type ProgressEvent = Extract<AgentEvent, { type: "tool_progress" }>;
 type TokenEvent = Extract<AgentEvent, { type: "token" }>;
@@ -30,27 +30,27 @@ type TokenEvent = Extract<AgentEvent, { type: "token" }>;
 export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #overflow: "drop" | "merge";
   /** Maximum characters of a joined event. */
-  readonly #joined: number;
+  readonly #maxJoinedCharacters: number;
   #events: AgentEvent[] = [];
   /** Undelivered output events of running tools, by call id. */
   readonly #progress = new Map<string, ProgressEvent>();
-  #ended = false;
-  #closed = false;
+  #hasEnded = false;
+  #isClosed = false;
   /** Set while the reader waits. */
   #wake: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
   /**
    * Whether the reader has received all events. Following tokens are then delivered at the end of this turn of the
    * event loop.
    */
-  #resting = false;
+  #isIdle = false;
   /** Runs while the buffer is over capacity. */
-  #grace: NodeJS.Timeout | undefined;
-  #slow = false;
+  #slowTimer: NodeJS.Timeout | undefined;
+  #isSlow = false;
   #dropped = 0;
 
   constructor(overflow: NonNullable<RunInput["overflow"]>) {
     this.#overflow = overflow;
-    this.#joined = overflow === "merge" ? Infinity : JOINED;
+    this.#maxJoinedCharacters = overflow === "merge" ? Infinity : MAX_JOINED_CHARACTERS;
   }
 
   /** Number of `token` events dropped because the reader was too slow. */
@@ -60,35 +60,35 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
 
   /** Takes ownership of the event: following tokens may be joined to it. */
   push(event: AgentEvent): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     if (event.type === "token" && this.#join(event)) return;
     if (event.type === "tool_progress" && this.#joinProgress(event)) return;
-    if (event.type === "tool_result") this.#drop(event.callId);
+    if (event.type === "tool_result") this.#dropProgress(event.callId);
     this.#events.push(event);
-    if (this.#overflow === "drop" && this.#events.length > CAPACITY) this.#overflowed();
+    if (this.#overflow === "drop" && this.#events.length > MAX_EVENTS) this.#handleOverflow();
     // Only tokens wait for following events.
-    if (event.type !== "token") this.#resting = false;
-    if (!this.#resting) this.#notify();
+    if (event.type !== "token") this.#isIdle = false;
+    if (!this.#isIdle) this.#notify();
   }
 
   /** Ends the event stream. */
   end(): void {
-    this.#ended = true;
-    this.#inTime();
+    this.#hasEnded = true;
+    this.#resetSlow();
     this.#notify();
   }
 
   next(): Promise<IteratorResult<AgentEvent, undefined>> {
-    const result = this.#resting && !this.#over ? undefined : this.#take();
+    const result = this.#isIdle && !this.#isOver ? undefined : this.#take();
     return result ? Promise.resolve(result) : new Promise((resolve) => (this.#wake = resolve));
   }
 
   /** The reader stops; the run continues without a reader. */
   return(): Promise<IteratorResult<AgentEvent, undefined>> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#events = [];
     this.#progress.clear();
-    this.#inTime();
+    this.#resetSlow();
     this.#notify();
     return Promise.resolve(END);
   }
@@ -97,25 +97,25 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     return this;
   }
 
-  get #over(): boolean {
-    return this.#ended || this.#closed;
+  get #isOver(): boolean {
+    return this.#hasEnded || this.#isClosed;
   }
 
   /** The next event, or the end of the stream; undefined if neither is available. */
   #take(): IteratorResult<AgentEvent, undefined> | undefined {
     const event = this.#events.shift();
-    if (event === undefined) return this.#over ? END : undefined;
+    if (event === undefined) return this.#isOver ? END : undefined;
     if (event.type === "tool_progress") this.#progress.delete(event.callId);
-    if (this.#events.length < CAPACITY) this.#inTime();
-    if (this.#events.length === 0) this.#rest();
+    if (this.#events.length < MAX_EVENTS) this.#resetSlow();
+    if (this.#events.length === 0) this.#setIdle();
     return { value: event, done: false };
   }
 
-  #rest(): void {
-    if (this.#resting) return;
-    this.#resting = true;
+  #setIdle(): void {
+    if (this.#isIdle) return;
+    this.#isIdle = true;
     setImmediate(() => {
-      this.#resting = false;
+      this.#isIdle = false;
       this.#notify();
     });
   }
@@ -131,12 +131,16 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #join(event: TokenEvent): boolean {
     const last = this.#events.at(-1);
     if (last?.type !== "token" || last.messageId !== event.messageId) return false;
-    if (last.text !== undefined && event.text !== undefined && last.text.length + event.text.length <= this.#joined)
+    if (
+      last.text !== undefined &&
+      event.text !== undefined &&
+      last.text.length + event.text.length <= this.#maxJoinedCharacters
+    )
       last.text += event.text;
     else if (
       last.reasoning !== undefined &&
       event.reasoning !== undefined &&
-      last.reasoning.length + event.reasoning.length <= this.#joined
+      last.reasoning.length + event.reasoning.length <= this.#maxJoinedCharacters
     )
       last.reasoning += event.reasoning;
     else return false;
@@ -145,41 +149,41 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
 
   #joinProgress(event: ProgressEvent): boolean {
     const waiting = this.#progress.get(event.callId);
-    if (waiting) waiting.text = lastCharacters(waiting.text + event.text, PROGRESS);
+    if (waiting) waiting.text = lastCharacters(waiting.text + event.text, MAX_PROGRESS_CHARACTERS);
     else this.#progress.set(event.callId, event);
     return waiting !== undefined;
   }
 
-  #drop(callId: string): void {
+  #dropProgress(callId: string): void {
     const waiting = this.#progress.get(callId);
     if (!waiting) return;
     this.#progress.delete(callId);
     this.#events.splice(this.#events.lastIndexOf(waiting), 1);
   }
 
-  #overflowed(): void {
-    if (this.#slow) this.#shed();
+  #handleOverflow(): void {
+    if (this.#isSlow) this.#dropOldest();
     else
-      this.#grace ??= setTimeout(() => {
+      this.#slowTimer ??= setTimeout(() => {
         // Timers run before sockets in a turn of the event loop. After a busy period the reader gets a chance first.
         setImmediate(() => {
-          if (this.#grace === undefined) return;
-          this.#slow = true;
-          this.#shed();
+          if (this.#slowTimer === undefined) return;
+          this.#isSlow = true;
+          this.#dropOldest();
         });
-      }, GRACE_MS).unref();
+      }, SLOW_READER_MS).unref();
   }
 
-  #inTime(): void {
-    clearTimeout(this.#grace);
-    this.#grace = undefined;
-    this.#slow = false;
+  #resetSlow(): void {
+    clearTimeout(this.#slowTimer);
+    this.#slowTimer = undefined;
+    this.#isSlow = false;
   }
 
   /** Drops undelivered tool output, then the oldest tokens above capacity. */
-  #shed(): void {
-    for (const callId of [...this.#progress.keys()]) this.#drop(callId);
-    let over = this.#events.length - CAPACITY;
+  #dropOldest(): void {
+    for (const callId of [...this.#progress.keys()]) this.#dropProgress(callId);
+    let over = this.#events.length - MAX_EVENTS;
     this.#events = this.#events.filter((event) => {
       if (over <= 0 || event.type !== "token") return true;
       over -= 1;

@@ -157,14 +157,14 @@ export interface RunContext {
   readonly events: EventBuffer;
   readonly ask: RunInput["ask"];
   /** Whether tools that need permission ask through `ask` even if the session's mode is `auto`. */
-  readonly asksInAuto: boolean;
+  readonly alwaysAsk: boolean;
   /** Name of the client that handles `ask`. */
-  readonly askedAt: string;
+  readonly clientName: string;
   /** Ids of the run's open asks. */
   readonly pendingAskIds: Set<string>;
   /**
-   * Ends the run. Aborted by the caller, at the end of the agent, and when the session is deleted, the lease is lost or
-   * a batch cannot be stored.
+   * Ends the run. Aborted by the caller and when the agent closes. Also aborted when the session is deleted, the lease
+   * is lost or a batch cannot be stored.
    */
   readonly cancel: AbortController;
   /** The signal of `cancel`, for functions that only listen. */

@@ -8,11 +8,11 @@ import type { SchemaAnswer, SchemaJob } from "../../untrusted/schema-check.js";
  * Limits of a schema: number of values, nesting depth, and characters as JSON. The schema is part of every prompt of
  * the run.
  */
-const MOST = { values: 10_000, depth: 64, characters: 65_536 };
+const SCHEMA_LIMITS = { values: 10_000, depth: 64, characters: 65_536 };
 /** Time limit for one check of a schema or a value, in ms. Both come from third parties. */
-const TIME_MS = 5_000;
+const CHECK_TIMEOUT_MS = 5_000;
 /** Maximum characters of the errors that are reported to the model. */
-const TOLD_CHARACTERS = 2_000;
+const MAX_MISFIT_CHARACTERS = 2_000;
 
 /** The result of reading an answer: its value, or why it has none. */
 export type ParsedOutput = { value: unknown } | { misfit: string };
@@ -32,11 +32,11 @@ export class StructuredOutput {
     const text = textOf(schema);
     let refused: string | undefined;
     try {
-      const answer = await look({ schema: text }, signal);
+      const answer = await runSchemaJob({ schema: text }, signal);
       refused = "refused" in answer ? answer.refused : undefined;
     } catch (error) {
       if (!hasCode(error, "work_limit")) throw error;
-      refused = `a schema that can be used: ${error.message}`;
+      refused = `a schema that can be checked within the limits: ${error.message}`;
     }
     if (refused !== undefined) throw new InputError("outputSchema", refused);
     return new StructuredOutput(JSON.parse(text) as JsonSchema, text);
@@ -52,22 +52,22 @@ export class StructuredOutput {
    * or with the signal's reason.
    */
   async read(answer: string, signal: AbortSignal): Promise<ParsedOutput> {
-    const found = jsonIn(answer);
-    if ("fault" in found) return { misfit: `it is not JSON (${found.fault})` };
+    const json = findJson(answer);
+    if ("fault" in json) return { misfit: `it is not JSON (${json.fault})` };
     try {
-      const looked = await look({ schema: this.#text, value: found.text }, signal);
+      const looked = await runSchemaJob({ schema: this.#text, value: json.text }, signal);
       if ("refused" in looked) throw new OutputSchemaError(looked.refused);
-      if (looked.misfits.length === 0) return { value: found.value };
-      return { misfit: looked.misfits.join("; ").slice(0, TOLD_CHARACTERS) };
+      if (looked.misfits.length === 0) return { value: json.value };
+      return { misfit: looked.misfits.join("; ").slice(0, MAX_MISFIT_CHARACTERS) };
     } catch (error) {
       if (!hasCode(error, "work_limit")) throw error;
-      throw new OutputSchemaError(`whether it does could not be found out: ${error.message}`);
+      throw new OutputSchemaError(`the check did not finish: ${error.message}`);
     }
   }
 }
 
-function look(job: SchemaJob, signal: AbortSignal): Promise<SchemaAnswer> {
-  return withWorker(signal, (thread) => thread.ask("schema", job, { ms: TIME_MS }));
+function runSchemaJob(job: SchemaJob, signal: AbortSignal): Promise<SchemaAnswer> {
+  return withWorker(signal, (thread) => thread.runJob("schema", job, { ms: CHECK_TIMEOUT_MS }));
 }
 
 /** Serializes a schema as JSON. Throws `InputError` if it is invalid or too large. */
@@ -78,41 +78,41 @@ function textOf(schema: JsonSchema): string {
   // Check before serializing: `JSON.stringify` fails on cycles and on deep nesting.
   const open: [value: unknown, depth: number][] = [[schema, 1]];
   let values = 0;
-  for (let one = open.pop(); one; one = open.pop()) {
-    const [value, depth] = one;
+  for (let entry = open.pop(); entry; entry = open.pop()) {
+    const [value, depth] = entry;
     values += 1;
-    if (values > MOST.values) throw wrong(`at most ${MOST.values} values`);
-    if (depth > MOST.depth) throw wrong(`at most ${MOST.depth} levels, and none that holds itself`);
+    if (values > SCHEMA_LIMITS.values) throw wrong(`at most ${SCHEMA_LIMITS.values} values`);
+    if (depth > SCHEMA_LIMITS.depth) throw wrong(`at most ${SCHEMA_LIMITS.depth} levels and no cycles`);
     if (typeof value === "object" && value !== null)
       for (const inner of Object.values(value)) open.push([inner, depth + 1]);
     else if (value !== undefined && !["string", "number", "boolean"].includes(typeof value) && value !== null)
       throw wrong("nothing but JSON");
   }
   const text = JSON.stringify(schema);
-  if (text.length > MOST.characters) throw wrong(`at most ${MOST.characters} characters of JSON`);
+  if (text.length > SCHEMA_LIMITS.characters) throw wrong(`at most ${SCHEMA_LIMITS.characters} characters of JSON`);
   return text;
 }
 
-type Found = { text: string; value: unknown } | { fault: string };
+type JsonText = { text: string; value: unknown } | { fault: string };
 
 /**
  * Finds the JSON of an answer. Tries the full answer, then its last fenced block that is JSON, then the text from the
  * first to the last bracket.
  */
-function jsonIn(answer: string): Found {
-  const whole = parsed(answer.trim());
-  if ("value" in whole) return whole;
-  for (const text of fenced(answer).reverse()) {
-    const found = parsed(text);
-    if ("value" in found) return found;
+function findJson(answer: string): JsonText {
+  const fullAnswer = tryParse(answer.trim());
+  if ("value" in fullAnswer) return fullAnswer;
+  for (const text of fencedBlocks(answer).reverse()) {
+    const block = tryParse(text);
+    if ("value" in block) return block;
   }
   const from = answer.search(/[[{]/);
   const to = Math.max(answer.lastIndexOf("]"), answer.lastIndexOf("}"));
-  const within = from >= 0 && to > from ? parsed(answer.slice(from, to + 1)) : whole;
-  return "value" in within ? within : whole;
+  const within = from >= 0 && to > from ? tryParse(answer.slice(from, to + 1)) : fullAnswer;
+  return "value" in within ? within : fullAnswer;
 }
 
-function fenced(answer: string): string[] {
+function fencedBlocks(answer: string): string[] {
   const lines = answer.split("\n");
   const blocks: string[] = [];
   let begun: number | undefined;
@@ -124,7 +124,7 @@ function fenced(answer: string): string[] {
   return blocks;
 }
 
-function parsed(text: string): Found {
+function tryParse(text: string): JsonText {
   try {
     return { text, value: parseJson(text) };
   } catch (error) {

@@ -16,9 +16,9 @@ export function checkBudget(
       throw new InputError(`${field}.${key}`, `one of ${keys.join(", ")}`);
     if (most === undefined) continue;
     const limit = BUDGET_LIMITS[key as keyof Budget];
-    const whole = key === "tokens";
-    if (typeof most !== "number" || !(most > 0) || most > limit || (whole && !Number.isInteger(most)))
-      throw new InputError(`${field}.${key}`, `a ${whole ? "whole " : ""}number above 0, at most ${limit}`);
+    const isInteger = key === "tokens";
+    if (typeof most !== "number" || !(most > 0) || most > limit || (isInteger && !Number.isInteger(most)))
+      throw new InputError(`${field}.${key}`, `a ${isInteger ? "whole " : ""}number above 0, at most ${limit}`);
   }
 }
 

@@ -4,7 +4,7 @@ import { InputError } from "../../ports/errors.js";
 
 /** Checks the list of additional folders of a run. Throws `InputError` unless it is a list of absolute paths. */
 export function checkFolders(folders: unknown): void {
-  if (!Array.isArray(folders) || !folders.every((one) => typeof one === "string" && isAbsolute(one)))
+  if (!Array.isArray(folders) || !folders.every((folder) => typeof folder === "string" && isAbsolute(folder)))
     throw new InputError("folders", "a list of absolute paths");
 }
 

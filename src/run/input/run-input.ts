@@ -9,7 +9,7 @@ import type { McpServerFactory } from "../../ports/mcp-server.js";
 import type { ToolSource } from "../../ports/tool-source.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 
-const KNOWN: Readonly<Record<keyof RunInput, true>> = {
+const INPUT_FIELDS: Readonly<Record<keyof RunInput, true>> = {
   message: true,
   compact: true,
   commands: true,
@@ -59,10 +59,11 @@ export function checkInput(input: RunInput): void {
       throw new InputError(field, "a string");
     // Headers, paths and databases do not accept lone surrogates. A prompt may contain one where a text was cut.
     if (field !== "message" && field !== "systemPrompt" && typeof value === "string" && /\p{Surrogate}/u.test(value))
-      throw new InputError(field, "whole characters");
+      throw new InputError(field, "no lone surrogates");
   }
   for (const field of Object.keys(input))
-    if (!Object.hasOwn(KNOWN, field)) throw new InputError(field, `one of ${Object.keys(KNOWN).join(", ")}`);
+    if (!Object.hasOwn(INPUT_FIELDS, field))
+      throw new InputError(field, `one of ${Object.keys(INPUT_FIELDS).join(", ")}`);
   if (input.reasoningEffort !== undefined) oneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
   if (input.mode !== undefined) oneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
@@ -78,7 +79,7 @@ export function checkInput(input: RunInput): void {
   if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
-    throw new InputError("message", "a prompt that is not empty");
+    throw new InputError("message", "a non-empty prompt");
 }
 
 /** A run that compacts has no prompt and no answer, so related fields are rejected. */
@@ -95,21 +96,23 @@ export function oneOf(field: string, names: readonly string[], value: unknown): 
     throw new InputError(field, `one of ${names.map((name) => JSON.stringify(name)).join(", ")}`);
 }
 
-const OF_TOOL = ["parse", "describe", "run"];
+const TOOL_METHODS = ["parse", "describe", "run"];
 
 /** Tools, sorted by name, and sources that open more tools. */
 export interface ToolList {
   readonly tools: readonly Tool[];
   readonly sources: readonly ToolSource[];
   /** Sources that stay open after the run although they are not the agent's. */
-  readonly lasting?: readonly ToolSource[];
+  readonly persistentSources?: readonly ToolSource[];
 }
 
 /** Splits a list into tools and tool sources. Throws `InputError` for an invalid list or a duplicate name. */
 export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
-  const given: unknown = entries;
-  if (!Array.isArray(given)) throw new InputError("tools", "a list of tools and tool sources");
-  entries.forEach((entry, i) => object(`tools[${i}]`, entry, "one of the tools, with", isSource(entry) ? [] : OF_TOOL));
+  const list: unknown = entries;
+  if (!Array.isArray(list)) throw new InputError("tools", "a list of tools and tool sources");
+  entries.forEach((entry, i) =>
+    object(`tools[${i}]`, entry, "one of the tools, with", isSource(entry) ? [] : TOOL_METHODS),
+  );
   const sources = entries.filter(isSource);
   distinct("tools", sources);
   return {
@@ -126,17 +129,17 @@ export function toolList(entries: readonly (Tool | ToolSource)[]): ToolList {
  * duplicate name.
  */
 export function withServers(
-  { tools, sources, lasting = [] }: ToolList,
+  { tools, sources, persistentSources: lasting = [] }: ToolList,
   { mcpServerFactory }: { mcpServerFactory: McpServerFactory | undefined },
   { mcpServers: servers = [] }: Pick<RunInput, "mcpServers">,
 ): ToolList {
-  if (servers.length === 0) return { tools, sources, lasting };
-  if (!mcpServerFactory) throw new InputError("mcpServers", "none: this agent opens no servers of tools");
-  const brought = servers.map((server) => mcpServerFactory.source(server));
-  distinct("mcpServers", brought);
+  if (servers.length === 0) return { tools, sources, persistentSources: lasting };
+  if (!mcpServerFactory) throw new InputError("mcpServers", "none: this agent opens no MCP servers");
+  const clientSources = servers.map((server) => mcpServerFactory.source(server));
+  distinct("mcpServers", clientSources);
   // If the agent has a source with this name, the run already has its tools.
-  const more = brought.filter(({ name }) => !sources.some((one) => one.name === name));
-  return { tools, sources: [...sources, ...more], lasting: [...lasting, ...more] };
+  const extraSources = clientSources.filter(({ name }) => !sources.some((source) => source.name === name));
+  return { tools, sources: [...sources, ...extraSources], persistentSources: [...lasting, ...extraSources] };
 }
 
 function isSource(entry: Tool | ToolSource): entry is ToolSource {
@@ -146,7 +149,7 @@ function isSource(entry: Tool | ToolSource): entry is ToolSource {
 
 /** Checks a list of tools and sorts it by name. Throws `InputError` for an invalid list or a duplicate name. */
 export function byName(field: string, tools: readonly Tool[]): readonly Tool[] {
-  objects(field, tools, "tools", OF_TOOL);
+  objects(field, tools, "tools", TOOL_METHODS);
   distinct(field, tools);
   return [...tools].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
@@ -160,13 +163,13 @@ function distinct(field: string, named: readonly { name: string }[]): void {
 /** Throws `InputError` unless `value` is a list of objects with a name and these methods. */
 export function objects(field: string, value: unknown, what: string, methods: readonly string[]): void {
   if (!Array.isArray(value)) throw new InputError(field, `a list of ${what}`);
-  value.forEach((one, i) => object(`${field}[${i}]`, one, `one of the ${what}, with`, methods));
+  value.forEach((entry, i) => object(`${field}[${i}]`, entry, `one of the ${what}, with`, methods));
 }
 
 /** Throws `InputError` unless `value` has a name and these methods. */
 export function object(field: string, value: unknown, what: string, methods: readonly string[]): void {
-  const given = (typeof value === "object" && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
-  const missing = methods.filter((name) => typeof given[name] !== "function");
-  if (typeof given["name"] !== "string") missing.unshift("name");
+  const record = (typeof value === "object" && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
+  const missing = methods.filter((name) => typeof record[name] !== "function");
+  if (typeof record["name"] !== "string") missing.unshift("name");
   if (missing.length > 0) throw new InputError(field, `${what} ${missing.join(", ")}`);
 }

@@ -4,16 +4,16 @@ import { InputError } from "../../ports/errors.js";
 import type { McpServer } from "../../ports/mcp-server.js";
 
 /** Maximum MCP servers of one run. */
-const MOST = 64;
-const KNOWN = {
+const MAX_SERVERS = 64;
+const ALLOWED_KEYS = {
   program: ["name", "command", "args", "env", "cwd"],
   address: ["name", "url", "headers", "type"],
 } as const;
 
 /** Checks a list of MCP servers. Throws `InputError`. */
 export function checkServers(field: string, servers: unknown): void {
-  if (!Array.isArray(servers) || servers.length > MOST)
-    throw new InputError(field, `a list of at most ${MOST} servers of tools`);
+  if (!Array.isArray(servers) || servers.length > MAX_SERVERS)
+    throw new InputError(field, `a list of at most ${MAX_SERVERS} MCP servers`);
   servers.forEach((server: unknown, i) => checkServer(`${field}[${i}]`, server));
 }
 
@@ -22,14 +22,14 @@ export function checkServer(at: string, server: unknown): asserts server is McpS
   const fault = (key: string, expected: string) => new InputError(at === "" ? key : `${at}.${key}`, expected);
   if (!isRecord(server)) throw new InputError(at || "server", "an object with name and command, or name and url");
   const isProgram = server["command"] !== undefined;
-  const known: readonly string[] = KNOWN[isProgram ? "program" : "address"];
+  const allowedKeys: readonly string[] = ALLOWED_KEYS[isProgram ? "program" : "address"];
   for (const [key, value] of Object.entries(server))
-    if (!known.includes(key) && value !== undefined) throw fault(key, `one of ${known.join(", ")}`);
+    if (!allowedKeys.includes(key) && value !== undefined) throw fault(key, `one of ${allowedKeys.join(", ")}`);
   const { name, command, args, env, cwd = "/", url, headers, type = "http" } = server;
   if (!isText(name) || name.length > 200 || /\p{Cc}/u.test(name)) throw fault("name", "a name in a line");
   if (isProgram) {
     if (!isText(command)) throw fault("command", "a program");
-    if (!Array.isArray(args) || !args.every((one) => typeof one === "string" && !one.includes("\0")))
+    if (!Array.isArray(args) || !args.every((arg) => typeof arg === "string" && !arg.includes("\0")))
       throw fault("args", "a list of strings");
     if (!areTexts(env)) throw fault("env", "an object of names and values");
     if (typeof cwd !== "string" || !isAbsolute(cwd)) throw fault("cwd", "an absolute path");
@@ -53,6 +53,6 @@ function isText(value: unknown): value is string {
 function areTexts(value: unknown): boolean {
   return (
     isRecord(value) &&
-    Object.entries(value).every(([name, one]) => typeof one === "string" && !`${name}${one}`.includes("\0"))
+    Object.entries(value).every(([name, text]) => typeof text === "string" && !`${name}${text}`.includes("\0"))
   );
 }

@@ -6,7 +6,7 @@ import type { Permission } from "../../ports/permission-policy.js";
 import type { PermissionGrant } from "../../ports/session.js";
 import { requestAnswerFromParent } from "./subagent-requests.js";
 import { MODE_POLICY, currentMode, rootRun, deniedByMode, isAttended } from "./modes.js";
-import { isForCall, toReadCall } from "./rule-schema.js";
+import { appliesToCall, toReadCall } from "./rule-schema.js";
 import type { RuleVerdict } from "./rules.js";
 import type { ToolCall, ToolCallPreview, ToolContext, ToolSpec } from "../../ports/tool.js";
 import type { PermissionRun } from "./permission-run.js";
@@ -18,10 +18,10 @@ export type RequestPermission = ToolContext["ask"];
 export const NOT_RUN = "[cancelled before it ran]";
 
 const NOT_REFUSED = "It was not refused: go on without it, or say what you need it for.";
-const NOBODY = `This call needs leave, and nobody could be asked, so it did not run. ${NOT_REFUSED}`;
+const NO_RESPONDER = `This call needs leave, and nobody could be asked, so it did not run. ${NOT_REFUSED}`;
 
 /** Thrown when a request stays unanswered. `message` is for the model. */
-class Unanswered extends Error {}
+class UnansweredError extends Error {}
 
 /** The result of evaluating a call: it runs, it is denied with a reason, or a user is asked with a reason. */
 export type Verdict =
@@ -44,33 +44,33 @@ export async function evaluate(call: ToolCall, args: unknown, run: PermissionRun
     const refused = deniedByMode(mode, call.tool);
     if (refused !== undefined) return { refused };
     const request = { ...call, mode, canAsk: hasResponder(run) };
-    let said: { action: Action; reason: string } | undefined;
+    let decision: { action: Action; reason: string } | undefined;
     for (const policy of agent.permissions) {
       by = policy.name;
-      said = permissionOf(await abortable((async () => policy.judge(request, signal))(), signal));
-      if (said.action !== "pass") break;
+      decision = readPermission(await abortable((async () => policy.judge(request, signal))(), signal));
+      if (decision.action !== "pass") break;
     }
-    if (said === undefined || said.action === "pass") {
+    if (decision === undefined || decision.action === "pass") {
       by = "rules";
-      const { rule, mayBeDenied, ...ruled } = await byRules(call, args, run);
+      const { rule, mayBeDenied, ...ruled } = await evaluateByRules(call, args, run);
       doubtful = mayBeDenied;
       if (rule !== undefined) by = `permissions.rules[${rule}]`;
-      said = ruled;
+      decision = ruled;
     }
-    if (said.action === "pass") {
+    if (decision.action === "pass") {
       by = MODE_POLICY.name;
-      said = permissionOf(await MODE_POLICY.judge(request, signal));
+      decision = readPermission(await MODE_POLICY.judge(request, signal));
     }
     if (by !== MODE_POLICY.name)
-      logger.debug("leave for a call was judged", { tool: call.tool.name, call: call.callId, by, action: said.action });
-    const { action, reason } = said;
+      logger.debug("permission decided", { tool: call.tool.name, call: call.callId, by, action: decision.action });
+    const { action, reason } = decision;
     if (action === "deny") return { refused: `This call is not allowed: ${reason || "go on without it."}` };
     if (action === "allow") return "allow";
-    if (isAttended(run) || unattended === "wait") return { askReason: reason, grantKey: await lastingKey(call) };
-    return unattended === "allow" && !doubtful ? "allow" : { refused: NOBODY };
+    if (isAttended(run) || unattended === "wait") return { askReason: reason, grantKey: await grantKeyOf(call) };
+    return unattended === "allow" && !doubtful ? "allow" : { refused: NO_RESPONDER };
   } catch (error) {
     if (signal.aborted) return { refused: NOT_RUN };
-    logger.error("a call could not be judged; the tool does not run", { tool: call.tool.name, policy: by, error });
+    logger.error("permission could not be decided; tool call denied", { tool: call.tool.name, policy: by, error });
     return { refused: "Whether this call may run could not be found out, so it did not run. Go on without it." };
   }
 }
@@ -79,16 +79,16 @@ type Action = Permission["action"];
 const ACTIONS: readonly unknown[] = ["allow", "deny", "ask", "pass"] satisfies Action[];
 
 /** Reads the answer of a policy, each field once. Throws if it is invalid. */
-function permissionOf(answer: Permission): { action: Action; reason: string } {
+function readPermission(answer: Permission): { action: Action; reason: string } {
   const { action, reason } = answer;
-  if (!ACTIONS.includes(action)) throw new Error("it said neither allow, deny, ask nor pass");
+  if (!ACTIONS.includes(action)) throw new Error("the policy returned none of allow, deny, ask, pass");
   return { action, reason: typeof reason === "string" ? reason : "" };
 }
 
-async function byRules(call: ToolCall, args: unknown, run: PermissionRun): Promise<RuleVerdict> {
+async function evaluateByRules(call: ToolCall, args: unknown, run: PermissionRun): Promise<RuleVerdict> {
   const { rules } = run.agent;
   const calls = [call, toReadCall(call)];
-  if (!rules.some((rule) => calls.some((one) => one && isForCall(rule, one))))
+  if (!rules.some((rule) => calls.some((candidate) => candidate && appliesToCall(rule, candidate))))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
   const { evaluateRules: judgedByRules } = await import("./rules.js");
   return judgedByRules(rules, call, args, run.signal);
@@ -110,7 +110,7 @@ export async function recheckMode(
   try {
     return deniedByMode(await currentMode(run), tool);
   } catch (error) {
-    run.logger.error("a session's mode could not be read; the tool does not run", { tool: tool.name, error });
+    run.logger.error("session mode could not be read; tool call denied", { tool: tool.name, error });
     return NOT_RUN;
   }
 }
@@ -130,14 +130,14 @@ export async function denialReason(
   const { title, input, locations } = call;
   try {
     const { diff = call.diff, note = "" } = verdict.preview ?? {};
-    const reason = [verdict.askReason, note].filter((one) => one !== "").join(" ");
-    const told = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
-    const answer = await ask({ title, input, locations, ...told });
+    const reason = [verdict.askReason, note].filter((text) => text !== "").join(" ");
+    const details = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
+    const answer = await ask({ title, input, locations, ...details });
     return answer === "reject" ? "The user refused this call. Ask what to do instead." : undefined;
   } catch (error) {
     if (signal.aborted) return NOT_RUN;
-    logger.warn("nobody could be asked for leave; the tool does not run", { tool: call.tool.name, error });
-    return error instanceof Unanswered ? error.message : NOBODY;
+    logger.warn("permission request unanswered; tool call denied", { tool: call.tool.name, error });
+    return error instanceof UnansweredError ? error.message : NO_RESPONDER;
   }
 }
 
@@ -146,7 +146,7 @@ export async function denialReason(
  * with `alwaysAsk`. In other modes any client counts.
  */
 export function hasResponder(run: PermissionRun): boolean {
-  const { ask, asksInAuto } = rootRun(run);
+  const { ask, alwaysAsk: asksInAuto } = rootRun(run);
   return (ask !== undefined && asksInAuto) || (run.conversation.session.mode !== "auto" && isAttended(run));
 }
 
@@ -171,32 +171,32 @@ export function createRequestPermission(
   lasting?: string,
 ): RequestPermission {
   return async (request) => {
-    const shown = shownOf(request);
+    const shown = copyShownCall(request);
     const { title } = shown;
     const what = lasting ?? JSON.stringify({ asked: shown, projectDir: run.projectDir });
     const { policy: unattended, timeoutMs } = run.agent.unattended;
     const front = rootRun(run);
-    const given = front.conversation.session.permissionGrants;
-    if (given.some((leave) => leave.tool === tool.name && leave.scope === what)) return "allow";
+    const grants = front.conversation.session.permissionGrants;
+    if (grants.some((leave) => leave.tool === tool.name && leave.scope === what)) return "allow";
     if (!isAttended(run) && unattended !== "wait") {
       if (unattended === "allow") return "allow";
-      throw new Unanswered(NOBODY);
+      throw new UnansweredError(NO_RESPONDER);
     }
     const outcome = await requestAnswerFromParent(
       run,
       { ...shown, callId, tool: tool.name, kind: "permission", toolKind: tool.kind, choices: CHOICES, freeText: false },
-      (here) =>
+      (askClient) =>
         async ({ callId, title }, signal) =>
-          replyOf(await here({ ...toAskRequest(shown), title, callId, tool: tool.name, kind: tool.kind }, signal)),
+          replyOf(await askClient({ ...toAskRequest(shown), title, callId, tool: tool.name, kind: tool.kind }, signal)),
     );
     if (outcome === "late")
-      throw new Unanswered(
+      throw new UnansweredError(
         `This call needs leave, and nobody answered within ${timeoutMs / 1000} s, so it did not run. ${NOT_REFUSED}`,
       );
-    if (outcome === "nobody") throw new Unanswered(NOBODY);
+    if (outcome === "nobody") throw new UnansweredError(NO_RESPONDER);
     const choice = outcome.reply?.choice;
     if (choice === "allow_always")
-      await giveLeave(front, { tool: tool.name, scope: what, title, grantedBy: outcome.answeredBy, grantedAt: now() });
+      await storeGrant(front, { tool: tool.name, scope: what, title, grantedBy: outcome.answeredBy, grantedAt: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }
@@ -205,7 +205,13 @@ export function createRequestPermission(
 type ShownCall = Pick<Ask, "title" | "input" | "locations" | "diff" | "reason">;
 
 /** Reads each field once and copies it. */
-function shownOf({ title, input, locations, diff = [], reason = "" }: Parameters<RequestPermission>[0]): ShownCall {
+function copyShownCall({
+  title,
+  input,
+  locations,
+  diff = [],
+  reason = "",
+}: Parameters<RequestPermission>[0]): ShownCall {
   const places = locations.map(({ path, line }) => ({ path: String(path), ...(line === undefined ? {} : { line }) }));
   const changes = diff.map(({ path, oldText, newText }) => ({ path, oldText, newText }));
   return { title: String(title), input: plainCopy(input), locations: places, diff: changes, reason: String(reason) };
@@ -235,13 +241,13 @@ export function createAskUser(
     const outcome = await requestAnswerFromParent(
       run,
       { ...shown, ...about, callId, kind: "question" },
-      (here) =>
+      (askClient) =>
         async ({ callId, title }, signal) => {
           const question = { choices, freeText };
-          const asked = { ...shown, title, callId, tool: tool.name, kind: tool.kind, question };
-          const reply = replyOf(await here(asked, signal));
+          const request = { ...shown, title, callId, tool: tool.name, kind: tool.kind, question };
+          const reply = replyOf(await askClient(request, signal));
           if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
-            throw new Error("the person chose nothing");
+            throw new Error("the reply of the client has no valid choice");
           return reply;
         },
     );
@@ -263,12 +269,12 @@ function replyOf(answer: unknown): AskReply {
  * Stores a grant with the session, so that it applies in every process. Grants that were revoked in the meantime stay
  * revoked.
  */
-async function giveLeave(
+async function storeGrant(
   { conversation, recorder, store, sessionId }: PermissionRun,
   leave: PermissionGrant,
 ): Promise<void> {
-  const { permissionGrants: given } = (await store.get(sessionId)) ?? conversation.session;
-  const all = [...given, leave];
+  const { permissionGrants: storedGrants } = (await store.get(sessionId)) ?? conversation.session;
+  const all = [...storedGrants, leave];
   conversation.session = { ...conversation.session, permissionGrants: all };
   await recorder.write({ sync: true, set: { permissionGrants: all } });
 }
@@ -277,7 +283,7 @@ async function giveLeave(
  * The scope of a permanent grant. For edits: the files. For other tools: the exact input, because one allowed command
  * does not allow the next.
  */
-async function lastingKey({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
+async function grantKeyOf({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
   if (tool.kind !== "edit" || locations.length === 0) return JSON.stringify({ projectDir, input });
   const paths = locations.map(({ path }) => path).sort();
   return JSON.stringify(await Promise.all(paths.map((path) => fileOf(path, projectDir))));
@@ -290,6 +296,6 @@ async function fileOf(path: string, projectDir: string): Promise<string | [strin
     const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
     return (await guard.resolve(resolve(projectDir, path))).path;
   };
-  const found = await real().catch(() => "");
-  return found === path ? path : [path, found];
+  const realPath = await real().catch(() => "");
+  return realPath === path ? path : [path, realPath];
 }

@@ -4,12 +4,12 @@ import type { ToolKind, ToolSpec } from "../../ports/tool.js";
 import type { ParentCall, PermissionRun } from "./permission-run.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 
-/** Kinds of tools that change nothing and run in plan mode. Those that need permission still ask. */
-const LOOKING: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
+/** Kinds of tools that change nothing and run in plan mode. A tool that needs permission still asks. */
+const READ_ONLY_KINDS: ReadonlySet<ToolKind> = new Set(["read", "search", "think", "fetch"]);
 
 /** Why a call may not run in a session's mode, regardless of policies; undefined if it may. */
 export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): string | undefined {
-  if (mode !== "plan" || LOOKING.has(kind)) return undefined;
+  if (mode !== "plan" || READ_ONLY_KINDS.has(kind)) return undefined;
   return (
     `The session is in plan mode: nothing that could change anything runs, so ${name} did not. ` +
     "Read and search, then say what you would do; the user leaves plan mode when they agree."
@@ -23,16 +23,18 @@ export function deniedByMode(mode: SessionMode, { kind, name }: ToolSpec): strin
 export async function currentMode({ store, sessionId, conversation, spawned }: PermissionRun): Promise<SessionMode> {
   const stored = (await store.get(sessionId)) ?? conversation.session;
   const { permissionGrants: leave } = stored;
-  const own = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
-  const mode = spawned ? await helpersMode(own, spawned) : own;
+  const storedMode = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
+  const mode = spawned ? await subagentMode(storedMode, spawned) : storedMode;
   conversation.session = { ...conversation.session, mode, permissionGrants: leave };
   return mode;
 }
 
 /** The mode of the parent run, unless the subagent's session was set to a stricter one. */
-async function helpersMode(own: SessionMode, { parentRun: asker, mode }: ParentCall): Promise<SessionMode> {
-  const theirs = await currentMode(asker);
-  return own !== mode && SESSION_MODES.indexOf(own) > SESSION_MODES.indexOf(theirs) ? own : theirs;
+async function subagentMode(storedMode: SessionMode, { parentRun: asker, mode }: ParentCall): Promise<SessionMode> {
+  const parentMode = await currentMode(asker);
+  return storedMode !== mode && SESSION_MODES.indexOf(storedMode) > SESSION_MODES.indexOf(parentMode)
+    ? storedMode
+    : parentMode;
 }
 
 /** The run whose clients are asked. For a subagent this is the outermost parent run. */
@@ -41,8 +43,8 @@ export function rootRun(run: PermissionRun): PermissionRun {
 }
 
 /**
- * Evaluated last. In mode `auto`, tools that need permission ask if a client can answer, and otherwise run. In other
- * modes they always ask.
+ * Evaluated last. In mode `auto`, tools that need permission ask if the run's own client can answer, and otherwise run.
+ * In other modes they always ask.
  */
 export const MODE_POLICY: PermissionPolicy = {
   name: "mode",

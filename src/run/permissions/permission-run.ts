@@ -35,8 +35,8 @@ export interface PermissionRun {
   readonly clock: RunClock | undefined;
   readonly logger: Logger;
   readonly ask: RunInput["ask"];
-  readonly asksInAuto: boolean;
-  readonly askedAt: string;
+  readonly alwaysAsk: boolean;
+  readonly clientName: string;
   readonly pendingAskIds: Set<string>;
   readonly signal: AbortSignal;
 }

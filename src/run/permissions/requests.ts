@@ -9,7 +9,7 @@ import type { PermissionRun } from "./permission-run.js";
 import type { Inbox } from "../queue/inbox.js";
 
 /** Default number of asks in a list. */
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 /** The fields of an ask that a run sets. */
 export type AskDraft = Pick<
@@ -17,11 +17,11 @@ export type AskDraft = Pick<
   "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
 >;
 
-/** Why an ask ended without an answer: no client can answer (`nobody`), or none answered in time (`late`). */
+/** Reason why an ask ended without an answer: no client can answer (`nobody`), or none answered in time (`late`). */
 export type UnansweredReason = "nobody" | "late";
 
 /** Interval for checking whether a client can still answer an open ask, in ms. */
-const LOOK_MS = 1000;
+const POLL_INTERVAL_MS = 1000;
 
 /**
  * Stores an ask, so that any client can answer it, and waits. `askClient` also sends it to the client that started the
@@ -30,8 +30,8 @@ const LOOK_MS = 1000;
  */
 export async function requestAnswer(
   run: PermissionRun,
-  asked: AskDraft,
-  here: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
+  draft: AskDraft,
+  askClient: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
   const { recorder, inbox, store, bus, logger } = run;
@@ -40,7 +40,7 @@ export async function requestAnswer(
   // If a client can answer now, the ask has no deadline. Otherwise it waits for at most the timeout.
   const isKnownLate = !isAttended(run);
   const ask: Ask = {
-    ...asked,
+    ...draft,
     ...names,
     id: newId(),
     createdAt: now(),
@@ -57,11 +57,11 @@ export async function requestAnswer(
   let closed: Ask = ask;
   try {
     run.pendingAskIds.add(ask.id);
-    run.clock?.stand();
+    run.clock?.pause();
     // Called before the write: a client that shows the call then knows that it waits.
-    const said = here?.(decided.signal);
-    let isHere = said !== undefined;
-    said?.catch(() => (isHere = false));
+    const clientReply = askClient?.(decided.signal);
+    let isHere = clientReply !== undefined;
+    clientReply?.catch(() => (isHere = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
     bus.emit("ask.opened", { ...names, ask });
     const late = new Promise<UnansweredReason>((resolve) => {
@@ -71,8 +71,9 @@ export async function requestAnswer(
         const isThere = isHere || run.tail.isAttended;
         if (!isThere && unattended !== "wait") return resolve("nobody");
         if (isThere && !isKnownLate) since = Date.now();
-        const left = since + timeoutMs - Date.now();
-        if (left > 0) timer = setTimeout(look, isKnownLate ? left : Math.min(left, LOOK_MS));
+        const remainingMs = since + timeoutMs - Date.now();
+        if (remainingMs > 0)
+          timer = setTimeout(look, isKnownLate ? remainingMs : Math.min(remainingMs, POLL_INTERVAL_MS));
         else resolve("late");
       };
       look();
@@ -81,15 +82,15 @@ export async function requestAnswer(
       onAbort(decided.signal, () => reject(reasonOf(decided.signal))),
     );
     const outcomes: Promise<Ask | UnansweredReason>[] = [answer, late, cancelled];
-    if (said)
+    if (clientReply)
       outcomes.push(
-        said.then<Ask | UnansweredReason, Ask | UnansweredReason>(
+        clientReply.then<Ask | UnansweredReason, Ask | UnansweredReason>(
           async (reply) => {
-            const answered = await answerAsk(store, ask, reply, run.askedAt);
+            const answered = await answerAsk(store, ask, reply, run.clientName);
             return answered?.ask ?? "nobody";
           },
           (error: unknown): UnansweredReason | Promise<Ask> => {
-            if (!decided.signal.aborted) logger.warn("nobody could be asked at the run's own door", { error });
+            if (!decided.signal.aborted) logger.warn("the run's client could not be asked", { error });
             // Another client may still answer.
             return run.tail.isAttended || unattended === "wait" ? answer : "nobody";
           },
@@ -98,7 +99,7 @@ export async function requestAnswer(
     const outcome = await Promise.race(outcomes);
     if (typeof outcome !== "string") closed = outcome;
     else {
-      closed = withdrawn(ask);
+      closed = asWithdrawn(ask);
       await recorder.write({ sync: false, asks: [closed] });
       // An answer stored before the withdrawal was accepted, so it counts.
       const [stored] = await store.asks({ id: ask.id, limit: 1 });
@@ -114,16 +115,16 @@ export async function requestAnswer(
     run.pendingAskIds.delete(ask.id);
     const state = run.pendingAskIds.size > 0 ? "waiting" : "running";
     // A cancelled run has no clock to continue.
-    if (state === "running" && !run.signal.aborted) run.clock?.go();
-    const left = closed.state === "open" ? { asks: [(closed = withdrawn(ask))] } : {};
-    await recorder.write({ sync: false, ...left, run: { state } }).catch((error: unknown) => {
-      logger.debug("the end of a question was not stored", { error });
+    if (state === "running" && !run.signal.aborted) run.clock?.start();
+    const withdrawal = closed.state === "open" ? { asks: [(closed = asWithdrawn(ask))] } : {};
+    await recorder.write({ sync: false, ...withdrawal, run: { state } }).catch((error: unknown) => {
+      logger.debug("end of an ask was not stored", { error });
     });
     bus.emit("ask.closed", { ...names, ask: closed });
   }
 }
 
-function withdrawn(ask: Ask): Ask {
+function asWithdrawn(ask: Ask): Ask {
   return { ...ask, state: "withdrawn", closedAt: now() };
 }
 
@@ -151,7 +152,7 @@ export class Asks {
   /** An ask by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<Ask | undefined> {
     const store = await this.#options.store();
-    return (await asTheyAre(store, await store.asks({ id, limit: 1 })))[0];
+    return (await withEffectiveAskStates(store, await store.asks({ id, limit: 1 })))[0];
   }
 
   /**
@@ -159,10 +160,10 @@ export class Asks {
    * `StoreError`.
    */
   async list(query: { [Key in keyof AskQuery]?: AskQuery[Key] | undefined } = {}): Promise<Ask[]> {
-    const { limit = PAGE } = query;
+    const { limit = PAGE_SIZE } = query;
     if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");
     const store = await this.#options.store();
-    const asks = await asTheyAre(store, await store.asks({ ...query, limit }));
+    const asks = await withEffectiveAskStates(store, await store.asks({ ...query, limit }));
     return query.open === true ? asks.filter(({ state }) => state === "open") : asks;
   }
 
@@ -181,14 +182,14 @@ export class Asks {
     if (!ask) throw new AskNotFoundError(id);
     if (ask.state !== "open") throw new AskClosedError(ask);
     checkReply(ask, { choice, text });
-    const told = await answerAsk(store, ask, { choice, text }, by);
-    if (!told) throw new AskNotFoundError(id);
-    if (!told.counts) throw new AskClosedError(told.ask);
-    const { sessionId, runId } = told.ask;
+    const result = await answerAsk(store, ask, { choice, text }, by);
+    if (!result) throw new AskNotFoundError(id);
+    if (!result.counts) throw new AskClosedError(result.ask);
+    const { sessionId, runId } = result.ask;
     const running = this.#options.running(sessionId);
-    if (running?.id === runId) running.inbox.answered(told.ask);
+    if (running?.id === runId) running.inbox.deliverAnswer(result.ask);
     this.#options.changed(sessionId);
-    return told.ask;
+    return result.ask;
   }
 }
 
@@ -209,7 +210,7 @@ async function answerAsk(
 }
 
 /** Marks open asks of dead runs as withdrawn, because the store may not contain their end. */
-async function asTheyAre(store: SessionDriver, asks: readonly Ask[]): Promise<Ask[]> {
+async function withEffectiveAskStates(store: SessionDriver, asks: readonly Ask[]): Promise<Ask[]> {
   const open = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
   const runs = await Promise.all(open.map((id) => store.runs({ id, limit: 1 })));
   const waiting = new Set(runs.flat().flatMap((stored) => (isOpen(withEffectiveState(stored)) ? [stored.run.id] : [])));

@@ -5,8 +5,8 @@ import type { ToolCall, ToolKind, ToolSpec } from "../../ports/tool.js";
 import { EXPECTED, RULE_ACTIONS } from "./rule-words.js";
 
 /** Maximum alternatives that the braces of one glob expand to. */
-const MAX_CHOICES = 256;
-const KNOWN: Readonly<Record<keyof PermissionRule, true>> = {
+const MAX_BRACE_ALTERNATIVES = 256;
+const RULE_FIELDS: Readonly<Record<keyof PermissionRule, true>> = {
   tool: true,
   match: true,
   path: true,
@@ -38,10 +38,10 @@ export function isPathGlob(text: string): boolean {
 /** Whether every `[` has a `]`, and the class between them is plain and not empty. */
 function areClasses(text: string): boolean {
   const isEmpty = (range: string) => range[0]! > range[2]!;
-  const rest = text.replace(/\[[!^]?([^[\]{},/\\!^][^[\]{},/\\]*)\]/g, (all, of: string) =>
+  const remainder = text.replace(/\[[!^]?([^[\]{},/\\!^][^[\]{},/\\]*)\]/g, (all, of: string) =>
     [...of.matchAll(/.-./gsu)].some(([range]) => isEmpty(range)) ? all : "",
   );
-  return !/[[\]]/.test(rest);
+  return !/[[\]]/.test(remainder);
 }
 
 function areBraces(text: string): boolean {
@@ -51,12 +51,12 @@ function areBraces(text: string): boolean {
     if (char === "{") commas.push(0);
     else if (char === "," && commas.length > 0) commas[commas.length - 1]! += 1;
     else if (char === "}") {
-      const own = commas.pop();
-      if (own === undefined) return false;
-      choices *= own + 1;
+      const commaCount = commas.pop();
+      if (commaCount === undefined) return false;
+      choices *= commaCount + 1;
     }
   }
-  return commas.length === 0 && choices <= MAX_CHOICES;
+  return commas.length === 0 && choices <= MAX_BRACE_ALTERNATIVES;
 }
 
 /** Checks a list of rules. Throws `InputError`. */
@@ -66,13 +66,17 @@ export function checkRules(field: string, rules: unknown): void {
     const at = `${field}[${i}]`;
     if (!isRecord(rule)) throw new InputError(at, "an object with tool and action");
     for (const key of Object.keys(rule))
-      if (!Object.hasOwn(KNOWN, key)) throw new InputError(`${at}.${key}`, `one of ${Object.keys(KNOWN).join(", ")}`);
+      if (!Object.hasOwn(RULE_FIELDS, key))
+        throw new InputError(`${at}.${key}`, `one of ${Object.keys(RULE_FIELDS).join(", ")}`);
     const { tool, match = "a", path = "a", action, reason = "" } = rule;
     if (typeof tool !== "string" || !isToolGlob(tool)) throw new InputError(`${at}.tool`, EXPECTED.tool);
     if (typeof match !== "string" || !isCommandGlob(match)) throw new InputError(`${at}.match`, EXPECTED.match);
     if (typeof path !== "string" || !isPathGlob(path)) throw new InputError(`${at}.path`, EXPECTED.path);
     if (!RULE_ACTIONS.includes(action as never))
-      throw new InputError(`${at}.action`, `one of ${RULE_ACTIONS.map((one) => JSON.stringify(one)).join(", ")}`);
+      throw new InputError(
+        `${at}.action`,
+        `one of ${RULE_ACTIONS.map((allowedAction) => JSON.stringify(allowedAction)).join(", ")}`,
+      );
     if (typeof reason !== "string") throw new InputError(`${at}.reason`, "a string");
   });
 }
@@ -82,11 +86,11 @@ export function matchesTool(
   { tool }: Pick<PermissionRule, "tool">,
   { name, origin }: Pick<ToolSpec, "name" | "origin">,
 ): boolean {
-  return tool.startsWith(ORIGIN) ? origin !== undefined && fits(tool, origin) : fits(tool, name);
+  return tool.startsWith(ORIGIN_PREFIX) ? origin !== undefined && matchesGlob(tool, origin) : matchesGlob(tool, name);
 }
 
 /** Whether a rule's `tool` names exactly this tool, without a glob. */
-export function isExactlyFor(
+export function namesTool(
   { tool }: Pick<PermissionRule, "tool">,
   { name, origin }: Pick<ToolSpec, "name" | "origin">,
 ): boolean {
@@ -94,9 +98,9 @@ export function isExactlyFor(
 }
 
 /** Prefix of an origin. Tool names never have it. */
-const ORIGIN = "mcp:";
+const ORIGIN_PREFIX = "mcp:";
 
-function fits(glob: string, name: string): boolean {
+function matchesGlob(glob: string, name: string): boolean {
   let [at, star, from] = [0, -1, 0];
   for (let i = 0; i < name.length;) {
     if (glob[at] === "*") [star, from] = [at++, i];
@@ -112,31 +116,31 @@ function fits(glob: string, name: string): boolean {
  * Whether a rule applies to a call: to its tool, or to the tools that the call acts as. An allow rule must match all of
  * these tools; an ask or deny rule needs to match only one.
  */
-export function isForCall(rule: PermissionRule, { tool, actsAs = [] }: Pick<ToolCall, "tool" | "actsAs">): boolean {
+export function appliesToCall(rule: PermissionRule, { tool, actsAs = [] }: Pick<ToolCall, "tool" | "actsAs">): boolean {
   if (matchesTool(rule, tool)) return true;
   const named = actsAs.filter((name) => matchesTool(rule, { name })).length;
   return named > 0 && (rule.action !== "allow" || named === actsAs.length);
 }
 
 /** Has the form of the `read` tool. */
-const READING: ToolSpec = {
+const READ_TOOL: ToolSpec = {
   ...{ name: "read", description: "", inputSchema: {}, kind: "read" },
   ...{ parallel: true, needsPermission: false },
 };
 
 /** The reads of a call, in the form of a `read` call; undefined if it reads nothing. */
 export function toReadCall({ actsAs: _, reads = [], ...call }: ToolCall): ToolCall | undefined {
-  return reads.length > 0 ? { ...call, tool: READING, input: {}, locations: reads, diff: [] } : undefined;
+  return reads.length > 0 ? { ...call, tool: READ_TOOL, input: {}, locations: reads, diff: [] } : undefined;
 }
 
 /** Describes rules that have no effect with these tools. Each text starts with the path of the rule's field. */
-export function emptyRules(
+export function describeUselessRules(
   rules: readonly PermissionRule[],
   tools: readonly { readonly name: string; readonly kind: ToolKind }[],
 ): string[] {
   return rules.flatMap((rule, i) => {
     // MCP servers and their tools are not known yet.
-    if (rule.tool.startsWith(ORIGIN)) return [];
+    if (rule.tool.startsWith(ORIGIN_PREFIX)) return [];
     const meant = tools.filter((tool) => matchesTool(rule, tool));
     if (meant.length === 0) return [`permissions.rules[${i}].tool: there is no tool ${rule.tool}`];
     const kinds = meant.map(({ kind }) => kind);

@@ -8,12 +8,12 @@ import type { CallPlace, Judgement } from "../../untrusted/shell-rules/evaluate-
 import { withWorker } from "../../untrusted/workers.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall } from "../../ports/tool.js";
-import { isExactlyFor, matchesTool, isForCall, FILE_TOOL_KINDS, toReadCall } from "./rule-schema.js";
+import { namesTool, matchesTool, appliesToCall, FILE_TOOL_KINDS, toReadCall } from "./rule-schema.js";
 
 /** Time limit for evaluating the rules for one call, in ms. */
-const JUDGE_MS = 5_000;
+const EVALUATION_TIMEOUT_MS = 5_000;
 /** Argument names that may contain a command. */
-const COMMANDS = ["command", "cmd", "script"];
+const COMMAND_ARGUMENTS = ["command", "cmd", "script"];
 const PASS = { action: "pass", reason: "", rule: undefined, mayBeDenied: false } as const;
 
 /** The result of the rules for a call, with the rule that decided. */
@@ -39,17 +39,17 @@ export async function evaluateRules(
   args: unknown,
   signal: AbortSignal,
 ): Promise<RuleVerdict> {
-  const own = await judgedAlone(rules, call, args, signal);
+  const callVerdict = await evaluateSingleCall(rules, call, args, signal);
   const reading = toReadCall(call);
-  if (!reading || own.action === "deny") return own;
-  const read = await judgedAlone(rules, reading, {}, signal);
+  if (!reading || callVerdict.action === "deny") return callVerdict;
+  const read = await evaluateSingleCall(rules, reading, {}, signal);
   const decided = rules[read.rule ?? -1];
   // A rule that also applies to the call itself has already been evaluated, in order.
-  if (!decided || isForCall(decided, call) || read.action === "pass" || read.action === "allow") return own;
-  return own.action === "ask" && read.action === "ask" ? own : read;
+  if (!decided || appliesToCall(decided, call) || read.action === "pass" || read.action === "allow") return callVerdict;
+  return callVerdict.action === "ask" && read.action === "ask" ? callVerdict : read;
 }
 
-async function judgedAlone(
+async function evaluateSingleCall(
   rules: readonly PermissionRule[],
   call: ToolCall,
   args: unknown,
@@ -60,40 +60,44 @@ async function judgedAlone(
   const executes = tool.kind === "execute";
   const files = FILE_TOOL_KINDS.includes(tool.kind);
   const canFit = (rule: PermissionRule): boolean => {
-    if (!isForCall(rule, call)) return false;
+    if (!appliesToCall(rule, call)) return false;
     if (rule.match !== undefined && command === undefined && !executes) return false;
     // An allow rule with `match` does not apply to a call that only acts as the tool, for example input for a running
     // command. Ask and deny rules do apply.
     if (rule.match !== undefined && rule.action === "allow" && !matchesTool(rule, tool)) return false;
-    return rule.path === undefined || call.locations.length > 0 || files || isExactlyFor(rule, tool);
+    return rule.path === undefined || call.locations.length > 0 || files || namesTool(rule, tool);
   };
   const places = rules.flatMap((rule, i) => (canFit(rule) ? [i] : []));
-  const own = places.map((i) => rules[i]!);
-  const [only] = own;
+  const matchingRules = places.map((i) => rules[i]!);
+  const [only] = matchingRules;
   if (!only) return PASS;
   // Shortcut for the common case: the first rule has neither `match` nor `path`.
-  if (only.match === undefined && only.path === undefined) return told(only, places[0], only.action, false);
+  if (only.match === undefined && only.path === undefined) return toVerdict(only, places[0], only.action, false);
   const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
   const job = {
-    rules: own.map((rule) => ({
+    rules: matchingRules.map((rule) => ({
       action: rule.action,
       ...(rule.match === undefined ? {} : { match: rule.match }),
       ...(rule.path === undefined ? {} : { path: rule.path }),
-      exact: isExactlyFor(rule, tool),
+      isExact: namesTool(rule, tool),
     })),
     command,
-    executes,
-    places: await Promise.all(call.locations.map(({ path }) => placeOf(guard, resolve(projectDir, path), call))),
-    files,
+    startsPrograms: executes,
+    places: await Promise.all(call.locations.map(({ path }) => toCallPlace(guard, resolve(projectDir, path), call))),
+    isFileTool: files,
     projectDir,
     realProjectDir: (await guard.resolve(projectDir)).path,
     homeDir: homeOf(),
   };
-  const { action, rule, unread } = await withWorker(signal, (thread) => thread.ask("judge", job, { ms: JUDGE_MS }));
-  const decided = own[rule];
+  const {
+    action,
+    rule,
+    isUnparsed: unread,
+  } = await withWorker(signal, (thread) => thread.runJob("judge", job, { ms: EVALUATION_TIMEOUT_MS }));
+  const decided = matchingRules[rule];
   if (!decided || action === "pass") return PASS;
-  const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && own.some(isDenying);
-  return { ...told(decided, places[rule], action, unread), mayBeDenied };
+  const mayBeDenied = action === "ask" && (unread || decided.action === "deny") && matchingRules.some(isDenying);
+  return { ...toVerdict(decided, places[rule], action, unread), mayBeDenied };
 }
 
 /** Undefined if the user has neither a passwd entry nor a HOME variable. */
@@ -102,15 +106,15 @@ function homeOf(): string | undefined {
 }
 
 /** `action`: the result of the rule. It may be `ask` although the rule itself is stricter or less strict. */
-function told(
+function toVerdict(
   { reason }: PermissionRule,
   rule: number | undefined,
   action: PermissionRule["action"],
   unread: boolean,
 ): RuleVerdict {
   const mayBeDenied = false;
-  if (unread) return { action, reason: "the command cannot be read by the rules", rule, mayBeDenied };
-  const standard = { allow: "", ask: "a rule wants to know", deny: "a rule forbids it. Go on without it." };
+  if (unread) return { action, reason: "the rules cannot parse the command", rule, mayBeDenied };
+  const standard = { allow: "", ask: "a rule requires confirmation", deny: "a rule forbids it. Go on without it." };
   return { action, reason: reason ?? standard[action], rule, mayBeDenied };
 }
 
@@ -122,19 +126,19 @@ function isDenying({ action }: PermissionRule): boolean {
 function commandOf(args: unknown): string | string[] | undefined {
   if (!isRecord(args)) return undefined;
   const { workdir } = args;
-  const given = COMMANDS.map((name) => args[name]).find((value) => value !== undefined);
-  const isWords = Array.isArray(given) && given.every((word) => typeof word === "string");
-  if (typeof given !== "string" && !isWords) return undefined;
-  if (typeof workdir !== "string") return given;
-  return `cd ${shellQuote(workdir)}\n${isWords ? given.map(shellQuote).join(" ") : given}`;
+  const command = COMMAND_ARGUMENTS.map((name) => args[name]).find((value) => value !== undefined);
+  const isWords = Array.isArray(command) && command.every((word) => typeof word === "string");
+  if (typeof command !== "string" && !isWords) return undefined;
+  if (typeof workdir !== "string") return command;
+  return `cd ${shellQuote(workdir)}\n${isWords ? command.map(shellQuote).join(" ") : command}`;
 }
 
-async function placeOf(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
-  const { ways, path: real, isFolder } = await guard.resolve(path);
+async function toCallPlace(guard: PathGuard, path: string, { tool }: ToolCall): Promise<CallPlace> {
+  const { traversedPaths: ways, path: real, isFolder } = await guard.resolve(path);
   // Reading a folder includes everything below it.
   return {
-    ways,
-    real,
-    whole: tool.kind === "search" || (isFolder && (tool.kind === "delete" || tool.kind === "read")),
+    paths: ways,
+    realPath: real,
+    isRecursive: tool.kind === "search" || (isFolder && (tool.kind === "delete" || tool.kind === "read")),
   };
 }

@@ -3,7 +3,7 @@ import { requestAnswer, type AskDraft, type UnansweredReason } from "./requests.
 import type { PermissionRun } from "./permission-run.js";
 
 /** Sends an ask to the client that started the run. */
-type Here = (asked: Pick<AskDraft, "callId" | "title">, signal: AbortSignal) => Promise<AskReply>;
+type AskClient = (draft: Pick<AskDraft, "callId" | "title">, signal: AbortSignal) => Promise<AskReply>;
 
 /**
  * Like `requestAnswer`, but asks of a subagent go to the clients of its parent run. They are stored in the parent's
@@ -12,31 +12,31 @@ type Here = (asked: Pick<AskDraft, "callId" | "title">, signal: AbortSignal) => 
  */
 export async function requestAnswerFromParent(
   run: PermissionRun,
-  asked: AskDraft,
-  at: (here: NonNullable<PermissionRun["ask"]>) => Here,
+  draft: AskDraft,
+  at: (askClient: NonNullable<PermissionRun["ask"]>) => AskClient,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
   const { spawned, recorder, clock, pendingAskIds: asking } = run;
   if (!spawned) {
-    const here = run.ask && at(run.ask);
-    return requestAnswer(run, asked, here && ((ended) => here(asked, ended)), signal);
+    const askClient = run.ask && at(run.ask);
+    return requestAnswer(run, draft, askClient && ((ended) => askClient(draft, ended)), signal);
   }
   const { parentRun: asker, callId, title } = spawned;
   const waits = async (state: "waiting" | "running"): Promise<void> => {
     await recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
-      run.logger.debug("that a helper waits for people was not stored", { error });
+      run.logger.debug("waiting state of a subagent was not stored", { error });
     });
   };
   // The ask is stored in the parent's session, so it is tracked here by the call id.
-  asking.add(asked.callId);
+  asking.add(draft.callId);
   try {
-    clock?.stand();
+    clock?.pause();
     await waits("waiting");
-    return await requestAnswerFromParent(asker, { ...asked, callId, title: `${title}: ${asked.title}` }, at, signal);
+    return await requestAnswerFromParent(asker, { ...draft, callId, title: `${title}: ${draft.title}` }, at, signal);
   } finally {
-    asking.delete(asked.callId);
+    asking.delete(draft.callId);
     if (asking.size === 0) {
-      if (!run.signal.aborted) clock?.go();
+      if (!run.signal.aborted) clock?.start();
       await waits("running");
     }
   }

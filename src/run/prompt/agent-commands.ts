@@ -54,7 +54,7 @@ export async function expandCommand(
   signal: AbortSignal,
 ): Promise<ExpandedInput> {
   const { sources } = withServers(agent.tools.list, agent, input);
-  const asked = await new Commands(agent.commands).expand(input, projectDir, { prompts, sources }, signal);
-  place.reserve(attachedBytes(asked) - attachedBytes(input));
-  return asked;
+  const expandedInput = await new Commands(agent.commands).expand(input, projectDir, { prompts, sources }, signal);
+  place.reserve(attachedBytes(expandedInput) - attachedBytes(input));
+  return expandedInput;
 }

@@ -1,6 +1,6 @@
 /** The parsed file of a command. */
 export interface CommandText {
-  /** One line. */
+  /** A single line. */
   readonly description: string;
   /** Arguments that follow the name. */
   readonly hint: string;
@@ -8,7 +8,7 @@ export interface CommandText {
 }
 
 /** Maximum displayed characters of a description or hint. */
-const SHOWN = 200;
+const MAX_SHOWN_CHARACTERS = 200;
 
 /**
  * Parses a command file: fields between two lines of `---`, then the prompt. Each field is one line, `name: value`. A
@@ -51,16 +51,18 @@ function unquoted(value: string): string {
 /** Text as one line of a list: invisible characters are removed, long text is cut. */
 export function oneLine(text: string): string {
   const line = text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
-  const characters = [...line.slice(0, 2 * SHOWN)];
-  return characters.length > SHOWN ? `${characters.slice(0, SHOWN - 1).join("")}…` : characters.join("");
+  const characters = [...line.slice(0, 2 * MAX_SHOWN_CHARACTERS)];
+  return characters.length > MAX_SHOWN_CHARACTERS
+    ? `${characters.slice(0, MAX_SHOWN_CHARACTERS - 1).join("")}…`
+    : characters.join("");
 }
 
 /**
  * Limit for the characters that are inserted into a template: the higher of a fixed number and a multiple of the
  * arguments' length.
  */
-const PUT_IN = 262_144;
-const TIMES = 4;
+const MAX_INSERTED_CHARACTERS = 262_144;
+const MAX_INSERTION_FACTOR = 4;
 
 /**
  * Inserts the arguments into a command's text: `$ARGUMENTS` is all of them, `$1` to `$9` single words, which may be
@@ -69,15 +71,15 @@ const TIMES = 4;
 export function fillTemplate(body: string, words: string): string | undefined {
   const each = wordsOf(words);
   let isUsed = false;
-  let left = Math.max(PUT_IN, TIMES * words.length);
+  let remainingCharacters = Math.max(MAX_INSERTED_CHARACTERS, MAX_INSERTION_FACTOR * words.length);
   // In one pass, so that placeholders in the arguments are not expanded.
   const text = body.replace(/\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d))/g, (_, all: string | undefined, nth: string) => {
     isUsed = true;
     const word = all === undefined ? (each[Number(nth) - 1] ?? "") : words;
-    left -= word.length;
-    return left < 0 ? "" : word;
+    remainingCharacters -= word.length;
+    return remainingCharacters < 0 ? "" : word;
   });
-  if (left < 0) return undefined;
+  if (remainingCharacters < 0) return undefined;
   return isUsed || words === "" ? text : `${text}\n\n${words}`;
 }
 

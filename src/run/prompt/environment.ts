@@ -4,18 +4,18 @@ import type { ToolSource } from "../../ports/tool-source.js";
 import type { Project } from "../../project/project.js";
 import { parseEnvironment, today, type Environment } from "../../project/environment.js";
 
-const ON_FILES: readonly ToolKind[] = ["read", "search", "edit", "delete", "execute"];
+const FILE_TOOL_KINDS: readonly ToolKind[] = ["read", "search", "edit", "delete", "execute"];
 
 /** Whether any of the tools works on files. Without such a tool the prompt does not describe the folder. */
 export function worksOnFiles(tools: readonly (Tool | ToolSource)[]): boolean {
-  return tools.some((tool) => "kind" in tool && ON_FILES.includes(tool.kind));
+  return tools.some((tool) => "kind" in tool && FILE_TOOL_KINDS.includes(tool.kind));
 }
 
 /** The environment that a run's prompt describes. */
 export interface SessionEnvironment {
-  readonly surroundings: Environment;
+  readonly environment: Environment;
   /** State to store with the prompt, so that every process uses the same environment for the session. */
-  readonly news: StateChanges;
+  readonly newState: StateChanges;
 }
 
 /**
@@ -29,10 +29,11 @@ export async function loadEnvironment(
   state: Map<string, unknown>,
   looking: Promise<Environment> | undefined,
 ): Promise<SessionEnvironment> {
-  const known = parseEnvironment(state.get(ENVIRONMENT_KEY));
-  if (known?.day === today() && known.folder === projectDir) return { surroundings: known, news: {} };
-  if (!isOnFiles) return { surroundings: { day: today(), folder: projectDir, git: "", tree: "" }, news: {} };
-  const surroundings = await (looking ?? project.surroundings(projectDir));
+  const storedEnvironment = parseEnvironment(state.get(ENVIRONMENT_KEY));
+  if (storedEnvironment?.day === today() && storedEnvironment.folder === projectDir)
+    return { environment: storedEnvironment, newState: {} };
+  if (!isOnFiles) return { environment: { day: today(), folder: projectDir, git: "", tree: "" }, newState: {} };
+  const surroundings = await (looking ?? project.environment(projectDir));
   state.set(ENVIRONMENT_KEY, surroundings);
-  return { surroundings, news: { [ENVIRONMENT_KEY]: surroundings } };
+  return { environment: surroundings, newState: { [ENVIRONMENT_KEY]: surroundings } };
 }

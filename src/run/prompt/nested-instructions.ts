@@ -3,20 +3,20 @@ import { dirname } from "node:path";
 import { INSTRUCTION_PREFIX, instructionVersion } from "../../conversation/stored-state.js";
 import type { Location } from "../../ports/tool-display.js";
 import type { ToolKind, ToolOutput } from "../../ports/tool.js";
-import { told, within, type Instruction } from "../../project/instructions.js";
+import { formatInstruction, within, type Instruction } from "../../project/instructions.js";
 import type { CallState } from "../tools/tool-state.js";
 import type { Conversation } from "../../conversation/conversation.js";
 import type { Project } from "../../project/project.js";
 
 /** Maximum bytes of instructions in one tool result, and their maximum share of the stored output. */
-const MOST_BYTES = 16_384;
-const SHARE = 0.5;
+const MAX_RESULT_BYTES = 16_384;
+const MAX_RESULT_SHARE = 0.5;
 /** Maximum bytes of instructions for all calls of one answer. */
-const MOST_OF_ALL = 32_768;
+const MAX_ANSWER_BYTES = 32_768;
 /** Maximum folders that are checked for one call. */
-const FOLDERS = 16;
+const MAX_FOLDERS = 16;
 
-const HEAD =
+const INSTRUCTIONS_HEADER =
   "[Files of instructions lie on the way to what you looked at. They are the repository's, as those at the beginning: work as they say below their folders.]";
 
 /** The members of a run that are needed to find instructions below its project folder. */
@@ -34,8 +34,8 @@ interface InstructionRun {
 export class NestedInstructions {
   readonly #run: InstructionRun;
   /** Paths already appended for other calls of this answer, whose results are not in the conversation yet. */
-  readonly #telling = new Set<string>();
-  #left = MOST_OF_ALL;
+  readonly #appendedPaths = new Set<string>();
+  #remainingBytes = MAX_ANSWER_BYTES;
 
   constructor(run: InstructionRun) {
     this.#run = run;
@@ -55,29 +55,31 @@ export class NestedInstructions {
     const { agent, projectDir, conversation, limits } = this.#run;
     // A location with a line, or of an edit, is a file. Any other location may be a folder.
     const folders = locations.map(({ path, line }) => (line !== undefined || kind === "edit" ? dirname(path) : path));
-    const looked = [...new Set(folders)].slice(0, FOLDERS);
-    const found = (await Promise.all(looked.map((folder) => agent.project.below(projectDir, folder)))).flat();
+    const looked = [...new Set(folders)].slice(0, MAX_FOLDERS);
+    const instructions = (await Promise.all(looked.map((folder) => agent.project.below(projectDir, folder)))).flat();
     const news = new Map(
-      found
-        .map((one) => [one.from, { one, version: versionOf(one) }] as const)
+      instructions
+        .map((instruction) => [instruction.from, { instruction, version: versionOf(instruction) }] as const)
         .filter(
           ([from, { version }]) =>
-            !this.#telling.has(from) && instructionVersion(conversation.messages, from) !== version,
+            !this.#appendedPaths.has(from) && instructionVersion(conversation.messages, from) !== version,
         ),
     );
-    const room = Math.min(MOST_BYTES, Math.floor(limits.toolOutputBytes * SHARE));
+    const room = Math.min(MAX_RESULT_BYTES, Math.floor(limits.toolOutputBytes * MAX_RESULT_SHARE));
     // Outermost folders first. If there is too much, those files stay complete.
-    const all = [...news.values()].map(({ one }) => one).sort((a, b) => depthOf(a.from) - depthOf(b.from));
-    const fitting = within(all, room - HEAD.length);
+    const all = [...news.values()]
+      .map(({ instruction }) => instruction)
+      .sort((a, b) => depthOf(a.from) - depthOf(b.from));
+    const fitting = within(all, room - INSTRUCTIONS_HEADER.length);
     const size = fitting.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
     // If the rest of the limit is too small, the calls of the next answer append the instructions.
-    if (size === 0 || size > this.#left) return output;
-    this.#left -= size;
+    if (size === 0 || size > this.#remainingBytes) return output;
+    this.#remainingBytes -= size;
     for (const { from } of fitting) {
-      this.#telling.add(from);
+      this.#appendedPaths.add(from);
       state.set(INSTRUCTION_PREFIX + from, news.get(from)?.version);
     }
-    return { ...output, text: [output.text, HEAD, ...fitting.map(told)].join("\n\n") };
+    return { ...output, text: [output.text, INSTRUCTIONS_HEADER, ...fitting.map(formatInstruction)].join("\n\n") };
   }
 }
 

@@ -30,22 +30,22 @@ export interface PromptTarget {
 export function workInstructions({ family, tools }: PromptTarget): string {
   const names = new Set(tools.map(({ name }) => name));
   const bash = tools.find(({ name }) => name === "bash");
-  const given: Given = {
+  const features: PromptFeatures = {
     tools,
     has: (name) => names.has(name),
-    isAttended: tools.some(({ needsUser: needsPerson }) => needsPerson === true),
-    runsBehind: bash !== undefined && hasProperty(bash, "background"),
+    isAttended: tools.some(({ needsUser }) => needsUser === true),
+    hasBackground: bash !== undefined && hasProperty(bash, "background"),
   };
-  return family === "small" ? shortInstructions(given) : fullInstructions(given, family);
+  return family === "small" ? shortInstructions(features) : fullInstructions(features, family);
 }
 
-interface Given {
+interface PromptFeatures {
   readonly tools: readonly ToolSpec[];
   has(tool: string): boolean;
   /** Whether a user can answer questions. */
   isAttended: boolean;
   /** Whether commands can run in the background. */
-  runsBehind: boolean;
+  hasBackground: boolean;
 }
 
 function hasProperty({ inputSchema }: ToolSpec, name: string): boolean {
@@ -61,8 +61,8 @@ function lines(...all: (string | false)[]): string {
 const HARD_TO_UNDO =
   "Nothing that cannot be undone and nothing beyond the project (dropping data, publishing, deploying, sending, settings of the machine) unless the task asks for exactly that.";
 
-function fullInstructions({ tools, ...given }: Given, family: Exclude<PromptFamily, "small">): string {
-  const { has, isAttended } = given;
+function fullInstructions({ tools, ...features }: PromptFeatures, family: Exclude<PromptFamily, "small">): string {
+  const { has, isAttended } = features;
   const commands = has("bash");
   const changes = has("edit") || has("write") || has("apply_patch") || commands;
   const editor = ["apply_patch", "edit", "multiedit", "write"].filter(has).join(", ");
@@ -100,12 +100,12 @@ function fullInstructions({ tools, ...given }: Given, family: Exclude<PromptFami
         "- Make calls that do not need each other together in one answer, above all when you read and search.",
         finders !== "" &&
           commands &&
-          `- For files use ${[finders, editor].filter((some) => some !== "").join(", ")} rather than cat, sed, grep or echo in a command. Read a file before you change it, and as much of it as matters.`,
+          `- For files use ${[finders, editor].filter((names) => names !== "").join(", ")} rather than cat, sed, grep or echo in a command. Read a file before you change it, and as much of it as matters.`,
         "- Paths are relative to the project folder.",
         commands &&
           "- Commands have no terminal: pass what keeps them from asking or paging (`--yes`, `--no-pager`, `CI=1`), and ask for little output.",
         commands &&
-          (given.runsBehind
+          (features.hasBackground
             ? "- Start what goes on by itself (a server, a watcher, a long build) in the background, wait until it is ready, use it, and stop it when you are done."
             : "- A command ends with its call. Start, probe and stop a server within one command, with a limit of time."),
         commands && "- Take away what you made only for yourself: trial scripts, logs, temporary files.",
@@ -153,7 +153,7 @@ const FAMILY: Readonly<Record<Exclude<PromptFamily, "small">, readonly string[]>
   ],
 };
 
-function shortInstructions({ has, isAttended, runsBehind }: Given): string {
+function shortInstructions({ has, isAttended, hasBackground: runsBehind }: PromptFeatures): string {
   const commands = has("bash");
   const changes = has("edit") || has("write") || commands;
   return lines(

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { OwnedPlace } from "../../files/owners.js";
+import type { OwnedPath } from "../../files/owners.js";
 import { repositoryOf } from "../../files/repository.js";
 import { abortable, deadline } from "../../base/abort.js";
 import { InputError } from "../../ports/errors.js";
@@ -9,18 +9,18 @@ import { CommandFolder } from "./command-folder.js";
 import { checkInput } from "../input/run-input.js";
 
 /** Time limit for generating the prompt of a command, in ms. An MCP server may have to answer. */
-const PROMPT_MS = 30_000;
+const PROMPT_TIMEOUT_MS = 30_000;
 /** Maximum characters of a command name. */
-const LONGEST_NAME = 128;
+const MAX_NAME_CHARACTERS = 128;
 
 /** Maximum characters of the prompt of a command. */
-const LONGEST_TEXT = 8_388_608;
+const MAX_PROMPT_CHARACTERS = 8_388_608;
 
 /** Commands that the kernel executes itself; they have no prompt text. */
 export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hint" | "origin">[] = [
   {
     name: "compact",
-    description: "Sum up what was said, so that the model sees less of it",
+    description: "Summarize the conversation to free space in the context window",
     hint: "what to keep",
     origin: "gantry",
   },
@@ -29,18 +29,18 @@ export const BUILT_IN: readonly Pick<SlashCommand, "name" | "description" | "hin
 /** A command as shown in lists. */
 export type ListedCommand = Pick<SlashCommand, "name" | "description" | "hint" | "origin">;
 
-/** Where an agent's commands come from, besides its tool sources. */
+/** Origins of an agent's commands, besides its tool sources. */
 export interface CommandOptions {
   /** Commands of the embedding program. */
-  readonly own: readonly SlashCommand[];
+  readonly agentCommands: readonly SlashCommand[];
   /** Absolute paths of the operator's command folders. */
   readonly folders: readonly string[];
   /** Whether commands of projects are used, from `.agents/commands`. */
-  readonly ofProjects: boolean;
+  readonly usesProjectCommands: boolean;
   /** Absolute paths that are never read. */
-  readonly denied: readonly string[];
+  readonly deniedPaths: readonly string[];
   /** Called with the files of a project that are left out. */
-  readonly leftOut?: OwnedPlace["leftOut"];
+  readonly leftOut?: OwnedPath["onSkipped"];
 }
 
 /** Commands of tool sources, and the names of the sources, which no command of a project may use. */
@@ -51,8 +51,8 @@ export interface SourceCommands {
 }
 
 /**
- * The commands that `/name words` can call. If two commands share a name, the first in this order wins: built in, of the
- * embedder, of the user, of tool sources, of the project.
+ * The commands that `/name arguments` can call. If two commands share a name, the first in this order wins: built in,
+ * of the embedder, of the user, of tool sources, of the project.
  */
 export class Commands {
   readonly #options: CommandOptions;
@@ -63,7 +63,7 @@ export class Commands {
 
   /** All commands for a project folder. Never rejects. */
   async list(projectDir: string, { prompts, sources }: SourceCommands): Promise<ListedCommand[]> {
-    const { own } = this.#options;
+    const { agentCommands } = this.#options;
     const { users, project } = await this.#folders(projectDir);
     const [ofUsers, ofProject = []] = await Promise.all([
       Promise.all(users.map((folder) => folder.list())),
@@ -71,7 +71,13 @@ export class Commands {
     ]);
     const free = ofProject.filter(({ name }) => !isReserved(name, sources));
     const all = new Map<string, ListedCommand>();
-    for (const { name, description, hint, origin } of [...BUILT_IN, ...own, ...ofUsers.flat(), ...prompts, ...free])
+    for (const { name, description, hint, origin } of [
+      ...BUILT_IN,
+      ...agentCommands,
+      ...ofUsers.flat(),
+      ...prompts,
+      ...free,
+    ])
       if (!all.has(name)) all.set(name, { name, description, hint, origin });
     return [...all.values()];
   }
@@ -93,36 +99,43 @@ export class Commands {
       checkInput(compacting);
       return compacting;
     }
-    const command = await this.#named(name, projectDir, offered);
+    const command = await this.#find(name, projectDir, offered);
     if (!command) return input;
-    const { text, parts = [] } = await said(command, words, signal);
-    if (text.length > LONGEST_TEXT)
+    const { text, parts = [] } = await generatePrompt(command, words, signal);
+    if (text.length > MAX_PROMPT_CHARACTERS)
       throw new InputError(
         "commands",
-        `a command that says at most ${LONGEST_TEXT} characters, and /${name} says more`,
+        `a command with a prompt of at most ${MAX_PROMPT_CHARACTERS} characters; /${name} has more`,
       );
     if (text.trim() === "" && parts.length === 0)
-      throw new InputError("commands", `a command that says something, and /${name} is empty`);
-    return { ...input, message: text, attachments: [...parts, ...(input.attachments ?? [])], originalText: input.message };
+      throw new InputError("commands", `a command with a prompt; /${name} is empty`);
+    return {
+      ...input,
+      message: text,
+      attachments: [...parts, ...(input.attachments ?? [])],
+      originalText: input.message,
+    };
   }
 
-  async #named(
+  async #find(
     name: string,
     projectDir: string,
     { prompts, sources }: SourceCommands,
   ): Promise<SlashCommand | undefined> {
-    const own = this.#options.own.find((one) => one.name === name);
-    if (own) return own;
+    const agentCommand = this.#options.agentCommands.find((command) => command.name === name);
+    if (agentCommand) return agentCommand;
     const { users, project } = await this.#folders(projectDir);
     for (const folder of users) {
-      const found = await folder.named(name);
-      if (found) return found;
+      const folderCommand = await folder.named(name);
+      if (folderCommand) return folderCommand;
     }
-    return prompts.find((one) => one.name === name) ?? (isReserved(name, sources) ? undefined : project?.named(name));
+    return (
+      prompts.find((prompt) => prompt.name === name) ?? (isReserved(name, sources) ? undefined : project?.named(name))
+    );
   }
 
   async #folders(projectDir: string): Promise<{ users: CommandFolder[]; project?: CommandFolder }> {
-    const { folders, ofProjects, denied, leftOut } = this.#options;
+    const { folders, usesProjectCommands: ofProjects, deniedPaths: denied, leftOut } = this.#options;
     const users = folders.map(
       (folder) => new CommandFolder({ folder, root: folder, denied: [], origin: (way) => `commands/${way}` }),
     );
@@ -132,7 +145,7 @@ export class Commands {
       folder: join(projectDir, ".agents", "commands"),
       root: projectDir,
       owners: repository.owners,
-      leftOut,
+      onSkipped: leftOut,
       denied,
       origin: (way) => `.agents/commands/${way}`,
     });
@@ -153,21 +166,21 @@ function isReserved(command: string, sources: SourceCommands["sources"]): boolea
 /** The name after the leading slash of a message, and the text after the name. */
 function commandIn(message: string): { name: string | undefined; words: string } {
   const [, name, words = ""] = /^\/(\S+)(?:\s+([^]*))?$/.exec(message.trim()) ?? [];
-  return { name: name !== undefined && name.length <= LONGEST_NAME ? name : undefined, words: words.trim() };
+  return { name: name !== undefined && name.length <= MAX_NAME_CHARACTERS ? name : undefined, words: words.trim() };
 }
 
 /**
  * Generates the prompt of a command. Every error becomes an `InputError`, because no run exists yet that could fail.
  */
-async function said(command: SlashCommand, words: string, signal: AbortSignal) {
-  const time = deadline(PROMPT_MS, signal);
+async function generatePrompt(command: SlashCommand, words: string, signal: AbortSignal) {
+  const time = deadline(PROMPT_TIMEOUT_MS, signal);
   try {
     return await abortable(command.prompt(words, time.signal), time.signal);
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof InputError) throw error;
-    const why = time.expired ? `no answer within ${PROMPT_MS / 1000} s` : (error as Error).message;
-    throw new InputError("commands", `a command that can be done, and /${command.name} cannot: ${why}`);
+    const why = time.expired ? `no answer within ${PROMPT_TIMEOUT_MS / 1000} s` : (error as Error).message;
+    throw new InputError("commands", `a command that works; /${command.name} failed: ${why}`);
   } finally {
     time.clear();
   }

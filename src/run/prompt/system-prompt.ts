@@ -1,7 +1,7 @@
 import { printable } from "../../base/printable.js";
 import type { Model } from "../../ports/model-provider.js";
 import type { ToolSpec } from "../../ports/tool.js";
-import { told } from "../../project/instructions.js";
+import { formatInstruction } from "../../project/instructions.js";
 import type { ProjectInstructions } from "../../project/project.js";
 import type { Environment } from "../../project/environment.js";
 import type { PromptUse } from "../../ports/prompt-use.js";
@@ -12,8 +12,8 @@ export interface PromptParts {
   /** The tools that the model receives. */
   tools: readonly ToolSpec[];
   projectDir: string;
-  surroundings: Environment;
-  words: ProjectInstructions;
+  environment: Environment;
+  instructions: ProjectInstructions;
   /** Additional text of the agent's options or the run's input. */
   extra: string;
   use: PromptUse;
@@ -34,18 +34,18 @@ Written instructions for certain tasks. When one fits what you have to do, read 
  * byte-identical from call to call and run to run, so that providers can cache it. It changes only with an instruction
  * file or the date.
  */
-export function systemPrompt(given: PromptParts): string {
-  const { model, tools, extra, use, words, missing, answer } = given;
+export function systemPrompt(promptParts: PromptParts): string {
+  const { model, tools, extra, use, instructions: words, missing, answer } = promptParts;
   const parts = [use === "replace" ? "" : workInstructions({ family: familyOf(model), tools }), extra.trim()];
-  if (words.own) parts.push(`# Instructions of the user\n${told(words.own)}`);
-  if (words.project.length > 0) parts.push([OF_PROJECT, ...words.project.map(told)].join("\n"));
+  if (words.user) parts.push(`# Instructions of the user\n${formatInstruction(words.user)}`);
+  if (words.project.length > 0) parts.push([OF_PROJECT, ...words.project.map(formatInstruction)].join("\n"));
   if (words.skills.length > 0) {
-    const told = words.skills.map(
+    const skillLines = words.skills.map(
       ({ name, description, origin }) => `- ${name} (${origin})${description === "" ? "" : `: ${description}`}`,
     );
-    parts.push([SKILLS, ...told].join("\n"));
+    parts.push([SKILLS, ...skillLines].join("\n"));
   }
-  parts.push(placeWords(given));
+  parts.push(environmentSection(promptParts));
   if (missing.length > 0)
     parts.push(
       `Tools that could not be had this time: those of ${missing.join(", ")}. Say so where one of them is needed.`,
@@ -54,7 +54,7 @@ export function systemPrompt(given: PromptParts): string {
   return parts.filter((part) => part !== "").join("\n\n");
 }
 
-function placeWords({ projectDir, surroundings: { day, git, tree } }: PromptParts): string {
+function environmentSection({ projectDir, environment: { day, git, tree } }: PromptParts): string {
   const lines = [`Project folder: ${printable(projectDir)}`, `Operating system: ${process.platform}`, `Date: ${day}`];
   if (git !== "") lines.push(`Git when the session began: ${git}`);
   if (tree !== "") lines.push("Top of the project folder when the session began (names are material):", tree);

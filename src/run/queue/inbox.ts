@@ -24,13 +24,13 @@ export class Inbox {
   /** Steering instructions that are not in the conversation yet. */
   #steering: Instruction[] = [];
   /** Ids of instructions already received, so that each is processed once. */
-  readonly #seen = new Set<string>();
+  readonly #receivedIds = new Set<string>();
   /** Ids of the cancel instructions already received. */
-  readonly #cancels: string[] = [];
-  #looking: Promise<void> | undefined;
-  #again = false;
+  readonly #cancelIds: string[] = [];
+  #currentRead: Promise<void> | undefined;
+  #needsAnotherRead = false;
   /** Instructions of the chain that remained when the end of the run was stored. Undefined before that. */
-  #left: readonly Instruction[] | undefined;
+  #remainingInstructions: readonly Instruction[] | undefined;
 
   constructor(options: InboxOptions) {
     this.#options = options;
@@ -39,7 +39,7 @@ export class Inbox {
   /** Starts listening. Call it after the run is stored: a missing session then means that it was deleted. */
   listen(): void {
     const { store, sessionId } = this.#options;
-    this.#unsubscribe = notifierOf(store).subscribe(sessionId, () => void this.look());
+    this.#unsubscribe = notifierOf(store).subscribe(sessionId, () => void this.read());
   }
 
   /** Whether steering instructions wait to be added to the conversation. */
@@ -54,12 +54,12 @@ export class Inbox {
 
   /** Ids of the cancel instructions already received. */
   get cancels(): readonly string[] {
-    return [...this.#cancels];
+    return [...this.#cancelIds];
   }
 
   /** Records the instructions that remained for the chain when the end of the run was stored. */
   setRemaining(instructions: readonly Instruction[]): void {
-    this.#left = instructions;
+    this.#remainingInstructions = instructions;
   }
 
   /**
@@ -69,9 +69,9 @@ export class Inbox {
   async takeRemaining(): Promise<Instruction[]> {
     const { store, sessionId, runId } = this.#options;
     // If the final write failed, senders could not know that the run had ended: read the instructions again.
-    const all = this.#left ?? (await store.instructions(sessionId));
-    const left = all.filter((one) => one.runId === runId);
-    const taken = await withdraw(store, left);
+    const all = this.#remainingInstructions ?? (await store.instructions(sessionId));
+    const runInstructions = all.filter((instruction) => instruction.runId === runId);
+    const taken = await withdraw(store, runInstructions);
     return taken.filter(({ kind }) => kind === "steer");
   }
 
@@ -82,19 +82,19 @@ export class Inbox {
   }
 
   /** Delivers an answer that was given in this process. */
-  answered(ask: Ask): void {
+  deliverAnswer(ask: Ask): void {
     this.#waiting.get(ask.id)?.(ask);
   }
 
   /** Reads new instructions and answers from the store. Ends the run if its session was deleted. Never rejects. */
-  look(): Promise<void> {
+  read(): Promise<void> {
     // The read in progress may miss changes, so another read follows.
-    if (this.#looking) this.#again = true;
-    return (this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined;
-      if (this.#again) {
-        this.#again = false;
-        void this.look();
+    if (this.#currentRead) this.#needsAnotherRead = true;
+    return (this.#currentRead ??= this.#readOnce().finally(() => {
+      this.#currentRead = undefined;
+      if (this.#needsAnotherRead) {
+        this.#needsAnotherRead = false;
+        void this.read();
       }
     }));
   }
@@ -103,27 +103,27 @@ export class Inbox {
   async close(): Promise<void> {
     this.#unsubscribe();
     this.#waiting.clear();
-    await this.#looking;
+    await this.#currentRead;
   }
 
-  async #look(): Promise<void> {
+  async #readOnce(): Promise<void> {
     const { store, sessionId, runId, cancel, logger } = this.#options;
     try {
       for (const instruction of await store.instructions(sessionId)) {
-        if (instruction.runId !== runId || this.#seen.has(instruction.id)) continue;
-        this.#seen.add(instruction.id);
+        if (instruction.runId !== runId || this.#receivedIds.has(instruction.id)) continue;
+        this.#receivedIds.add(instruction.id);
         if (instruction.kind === "cancel") {
-          this.#cancels.push(instruction.id);
+          this.#cancelIds.push(instruction.id);
           cancel.abort(new RunCancelledError());
         } else this.#steering.push(instruction);
       }
       for (const id of [...this.#waiting.keys()]) {
         const [ask] = await store.asks({ id, limit: 1 });
-        if (ask && ask.state !== "open") this.answered(ask);
+        if (ask && ask.state !== "open") this.deliverAnswer(ask);
       }
     } catch (error) {
       if (hasCode(error, "session_not_found")) cancel.abort(error);
-      else logger.warn("what others ask of a run could not be read; trying again with the next hint", { error });
+      else logger.warn("pending instructions could not be read; retrying with the next notification", { error });
     }
   }
 }

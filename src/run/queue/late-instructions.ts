@@ -6,7 +6,7 @@ import type { Inbox } from "./inbox.js";
  * Fields that the next run does not inherit. Mode and model come from the session, because they may have been changed
  * since.
  */
-const OF_ONE_RUN = [
+const FIELDS_OF_ONE_RUN = [
   "attachments",
   "attach",
   "compact",
@@ -32,6 +32,6 @@ export async function inputFromLateInstructions(
   const late = await inbox.takeRemaining();
   if (late.length === 0 || recorder.run.state === "cancelled") return undefined;
   const same = { ...input };
-  for (const field of OF_ONE_RUN) delete same[field];
+  for (const field of FIELDS_OF_ONE_RUN) delete same[field];
   return { ...same, message: late.map(({ text }) => text).join("\n\n"), sessionId, queue: true };
 }

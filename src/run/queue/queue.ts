@@ -18,12 +18,12 @@ import { QueuedRun, type QueueTurn } from "./queued-run.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
 /** Poll interval of a queue in ms. Dead processes send no notifications. */
-const LOOK_MS = 1_000;
+const POLL_INTERVAL_MS = 1_000;
 /**
  * Minimum interval between polls after notifications, in ms. Also the retry delay of a run that is next but could not
  * start, because no notification reports a free lease.
  */
-const GAP_MS = 250;
+const MIN_POLL_INTERVAL_MS = 250;
 /** Maximum queued runs of one process for one session, so that runs of other sessions can be queued too. */
 const MAX_WAITING_RUNS = 100;
 /** Time and id of a request, which determine its position in the queue. */
@@ -46,10 +46,10 @@ export interface RunQueueOptions {
  */
 export class RunQueue<Run> {
   readonly #options: RunQueueOptions;
-  readonly #lines = new Map<string, Line<Run>>();
+  readonly #queuesBySessionId = new Map<string, SessionQueue<Run>>();
   /** Number of queued runs by session id. A run counts before it is stored. */
   readonly #waitingBySessionId = new Map<string, number>();
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: RunQueueOptions) {
     this.#options = options;
@@ -67,7 +67,7 @@ export class RunQueue<Run> {
       const store = await this.#options.store();
       const { chain, lastSeq, provider, model } = await requireSession(store, input.sessionId ?? "");
       const root = chain.root;
-      leaveSession = this.#countIn(root);
+      leaveSession = this.#countQueued(root);
       const names = {
         id,
         sessionId: root,
@@ -92,9 +92,9 @@ export class RunQueue<Run> {
       };
       const waiter = new QueuedRun(store, record, input, begin, this.#options.logger);
       await waiter.enter();
-      if (this.#closed) return await waiter.end(new ShuttingDownError());
-      const line = this.#lines.get(root) ?? new Line(root, store, this.#options);
-      this.#lines.set(root, line);
+      if (this.#isClosed) return await waiter.end(new ShuttingDownError());
+      const line = this.#queuesBySessionId.get(root) ?? new SessionQueue(root, store, this.#options);
+      this.#queuesBySessionId.set(root, line);
       if (line.add(waiter)) void this.#options.tasks.add(line.serve().then(() => void this.#forget(root)));
       return await waiter.run;
     } finally {
@@ -104,35 +104,35 @@ export class RunQueue<Run> {
   }
 
   /** Throws `TooManyRunsError`. Call the returned function when the run leaves the queue. */
-  #countIn(root: string): () => void {
+  #countQueued(root: string): () => void {
     const count = this.#waitingBySessionId.get(root) ?? 0;
     if (count >= MAX_WAITING_RUNS) throw new TooManyRunsError(1000, "too many runs wait for this session");
     this.#waitingBySessionId.set(root, count + 1);
     return () => {
-      const left = (this.#waitingBySessionId.get(root) ?? 0) - 1;
-      if (left > 0) this.#waitingBySessionId.set(root, left);
+      const remainingRuns = (this.#waitingBySessionId.get(root) ?? 0) - 1;
+      if (remainingRuns > 0) this.#waitingBySessionId.set(root, remainingRuns);
       else this.#waitingBySessionId.delete(root);
     };
   }
 
   #forget(rootId: string): void {
-    if (this.#lines.get(rootId)?.isEmpty) this.#lines.delete(rootId);
+    if (this.#queuesBySessionId.get(rootId)?.isEmpty) this.#queuesBySessionId.delete(rootId);
   }
 
   /** Polls the queue of a chain after a run has ended in this process. */
-  look(rootId: string): void {
-    this.#lines.get(rootId)?.look();
+  poll(rootId: string): void {
+    this.#queuesBySessionId.get(rootId)?.poll();
     // A slot is free, so one other queue that needs a slot polls too.
-    for (const line of this.#lines.values())
-      if (line.wantsPlace) {
-        line.look();
+    for (const line of this.#queuesBySessionId.values())
+      if (line.needsSlot) {
+        line.poll();
         break;
       }
   }
 
   /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
   waits(rootId: string, runId: string): Promise<unknown> | undefined {
-    return this.#lines
+    return this.#queuesBySessionId
       .get(rootId)
       ?.waiter(runId)
       ?.run.catch(() => undefined);
@@ -143,33 +143,33 @@ export class RunQueue<Run> {
    * here.
    */
   cancel(rootId: string, runId: string): { ended: Promise<unknown> } | undefined {
-    const waiter = this.#lines.get(rootId)?.waiter(runId);
+    const waiter = this.#queuesBySessionId.get(rootId)?.waiter(runId);
     waiter?.cancel(new RunCancelledError());
     return waiter && { ended: waiter.run.catch(() => undefined) };
   }
 
   /** Cancels all queued runs of a chain in this process. Never rejects. */
   async drop(rootId: string, reason: Error): Promise<void> {
-    await this.#lines.get(rootId)?.drop(reason);
+    await this.#queuesBySessionId.get(rootId)?.drop(reason);
   }
 
   /** Rejects all queued runs from now on. */
   close(): void {
-    this.#closed = true;
-    for (const line of this.#lines.values()) void line.drop(new ShuttingDownError());
+    this.#isClosed = true;
+    for (const line of this.#queuesBySessionId.values()) void line.drop(new ShuttingDownError());
   }
 }
 
 /** The queued runs of this process for one chain. */
-class Line<Run> {
+class SessionQueue<Run> {
   readonly #root: string;
   readonly #store: SessionDriver;
   readonly #options: RunQueueOptions;
   #waiters: QueuedRun<Run>[] = [];
-  #looks: PollSchedule | undefined;
+  #schedule: PollSchedule | undefined;
   /** Whether one of these runs is next. Its start may still fail. */
   #isNext = false;
-  #wantsPlace = false;
+  #needsSlot = false;
 
   constructor(root: string, store: SessionDriver, options: RunQueueOptions) {
     this.#root = root;
@@ -182,28 +182,28 @@ class Line<Run> {
   }
 
   /** Whether one of these runs is next but no slot is free. */
-  get wantsPlace(): boolean {
-    return this.#wantsPlace;
+  get needsSlot(): boolean {
+    return this.#needsSlot;
   }
 
   /** Adds a run. Returns whether `serve` must be called. */
   add(waiter: QueuedRun<Run>): boolean {
     this.#waiters.push(waiter);
     const gone = () => {
-      this.#waiters = this.#waiters.filter((one) => one !== waiter);
-      this.look();
+      this.#waiters = this.#waiters.filter((queuedRun) => queuedRun !== waiter);
+      this.poll();
     };
     waiter.run.then(gone, gone);
-    this.look();
-    return this.#looks === undefined;
+    this.poll();
+    return this.#schedule === undefined;
   }
 
   waiter(runId: string): QueuedRun<Run> | undefined {
     return this.#waiters.find(({ record }) => record.id === runId);
   }
 
-  look(): void {
-    this.#looks?.now();
+  poll(): void {
+    this.#schedule?.now();
   }
 
   async drop(reason: Error): Promise<void> {
@@ -215,7 +215,7 @@ class Line<Run> {
   /** Polls until no run is queued. Never rejects. */
   async serve(): Promise<void> {
     let hasFailed = false;
-    const looks = (this.#looks = new PollSchedule(notifierOf(this.#store), this.#root, GAP_MS));
+    const looks = (this.#schedule = new PollSchedule(notifierOf(this.#store), this.#root, MIN_POLL_INTERVAL_MS));
     try {
       while (this.#waiters.length > 0) {
         try {
@@ -223,14 +223,14 @@ class Line<Run> {
           hasFailed = false;
         } catch (error) {
           // Logged once, not at each poll.
-          if (!hasFailed) this.#options.logger.warn("a line of runs could not be looked at; trying again", { error });
+          if (!hasFailed) this.#options.logger.warn("the run queue could not be read; retrying", { error });
           hasFailed = true;
         }
-        await looks.next(this.#isNext ? GAP_MS : LOOK_MS);
+        await looks.next(this.#isNext ? MIN_POLL_INTERVAL_MS : POLL_INTERVAL_MS);
       }
     } finally {
-      this.#looks = undefined;
-      this.#wantsPlace = false;
+      this.#schedule = undefined;
+      this.#needsSlot = false;
       looks.end();
     }
   }
@@ -239,7 +239,7 @@ class Line<Run> {
     const query = { sessionId: this.#root, states: ["queued", "running", "waiting"] as const };
     const all = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
     const [stored, instructions] = await Promise.all([all, this.#instructions()]);
-    this.#isNext = this.#wantsPlace = false;
+    this.#isNext = this.#needsSlot = false;
     const open = stored.map(withEffectiveState).filter(isOpen);
     const queued = open.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
     const under = open.length - queued.length;
@@ -252,10 +252,10 @@ class Line<Run> {
       else if (!instructions) waiter.cancel(new SessionNotFoundError(this.#root));
       else if (at >= 0) {
         await waiter.renew();
-        waiter.tell(under + at);
+        waiter.reportPosition(under + at);
         if (under + at > 0) continue;
-        this.#wantsPlace = this.#options.limiter.full;
-        this.#isNext = !this.#wantsPlace;
+        this.#needsSlot = this.#options.limiter.full;
+        this.#isNext = !this.#needsSlot;
         if (this.#isNext) waiter.begin();
       } else await waiter.restore();
     }

@@ -13,9 +13,9 @@ import { notifierOf } from "../../sessions/polling-notifier.js";
  * lease expires.
  */
 const RENEW_MS = 10_000;
-const BELIEVED_MS = LEASE_TTL_MS;
+const QUEUE_LEASE_MS = LEASE_TTL_MS;
 
-/** What a run takes over from the queue when it starts. */
+/** The queue's data for a run that starts. */
 export interface QueueTurn {
   /** The stored record of the run. */
   readonly record: RunRecord;
@@ -25,10 +25,10 @@ export interface QueueTurn {
    * Call this under the chain's lease, before the run is stored as started. Afterwards the queue no longer writes the
    * record.
    */
-  readonly held: () => Promise<void>;
+  readonly takeOver: () => Promise<void>;
 }
 
-/** One queued run. */
+/** A run in the queue. */
 export class QueuedRun<Run> {
   readonly record: RunRecord;
   /** Resolves with the started run. Rejects if the run leaves the queue before it starts. */
@@ -43,12 +43,12 @@ export class QueuedRun<Run> {
   #resolve: (run: Run) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
   /** The last write of the record. */
-  #writing: Promise<unknown> = Promise.resolve();
-  #believedFrom = 0;
+  #lastWrite: Promise<unknown> = Promise.resolve();
+  #leaseRenewedAtMs = 0;
   /** Whether the starting run now writes the record. */
-  #held = false;
-  #over = false;
-  #ahead = -1;
+  #isTakenOver = false;
+  #isOver = false;
+  #reportedRunsAhead = -1;
 
   constructor(
     driver: SessionDriver,
@@ -79,10 +79,10 @@ export class QueuedRun<Run> {
 
   /** Stores the queued state and renews the queue lease. Rejects like `SessionDriver.write`. */
   async store(sync: boolean): Promise<void> {
-    if (this.#held || this.#over) return;
-    this.#believedFrom = Date.now();
+    if (this.#isTakenOver || this.#isOver) return;
+    this.#leaseRenewedAtMs = Date.now();
     this.record.queueLease ??= { holder: currentHolder(this.record.id), expiresAt: "" };
-    this.record.queueLease.expiresAt = new Date(Date.now() + BELIEVED_MS).toISOString();
+    this.record.queueLease.expiresAt = new Date(Date.now() + QUEUE_LEASE_MS).toISOString();
     await this.#write(sync);
   }
 
@@ -101,39 +101,39 @@ export class QueuedRun<Run> {
   }
 
   async renew(): Promise<void> {
-    if (Date.now() - this.#believedFrom > RENEW_MS) await this.store(false);
+    if (Date.now() - this.#leaseRenewedAtMs > RENEW_MS) await this.store(false);
   }
 
-  tell(ahead: number): void {
-    if (ahead === this.#ahead || this.#over) return;
-    this.#ahead = ahead;
+  reportPosition(ahead: number): void {
+    if (ahead === this.#reportedRunsAhead || this.#isOver) return;
+    this.#reportedRunsAhead = ahead;
     try {
       this.#input.onQueued?.(ahead, structuredClone(this.record));
     } catch (error) {
-      this.#logger.error("a listener failed", { error });
+      this.#logger.error("onQueued callback failed", { error });
     }
   }
 
   /** Starts the run when it is next. */
   begin(): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.isBeginning = true;
     const held = async () => {
-      this.#held = true;
-      await this.#writing;
+      this.#isTakenOver = true;
+      await this.#lastWrite;
     };
-    const turn: QueueTurn = { record: this.record, signal: this.#cancel.signal, held };
+    const turn: QueueTurn = { record: this.record, signal: this.#cancel.signal, takeOver: held };
     const begun = (run: Run): void => {
-      this.#over = true;
+      this.#isOver = true;
       this.#untie();
       this.#resolve(run);
     };
     const refused = async (error: unknown): Promise<void> => {
-      this.#held = false;
+      this.#isTakenOver = false;
       this.isBeginning = false;
       // The previous holder has not released the lease yet, or a run that was not queued started first. The run stays
       // queued.
-      if (!hasCode(error, "session_busy") || this.#cancel.signal.aborted) await this.#leave(error);
+      if (!hasCode(error, "session_busy") || this.#cancel.signal.aborted) await this.#finish(error);
     };
     void this.#begin(turn).then(begun, refused);
   }
@@ -141,7 +141,7 @@ export class QueuedRun<Run> {
   /** Ends the waiting. A run that has already started is cancelled. */
   cancel(reason: unknown): void {
     this.#cancel.abort(reason);
-    if (!this.isBeginning) void this.#leave(reason);
+    if (!this.isBeginning) void this.#finish(reason);
   }
 
   /** Like `cancel`, and rejects with the reason. */
@@ -150,14 +150,14 @@ export class QueuedRun<Run> {
     return this.run;
   }
 
-  async #leave(error: unknown): Promise<void> {
-    if (this.#over) return;
-    this.#over = true;
+  async #finish(error: unknown): Promise<void> {
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#untie();
     const why = asRunError(error, this.#cancel.signal);
     Object.assign(this.record, failedRecord(why));
     await this.#write(false).catch((unstored: unknown) =>
-      this.#logger.debug("a run's end was not stored", { error: unstored }),
+      this.#logger.debug("end of queued run was not stored", { error: unstored }),
     );
     this.#reject(why);
   }
@@ -169,8 +169,8 @@ export class QueuedRun<Run> {
       await this.#driver.write(sessionId, { fence: null, sync, runs: [structuredClone(this.record)] });
       notifierOf(this.#driver).publish(sessionId);
     };
-    const written = this.#writing.then(write);
-    this.#writing = written.catch(() => undefined);
+    const written = this.#lastWrite.then(write);
+    this.#lastWrite = written.catch(() => undefined);
     await written;
   }
 }

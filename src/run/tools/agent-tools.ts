@@ -3,21 +3,21 @@ import type { ToolSource } from "../../ports/tool-source.js";
 import { toolList, type ToolList } from "../input/run-input.js";
 
 type Entries = readonly (Tool | ToolSource)[];
-type Make = () => Promise<Entries>;
+type CreateTools = () => Promise<Entries>;
 
 /**
  * The agent's own tools. Tools from a function are created at the first use, so that starting the agent does not need
  * them.
  */
 export class AgentTools {
-  readonly #make: Make | undefined;
+  readonly #createTools: CreateTools | undefined;
   #list: ToolList;
-  #making: Promise<ToolList> | undefined;
+  #loadPromise: Promise<ToolList> | undefined;
 
   /** Throws `InputError` for invalid tools or duplicate names. */
-  constructor(given: Entries | Make = []) {
-    this.#make = typeof given === "function" ? given : undefined;
-    this.#list = lasting(typeof given === "function" ? [] : given);
+  constructor(tools: Entries | CreateTools = []) {
+    this.#createTools = typeof tools === "function" ? tools : undefined;
+    this.#list = withPersistentSources(typeof tools === "function" ? [] : tools);
   }
 
   /** The tools created so far. */
@@ -27,21 +27,21 @@ export class AgentTools {
 
   /** Creates all tools. Rejects with the error of the function, or `InputError`; the next call tries again. */
   load(): Promise<ToolList> {
-    if (!this.#make) return Promise.resolve(this.#list);
-    if (this.#making) return this.#making;
-    const making = this.#load(this.#make);
-    this.#making = making;
-    making.catch(() => (this.#making = undefined));
+    if (!this.#createTools) return Promise.resolve(this.#list);
+    if (this.#loadPromise) return this.#loadPromise;
+    const making = this.#load(this.#createTools);
+    this.#loadPromise = making;
+    making.catch(() => (this.#loadPromise = undefined));
     return making;
   }
 
-  async #load(make: Make): Promise<ToolList> {
-    return (this.#list = lasting(await make()));
+  async #load(make: CreateTools): Promise<ToolList> {
+    return (this.#list = withPersistentSources(await make()));
   }
 }
 
 /** Marks the agent's own sources as persistent: they stay open after a run. */
-function lasting(given: Entries): ToolList {
-  const list = toolList(given);
-  return { ...list, lasting: list.sources };
+function withPersistentSources(entries: Entries): ToolList {
+  const list = toolList(entries);
+  return { ...list, persistentSources: list.sources };
 }

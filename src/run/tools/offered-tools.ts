@@ -15,17 +15,17 @@ export function offeredTools(
     (tool) =>
       (there.person || tool.needsUser !== true) &&
       (there.skills || tool.needsSkills !== true) &&
-      isFor(tool, model, logger),
+      supportsModel(tool, model, logger),
   );
   const replaced = new Set(offered.flatMap(({ replaces }) => replaces ?? []));
   return offered.filter(({ name }) => !replaced.has(name));
 }
 
-function isFor(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {
+function supportsModel(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {
   try {
     return tool.models === undefined || tool.models(model) === true;
   } catch (error) {
-    logger.warn("a tool could not say which models it is for; it is not offered", { tool: tool.name, error });
+    logger.warn("model check of a tool failed; tool not offered", { tool: tool.name, error });
     return false;
   }
 }

@@ -4,18 +4,18 @@ import { InputError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
 
-/** How long a run waits until a source opens, and until it closes, in ms. */
-const OPEN_MS = 30_000;
-const CLOSE_MS = 2_500;
+/** Maximum wait of a run until a source opens, and until it closes, in ms. */
+const OPEN_TIMEOUT_MS = 30_000;
+const CLOSE_TIMEOUT_MS = 2_500;
 /**
  * Time limit for opening a source that no run waits for, in ms. A program may download files for minutes before it
  * starts.
  */
-const START_MS = 300_000;
-/** How long a run waits for a source that was already late for another run, in ms. */
-const GLANCE_MS = 250;
+const START_TIMEOUT_MS = 300_000;
+/** Maximum wait of a run for a source that was already late for another run, in ms. */
+const LATE_SOURCE_WAIT_MS = 250;
 /** Abort reason for a source that no session needs any more. */
-const UNWANTED = new Error("no session needs it any more");
+const NOT_NEEDED = new Error("no session needs it any more");
 
 /** A source that is being opened for a session. */
 export interface Opening {
@@ -23,9 +23,9 @@ export interface Opening {
   /** Rejects with the reason why the source is unavailable. `OpenToolSources` handles the rejection. */
   readonly opened: Promise<OpenTools>;
   /** Start time in ms since 1970. */
-  readonly began: number;
+  readonly startedAtMs: number;
   /** Whether a run has continued without the source. */
-  late: boolean;
+  isLate: boolean;
   cancel(): void;
 }
 
@@ -35,10 +35,13 @@ export class OpenToolSources {
   readonly #openMs: number;
   readonly #startMs: number;
   /** Number of sessions that continued without a source that is still being opened for them. */
-  readonly #late = new Map<ToolSource, number>();
-  readonly #underWay = new TaskSet();
+  readonly #lateSessions = new Map<ToolSource, number>();
+  readonly #pendingTasks = new TaskSet();
 
-  constructor(logger: Logger, { openMs = OPEN_MS, startMs = START_MS }: { openMs?: number; startMs?: number } = {}) {
+  constructor(
+    logger: Logger,
+    { openMs = OPEN_TIMEOUT_MS, startMs = START_TIMEOUT_MS }: { openMs?: number; startMs?: number } = {},
+  ) {
     this.#logger = logger;
     this.#openMs = openMs;
     this.#startMs = startMs;
@@ -55,31 +58,31 @@ export class OpenToolSources {
     const opens = (async () => source.open({ sessionId, projectDir }, end.signal))();
     const opening: Opening = {
       source,
-      opened: this.#underWay.add(checkedOpen(opens, end.signal)),
-      began: Date.now(),
-      late: false,
-      cancel: () => end.abort(UNWANTED),
+      opened: this.#pendingTasks.add(checkedOpen(opens, end.signal)),
+      startedAtMs: Date.now(),
+      isLate: false,
+      cancel: () => end.abort(NOT_NEEDED),
     };
     const fields = { source: source.name, session: sessionId };
-    const unwanted = () => end.signal.reason === UNWANTED;
+    const unwanted = () => end.signal.reason === NOT_NEEDED;
     const over = (tell: () => void): void => {
       clearTimeout(timer);
-      if (!opening.late) return;
-      this.#count(source, -1);
+      if (!opening.isLate) return;
+      this.#countLate(source, -1);
       if (!unwanted()) tell();
     };
     opening.opened.then(
       (tools) => {
-        if (unwanted()) this.shut(source, tools);
+        if (unwanted()) this.close(source, tools);
         settled(unwanted() ? undefined : tools);
-        over(() => this.#logger.info("the tools of a source are there now, for the session's next run", fields));
+        over(() =>
+          this.#logger.info("tool source opened late; its tools are available to the session's next run", fields),
+        );
       },
       (error: unknown) => {
-        void this.#underWay.add(opens.then((late) => this.#close(source, late)));
+        void this.#pendingTasks.add(opens.then((late) => this.#close(source, late)));
         settled();
-        over(() =>
-          this.#logger.warn("a source of tools that was waited for could not be opened", { ...fields, error }),
-        );
+        over(() => this.#logger.warn("tool source could not be opened", { ...fields, error }));
       },
     );
     return opening;
@@ -89,17 +92,17 @@ export class OpenToolSources {
    * Waits for a source within the time limit of a run. With `isPersistent` the opening continues afterwards, even if
    * the run is cancelled.
    */
-  async waitFor(opening: Opening, kept: boolean, signal: AbortSignal): Promise<OpenTools> {
-    const patience = this.#late.has(opening.source) ? GLANCE_MS : this.#openMs;
-    const left = opening.began + patience - Date.now();
-    const time = deadline(Math.max(left, Math.min(GLANCE_MS, this.#openMs)), signal);
+  async waitFor(opening: Opening, isPersistent: boolean, signal: AbortSignal): Promise<OpenTools> {
+    const patience = this.#lateSessions.has(opening.source) ? LATE_SOURCE_WAIT_MS : this.#openMs;
+    const remainingMs = opening.startedAtMs + patience - Date.now();
+    const time = deadline(Math.max(remainingMs, Math.min(LATE_SOURCE_WAIT_MS, this.#openMs)), signal);
     try {
       return await abortable(opening.opened, time.signal);
     } catch (error) {
-      if (!kept) opening.cancel();
-      else if (time.expired && !opening.late) {
-        opening.late = true;
-        this.#count(opening.source, 1);
+      if (!isPersistent) opening.cancel();
+      else if (time.expired && !opening.isLate) {
+        opening.isLate = true;
+        this.#countLate(opening.source, 1);
       }
       throw time.expired ? notReady(this.#openMs) : error;
     } finally {
@@ -108,29 +111,29 @@ export class OpenToolSources {
   }
 
   /** Closes a source in the background. Logs a failure or a timeout. */
-  shut(source: ToolSource, opened: OpenTools): void {
-    void this.#underWay.add(this.#close(source, opened));
+  close(source: ToolSource, opened: OpenTools): void {
+    void this.#pendingTasks.add(this.#close(source, opened));
   }
 
   /** Resolves when all sources are opened or abandoned, and closed. Takes at most the time limit of a close. */
   async settled(): Promise<void> {
-    await this.#underWay.settled(CLOSE_MS);
+    await this.#pendingTasks.settled(CLOSE_TIMEOUT_MS);
   }
 
   /** Never rejects. */
   async #close(source: ToolSource, opened: OpenTools): Promise<void> {
     const fields = { source: source.name };
     const closing = (async () => opened.close())().catch((error: unknown) =>
-      this.#logger.warn("a source of tools failed while closing", { ...fields, error }),
+      this.#logger.warn("tool source failed to close", { ...fields, error }),
     );
-    if (!(await settlesWithin(closing, CLOSE_MS)))
-      this.#logger.warn("a source of tools did not close in time and is left behind", fields);
+    if (!(await settlesWithin(closing, CLOSE_TIMEOUT_MS)))
+      this.#logger.warn("tool source did not close in time; abandoned", fields);
   }
 
-  #count(source: ToolSource, more: 1 | -1): void {
-    const sessions = (this.#late.get(source) ?? 0) + more;
-    if (sessions > 0) this.#late.set(source, sessions);
-    else this.#late.delete(source);
+  #countLate(source: ToolSource, change: 1 | -1): void {
+    const sessions = (this.#lateSessions.get(source) ?? 0) + change;
+    if (sessions > 0) this.#lateSessions.set(source, sessions);
+    else this.#lateSessions.delete(source);
   }
 }
 

@@ -9,16 +9,16 @@ import { byName, type ToolList } from "../input/run-input.js";
 import { type Opening, OpenToolSources } from "./source-openings.js";
 
 /**
- * How long open sources wait for the session's next run, in ms, and for how many idle sessions. Each source may run
+ * Idle time before open sources are closed, in ms, and the maximum idle sessions with open sources. Each source may run
  * processes.
  */
-const KEPT_MS = 300_000;
-const KEPT = 32;
+const IDLE_MS = 300_000;
+const MAX_IDLE_SESSIONS = 32;
 /** Maximum commands of a session's sources. */
-const PROMPTS = 256;
+const MAX_PROMPTS = 256;
 
 /** Open sources of a session that works in one folder. */
-interface Open {
+interface OpenSession {
   readonly sources: Map<ToolSource, OpenTools>;
   /** Sources that are being opened. Persistent ones finish opening even if no run waits for them. */
   readonly opening: Map<ToolSource, Opening>;
@@ -55,44 +55,49 @@ export interface ToolRequest extends ToolSession {
  * Tools of sources. They are opened with a session's first run, kept for its next run, and finally closed in any case.
  */
 export class ToolSources {
-  readonly #kept: WeakSet<ToolSource>;
+  readonly #persistentSources: WeakSet<ToolSource>;
   readonly #bus: Bus<BusEvents>;
-  readonly #keptMs: number;
+  readonly #idleMs: number;
   readonly #openings: OpenToolSources;
   /** The least recently used session comes first. */
-  readonly #open = new Map<string, Open>();
+  readonly #openSessions = new Map<string, OpenSession>();
 
   /** `persistentSources`: sources that stay open after a run. */
   constructor(
-    kept: readonly ToolSource[],
+    persistentSources: readonly ToolSource[],
     bus: Bus<BusEvents>,
     logger: Logger,
     times: { openMs?: number; keptMs?: number; startMs?: number } = {},
   ) {
-    this.#kept = new WeakSet(kept);
+    this.#persistentSources = new WeakSet(persistentSources);
     this.#bus = bus;
-    this.#keptMs = times.keptMs ?? KEPT_MS;
+    this.#idleMs = times.keptMs ?? IDLE_MS;
     this.#openings = new OpenToolSources(logger, times);
     bus.on("session.deleted", ({ ids }) => {
-      for (const [key, { runs }] of this.#open) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
+      for (const [key, { runs }] of this.#openSessions) if (runs === 0 && ids.includes(sessionOf(key))) this.#end(key);
     });
   }
 
   /**
    * Opens the sources of a run. A source that fails is left out and reported. Rejects only with the signal's reason.
    */
-  async open({ tools, sources, lasting = [] }: ToolList, wanted: ToolRequest): Promise<RunTools> {
-    for (const source of lasting) this.#kept.add(source);
+  async open({ tools, sources, persistentSources: lasting = [] }: ToolList, request: ToolRequest): Promise<RunTools> {
+    for (const source of lasting) this.#persistentSources.add(source);
     if (sources.length === 0) return { tools, missing: [], prompts: [], release: () => undefined };
-    const key = keyOf(wanted);
-    const open: Open = this.#open.get(key) ?? { sources: new Map(), opening: new Map(), tools: [], runs: 0 };
-    this.#open.set(key, open);
+    const key = keyOf(request);
+    const open: OpenSession = this.#openSessions.get(key) ?? {
+      sources: new Map(),
+      opening: new Map(),
+      tools: [],
+      runs: 0,
+    };
+    this.#openSessions.set(key, open);
     clearTimeout(open.timer);
     open.runs += 1;
     const release = () => this.#release(key, open);
     try {
-      const opened = await Promise.all(sources.map((source) => this.#toolsOf(source, open, wanted)));
-      wanted.signal.throwIfAborted();
+      const opened = await Promise.all(sources.map((source) => this.#toolsOf(source, open, request)));
+      request.signal.throwIfAborted();
       let all = tools;
       const missing: string[] = [];
       for (const [i, source] of sources.entries()) {
@@ -100,7 +105,7 @@ export class ToolSources {
           all = withTools(all, source, opened[i]);
         } catch (error) {
           missing.push(source.name);
-          this.#tell(source, error, wanted);
+          this.#reportFailure(source, error, request);
         }
       }
       open.tools = all;
@@ -113,9 +118,9 @@ export class ToolSources {
 
   /** Finds a tool by name in any session, because the display of a stored call does not depend on its session. */
   find(name: string): Tool | undefined {
-    for (const { tools } of this.#open.values()) {
-      const found = tools.find((tool) => tool.name === name);
-      if (found) return found;
+    for (const { tools } of this.#openSessions.values()) {
+      const match = tools.find((tool) => tool.name === name);
+      if (match) return match;
     }
     return undefined;
   }
@@ -125,29 +130,29 @@ export class ToolSources {
    * its own runs are not included.
    */
   prompts(session: ToolSession, sources: readonly ToolSource[]): SlashCommand[] {
-    return promptsIn(this.#open.get(keyOf(session)), sources);
+    return promptsIn(this.#openSessions.get(keyOf(session)), sources);
   }
 
   /** Closes all sources. No run may be active. */
   async close(): Promise<void> {
-    for (const key of [...this.#open.keys()]) this.#end(key);
+    for (const key of [...this.#openSessions.keys()]) this.#end(key);
     await this.#openings.settled();
   }
 
   /** The current tools of a source, or the reason why it has none. */
-  async #toolsOf(source: ToolSource, open: Open, wanted: ToolRequest): Promise<readonly Tool[] | Error> {
+  async #toolsOf(source: ToolSource, open: OpenSession, request: ToolRequest): Promise<readonly Tool[] | Error> {
     try {
-      const kept = open.sources.get(source);
-      if (kept) return kept.tools;
-      const opening = open.opening.get(source) ?? this.#begin(source, open, wanted);
-      return (await this.#openings.waitFor(opening, this.#kept.has(source), wanted.signal)).tools;
+      const openTools = open.sources.get(source);
+      if (openTools) return openTools.tools;
+      const opening = open.opening.get(source) ?? this.#begin(source, open, request);
+      return (await this.#openings.waitFor(opening, this.#persistentSources.has(source), request.signal)).tools;
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error));
     }
   }
 
-  #begin(source: ToolSource, open: Open, wanted: ToolRequest): Opening {
-    const opening = this.#openings.begin(source, wanted, (opened) => {
+  #begin(source: ToolSource, open: OpenSession, request: ToolRequest): Opening {
+    const opening = this.#openings.begin(source, request, (opened) => {
       open.opening.delete(source);
       if (opened) open.sources.set(source, opened);
     });
@@ -155,35 +160,35 @@ export class ToolSources {
     return opening;
   }
 
-  #tell(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolRequest): void {
+  #reportFailure(source: ToolSource, error: unknown, { runId, sessionId, logger }: ToolRequest): void {
     const why = error instanceof Error ? error : new Error(String(error));
     const names = { source: source.name, session: sessionId, error: why.message };
-    logger.warn("the tools of a source could not be had; the run goes on without them", names);
+    logger.warn("tools of a source unavailable; the run continues without them", names);
     this.#bus.emit("tools.failed", { runId, sessionId, source: source.name, error: why });
   }
 
-  #release(key: string, open: Open): void {
+  #release(key: string, open: OpenSession): void {
     open.runs -= 1;
     if (open.runs > 0) return;
     for (const [source, opened] of open.sources) {
-      if (this.#kept.has(source)) continue;
+      if (this.#persistentSources.has(source)) continue;
       open.sources.delete(source);
-      this.#openings.shut(source, opened);
+      this.#openings.close(source, opened);
     }
-    this.#open.delete(key);
+    this.#openSessions.delete(key);
     if (open.sources.size + open.opening.size === 0) return;
-    this.#open.set(key, open);
-    open.timer = setTimeout(() => this.#end(key), this.#keptMs).unref();
-    const idle = [...this.#open].filter(([, { runs }]) => runs === 0);
-    for (const [oldest] of idle.slice(0, -KEPT)) this.#end(oldest);
+    this.#openSessions.set(key, open);
+    open.timer = setTimeout(() => this.#end(key), this.#idleMs).unref();
+    const idle = [...this.#openSessions].filter(([, { runs }]) => runs === 0);
+    for (const [oldest] of idle.slice(0, -MAX_IDLE_SESSIONS)) this.#end(oldest);
   }
 
   #end(key: string): void {
-    const open = this.#open.get(key);
-    this.#open.delete(key);
+    const open = this.#openSessions.get(key);
+    this.#openSessions.delete(key);
     clearTimeout(open?.timer);
     for (const { cancel } of open?.opening.values() ?? []) cancel();
-    for (const [source, opened] of open?.sources ?? []) this.#openings.shut(source, opened);
+    for (const [source, opened] of open?.sources ?? []) this.#openings.close(source, opened);
   }
 }
 
@@ -191,16 +196,16 @@ function keyOf({ sessionId, projectDir }: ToolSession): string {
   return `${sessionId}\0${projectDir}`;
 }
 
-function promptsIn(open: Open | undefined, sources: readonly ToolSource[]): SlashCommand[] {
-  return sources.flatMap((source) => promptsOf(open?.sources.get(source))).slice(0, PROMPTS);
+function promptsIn(open: OpenSession | undefined, sources: readonly ToolSource[]): SlashCommand[] {
+  return sources.flatMap((source) => promptsOf(open?.sources.get(source))).slice(0, MAX_PROMPTS);
 }
 
 /** Third parties write sources, so invalid commands are left out. */
 function promptsOf(opened: OpenTools | undefined): SlashCommand[] {
   try {
     const prompts: readonly (Partial<SlashCommand> | null)[] = opened?.prompts ?? [];
-    return prompts.filter((one): one is SlashCommand => {
-      const { name, description, hint, origin, prompt } = one ?? {};
+    return prompts.filter((command): command is SlashCommand => {
+      const { name, description, hint, origin, prompt } = command ?? {};
       if (typeof prompt !== "function" || typeof name !== "string" || !/^\S{1,128}$/.test(name)) return false;
       return [description, hint, origin].every((text) => typeof text === "string");
     });
@@ -217,13 +222,13 @@ function sessionOf(key: string): string {
 function withTools(
   all: readonly Tool[],
   source: ToolSource,
-  more: readonly Tool[] | Error | undefined,
+  result: readonly Tool[] | Error | undefined,
 ): readonly Tool[] {
-  if (more === undefined || more instanceof Error) throw more ?? new Error("it has no tools");
+  if (result === undefined || result instanceof Error) throw result ?? new Error("it has no tools");
   const field = `tools of ${source.name}`;
-  const own = byName(field, more);
+  const sourceTools = byName(field, result);
   // A name that the provider rejects would fail every call of the run.
-  const odd = own.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
+  const odd = sourceTools.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
   if (odd) throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(odd.name)}`);
-  return byName(field, [...all, ...own]);
+  return byName(field, [...all, ...sourceTools]);
 }

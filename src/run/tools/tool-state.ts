@@ -1,9 +1,9 @@
 import type { Conversation } from "../../conversation/conversation.js";
-import { isPlainJson, GRANT_PREFIX, stateOf, type StateChanges } from "../../conversation/stored-state.js";
+import { isPlainJson, GRANT_PREFIX, collectState, type StateChanges } from "../../conversation/stored-state.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 
 /** Maximum sessions whose state is cached. The state of other sessions is read from their stored results. */
-const STATES = 256;
+const MAX_CACHED_STATES = 256;
 
 /**
  * The state of a session as one call sees it. Records the changes of the call, so that they are stored with its result.
@@ -75,19 +75,19 @@ export class ToolStateCache {
   /** The state of a conversation. `isSame`: no other process has continued the conversation since its last run here. */
   async of({ session, messages }: Conversation, store: SessionDriver, isSame: boolean): Promise<Map<string, unknown>> {
     const { root, index } = session.chain;
-    const known = this.#states.get(root);
-    let state = known;
+    const cachedState = this.#states.get(root);
+    let state = cachedState;
     if (!state || !isSame) {
       // The view of a follow-up session may omit the results that contain the state, so read the full chain.
-      state = stateOf(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
+      state = collectState(index === 0 ? messages : await store.messages(root, { scope: "chain" }));
       // Values that no store keeps live as long as this process.
-      for (const [key, value] of known ?? [])
+      for (const [key, value] of cachedState ?? [])
         if (key.startsWith(GRANT_PREFIX) || !isPlainJson(value)) state.set(key, value);
     }
     this.#states.delete(root);
     this.#states.set(root, state);
     const oldest = this.#states.keys().next().value;
-    if (this.#states.size > STATES && oldest !== undefined) this.#states.delete(oldest);
+    if (this.#states.size > MAX_CACHED_STATES && oldest !== undefined) this.#states.delete(oldest);
     return state;
   }
 }
