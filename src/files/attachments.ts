@@ -6,12 +6,12 @@ import type { FilePart } from "../ports/message.js";
 
 const MIB = 1024 * 1024;
 /** Maximum size of one attachment, in bytes. */
-const FILE_BYTES = 20 * MIB;
+const MAX_FILE_BYTES = 20 * MIB;
 /** Maximum bytes and files of one run. Limits the memory that a request can use. */
-const TOTAL_BYTES = 64 * MIB;
-const FILES = 256;
+const MAX_TOTAL_BYTES = 64 * MIB;
+const MAX_FILES = 256;
 /** Maximum characters of a path in an error message. */
-const SHOWN = 300;
+const MAX_SHOWN_PATH_CHARACTERS = 300;
 
 /** The local files that a client may attach. All paths are absolute. */
 export interface AttachmentPolicy {
@@ -48,13 +48,19 @@ export async function readAttachments(paths: readonly string[], policy: Attachme
   const parts: FilePart[] = [];
   let total = 0;
   for (const path of paths) {
-    const fail = (why: string) => new AttachmentError(path.length > SHOWN ? `${path.slice(0, SHOWN)}…` : path, why);
-    if (parts.length >= FILES) throw fail(`more than ${FILES} files`);
-    const limit = Math.min(FILE_BYTES, TOTAL_BYTES - total);
+    const fail = (why: string) =>
+      new AttachmentError(
+        path.length > MAX_SHOWN_PATH_CHARACTERS ? `${path.slice(0, MAX_SHOWN_PATH_CHARACTERS)}…` : path,
+        why,
+      );
+    if (parts.length >= MAX_FILES) throw fail(`more than ${MAX_FILES} files`);
+    const limit = Math.min(MAX_FILE_BYTES, MAX_TOTAL_BYTES - total);
     const bytes = await read(guard, resolve(policy.projectDir, path), limit, policy.reserve).catch((error: unknown) => {
       if (hasCode(error, "too_many_runs")) throw error;
       if (!(error instanceof TooLarge)) throw fail(asPathError(error).message);
-      throw fail(error.size > FILE_BYTES ? "larger than 20 MiB" : `more than ${TOTAL_BYTES / MIB} MiB of files`);
+      throw fail(
+        error.size > MAX_FILE_BYTES ? "larger than 20 MiB" : `more than ${MAX_TOTAL_BYTES / MIB} MiB of files`,
+      );
     });
     total += bytes.length;
     const filename = basename(path);
@@ -82,7 +88,8 @@ async function read(
     const size = Number(file.stats.size);
     if (size > limit) throw new TooLarge(size);
     reserve?.(size);
-    // Allocates one extra byte, so that a file that grows during the read does not end the loop early.
+    // One extra byte, so that the last read checks for the end of the file. Bytes that were added after `stat` are not
+    // returned.
     const bytes = Buffer.allocUnsafe(size + 1);
     let length = 0;
     while (length < bytes.length) {

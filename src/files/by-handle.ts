@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { pinFile, openPinned, realPathOf, procPath, type PinnedFile } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
-import { makeWay, OpenedFolder } from "./opened-folder.js";
+import { openOrCreateFolders, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import { resolvePath } from "./reach.js";
@@ -20,19 +20,19 @@ export class ByHandle implements Opener {
   }
 
   async resolve(path: string): Promise<Target> {
-    const { handle, stats, path: place, rest, ways } = await resolvePath(path, this.#rules);
+    const { handle, stats, path: place, missingNames, traversedPaths: ways } = await resolvePath(path, this.#rules);
     handle.close();
-    const full = join(place, ...rest);
+    const full = join(place, ...missingNames);
     this.#rules.check(full);
-    if (rest.length > 0) return { path: full, exists: false, isFolder: false, ways: [...ways, full] };
-    return { path: full, exists: true, isFolder: stats.isDirectory(), ways: [...ways, full] };
+    if (missingNames.length > 0) return { path: full, exists: false, isFolder: false, traversedPaths: [...ways, full] };
+    return { path: full, exists: true, isFolder: stats.isDirectory(), traversedPaths: [...ways, full] };
   }
 
   async openFile(path: string): Promise<OpenedFile> {
     const reached = await resolvePath(path, this.#rules);
     try {
-      this.#rules.check(join(reached.path, ...reached.rest));
-      if (reached.rest.length > 0) throw new PathError("not_found", "not found");
+      this.#rules.check(join(reached.path, ...reached.missingNames));
+      if (reached.missingNames.length > 0) throw new PathError("not_found", "not found");
       if (!reached.stats.isFile()) throw notRegular(reached.stats);
       return { handle: await openPinned(reached.handle), path: reached.path, stats: reached.stats };
     } finally {
@@ -44,15 +44,15 @@ export class ByHandle implements Opener {
     const reached = await resolvePath(path, this.#rules);
     let folder: OpenedFolder;
     try {
-      this.#rules.check(join(reached.path, ...reached.rest));
-      if (reached.rest.length > 0 && !create) throw new PathError("not_found", "not found");
+      this.#rules.check(join(reached.path, ...reached.missingNames));
+      if (reached.missingNames.length > 0 && !create) throw new PathError("not_found", "not found");
       if (!reached.stats.isDirectory()) throw new PathError("invalid", "not a folder");
       folder = this.#folder(reached, reached.path);
     } catch (error) {
       reached.handle.close();
       throw error;
     }
-    return await makeWay(folder, reached.rest);
+    return await openOrCreateFolders(folder, reached.missingNames);
   }
 
   #folder({ handle }: PinnedFile, path: string): OpenedFolder {
@@ -60,7 +60,7 @@ export class ByHandle implements Opener {
       at: (name) => procPath(handle, name),
       check: async () => this.#rules.check(realPathOf(handle)),
       enter: async (name) => {
-        const held = await holdFolder(procPath(handle, name));
+        const held = await pinFolder(procPath(handle, name));
         try {
           const place = realPathOf(held.handle);
           this.#rules.check(place);
@@ -75,7 +75,7 @@ export class ByHandle implements Opener {
   }
 }
 
-async function holdFolder(way: string): Promise<PinnedFile> {
+async function pinFolder(way: string): Promise<PinnedFile> {
   const held = await pinFile(way).catch((error: unknown) => {
     throw codeOf(error) === "ENOENT" ? replacedMeanwhile() : error;
   });

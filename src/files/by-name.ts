@@ -4,12 +4,12 @@ import { basename, dirname, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "./handles.js";
 import { codeOf, notRegular, replacedMeanwhile } from "./names.js";
-import { makeWay, OpenedFolder, plainWay } from "./opened-folder.js";
+import { openOrCreateFolders, OpenedFolder, joinPath } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import type { Rules } from "./rules.js";
 
-const ATTEMPTS = 5;
+const MAX_ATTEMPTS = 5;
 
 /**
  * Opener for systems without paths through a descriptor (macOS, Windows, Linux without /proc).
@@ -26,20 +26,20 @@ export class ByName implements Opener {
   }
 
   async resolve(path: string): Promise<Target> {
-    const { existing, rest } = await resolveNearest(path);
-    const full = join(existing, ...rest);
+    const { existing, missingNames } = await resolveNearest(path);
+    const full = join(existing, ...missingNames);
     this.#rules.check(full);
-    const stats = rest.length === 0 ? await stat(full) : undefined;
+    const stats = missingNames.length === 0 ? await stat(full) : undefined;
     return {
       path: full,
       exists: stats !== undefined,
       isFolder: stats?.isDirectory() ?? false,
-      ways: [resolve(path), full],
+      traversedPaths: [resolve(path), full],
     };
   }
 
   async openFile(path: string): Promise<OpenedFile> {
-    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
       const target = await this.resolve(path);
       if (!target.exists) throw new PathError("not_found", "not found");
       let handle: FileHandle | undefined;
@@ -55,7 +55,7 @@ export class ByName implements Opener {
         await handle?.close();
         handle = undefined;
         // The name changed between two steps: try again.
-        if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ELOOP") || attempt === ATTEMPTS) throw error;
+        if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ELOOP") || attempt === MAX_ATTEMPTS) throw error;
       }
       await handle?.close();
     }
@@ -63,10 +63,10 @@ export class ByName implements Opener {
   }
 
   async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
-    const { existing, rest } = await resolveNearest(path);
-    this.#rules.check(join(existing, ...rest));
-    if (rest.length > 0 && !create) throw new PathError("not_found", "not found");
-    return await makeWay(await this.#enter(existing), rest);
+    const { existing, missingNames } = await resolveNearest(path);
+    this.#rules.check(join(existing, ...missingNames));
+    if (missingNames.length > 0 && !create) throw new PathError("not_found", "not found");
+    return await openOrCreateFolders(await this.#enter(existing), missingNames);
   }
 
   async #enter(path: string): Promise<OpenedFolder> {
@@ -81,7 +81,7 @@ export class ByName implements Opener {
       throw error;
     }
     return new OpenedFolder(path, {
-      at: (name) => plainWay(path, name),
+      at: (name) => joinPath(path, name),
       check: async () => {
         if (!(await this.#stillThere(path, stats))) throw replacedMeanwhile();
       },
@@ -108,14 +108,14 @@ async function openFolderAt(path: string): Promise<FileHandle> {
 }
 
 /** Resolves the symbolic links of the existing part of `path`. `missingNames` are the remaining names, unchanged. */
-async function resolveNearest(path: string): Promise<{ existing: string; rest: string[] }> {
-  const rest: string[] = [];
+async function resolveNearest(path: string): Promise<{ existing: string; missingNames: string[] }> {
+  const missingNames: string[] = [];
   for (let at = resolve(path); ; at = dirname(at)) {
     try {
-      return { existing: await realpath(at), rest };
+      return { existing: await realpath(at), missingNames };
     } catch (error) {
       if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ENOTDIR") || dirname(at) === at) throw error;
-      rest.unshift(basename(at));
+      missingNames.unshift(basename(at));
     }
   }
 }

@@ -1,12 +1,12 @@
 import type { BigIntStats } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
-import { isVouched, type OwnedPlace } from "./owners.js";
+import { hasTrustedOwners, type OwnedPath } from "./owners.js";
 import { PathGuard } from "./path-guard.js";
 
 /** Maximum cached paths. */
-const PATHS = 256;
+const MAX_PATHS = 256;
 /** Maximum entries of a folder that are read to find its subfolders. */
-const LOOKED = 1_000;
+const MAX_ENTRIES = 1_000;
 /**
  * Minimum age of a change, in ms, before the result is cached. A second change sooner than this may leave the file
  * times unchanged.
@@ -14,12 +14,12 @@ const LOOKED = 1_000;
 const RACY_MS = 2_000;
 
 /** The start of a text file. `isCut` is true if the file is longer. */
-export interface KnownText {
+export interface TextStart {
   readonly text: string;
   readonly isCut: boolean;
 }
 
-type Look<T> = (place: OwnedPlace, guard: PathGuard) => Promise<{ said: T; stats: BigIntStats }>;
+type LoadContent<T> = (place: OwnedPath, guard: PathGuard) => Promise<{ content: T; stats: BigIntStats }>;
 
 /**
  * Caches the content of paths that every run reads, until the path changes. One `lstat` detects a change. New and
@@ -27,14 +27,14 @@ type Look<T> = (place: OwnedPlace, guard: PathGuard) => Promise<{ said: T; stats
  *
  * Links cannot lead out of the root of a path, nor to a denied path.
  */
-export class Known<T> {
-  readonly #look: Look<T>;
+export class PathCache<T> {
+  readonly #look: LoadContent<T>;
   readonly #denied: readonly string[];
   readonly #racyMs: number;
   /** By path, in the order of reading. The oldest entry is removed first. */
-  readonly #known = new Map<string, { mark: string; uid: bigint; said: T }>();
+  readonly #known = new Map<string, { mark: string; uid: bigint; content: T }>();
 
-  constructor(look: Look<T>, denied: readonly string[], racyMs = RACY_MS) {
+  constructor(look: LoadContent<T>, denied: readonly string[], racyMs = RACY_MS) {
     this.#look = look;
     this.#denied = denied;
     this.#racyMs = racyMs;
@@ -44,66 +44,70 @@ export class Known<T> {
    * Returns the content. Undefined if the path is missing, unreadable, denied or of an owner who is not allowed. Never
    * rejects.
    */
-  async read(place: OwnedPlace): Promise<T | undefined> {
+  async read(place: OwnedPath): Promise<T | undefined> {
     const { path, owners } = place;
     try {
       const now = await lstat(path, { bigint: true });
-      const known = this.#known.get(path);
-      if (known?.mark === markOf(now) && (!owners || owners.has(known.uid))) return known.said;
+      const cachedEntry = this.#known.get(path);
+      if (cachedEntry?.mark === markOf(now) && (!owners || owners.has(cachedEntry.uid))) return cachedEntry.content;
       this.#known.delete(path);
       const guard = await PathGuard.create({ roots: [place.root], denied: this.#denied });
-      const { said, stats } = await this.#look(place, guard);
-      if (!(await isVouched(place, stats))) return undefined;
+      const { content, stats } = await this.#look(place, guard);
+      if (!(await hasTrustedOwners(place, stats))) return undefined;
       if (Date.now() - Number(stats.ctimeMs) > this.#racyMs)
-        this.#keep(path, { mark: markOf(stats), uid: stats.uid, said });
-      return said;
+        this.#keep(path, { mark: markOf(stats), uid: stats.uid, content });
+      return content;
     } catch {
       return undefined;
     }
   }
 
-  #keep(path: string, known: { mark: string; uid: bigint; said: T }): void {
+  #keep(path: string, entry: { mark: string; uid: bigint; content: T }): void {
     const [oldest] = this.#known.keys();
-    if (this.#known.size >= PATHS && oldest !== undefined) this.#known.delete(oldest);
-    this.#known.set(path, known);
+    if (this.#known.size >= MAX_PATHS && oldest !== undefined) this.#known.delete(oldest);
+    this.#known.set(path, entry);
   }
 }
 
 /** Creates a cache of the first `bytes` bytes of files. */
-export function knownFiles(bytes: number, denied: readonly string[], racyMs?: number): Known<KnownText> {
-  const look: Look<KnownText> = async ({ path }, guard) => {
+export function createTextCache(bytes: number, denied: readonly string[], racyMs?: number): PathCache<TextStart> {
+  const look: LoadContent<TextStart> = async ({ path }, guard) => {
     const { handle, stats } = await guard.openFile(path);
     try {
       const buffer = Buffer.alloc(bytes);
       const { bytesRead } = await handle.read(buffer, 0, bytes, 0);
       const isCut = stats.size > BigInt(bytesRead);
-      return { said: { text: textIn(buffer.subarray(0, bytesRead), isCut).trim(), isCut }, stats };
+      return { content: { text: textIn(buffer.subarray(0, bytesRead), isCut).trim(), isCut }, stats };
     } finally {
       await handle.close();
     }
   };
-  return new Known(look, denied, racyMs);
+  return new PathCache(look, denied, racyMs);
 }
 
 /** Creates a cache of the sorted names of subfolders, with at most `most` names per folder. */
-export function knownFolders(most: number, denied: readonly string[], racyMs?: number): Known<readonly string[]> {
-  const look: Look<readonly string[]> = async ({ path }, guard) => {
+export function createFolderCache(
+  most: number,
+  denied: readonly string[],
+  racyMs?: number,
+): PathCache<readonly string[]> {
+  const look: LoadContent<readonly string[]> = async ({ path }, guard) => {
     const folder = await guard.openFolder(path);
     try {
       const stats = await stat(folder.at("."), { bigint: true });
       const names: string[] = [];
-      let left = LOOKED;
+      let remainingEntries = MAX_ENTRIES;
       for await (const entry of folder.entries()) {
         // A link may lead to a folder. It is checked when a file below it is opened.
         if (entry.isDirectory() || entry.isSymbolicLink()) names.push(entry.name);
-        if (names.length >= most || --left <= 0) break;
+        if (names.length >= most || --remainingEntries <= 0) break;
       }
-      return { said: names.sort(), stats };
+      return { content: names.sort(), stats };
     } finally {
       await folder.close();
     }
   };
-  return new Known(look, denied, racyMs);
+  return new PathCache(look, denied, racyMs);
 }
 
 /**

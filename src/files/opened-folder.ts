@@ -34,7 +34,7 @@ const MAX_DEPTH = 500;
 /** Entries of a folder per read. */
 const ENTRIES_AT_ONCE = 256;
 /** Entries per read from a folder that is being emptied. */
-const BATCH = 1_000;
+const BATCH_SIZE = 1_000;
 
 /**
  * An open folder. A symbolic link that later takes its place cannot redirect the operations.
@@ -86,7 +86,7 @@ export class OpenedFolder {
   /** Returns the state of a child, without following a link. Undefined if the name does not exist. */
   async stat(name: string): Promise<Stats | undefined> {
     try {
-      return await lstat(this.#own(name));
+      return await lstat(this.#childPath(name));
     } catch (error) {
       if (codeOf(error) === "ENOENT") return undefined;
       throw asPathError(error);
@@ -95,12 +95,12 @@ export class OpenedFolder {
 
   /** Returns the target of a link. */
   readLink(name: string): Promise<string> {
-    return readlink(this.#own(name)).catch(refuse);
+    return readlink(this.#childPath(name)).catch(refuse);
   }
 
   /** Opens a subfolder; a symbolic link is rejected. */
   async folder(name: string): Promise<OpenedFolder> {
-    this.#own(name);
+    this.#childPath(name);
     return this.#access.enter(name).catch(refuse);
   }
 
@@ -110,7 +110,7 @@ export class OpenedFolder {
    */
   async make(name: string, mode?: number): Promise<void> {
     await this.#access.check();
-    const isMade = await mkdir(this.#own(name)).then(
+    const isMade = await mkdir(this.#childPath(name)).then(
       () => true,
       (error: unknown) => {
         if (codeOf(error) !== "EEXIST") throw asPathError(error);
@@ -119,7 +119,7 @@ export class OpenedFolder {
     );
     if (!isMade || mode === undefined) return;
     const { O_RDONLY } = constants;
-    const made = await open(this.#own(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK).catch(refuse);
+    const made = await open(this.#childPath(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK).catch(refuse);
     try {
       await made.chmod(mode);
     } finally {
@@ -130,42 +130,42 @@ export class OpenedFolder {
   /** Creates a symbolic link. The target is not checked. */
   async link(name: string, target: string): Promise<void> {
     await this.#access.check();
-    await symlink(target, this.#own(name)).catch(refuse);
+    await symlink(target, this.#childPath(name)).catch(refuse);
   }
 
   /** Creates a file and opens it for writing. Rejects if the name exists. */
   async create(name: string, mode: number): Promise<FileHandle> {
     await this.#access.check();
     const { O_WRONLY, O_CREAT, O_EXCL } = constants;
-    return open(this.#own(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(refuse);
+    return open(this.#childPath(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(refuse);
   }
 
   /** Rejects if this process may not write to the file. */
   async writable(name: string): Promise<void> {
-    await access(this.#own(name), constants.W_OK).catch(refuse);
+    await access(this.#childPath(name), constants.W_OK).catch(refuse);
   }
 
   async rename(from: string, to: string): Promise<void> {
     await this.#access.check();
-    await rename(this.#own(from), this.#own(to)).catch(refuse);
+    await rename(this.#childPath(from), this.#childPath(to)).catch(refuse);
   }
 
   /** Removes a file or a link. */
   async unlink(name: string): Promise<void> {
     await this.#access.check();
-    await unlink(this.#own(name)).catch(refuse);
+    await unlink(this.#childPath(name)).catch(refuse);
   }
 
   /** Removes a file that this process created, without checking where the folder is now. Never rejects. */
   async discard(name: string): Promise<void> {
-    await unlink(this.#own(name)).catch(() => undefined);
+    await unlink(this.#childPath(name)).catch(() => undefined);
   }
 
   /** Removes an empty folder. Returns false if it is not empty. */
   async removeEmpty(name: string): Promise<boolean> {
     await this.#access.check();
     try {
-      await rmdir(this.#own(name));
+      await rmdir(this.#childPath(name));
       return true;
     } catch (error) {
       if (codeOf(error) === "ENOTEMPTY" || codeOf(error) === "EEXIST") return false;
@@ -179,8 +179,8 @@ export class OpenedFolder {
       throw new PathError("invalid", `holds folders more than ${MAX_DEPTH} deep, which are not deleted`);
     const folder = await this.folder(name);
     try {
-      for (let left = await folder.#some(); left.length > 0; left = await folder.#some()) {
-        for (const entry of left) {
+      for (let batch = await folder.#readBatch(); batch.length > 0; batch = await folder.#readBatch()) {
+        for (const entry of batch) {
           signal.throwIfAborted();
           await folder.#remove(entry.name, entry.isDirectory(), signal, depth);
         }
@@ -191,7 +191,7 @@ export class OpenedFolder {
     // Another process added entries after the listing: remove them too. Each retry counts as 50 levels, so that the
     // retries end.
     if (!(await this.removeEmpty(name))) {
-      if (depth > MAX_DEPTH / 2) throw new PathError("io", "something keeps filling it; try again");
+      if (depth > MAX_DEPTH / 2) throw new PathError("io", "another process keeps adding entries; try again");
       await this.removeTree(name, signal, depth + 50);
     }
   }
@@ -208,17 +208,17 @@ export class OpenedFolder {
     return this.#access.close();
   }
 
-  async #some(): Promise<Dirent[]> {
-    const found: Dirent[] = [];
+  async #readBatch(): Promise<Dirent[]> {
+    const entries: Dirent[] = [];
     try {
       for await (const entry of this.entries()) {
-        found.push(entry);
-        if (found.length === BATCH) break;
+        entries.push(entry);
+        if (entries.length === BATCH_SIZE) break;
       }
     } catch (error) {
       throw asPathError(error);
     }
-    return found;
+    return entries;
   }
 
   /** Removes one entry. Handles a change of its type after the listing. */
@@ -236,7 +236,7 @@ export class OpenedFolder {
     }
   }
 
-  #own(name: string): string {
+  #childPath(name: string): string {
     if (name === "" || name === "." || name === ".." || basename(name) !== name || name.includes("\0"))
       throw new PathError("invalid", "not a name in a folder");
     return this.#access.at(name);
@@ -244,7 +244,7 @@ export class OpenedFolder {
 }
 
 /** The plain path, for systems without paths through a descriptor. */
-export function plainWay(folder: string, name: string): string {
+export function joinPath(folder: string, name: string): string {
   return join(folder, name);
 }
 
@@ -256,7 +256,7 @@ function refuse(error: unknown): never {
  * Opens the folder at the end of `names` below `folder` and creates missing folders. Closes `folder` and all folders in
  * between.
  */
-export async function makeWay(folder: OpenedFolder, names: readonly string[]): Promise<OpenedFolder> {
+export async function openOrCreateFolders(folder: OpenedFolder, names: readonly string[]): Promise<OpenedFolder> {
   let reached = folder;
   try {
     for (const name of names) {

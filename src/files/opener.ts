@@ -8,7 +8,7 @@ export interface Target {
   readonly exists: boolean;
   readonly isFolder: boolean;
   /** All paths to the file: the requested one, one for each link followed, and the real one. */
-  readonly ways: readonly string[];
+  readonly traversedPaths: readonly string[];
 }
 
 /**

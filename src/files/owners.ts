@@ -6,18 +6,18 @@ import { dirname, join, relative, sep } from "node:path";
 export type Owners = ReadonlySet<bigint>;
 
 /** A file or folder that may instruct the agent, with the owners it must have. */
-export interface OwnedPlace {
+export interface OwnedPath {
   readonly path: string;
   /** Absolute path of the folder that no link may leave. */
   readonly root: string;
   /** Allowed owners. Undefined: any owner. */
   readonly owners?: Owners | undefined;
   /** Called with the path and the reason when a path is skipped because of its owner. */
-  readonly leftOut?: ((path: string, why: string) => void) | undefined;
+  readonly onSkipped?: ((path: string, why: string) => void) | undefined;
 }
 
 /** Permission bit: every user may write. */
-const EVERYBODY = 0o002n;
+const WORLD_WRITABLE = 0o002n;
 
 /**
  * Owners whose files may instruct the agent in a folder: the current user, root, and the owner of the folder. The owner
@@ -26,21 +26,21 @@ const EVERYBODY = 0o002n;
  * Returns undefined if the system has no user ids. Rejects with the system's error if the folder does not exist.
  */
 export async function ownersOf(folder: string): Promise<Owners | undefined> {
-  const own = process.getuid?.();
-  if (own === undefined) return undefined;
-  const sure = new Set([0n, BigInt(own)]);
+  const currentUid = process.getuid?.();
+  if (currentUid === undefined) return undefined;
+  const sure = new Set([0n, BigInt(currentUid)]);
   const { uid } = await stat(folder, { bigint: true });
-  return sure.has(uid) || !(await isGiven(folder, sure)) ? sure : sure.add(uid);
+  return sure.has(uid) || !(await wasCreatedByTrusted(folder, sure)) ? sure : sure.add(uid);
 }
 
 /**
  * Whether one of `givers` created the folder for its owner: no folder above, up to the first folder of a giver, is
  * world-writable.
  */
-async function isGiven(folder: string, givers: Owners): Promise<boolean> {
+async function wasCreatedByTrusted(folder: string, givers: Owners): Promise<boolean> {
   for (let at = dirname(folder); ; at = dirname(at)) {
     const { uid, mode } = await stat(at, { bigint: true });
-    if (mode & EVERYBODY) return false;
+    if (mode & WORLD_WRITABLE) return false;
     if (givers.has(uid) || dirname(at) === at) return true;
   }
 }
@@ -52,18 +52,18 @@ async function isGiven(folder: string, givers: Owners): Promise<boolean> {
  * `stats` belong to the open file. Calls `onSkipped` if the result is false. Rejects with the system's error if a file
  * was removed.
  */
-export async function isVouched(place: OwnedPlace, stats: BigIntStats): Promise<boolean> {
-  const why = await whyNot(place, stats);
-  if (why !== undefined) place.leftOut?.(place.path, why);
+export async function hasTrustedOwners(place: OwnedPath, stats: BigIntStats): Promise<boolean> {
+  const why = await distrustReason(place, stats);
+  if (why !== undefined) place.onSkipped?.(place.path, why);
   return why === undefined;
 }
 
-async function whyNot({ path, root, owners }: OwnedPlace, stats: BigIntStats): Promise<string | undefined> {
+async function distrustReason({ path, root, owners }: OwnedPath, stats: BigIntStats): Promise<string | undefined> {
   if (!owners) return undefined;
   const names = relative(root, path).split(sep);
   const ways = names.map((_, i) => join(root, ...names.slice(0, i + 1)));
   const uids = (await Promise.all(ways.map((way) => lstat(way, { bigint: true })))).map(({ uid }) => uid);
-  const other = [...uids, stats.uid].find((uid) => !owners.has(uid));
-  if (other !== undefined) return `it, or the way to it, belongs to another user (${other})`;
-  return stats.isFile() && stats.mode & EVERYBODY ? "everybody may write to it" : undefined;
+  const foreignUid = [...uids, stats.uid].find((uid) => !owners.has(uid));
+  if (foreignUid !== undefined) return `the path or a parent folder belongs to another user (${foreignUid})`;
+  return stats.isFile() && stats.mode & WORLD_WRITABLE ? "the file is writable by every user" : undefined;
 }

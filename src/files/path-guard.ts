@@ -29,7 +29,7 @@ export interface PathRules {
 }
 
 /** Maximum entries of the denied folders that are scanned for files with hard links. */
-const MAX_OWN_FILES = 10_000;
+const MAX_DENIED_ENTRIES = 10_000;
 
 /**
  * Opens all paths of a project. Decisions depend on the real path of the open file, not on its name. Changes happen in
@@ -40,22 +40,24 @@ const MAX_OWN_FILES = 10_000;
 export class PathGuard {
   readonly #rules: Rules;
   readonly #opener: Opener;
-  readonly #given: PathRules;
+  readonly #pathRules: PathRules;
   /** The roots, both as configured and resolved. */
   readonly #roots: readonly string[];
   readonly #denied: readonly string[];
-  #own: Promise<ReadonlySet<string>> | undefined;
+  #linkedDeniedFiles: Promise<ReadonlySet<string>> | undefined;
 
   private constructor(
-    given: PathRules,
+    pathRules: PathRules,
     roots: readonly string[] | "anywhere",
     denied: readonly string[],
     name: boolean,
   ) {
-    this.#given = given;
+    this.#pathRules = pathRules;
     this.#denied = denied;
     this.#roots =
-      roots === "anywhere" || given.roots === "anywhere" ? [] : [...roots, ...given.roots.map((one) => resolve(one))];
+      roots === "anywhere" || pathRules.roots === "anywhere"
+        ? []
+        : [...roots, ...pathRules.roots.map((root) => resolve(root))];
     this.#rules = new Rules(roots, denied);
     this.#opener = name ? new ByName(this.#rules) : new ByHandle(this.#rules);
   }
@@ -86,7 +88,7 @@ export class PathGuard {
 
   /** Whether a denied file has a hard link that may lie outside the denied paths. */
   async hasLinkedNames(): Promise<boolean> {
-    return (await this.#ownFiles()).size > 0;
+    return (await this.#loadLinkedDeniedFiles()).size > 0;
   }
 
   /** Whether this resolved path is a root or contains one. */
@@ -107,14 +109,14 @@ export class PathGuard {
   /** Resolves a path that is to be changed or created. Rejects if any path that leads to it is protected. */
   async resolveForChange(path: string): Promise<Target> {
     const target = await this.resolve(path);
-    this.refuseProtected(target.ways);
+    this.refuseProtected(target.traversedPaths);
     return target;
   }
 
   /** Throws if one of these paths is protected. */
   refuseProtected(paths: readonly string[]): void {
     for (const path of paths) {
-      const why = this.#given.protection?.why(path, this.#roots);
+      const why = this.#pathRules.protection?.why(path, this.#roots);
       if (why !== undefined) refuseChange(why);
     }
   }
@@ -124,23 +126,23 @@ export class PathGuard {
    */
   async refuseProtectedIn(folder: OpenedFolder, name: string): Promise<void> {
     this.refuseProtected([join(folder.path, name)]);
-    if (!this.#given.protection?.coversGit) return;
+    if (!this.#pathRules.protection?.coversGit) return;
     // A repository may keep its Git folder under any name. These names can turn a folder into a Git folder.
     const isHook = basename(folder.path).toLowerCase() === "hooks";
     const isPart = /^(config|config\.worktree|hooks|head|commondir|gitdir)$/i.test(name);
     if (name === "HEAD" || (isPart && (await isGit(folder, ""))) || (isHook && (await isGit(folder, "../"))))
-      refuseChange("git runs what it says");
+      refuseChange("git runs commands from it");
   }
 
   /** Opens a regular file for reading. */
   async openFile(path: string): Promise<OpenedFile> {
-    return this.#refuseOwn(await this.#try(path, () => this.#opener.openFile(path)));
+    return this.#refuseLinkedDenied(await this.#try(path, () => this.#opener.openFile(path)));
   }
 
   /** Closes and rejects a file that is a hard link of a denied file. */
-  async #refuseOwn(file: OpenedFile): Promise<OpenedFile> {
+  async #refuseLinkedDenied(file: OpenedFile): Promise<OpenedFile> {
     try {
-      if (file.stats.nlink > 1n && (await this.#ownFiles()).has(`${file.stats.dev}:${file.stats.ino}`))
+      if (file.stats.nlink > 1n && (await this.#loadLinkedDeniedFiles()).has(`${file.stats.dev}:${file.stats.ino}`))
         throw new PathError("denied", "access is denied");
       return file;
     } catch (error) {
@@ -178,8 +180,8 @@ export class PathGuard {
   }
 
   /** Device and inode of the denied files that have more than one hard link. */
-  #ownFiles(): Promise<ReadonlySet<string>> {
-    return (this.#own ??= filesWithNames(this.#denied));
+  #loadLinkedDeniedFiles(): Promise<ReadonlySet<string>> {
+    return (this.#linkedDeniedFiles ??= findLinkedFiles(this.#denied));
   }
 }
 
@@ -192,8 +194,8 @@ const MAX_ROOTS = 10_000;
  */
 async function realRoot(path: string): Promise<string> {
   const full = resolve(path);
-  const known = knownRoots.get(full);
-  if (known !== undefined) return known;
+  const cachedRoot = knownRoots.get(full);
+  if (cachedRoot !== undefined) return cachedRoot;
   const real = await realpath(full).catch(() => undefined);
   // A missing root keeps its path: this allows nothing else.
   if (real === undefined) return full;
@@ -209,18 +211,18 @@ async function realRoot(path: string): Promise<string> {
  */
 async function realNames(path: string): Promise<string[]> {
   const full = resolve(path);
-  const real = ownRealPath(full);
+  const real = realPathSync(full);
   // The path contains no link.
   if (real === full) return [full];
-  const own = join(await nearest(dirname(full)), basename(full));
-  return [...new Set([full, own, real ?? own])];
+  const resolvedParentPath = join(await nearest(dirname(full)), basename(full));
+  return [...new Set([full, resolvedParentPath, real ?? resolvedParentPath])];
 }
 
 /**
  * Resolves a path of gantry. Undefined if the path does not exist. Synchronous, because each tool call needs it and the
  * store is opened synchronously too.
  */
-function ownRealPath(path: string): string | undefined {
+function realPathSync(path: string): string | undefined {
   return attempt(() => realpathSync.native(path), undefined);
 }
 
@@ -228,25 +230,25 @@ function ownRealPath(path: string): string | undefined {
  * Resolves the existing part of a path. If nothing can be resolved, the path is returned unchanged and stays denied.
  */
 async function nearest(path: string): Promise<string> {
-  for (let at = path, rest: string[] = []; ; rest = [basename(at), ...rest], at = dirname(at)) {
+  for (let at = path, missingNames: string[] = []; ; missingNames = [basename(at), ...missingNames], at = dirname(at)) {
     const real = await realpath(at).catch(() => undefined);
-    if (real !== undefined) return join(real, ...rest);
+    if (real !== undefined) return join(real, ...missingNames);
     if (dirname(at) === at) return path;
   }
 }
 
-async function filesWithNames(paths: readonly string[]): Promise<ReadonlySet<string>> {
-  const found = new Set<string>();
-  let left = MAX_OWN_FILES;
+async function findLinkedFiles(paths: readonly string[]): Promise<ReadonlySet<string>> {
+  const fileIds = new Set<string>();
+  let remainingEntries = MAX_DENIED_ENTRIES;
   const look = async (path: string): Promise<void> => {
-    if (left-- <= 0) return;
+    if (remainingEntries-- <= 0) return;
     const stats = await stat(path, { bigint: true }).catch(() => undefined);
-    if (stats?.isFile() && stats.nlink > 1n) found.add(`${stats.dev}:${stats.ino}`);
+    if (stats?.isFile() && stats.nlink > 1n) fileIds.add(`${stats.dev}:${stats.ino}`);
     if (!stats?.isDirectory()) return;
     for (const name of await readdir(path).catch(() => [])) await look(join(path, name));
   };
   for (const path of new Set(paths)) await look(path);
-  return found;
+  return fileIds;
 }
 
 /** Whether a folder, or its parent, is a Git folder: a `.git` under another name, or a bare repository. */

@@ -4,12 +4,12 @@ import { folded, isInside } from "./names.js";
 /** Files that another program runs automatically later: with the user's rights and without a sandbox. */
 const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
   [
-    "git runs what it says",
+    "git runs commands from it",
     [".git", "git~1", ".gitmodules", ".gitconfig", ".config/git", ".husky", ".githooks", ".pre-commit-config.yaml"],
   ],
   ["it runs at the next commit", ["lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml"]],
   [
-    "an editor runs what it says when the folder is opened",
+    "an editor runs commands from it when the folder is opened",
     [
       ".vscode",
       "*.code-workspace",
@@ -26,7 +26,7 @@ const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
     ],
   ],
   [
-    "a shell runs it by itself",
+    "a shell runs it automatically",
     [
       ".envrc",
       ".bashrc",
@@ -69,7 +69,7 @@ const GROUPS: readonly (readonly [why: string, names: readonly string[]])[] = [
     [".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".cargo/config", ".cargo/config.toml", ".pypirc", "pip.conf"],
   ],
   [
-    "another agent runs what it says",
+    "another agent runs commands from it",
     [
       ".claude/settings.json",
       ".claude/settings.local.json",
@@ -122,23 +122,24 @@ export class Protection {
    */
   why(path: string, roots: readonly string[]): string | undefined {
     const plain = folded(path);
-    if (this.#readOnly.some((one) => isInside(plain, one) || isInside(one, plain))) return LOADED;
+    if (this.#readOnly.some((readOnlyPath) => isInside(plain, readOnlyPath) || isInside(readOnlyPath, plain)))
+      return LOADED;
     // The innermost root counts: a user who adds a protected folder to tools.allow_paths allows changes in it.
     const root = roots
       .map(folded)
-      .filter((one) => isInside(plain, one))
+      .filter((rootPath) => isInside(plain, rootPath))
       .sort((a, b) => b.length - a.length)[0];
     const names = plain
       .slice(root === undefined ? 0 : root.length)
       .split(/[\\/]/)
       .filter((name) => name !== "")
       .map(trimmed);
-    return this.#rules.findLast((one) => fits(one, names))?.why;
+    return this.#rules.findLast((candidate) => fits(candidate, names))?.why;
   }
 
   /** Whether this list protects the files from which Git runs commands. */
   get coversGit(): boolean {
-    return this.#rules.findLast((one) => fits(one, [".git", "config"]))?.why !== undefined;
+    return this.#rules.findLast((candidate) => fits(candidate, [".git", "config"]))?.why !== undefined;
   }
 }
 

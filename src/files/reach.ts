@@ -10,19 +10,19 @@ export interface ResolvedPath extends PinnedFile {
   /** Real path of the pinned file, from the kernel. */
   readonly path: string;
   /** The names after `path`. The first one does not exist. Empty if the file exists. */
-  readonly rest: readonly string[];
+  readonly missingNames: readonly string[];
   /** Every path that was walked: the requested one, and one more for each link. */
-  readonly ways: readonly string[];
+  readonly traversedPaths: readonly string[];
 }
 
 /** The limit of the Linux kernel. */
 const MAX_LINKS = 40;
 const MAX_BYTES = 4096;
 /** Maximum restarts of a walk after a name changed during the walk. */
-const ATTEMPTS = 20;
+const MAX_ATTEMPTS = 20;
 
 /** Thrown if a name changed between two steps. */
-class Moved extends Error {}
+class NameChanged extends Error {}
 
 /**
  * Walks an absolute path from descriptor to descriptor. No step follows a link: the guard reads the link and walks its
@@ -34,11 +34,11 @@ class Moved extends Error {}
 export async function resolvePath(path: string, rules: Rules): Promise<ResolvedPath> {
   const full = resolve(path);
   if (Buffer.byteLength(full) > MAX_BYTES) throw new PathError("invalid", "the path is too long");
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     try {
-      return (await leap(full)) ?? (await new Walk(full, rules).run());
+      return (await resolveDirectly(full)) ?? (await new Walk(full, rules).run());
     } catch (error) {
-      if (!(error instanceof Moved)) throw error;
+      if (!(error instanceof NameChanged)) throw error;
     }
   }
   throw replacedMeanwhile();
@@ -50,11 +50,11 @@ export async function resolvePath(path: string, rules: Rules): Promise<ResolvedP
  *
  * Returns undefined in all other cases. A failure means nothing, because a link may have led elsewhere.
  */
-async function leap(path: string): Promise<ResolvedPath | undefined> {
-  const held = await holdAt(path);
-  if (held) return { ...held, path, rest: [], ways: [path] };
+async function resolveDirectly(path: string): Promise<ResolvedPath | undefined> {
+  const held = await pinUnlinked(path);
+  if (held) return { ...held, path, missingNames: [], traversedPaths: [path] };
   const parent = dirname(path);
-  const folder = parent === path ? undefined : await holdAt(parent);
+  const folder = parent === path ? undefined : await pinUnlinked(parent);
   if (!folder) return undefined;
   const name = path.slice(parent === "/" ? 1 : parent.length + 1);
   if (folder.stats.isDirectory()) {
@@ -62,14 +62,14 @@ async function leap(path: string): Promise<ResolvedPath | undefined> {
       // The name exists after all: it is a link or was just created.
       (await pinFile(procPath(folder.handle, name))).handle.close();
     } catch (error) {
-      if (codeOf(error) === "ENOENT") return { ...folder, path: parent, rest: [name], ways: [path] };
+      if (codeOf(error) === "ENOENT") return { ...folder, path: parent, missingNames: [name], traversedPaths: [path] };
     }
   }
   folder.handle.close();
   return undefined;
 }
 
-async function holdAt(path: string): Promise<PinnedFile | undefined> {
+async function pinUnlinked(path: string): Promise<PinnedFile | undefined> {
   const held = await pinFile(path).catch(() => undefined);
   if (!held) return undefined;
   try {
@@ -81,16 +81,16 @@ async function holdAt(path: string): Promise<PinnedFile | undefined> {
   return undefined;
 }
 
-interface Place extends PinnedFile {
+interface WalkPosition extends PinnedFile {
   readonly path: string;
 }
 
 /** The position of the first link on the path, for a link whose target does not exist. */
 interface FirstLink {
-  readonly place: Place;
-  readonly rest: readonly string[];
+  readonly position: WalkPosition;
+  readonly remainingNames: readonly string[];
   /** Number of names that remain after the names of the link's target. */
-  readonly after: number;
+  readonly namesAfterLink: number;
 }
 
 /** One walk; each step resolves one name. */
@@ -122,7 +122,8 @@ class Walk {
     let at = await this.#root();
     for (let name = this.#next(); name !== undefined; name = this.#next()) {
       const held = await this.#step(at, name);
-      if (held === undefined) return this.#end(this.#first?.place ?? at, this.#first?.rest ?? [name, ...this.#names]);
+      if (held === undefined)
+        return this.#end(this.#first?.position ?? at, this.#first?.remainingNames ?? [name, ...this.#names]);
       if (held.stats.isSymbolicLink()) {
         this.#close(held.handle);
         at = await this.#follow(at, name);
@@ -130,11 +131,11 @@ class Walk {
       }
       const next = { ...held, path: join(at.path, name) };
       this.#rules.pass(next.path);
-      if (at !== this.#first?.place) this.#close(at.handle);
+      if (at !== this.#first?.position) this.#close(at.handle);
       at = next;
       if (this.#names.length > 0 && !held.stats.isDirectory()) {
-        if (this.#first && this.#names.length > this.#first.after)
-          return this.#end(this.#first.place, this.#first.rest);
+        if (this.#first && this.#names.length > this.#first.namesAfterLink)
+          return this.#end(this.#first.position, this.#first.remainingNames);
         return this.#end(at, this.#names);
       }
     }
@@ -143,16 +144,16 @@ class Walk {
 
   /** Returns the next name. Forgets the first link once only the names after it remain. */
   #next(): string | undefined {
-    if (this.#first && this.#names.length <= this.#first.after) this.#first = undefined;
+    if (this.#first && this.#names.length <= this.#first.namesAfterLink) this.#first = undefined;
     return this.#names.shift();
   }
 
-  async #root(): Promise<Place> {
+  async #root(): Promise<WalkPosition> {
     return { ...(await this.#keep("/")), path: "/" };
   }
 
   /** Undefined if the name does not exist. */
-  async #step(at: Place, name: string): Promise<PinnedFile | undefined> {
+  async #step(at: WalkPosition, name: string): Promise<PinnedFile | undefined> {
     try {
       return await this.#keep(procPath(at.handle, name));
     } catch (error) {
@@ -164,24 +165,24 @@ class Walk {
     }
   }
 
-  async #follow(at: Place, name: string): Promise<Place> {
+  async #follow(at: WalkPosition, name: string): Promise<WalkPosition> {
     if (++this.#links > MAX_LINKS) throw new PathError("invalid", "too many symbolic links");
     const target = await readlink(procPath(at.handle, name)).catch((error: unknown) => {
-      throw codeOf(error) === "EINVAL" || codeOf(error) === "ENOENT" ? new Moved() : error;
+      throw codeOf(error) === "EINVAL" || codeOf(error) === "ENOENT" ? new NameChanged() : error;
     });
     this.#ways.push(resolve(at.path, target, ...this.#names));
-    this.#first ??= { place: at, rest: [name, ...this.#names], after: this.#names.length };
+    this.#first ??= { position: at, remainingNames: [name, ...this.#names], namesAfterLink: this.#names.length };
     this.#names = [...namesOf(target), ...this.#names];
     if (!isAbsolute(target)) return at;
-    if (at !== this.#first.place) this.#close(at.handle);
+    if (at !== this.#first.position) this.#close(at.handle);
     return this.#root();
   }
 
-  async #end(at: Place, rest: readonly string[]): Promise<ResolvedPath> {
+  async #end(at: WalkPosition, missingNames: readonly string[]): Promise<ResolvedPath> {
     const path = realPathOf(at.handle);
     // The kernel appends this to the path of a removed file. A file may also have this name.
-    if (path !== at.path && path.endsWith(" (deleted)")) throw new Moved();
-    return { handle: at.handle, stats: at.stats, path, rest, ways: this.#ways };
+    if (path !== at.path && path.endsWith(" (deleted)")) throw new NameChanged();
+    return { handle: at.handle, stats: at.stats, path, missingNames, traversedPaths: this.#ways };
   }
 
   async #keep(way: string): Promise<PinnedFile> {

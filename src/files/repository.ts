@@ -5,8 +5,8 @@ import { ownersOf, type Owners } from "./owners.js";
 /** Maximum folders above the start that are checked. */
 const MAX_DEPTH = 40;
 /** Lifetime of a cached repository, in ms, and maximum cached folders. */
-const KNOWN_MS = 60_000;
-const KNOWN = 64;
+const CACHE_MS = 60_000;
+const MAX_CACHED_FOLDERS = 64;
 
 export interface Repository {
   /** The folder that contains `.git`. Without a `.git`, the start folder itself. */
@@ -19,7 +19,7 @@ export interface Repository {
   readonly owners: Owners | undefined;
 }
 
-const known = new Map<string, { until: number; found: Promise<Repository> }>();
+const repositoriesByFolder = new Map<string, { until: number; repository: Promise<Repository> }>();
 
 /**
  * Finds the repository of a folder. The search stops below a folder that belongs to another user or is world-writable,
@@ -29,36 +29,36 @@ const known = new Map<string, { until: number; found: Promise<Repository> }>();
  */
 export function repositoryOf(folder: string): Promise<Repository> {
   const now = Date.now();
-  const before = known.get(folder);
-  if (before && before.until > now) return before.found;
-  known.delete(folder);
-  const [oldest] = known.keys();
-  if (known.size >= KNOWN && oldest !== undefined) known.delete(oldest);
-  const found = find(folder);
-  known.set(folder, { until: now + KNOWN_MS, found });
-  found.catch(() => known.delete(folder));
-  return found;
+  const before = repositoriesByFolder.get(folder);
+  if (before && before.until > now) return before.repository;
+  repositoriesByFolder.delete(folder);
+  const [oldest] = repositoriesByFolder.keys();
+  if (repositoriesByFolder.size >= MAX_CACHED_FOLDERS && oldest !== undefined) repositoriesByFolder.delete(oldest);
+  const repository = findRepository(folder);
+  repositoriesByFolder.set(folder, { until: now + CACHE_MS, repository });
+  repository.catch(() => repositoriesByFolder.delete(folder));
+  return repository;
 }
 
-async function find(folder: string): Promise<Repository> {
+async function findRepository(folder: string): Promise<Repository> {
   const start = await realpath(folder);
   const { uid } = await stat(start, { bigint: true });
   const owners = await ownersOf(start);
   // A folder of root above a project belongs to the machine. It is not the user's repository.
-  const own = BigInt(process.getuid?.() ?? 0);
-  const people = owners && new Set([...owners].filter((one) => one === own || one === uid));
+  const currentUid = BigInt(process.getuid?.() ?? 0);
+  const people = owners && new Set([...owners].filter((owner) => owner === currentUid || owner === uid));
   const folders = [start];
   for (let at = start; folders.length <= MAX_DEPTH; at = dirname(at)) {
     const git = await lstat(join(at, ".git"), { bigint: true }).catch(() => undefined);
     if (git && (!owners || owners.has(git.uid))) return { root: at, folders: folders.reverse(), hasGit: true, owners };
     const above = dirname(at);
-    if (above === at || !(await isOurs(above, people))) break;
+    if (above === at || !(await isPrivateFolder(above, people))) break;
     folders.push(above);
   }
   return { root: start, folders: [start], hasGit: false, owners };
 }
 
-async function isOurs(folder: string, owners: Owners | undefined): Promise<boolean> {
+async function isPrivateFolder(folder: string, owners: Owners | undefined): Promise<boolean> {
   if (!owners) return true;
   const stats = await stat(folder, { bigint: true }).catch(() => undefined);
   return stats !== undefined && owners.has(stats.uid) && (stats.mode & 0o002n) === 0n;

@@ -9,7 +9,7 @@ export interface Entry {
   /** Real path of the folder, plus the entry's name. */
   readonly path: string;
   /** Path relative to the start of the walk, with `/`. */
-  readonly way: string;
+  readonly relativePath: string;
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
@@ -60,7 +60,7 @@ export async function* walk(
       report.ignored++;
       continue;
     }
-    const entry = { path, way: start + name, kind: kindOf(dirent) };
+    const entry = { path, relativePath: start + name, kind: kindOf(dirent) };
     yield entry;
     if (entry.kind !== "folder" || depth <= 1) continue;
     const inside = await folder.folder(name).catch(() => undefined);
@@ -69,7 +69,7 @@ export async function* walk(
       continue;
     }
     try {
-      yield* walk(inside, { ...options, depth: depth - 1 }, report, `${entry.way}/`, seen);
+      yield* walk(inside, { ...options, depth: depth - 1 }, report, `${entry.relativePath}/`, seen);
     } finally {
       await inside.close();
     }

@@ -36,7 +36,7 @@ export class ContentStore {
    * exceeded.
    */
   async add(content: Buffer): Promise<ContentLocation> {
-    await this.#makeRoom(await this.packs(), content.length);
+    await this.#removeOldestPacks(await this.packs(), content.length);
     return this.addAll((add) => add(content));
   }
 
@@ -94,14 +94,14 @@ export class ContentStore {
   async packs(): Promise<{ pack: number; bytes: number }[]> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const names = (await readdir(this.#folder)).filter((name) => /^\d+\.pack$/.test(name));
-    const found = await Promise.all(
+    const packs = await Promise.all(
       names.map(async (name) => ({ pack: parseInt(name, 10), bytes: (await stat(join(this.#folder, name))).size })),
     );
-    return found.sort((a, b) => a.pack - b.pack);
+    return packs.sort((a, b) => a.pack - b.pack);
   }
 
-  async #makeRoom(packs: { pack: number; bytes: number }[], bytes: number): Promise<void> {
-    let total = packs.reduce((sum, one) => sum + one.bytes, bytes);
+  async #removeOldestPacks(packs: { pack: number; bytes: number }[], bytes: number): Promise<void> {
+    let total = packs.reduce((sum, pack) => sum + pack.bytes, bytes);
     while (total > this.#limit && packs.length > 1) {
       const [oldest] = packs.splice(0, 1);
       if (!oldest) return;

@@ -19,24 +19,32 @@ import { guardForChange, type FileToolOptions } from "../tools/files/files.js";
 import {
   restoreFiles,
   discardTemporary,
-  eachOf,
+  forEachConcurrently,
   temporaryPath,
   type RestoreOptions,
   type Progress,
 } from "./restore-files.js";
 import type { ChangeLine, PathChange, JournalContents } from "./journal.js";
-import { planOf, type PlannedPath } from "./plan.js";
-import { blockedOf, currentOf, judge, LOST, reasonOf, type PathToRemove, type RestoreCheck } from "./restore.js";
-import { isSame, knownOf, SessionFiles } from "./session-files.js";
+import { planRestore, type PlannedPath } from "./plan.js";
+import {
+  findBlockedPaths,
+  readCurrentState,
+  checkPath,
+  LOST,
+  reasonOf,
+  type PathToRemove,
+  type RestoreCheck,
+} from "./restore.js";
+import { isSame, toStoredState, SessionFiles } from "./session-files.js";
 
 const DAY_MS = 86_400_000;
 /** Default retention after the last change of a session. */
-const KEPT_MS = 30 * DAY_MS;
+const RETENTION_MS = 30 * DAY_MS;
 const SESSION_BYTES = 512 * 1024 * 1024;
 /** Maximum sessions whose journal is cached. */
-const AT_HAND = 64;
-const HALF = "; a part of it is done: another undo goes on with it, a redo takes it back";
-const BEYOND = "what is kept of this session does not go back so far";
+const MAX_CACHED_SESSIONS = 64;
+const PARTIAL_UNDO_NOTE = "; a part of it is done: another undo continues it, a redo reverts it";
+const HISTORY_TOO_SHORT = "the history of this session does not reach back that far";
 
 /** Options of `FolderHistory`. All paths are absolute. */
 export interface FolderHistoryOptions extends Omit<FileToolOptions, "allowPaths" | "deniedPaths"> {
@@ -65,42 +73,42 @@ export class FolderHistory implements FileHistory {
     this.#logger = options.logger ?? silentLogger;
   }
 
-  keeper(place: ChangeOrigin): FileRecorder {
-    return { record: (changes) => this.#of(place.sessionId).keeper(place).record(changes) };
+  recorder(place: ChangeOrigin): FileRecorder {
+    return { record: (changes) => this.#openSession(place.sessionId).keeper(place).record(changes) };
   }
 
   async restore(request: RestoreRequest): Promise<UndoneFile[]> {
     const { sessionId, projectDir, target: behind, expected = [], dryRun, force } = request;
-    const kept = this.#of(sessionId);
-    const story = await kept.story();
+    const sessionFiles = this.#openSession(sessionId);
+    const story = await sessionFiles.readJournal();
     let isOpen = false;
-    const plan = planOf(story, (line) => {
+    const plan = planRestore(story, (line) => {
       isOpen ||= "seq" in behind ? line.seq > behind.seq : line.undo === behind.undo;
       return isOpen;
     });
     const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
     const folders = [...new Set(story.changes.flatMap((line) => line.folders))];
     const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
-    const files: UndoneFile[] = missingOf(story, plan, expected);
+    const files: UndoneFile[] = findUnrecordedChanges(story, plan, expected);
     const judged: RestoreCheck[] = [];
     if ("seq" in behind && behind.seq < story.forgot)
-      files.push(...plan.map(({ path }) => ({ path, outcome: "lost", why: BEYOND }) as const));
+      files.push(...plan.map(({ path }) => ({ path, outcome: "lost", why: HISTORY_TOO_SHORT }) as const));
     else {
-      const isKept = async (hash: string): Promise<boolean> => (await kept.content(hash, story)) !== undefined;
-      const goes = goingOf(plan, story);
-      const blocked = await blockedOf(plan, guard);
-      await eachOf(plan, async (wanted) => {
-        const one = await judge(wanted, { guard, goes, blocked, isKept, force });
-        if (one) judged.push(one);
+      const isKept = async (hash: string): Promise<boolean> => (await sessionFiles.content(hash, story)) !== undefined;
+      const goes = findPathsToRemove(plan, story);
+      const blocked = await findBlockedPaths(plan, guard);
+      await forEachConcurrently(plan, async (plannedPath) => {
+        const check = await checkPath(plannedPath, { guard, goes, blocked, isKept, force });
+        if (check) judged.push(check);
       });
     }
-    files.push(...judged.flatMap(({ file, wanted }) => (wanted.isTold || isInTheWay(file) ? [file] : [])));
+    files.push(...judged.flatMap(({ file, plannedPath }) => (plannedPath.isReported || isProblem(file) ? [file] : [])));
     files.sort(byPath);
     if (dryRun) return files;
-    if (files.some(({ outcome }) => outcome === "conflict" || (!force && isLeft(outcome))))
+    if (files.some(({ outcome }) => outcome === "conflict" || (!force && isNotRestorable(outcome))))
       throw new UndoConflictError(files);
-    const todo = judged.filter(({ file }) => !isLeft(file.outcome)).sort((a, b) => byPath(a.file, b.file));
-    await this.#bring(todo, { request, files, kept, guard, folders, story });
+    const todo = judged.filter(({ file }) => !isNotRestorable(file.outcome)).sort((a, b) => byPath(a.file, b.file));
+    await this.#apply(todo, { request, files, sessionFiles, guard, folders, story });
     return files;
   }
 
@@ -108,18 +116,21 @@ export class FolderHistory implements FileHistory {
    * Applies the checked plan completely, or rolls it back and throws `UndoConflictError`. If the rollback fails, the
    * error says that a part is done.
    */
-  async #bring(todo: readonly RestoreCheck[], { request, files, kept, guard, folders, story }: Work): Promise<void> {
-    const { sessionId, mark: mark, undo, seq } = request;
+  async #apply(
+    todo: readonly RestoreCheck[],
+    { request, files, sessionFiles, guard, folders, story }: Work,
+  ): Promise<void> {
+    const { sessionId, mark, undo, seq } = request;
     // With nothing to restore, no undo is recorded.
     if (todo.length === 0 && mark.snapshotId === "") return;
     const before = story.undos.get(mark.id);
-    await discardOf(story, guard);
+    await discardTemporaries(story, guard);
     const paths = new Set(todo.map(({ file }) => file.path));
     const steps = await Promise.all(
-      todo.map(async ({ wanted, current }): Promise<PathChange> => {
-        const { path, want } = wanted;
-        const made = current.kind === "none" ? await missingAbove(guard, path, paths) : 0;
-        return { path, before: current, after: want, made, ...(!wanted.isTold && { isWay: true }) };
+      todo.map(async ({ plannedPath, current }): Promise<PathChange> => {
+        const { path, targetState: want } = plannedPath;
+        const made = current.kind === "none" ? await countMissingFolders(guard, path, paths) : 0;
+        return { path, before: current, after: want, made, ...(!plannedPath.isReported && { isWay: true }) };
       }),
     );
     const refuse = (path: string, why: string): never => {
@@ -127,21 +138,21 @@ export class FolderHistory implements FileHistory {
       throw new UndoConflictError([...files.filter((file) => file.path !== path), failed].sort(byPath));
     };
     let copied = "";
-    const begun = kept.begin({ mark, undo, seq, folders, steps }, async ({ path, before: known }) => {
+    const begun = sessionFiles.begin({ mark, undo, seq, folders, steps }, async ({ path, before: recordedState }) => {
       copied = path;
-      const { state: now } = await currentOf(guard, path);
-      if (now.kind === "file" && now.content && isSame(knownOf(now), known)) return now.content;
-      return refuse(path, "somebody else changed it just now");
+      const { state: now } = await readCurrentState(guard, path);
+      if (now.kind === "file" && now.content && isSame(toStoredState(now), recordedState)) return now.content;
+      return refuse(path, "another program changed it just now");
     });
     const change = await begun.catch((error: unknown) => {
       if (hasCode(error, "undo_conflict") || copied === "") throw error;
-      return refuse(copied, `no copy of what is there now could be kept: ${reasonOf(error)}`);
+      return refuse(copied, `the current content could not be saved: ${reasonOf(error)}`);
     });
-    const whole = await kept.story();
+    const journal = await sessionFiles.readJournal();
     const bringing: RestoreOptions = {
       ...{ guard, change },
       contentOf: async (hash) => {
-        const content = await kept.content(hash, whole);
+        const content = await sessionFiles.content(hash, journal);
         if (!content) throw new Error(LOST);
         return content;
       },
@@ -150,57 +161,57 @@ export class FolderHistory implements FileHistory {
     try {
       const marks = new Map(todo.map(({ file, mark }) => [file.path, mark]));
       await restoreFiles(steps, { ...bringing, marks }, progress);
-      if (steps.length > 0) kept.done(change);
+      if (steps.length > 0) sessionFiles.done(change);
     } catch (error) {
-      const back = await takenBack(progress, bringing);
+      const back = await rollBack(progress, bringing);
       // An undo that was still open before stays open, and a later undo resumes it.
       if (back && before?.isOpen === false) await this.mark(sessionId, before);
       else if (back && !before) await this.mark(sessionId, { redone: mark.id });
-      refuse(progress.failed[0]?.path ?? "", `${reasonOf(error)}${back ? "" : HALF}`);
+      refuse(progress.failed[0]?.path ?? "", `${reasonOf(error)}${back ? "" : PARTIAL_UNDO_NOTE}`);
     }
   }
 
   async mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void> {
-    await this.#of(sessionId).mark(mark);
+    await this.#openSession(sessionId).mark(mark);
   }
 
   async lastUndo(sessionId: string): Promise<LastUndo | undefined> {
-    const { undos, redone, changes } = await this.#of(sessionId).story();
+    const { undos, redone, changes } = await this.#openSession(sessionId).readJournal();
     const last = [...undos.values()].findLast(({ id }) => !redone.has(id));
     if (!last || changes.slice(last.changes).some(({ undo }) => undo === "")) return undefined;
     return last;
   }
 
   async forget(sessionId: string): Promise<void> {
-    const kept = this.#sessions.get(sessionId);
+    const sessionFiles = this.#sessions.get(sessionId);
     this.#sessions.delete(sessionId);
-    await kept?.[Symbol.asyncDispose]();
+    await sessionFiles?.[Symbol.asyncDispose]();
     await rm(this.#folderOf(sessionId), { recursive: true, force: true });
   }
 
   async sweep(): Promise<void> {
-    const { folder, keptMs = KEPT_MS } = this.#options;
+    const { folder, keptMs = RETENTION_MS } = this.#options;
     for (const name of await readdir(folder).catch(() => [])) {
       const path = join(folder, name);
       try {
         const { mtimeMs } = await stat(join(path, "journal.jsonl")).catch(() => stat(path));
         if (Date.now() - mtimeMs > keptMs) await rm(path, { recursive: true, force: true });
       } catch (error) {
-        this.#logger.debug("old copies of files were not removed", { error });
+        this.#logger.debug("expired file history was not removed; retrying at the next cleanup", { error });
       }
     }
   }
 
-  #of(sessionId: string): SessionFiles {
-    const known = this.#sessions.get(sessionId);
+  #openSession(sessionId: string): SessionFiles {
+    const cachedSession = this.#sessions.get(sessionId);
     const { sessionBytes = SESSION_BYTES } = this.#options;
-    const kept = known ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, this.#logger);
+    const sessionFiles = cachedSession ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, this.#logger);
     // Moves the session to the end: the least recently used session is removed first.
     this.#sessions.delete(sessionId);
-    this.#sessions.set(sessionId, kept);
+    this.#sessions.set(sessionId, sessionFiles);
     const [oldest] = this.#sessions.keys();
-    if (this.#sessions.size > AT_HAND && oldest !== undefined) this.#sessions.delete(oldest);
-    return kept;
+    if (this.#sessions.size > MAX_CACHED_SESSIONS && oldest !== undefined) this.#sessions.delete(oldest);
+    return sessionFiles;
   }
 
   /** Ids from a third-party store are hashed, because they may not be valid as a folder name. */
@@ -211,7 +222,7 @@ export class FolderHistory implements FileHistory {
 }
 
 /** Reverts a failed undo. Returns whether every file is as it was before the undo. */
-async function takenBack({ done, failed }: Progress, bringing: RestoreOptions): Promise<boolean> {
+async function rollBack({ done, failed }: Progress, bringing: RestoreOptions): Promise<boolean> {
   const reversed = ({ path, before, after, made }: PathChange): PathChange => ({
     path,
     before: after,
@@ -223,7 +234,7 @@ async function takenBack({ done, failed }: Progress, bringing: RestoreOptions): 
     const away = failed.filter(({ before }) => before.kind !== "none");
     const gone: PathChange[] = [];
     for (const step of away)
-      if ((await currentOf(bringing.guard, step.path)).state.kind === "none")
+      if ((await readCurrentState(bringing.guard, step.path)).state.kind === "none")
         gone.push({ ...step, before: { kind: "none" }, after: step.before });
     const steps = [...done.map(reversed), ...gone].sort(byPath);
     await restoreFiles(steps, bringing, { done: [], failed: [] });
@@ -237,46 +248,49 @@ async function takenBack({ done, failed }: Progress, bringing: RestoreOptions): 
 interface Work {
   request: RestoreRequest;
   files: readonly UndoneFile[];
-  kept: SessionFiles;
+  sessionFiles: SessionFiles;
   guard: PathGuard;
   folders: readonly string[];
   story: JournalContents;
 }
 
 /** Expected changes that the history never recorded. Each is reported with the outcome `lost`. */
-function missingOf(
+function findUnrecordedChanges(
   story: JournalContents,
   plan: readonly PlannedPath[],
   expected: readonly ExpectedChange[],
 ): UndoneFile[] {
-  const known = new Set(plan.map(({ path }) => path));
+  const plannedPaths = new Set(plan.map(({ path }) => path));
   const calls = new Set(story.changes.flatMap(({ call, steps }) => steps.map(({ path }) => `${call} ${path}`)));
   const paths = expected.flatMap(({ callId, path }) =>
-    known.has(path) || calls.has(`${callId} ${path}`) ? [] : [path],
+    plannedPaths.has(path) || calls.has(`${callId} ${path}`) ? [] : [path],
   );
   return [...new Set(paths)].map((path) => ({ path, outcome: "lost", why: LOST }));
 }
 
 /** Changes of undos that failed or were killed. */
-function brokenOff({ changes, done }: JournalContents): ChangeLine[] {
+function unfinishedUndos({ changes, done }: JournalContents): ChangeLine[] {
   return changes.filter(({ undo, change }) => undo !== "" && !done.has(change));
 }
 
 /** Paths that the plan removes, plus temporary files of interrupted undos. */
-function goingOf(plan: readonly PlannedPath[], story: JournalContents): PathToRemove {
-  const goes = plan.filter(({ want }) => want.kind === "none");
-  const paths = (isWay: boolean) => goes.flatMap((one) => (one.isWay === isWay ? [one.path] : []));
-  const halves = brokenOff(story).flatMap(({ change, steps }) => steps.map(({ path }) => temporaryPath(path, change)));
+function findPathsToRemove(plan: readonly PlannedPath[], story: JournalContents): PathToRemove {
+  const goes = plan.filter(({ targetState: want }) => want.kind === "none");
+  const paths = (isWay: boolean) =>
+    goes.flatMap((plannedPath) => (plannedPath.isParentFolder === isWay ? [plannedPath.path] : []));
+  const halves = unfinishedUndos(story).flatMap(({ change, steps }) =>
+    steps.map(({ path }) => temporaryPath(path, change)),
+  );
   return { paths: new Set([...paths(false), ...halves]), folders: new Set(paths(true)) };
 }
 
-async function discardOf(story: JournalContents, guard: PathGuard): Promise<void> {
-  for (const { change, steps } of brokenOff(story))
-    await eachOf(steps, ({ path }) => discardTemporary(guard, path, change));
+async function discardTemporaries(story: JournalContents, guard: PathGuard): Promise<void> {
+  for (const { change, steps } of unfinishedUndos(story))
+    await forEachConcurrently(steps, ({ path }) => discardTemporary(guard, path, change));
 }
 
 /** Counts the missing parent folders of a path that the plan does not restore separately. */
-async function missingAbove(guard: PathGuard, path: string, paths: ReadonlySet<string>): Promise<number> {
+async function countMissingFolders(guard: PathGuard, path: string, paths: ReadonlySet<string>): Promise<number> {
   let missing = 0;
   for (let at = dirname(path); !paths.has(at) && dirname(at) !== at; at = dirname(at), missing++) {
     const folder = await guard.openFolder(at).catch(() => undefined);
@@ -286,11 +300,11 @@ async function missingAbove(guard: PathGuard, path: string, paths: ReadonlySet<s
   return missing;
 }
 
-function isInTheWay({ outcome }: UndoneFile): boolean {
-  return outcome === "conflict" || isLeft(outcome);
+function isProblem({ outcome }: UndoneFile): boolean {
+  return outcome === "conflict" || isNotRestorable(outcome);
 }
 
-function isLeft(outcome: UndoneFile["outcome"]): boolean {
+function isNotRestorable(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "lost" || outcome === "failed";
 }
 

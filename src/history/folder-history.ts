@@ -13,7 +13,7 @@ export function folderHistory(options: FolderHistoryOptions | (() => Promise<Fol
     return new FolderHistory(typeof options === "function" ? await options() : options);
   };
   return {
-    keeper: (place) => ({ record: async (changes) => (await history()).keeper(place).record(changes) }),
+    recorder: (place) => ({ record: async (changes) => (await history()).recorder(place).record(changes) }),
     restore: async (request) => (await history()).restore(request),
     mark: async (sessionId, mark) => (await history()).mark(sessionId, mark),
     lastUndo: async (sessionId) => (await history()).lastUndo(sessionId),

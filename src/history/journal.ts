@@ -71,7 +71,7 @@ const MAX_BYTES = 16 * 1024 * 1024;
 export class Journal {
   readonly #path: string;
   readonly #maxBytes: number;
-  #story: JournalContents | undefined;
+  #cachedContents: JournalContents | undefined;
 
   constructor(folder: string, maxBytes = MAX_BYTES) {
     this.#path = join(folder, "journal.jsonl");
@@ -82,21 +82,21 @@ export class Journal {
    * Returns the current contents. Reads the file again if its size changed, so that writes of other processes are
    * included.
    */
-  async story(): Promise<JournalContents> {
+  async read(): Promise<JournalContents> {
     const size = (await stat(this.#path).catch(() => undefined))?.size ?? 0;
-    if (this.#story?.size === size) return this.#story;
+    if (this.#cachedContents?.size === size) return this.#cachedContents;
     const text = size === 0 ? "" : await readFile(this.#path, "utf8");
-    const story = emptyStory();
-    for (const line of text.split("\n")) take(story, line);
+    const story = emptyContents();
+    for (const line of text.split("\n")) applyLine(story, line);
     story.size = Buffer.byteLength(text);
-    return (this.#story = story);
+    return (this.#cachedContents = story);
   }
 
   /**
    * Appends lines. `sync`: the lines are on disk when the promise resolves. Shortens a journal that is too long first.
    */
   async add(lines: Line | readonly Line[], sync: boolean): Promise<void> {
-    const story = await this.story();
+    const story = await this.read();
     if (story.size > this.#maxBytes) await this.#shorten(story);
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
     const file = await open(this.#path, "a+", 0o600);
@@ -107,9 +107,9 @@ export class Journal {
       const text = `${torn ? "\n" : ""}${[lines].flat().map(textOf).join("")}`;
       await file.appendFile(text);
       if (sync) await file.sync();
-      if (this.#story?.size !== size) return;
-      for (const one of text.split("\n")) take(this.#story, one);
-      this.#story.size += Buffer.byteLength(text);
+      if (this.#cachedContents?.size !== size) return;
+      for (const line of text.split("\n")) applyLine(this.#cachedContents, line);
+      this.#cachedContents.size += Buffer.byteLength(text);
     } finally {
       await file.close();
     }
@@ -118,31 +118,31 @@ export class Journal {
 
   async #shorten(story: JournalContents): Promise<void> {
     const lines = (await readFile(this.#path, "utf8")).split("\n");
-    const kept: string[] = [];
+    const newestLines: string[] = [];
     for (let bytes = 0; bytes < this.#maxBytes / 2;) {
       const line = lines.pop();
       if (line === undefined) break;
       bytes += Buffer.byteLength(line) + 1;
-      kept.unshift(line);
+      newestLines.unshift(line);
     }
-    const dropped = emptyStory();
-    for (const line of lines) take(dropped, line);
+    const dropped = emptyContents();
+    for (const line of lines) applyLine(dropped, line);
     const forgot = Math.max(story.forgot, ...dropped.changes.map(({ seq }) => seq));
-    kept.unshift(JSON.stringify({ forgot } satisfies Line));
+    newestLines.unshift(JSON.stringify({ forgot } satisfies Line));
     const next = `${this.#path}.new`;
     const file = await open(next, "w", 0o600);
     try {
-      await file.writeFile(kept.join("\n"));
+      await file.writeFile(newestLines.join("\n"));
       await file.sync();
     } finally {
       await file.close();
     }
     await rename(next, this.#path);
-    this.#story = undefined;
+    this.#cachedContents = undefined;
   }
 }
 
-function emptyStory(): JournalContents {
+function emptyContents(): JournalContents {
   return {
     changes: [],
     done: new Set(),
@@ -155,7 +155,7 @@ function emptyStory(): JournalContents {
 }
 
 /** Applies one line. Skips lines that are incomplete or not of a known kind. */
-function take(story: JournalContents, text: string): void {
+function applyLine(story: JournalContents, text: string): void {
   let line: Line;
   try {
     // No limit for the number of keys: a change of many files has many.
@@ -169,13 +169,13 @@ function take(story: JournalContents, text: string): void {
     story.changes.push(line);
     for (const [hash, place] of Object.entries(line.contents)) story.contents.set(hash, place);
   } else if ("done" in line) story.done.add(line.done);
-  else if ("begun" in line) undo(story, line.begun, true);
-  else if ("undone" in line) undo(story, line.undone, false);
+  else if ("begun" in line) applyUndoMark(story, line.begun, true);
+  else if ("undone" in line) applyUndoMark(story, line.undone, false);
   else if ("redone" in line) story.redone.add(line.redone);
   else if ("forgot" in line) story.forgot = line.forgot;
 }
 
-function undo({ undos, changes }: JournalContents, mark: UndoMark, isOpen: boolean): void {
+function applyUndoMark({ undos, changes }: JournalContents, mark: UndoMark, isOpen: boolean): void {
   if (!isRecord(mark)) return;
   // A restarted undo moves to the end.
   undos.delete(mark.id);

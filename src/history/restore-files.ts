@@ -2,14 +2,14 @@ import type { Stats } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { PathError } from "../ports/errors.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
-import { exclusively } from "../tools/files/files.js";
+import { withFileLock } from "../tools/files/files.js";
 import type { StoredFileState, PathChange } from "./journal.js";
 import { stateOf } from "../tools/files/record-file.js";
-import { inPlace, markOf } from "./restore.js";
-import { isSame, knownOf } from "./session-files.js";
+import { inParentFolder, markOf } from "./restore.js";
+import { isSame, toStoredState } from "./session-files.js";
 
 /** Maximum paths processed concurrently. Each waits for the disk. */
-const AT_ONCE = 16;
+const MAX_CONCURRENT_PATHS = 16;
 
 /** Services for restoring a path. */
 export interface RestoreOptions {
@@ -40,7 +40,7 @@ export async function restoreFiles(
 ): Promise<void> {
   const make = async (step: PathChange): Promise<void> => {
     try {
-      await exclusively(step.path, () => one(step, bringing));
+      await withFileLock(step.path, () => restorePath(step, bringing));
       progress.done.push(step);
     } catch (error) {
       progress.failed.push(step);
@@ -51,9 +51,9 @@ export async function restoreFiles(
   const folders = steps.filter(({ after }) => after.kind === "folder");
   // First removes paths, the deepest first. Then creates folders, parents first.
   for (const step of [...goes.reverse(), ...folders]) await make(step);
-  const rest = steps.filter(({ after }) => after.kind === "file" || after.kind === "link");
-  await eachOf(rest, make);
-  await eachOf([...new Set(steps.map(({ path }) => dirname(path)))], async (path) => {
+  const filesAndLinks = steps.filter(({ after }) => after.kind === "file" || after.kind === "link");
+  await forEachConcurrently(filesAndLinks, make);
+  await forEachConcurrently([...new Set(steps.map(({ path }) => dirname(path)))], async (path) => {
     // A removed folder needs no sync: its parent folder is synced.
     const folder = await bringing.guard.openFolder(path).catch(() => undefined);
     await folder?.sync();
@@ -65,54 +65,57 @@ export async function restoreFiles(
  * Calls `work` for each item, several concurrently. After an error no further item is started. Rejects with the first
  * error once all started items have ended.
  */
-export async function eachOf<T>(list: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
+export async function forEachConcurrently<T>(list: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
   const waiting = list.values();
   const failed: unknown[] = [];
   const worker = async (): Promise<void> => {
-    for (const one of waiting) {
+    for (const item of waiting) {
       if (failed.length > 0) return;
-      await work(one).catch((error: unknown) => void failed.push(error));
+      await work(item).catch((error: unknown) => void failed.push(error));
     }
   };
-  await Promise.all(Array.from({ length: Math.min(AT_ONCE, list.length) }, worker));
+  await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT_PATHS, list.length) }, worker));
   if (failed.length > 0) throw failed[0];
 }
 
 /** Path of the temporary file that replaces `path`. */
 export function temporaryPath(path: string, change: string): string {
-  return join(dirname(path), temporaryOf(basename(path), change));
+  return join(dirname(path), temporaryName(basename(path), change));
 }
 
 /** Removes the temporary file of an interrupted undo. */
 export async function discardTemporary(guard: PathGuard, path: string, change: string): Promise<void> {
-  await inPlace(guard, path, false, (folder, name) => folder.discard(temporaryOf(name, change))).catch(() => undefined);
+  await inParentFolder(guard, path, false, (folder, name) => folder.discard(temporaryName(name, change))).catch(
+    () => undefined,
+  );
 }
 
-async function one(
+async function restorePath(
   { path, before, after, made }: PathChange,
   { guard, contentOf, change, marks }: RestoreOptions,
 ): Promise<void> {
   const content = after.kind === "file" ? await contentOf(after.hash) : undefined;
   // Missing parent folders are created only for a path that did not exist.
   const create = before.kind === "none";
-  await inPlace(guard, path, create, async (folder, name) => {
+  await inParentFolder(guard, path, create, async (folder, name) => {
     const stats = await folder.stat(name);
     const mark = markOf(stats);
     // If the mark changed since the check, reads the file again, so that a change by another program is not
     // overwritten.
     if (mark === "" || mark !== marks?.get(path)) {
-      const now = knownOf(await stateOf(guard, folder, name));
-      if (!isSame(now, before)) throw new PathError("invalid", "somebody else changed it just now");
+      const now = toStoredState(await stateOf(guard, folder, name));
+      if (!isSame(now, before)) throw new PathError("invalid", "another program changed it just now");
     }
     if (stats && (after.kind !== "file" || !stats.isFile())) await remove(folder, name, stats);
     if (after.kind === "folder") await folder.make(name, after.mode);
     else if (after.kind === "link") await folder.link(name, after.target);
-    else if (after.kind === "file" && content) await put(folder, name, content, after, temporaryOf(name, change));
+    else if (after.kind === "file" && content)
+      await replaceFile(folder, name, content, after, temporaryName(name, change));
   });
-  if (after.kind === "none") await removeMade(guard, path, made);
+  if (after.kind === "none") await removeCreatedFolders(guard, path, made);
 }
 
-async function put(
+async function replaceFile(
   folder: OpenedFolder,
   name: string,
   content: Buffer,
@@ -124,8 +127,8 @@ async function put(
     const handle = await folder.create(temporary, 0o600);
     try {
       await handle.writeFile(content);
-      const own = await handle.stat();
-      if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid).catch(() => undefined);
+      const fileStats = await handle.stat();
+      if (fileStats.uid !== uid || fileStats.gid !== gid) await handle.chown(uid, gid).catch(() => undefined);
       await handle.chmod(mode);
       await handle.sync();
     } finally {
@@ -140,19 +143,24 @@ async function put(
 
 async function remove(folder: OpenedFolder, name: string, stats: Stats): Promise<void> {
   if (!stats.isDirectory()) await folder.unlink(name);
-  else if (!(await folder.removeEmpty(name)))
-    throw new PathError("invalid", "it is a folder now, with something in it");
+  else if (!(await folder.removeEmpty(name))) throw new PathError("invalid", "it is now a folder that is not empty");
 }
 
 /** Removes the folders that were created for a file, as long as they are empty. */
-async function removeMade(guard: PathGuard, path: string, made: number): Promise<void> {
-  for (let at = dirname(path), left = made; left > 0 && !guard.isRoot(at); left--, at = dirname(at)) {
-    const isGone = await inPlace(guard, at, false, (folder, name) => folder.removeEmpty(name)).catch(() => false);
+async function removeCreatedFolders(guard: PathGuard, path: string, made: number): Promise<void> {
+  for (
+    let at = dirname(path), remainingLevels = made;
+    remainingLevels > 0 && !guard.isRoot(at);
+    remainingLevels--, at = dirname(at)
+  ) {
+    const isGone = await inParentFolder(guard, at, false, (folder, name) => folder.removeEmpty(name)).catch(
+      () => false,
+    );
     if (!isGone) return;
   }
 }
 
-function temporaryOf(name: string, change: string): string {
+function temporaryName(name: string, change: string): string {
   // A name has at most 255 bytes, and a character takes up to three.
   return `.${name.slice(0, 70)}.${change.replaceAll("-", "").slice(-12)}.tmp`;
 }

@@ -6,18 +6,18 @@ import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import { stateOf } from "../tools/files/record-file.js";
 import type { StoredFileState } from "./journal.js";
 import type { PlannedPath } from "./plan.js";
-import { isSame, knownOf } from "./session-files.js";
+import { isSame, toStoredState } from "./session-files.js";
 
-const CHANGED = "somebody else changed it since";
-const MIXED = "somebody else changed it in between";
-const TOO_LARGE = "it is too large now for a copy to be kept; move it away first";
-const FULL = "it is a folder now, with something in it; move that away first";
-export const LOST = "no copy of what it was is kept";
-const NONE = { kind: "none" } as const;
+const CHANGED = "another program changed it since";
+const MIXED = "another program changed it in between";
+const TOO_LARGE = "it is now too large to be saved; move it away first";
+const FULL = "it is now a folder that is not empty; move its contents away first";
+export const LOST = "its earlier content is not stored";
+const NO_FILE = { kind: "none" } as const;
 
 /** The result of checking one path: the planned restore and the current state. */
 export interface RestoreCheck {
-  wanted: PlannedPath;
+  plannedPath: PlannedPath;
   file: UndoneFile;
   current: StoredFileState;
   /** Identifies the current state without reading the file. `""`: the file must be read again. */
@@ -25,7 +25,7 @@ export interface RestoreCheck {
 }
 
 /** Current state of a path, with its mark. */
-export interface Seen {
+export interface CurrentState {
   state: FileState;
   mark: string;
 }
@@ -41,7 +41,7 @@ export interface PathToRemove {
 }
 
 /** Input of the check of a path. */
-export interface Judging {
+export interface CheckOptions {
   guard: PathGuard;
   goes: PathToRemove;
   /** Paths that are the parent of other planned paths and are no folders now. Nothing exists below them. */
@@ -55,21 +55,21 @@ export interface Judging {
  *
  * Never rejects: a failed check has the outcome `failed`.
  */
-export async function judge(
-  wanted: PlannedPath,
-  { guard, goes, blocked, isKept, force }: Judging,
+export async function checkPath(
+  plannedPath: PlannedPath,
+  { guard, goes, blocked, isKept, force }: CheckOptions,
 ): Promise<RestoreCheck | undefined> {
-  const { path, want, left, isMixed, isRemade, isWay } = wanted;
-  let current: StoredFileState = NONE;
+  const { path, targetState: want, expectedStates, isMixed, isRemade, isParentFolder: isWay } = plannedPath;
+  let current: StoredFileState = NO_FILE;
   let mark = "";
   const as = (outcome: UndoneFile["outcome"], why = ""): RestoreCheck => {
-    return { wanted, file: { path, outcome, why }, current, mark };
+    return { plannedPath, file: { path, outcome, why }, current, mark };
   };
   try {
     const seen = isBelow(path, blocked)
-      ? { state: NONE, mark: "", refusal: "" }
-      : await currentOf(guard, path, (folder, name) => folder.writable(name));
-    current = knownOf(seen.state);
+      ? { state: NO_FILE, mark: "", refusal: "" }
+      : await readCurrentState(guard, path, (folder, name) => folder.writable(name));
+    current = toStoredState(seen.state);
     mark = seen.mark;
     // A path that is no longer a folder belongs to another program.
     if (isWay && current.kind !== "folder") return undefined;
@@ -77,9 +77,9 @@ export async function judge(
     if (want.kind === "file" && (want.hash === "" || !(await isKept(want.hash)))) return as("lost", LOST);
     // Refused even with `force`, because the current content would be lost.
     if (current.kind === "file" && current.hash === "") return as("conflict", TOO_LARGE);
-    if (current.kind === "folder" && want.kind !== "folder" && (await holdsMore(guard, path, goes)))
+    if (current.kind === "folder" && want.kind !== "folder" && (await hasOtherEntries(guard, path, goes)))
       return isWay ? undefined : as("conflict", FULL);
-    if (!force && !left.some((one) => isSame(one, current))) return as("conflict", CHANGED);
+    if (!force && !expectedStates.some((state) => isSame(state, current))) return as("conflict", CHANGED);
     if (!force && isMixed) return as("conflict", MIXED);
     if (seen.refusal) return as("failed", seen.refusal);
   } catch (error) {
@@ -89,23 +89,23 @@ export async function judge(
 }
 
 /** Finds planned paths that are the parent of other planned paths and are no folders now. */
-export async function blockedOf(plan: readonly PlannedPath[], guard: PathGuard): Promise<Set<string>> {
+export async function findBlockedPaths(plan: readonly PlannedPath[], guard: PathGuard): Promise<Set<string>> {
   const blocked = new Set<string>();
-  const above = new Set(plan.flatMap(({ path }) => waysOf(path)));
+  const above = new Set(plan.flatMap(({ path }) => parentFolders(path)));
   for (const { path } of plan) {
     if (!above.has(path) || isBelow(path, blocked)) continue;
-    const seen = await currentOf(guard, path).catch(() => undefined);
+    const seen = await readCurrentState(guard, path).catch(() => undefined);
     if (seen && seen.state.kind !== "folder" && seen.state.kind !== "none") blocked.add(path);
   }
   return blocked;
 }
 
 function isBelow(path: string, folders: ReadonlySet<string>): boolean {
-  return folders.size > 0 && waysOf(path).some((way) => folders.has(way));
+  return folders.size > 0 && parentFolders(path).some((way) => folders.has(way));
 }
 
 /** All folders above a path, the nearest first. */
-function waysOf(path: string): string[] {
+function parentFolders(path: string): string[] {
   const ways: string[] = [];
   for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ways.push(at);
   return ways;
@@ -115,20 +115,20 @@ function waysOf(path: string): string[] {
  * Reads the current state of a path. A path whose parent folder is missing is reported as missing. `refusal` is the
  * reason why an existing file cannot be written; `""` if it can.
  */
-export async function currentOf(
+export async function readCurrentState(
   guard: PathGuard,
   path: string,
   writable: (folder: OpenedFolder, name: string) => Promise<void> = () => Promise.resolve(),
-): Promise<Seen & { refusal: string }> {
+): Promise<CurrentState & { refusal: string }> {
   try {
-    return await inPlace(guard, path, false, async (folder, name) => {
+    return await inParentFolder(guard, path, false, async (folder, name) => {
       const mark = markOf(await folder.stat(name));
       const state = await stateOf(guard, folder, name);
       const refusal = state.kind === "file" ? await writable(folder, name).then(() => "", reasonOf) : "";
       return { state, mark, refusal };
     });
   } catch (error) {
-    if (error instanceof PathError && error.reason === "not_found") return { state: NONE, mark: "", refusal: "" };
+    if (error instanceof PathError && error.reason === "not_found") return { state: NO_FILE, mark: "", refusal: "" };
     throw error;
   }
 }
@@ -145,7 +145,7 @@ export function markOf(stats: Stats | undefined): string {
  *
  * Rejects with `PathError` if the parent folder is now reached through a link, or if the path is protected.
  */
-export async function inPlace<T>(
+export async function inParentFolder<T>(
   guard: PathGuard,
   path: string,
   create: boolean,
@@ -155,11 +155,11 @@ export async function inPlace<T>(
   // Folders are not created through a link.
   if (create) {
     const target = await guard.resolveForChange(dirname(path));
-    if (target.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
+    if (target.path !== dirname(path)) throw new PathError("outside", "its folder has moved");
   } else guard.refuseProtected([dirname(path)]);
   const folder = await guard.openFolder(dirname(path), { create });
   try {
-    if (folder.path !== dirname(path)) throw new PathError("outside", "the folder that it was in is elsewhere now");
+    if (folder.path !== dirname(path)) throw new PathError("outside", "its folder has moved");
     await guard.refuseProtectedIn(folder, name);
     return await work(folder, name);
   } finally {
@@ -172,9 +172,9 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Whether a folder contains entries that the plan does not remove. */
-async function holdsMore(guard: PathGuard, path: string, goes: PathToRemove): Promise<boolean> {
-  const inner = await inPlace(guard, path, false, async (above, own) => {
-    const folder = await above.folder(own);
+async function hasOtherEntries(guard: PathGuard, path: string, goes: PathToRemove): Promise<boolean> {
+  const inner = await inParentFolder(guard, path, false, async (above, folderName) => {
+    const folder = await above.folder(folderName);
     const stays: string[] = [];
     try {
       for await (const { name } of folder.entries()) {
@@ -189,10 +189,10 @@ async function holdsMore(guard: PathGuard, path: string, goes: PathToRemove): Pr
     }
   });
   if (!inner) return true;
-  for (const at of inner) if (await holdsMore(guard, at, goes)) return true;
+  for (const at of inner) if (await hasOtherEntries(guard, at, goes)) return true;
   return false;
 }
 
-function modeOf(known: StoredFileState): number {
-  return known.kind === "file" ? known.mode : 0;
+function modeOf(state: StoredFileState): number {
+  return state.kind === "file" ? state.mode : 0;
 }

@@ -12,7 +12,7 @@ import { Journal, type ChangeLine, type StoredFileState, type PathChange, type J
 import { hashOf, ContentStore, type ContentLocation } from "./content-store.js";
 
 /** An undo, recorded before it is applied. */
-export interface Planned {
+export interface UndoPlan {
   mark: UndoMark;
   /** Id of the undo. */
   undo: string;
@@ -28,7 +28,7 @@ export class SessionFiles implements AsyncDisposable {
   readonly #contents: ContentStore;
   readonly #logger: Logger;
   #work: Promise<unknown> = Promise.resolve();
-  #isTold = false;
+  #isFailureLogged = false;
 
   constructor(folder: string, limit: number, logger: Logger) {
     this.#journal = new Journal(folder);
@@ -37,11 +37,11 @@ export class SessionFiles implements AsyncDisposable {
   }
 
   keeper(place: ChangeOrigin): FileRecorder {
-    return { record: (changes) => this.#keep(place, changes) };
+    return { record: (changes) => this.#record(place, changes) };
   }
 
-  story(): Promise<JournalContents> {
-    return this.#next(() => this.#journal.story());
+  readJournal(): Promise<JournalContents> {
+    return this.#enqueue(() => this.#journal.read());
   }
 
   /** Returns a stored content. Undefined if it was removed. */
@@ -56,14 +56,14 @@ export class SessionFiles implements AsyncDisposable {
    *
    * Rejects if the copies cannot be stored. The undo is then not recorded.
    */
-  async begin(plan: Planned, contentOf: (step: PathChange) => Promise<Buffer>): Promise<string> {
+  async begin(plan: UndoPlan, contentOf: (step: PathChange) => Promise<Buffer>): Promise<string> {
     const { mark, undo, seq, folders, steps } = plan;
     const change = newId();
-    await this.#next(async () => {
-      const story = await this.#journal.story();
+    await this.#enqueue(async () => {
+      const story = await this.#journal.read();
       const begun = { begun: mark };
       if (steps.length === 0) return this.#journal.add(begun, true);
-      const has = await this.#present(story);
+      const has = await this.#storedHashes(story);
       const contents: Record<string, ContentLocation> = {};
       await this.#contents.addAll(async (add) => {
         for (const step of steps) {
@@ -72,14 +72,14 @@ export class SessionFiles implements AsyncDisposable {
             contents[before.hash] = await add(await contentOf(step));
         }
       });
-      const line: ChangeLine = { change, run: "", call: "", undo, seq, folders, at: now(), steps, contents };
+      const line: ChangeLine = { change, run: "", call: "", undo: undo, seq, folders, at: now(), steps, contents };
       await this.#journal.add([begun, line], true);
     });
     return change;
   }
 
   async mark(mark: UndoMark | { readonly redone: string }): Promise<void> {
-    await this.#next(() => this.#journal.add("redone" in mark ? mark : { undone: mark, at: now() }, true));
+    await this.#enqueue(() => this.#journal.add("redone" in mark ? mark : { undone: mark, at: now() }, true));
   }
 
   /**
@@ -87,8 +87,8 @@ export class SessionFiles implements AsyncDisposable {
    * by this session.
    */
   done(change: string): void {
-    this.#next(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
-      this.#logger.debug("a change of a file was not noted as made", { error }),
+    this.#enqueue(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
+      this.#logger.debug("file change not confirmed in the history; undo accepts both states", { error }),
     );
   }
 
@@ -97,42 +97,42 @@ export class SessionFiles implements AsyncDisposable {
     await this.#work;
   }
 
-  async #keep(
+  async #record(
     { runId, callId, seq, folders = [] }: ChangeOrigin,
     changes: readonly FileChange[],
   ): Promise<RecordedChange> {
     const change = newId();
     try {
-      const isWhole = await this.#next(async () => {
-        const has = await this.#present(await this.#journal.story());
+      const isWhole = await this.#enqueue(async () => {
+        const has = await this.#storedHashes(await this.#journal.read());
         const contents: Record<string, ContentLocation> = {};
-        let whole = true;
+        let isComplete = true;
         const steps: PathChange[] = [];
         for (const { path, before, after, made = 0 } of changes) {
-          const was = knownOf(before);
+          const was = toStoredState(before);
           if (was.kind === "file" && before.kind === "file") {
-            if (before.content === undefined) whole = false;
+            if (before.content === undefined) isComplete = false;
             // An earlier copy may have been removed.
             else if (!contents[was.hash] && !has(was.hash))
               contents[was.hash] = await this.#contents.add(before.content);
           }
-          steps.push({ path, before: was, after: knownOf(after), made });
+          steps.push({ path, before: was, after: toStoredState(after), made });
         }
         const line: ChangeLine = {
           ...{ change, run: runId, call: callId, undo: "", seq, folders, at: now(), steps, contents },
         };
         await this.#journal.add(line, true);
-        return whole;
+        return isComplete;
       });
       return { isRestorable: isWhole, commit: () => this.done(change) };
     } catch (error) {
-      if (!this.#isTold) this.#logger.warn("what a file was could not be kept; its change cannot be undone", { error });
-      this.#isTold = true;
+      if (!this.#isFailureLogged) this.#logger.warn("file snapshot failed; the change cannot be undone", { error });
+      this.#isFailureLogged = true;
       return { isRestorable: false, commit: () => undefined };
     }
   }
 
-  async #present({ contents }: JournalContents): Promise<(hash: string) => boolean> {
+  async #storedHashes({ contents }: JournalContents): Promise<(hash: string) => boolean> {
     const packs = new Map((await this.#contents.packs()).map(({ pack, bytes }) => [pack, bytes]));
     return (hash) => {
       const place = contents.get(hash);
@@ -140,24 +140,24 @@ export class SessionFiles implements AsyncDisposable {
     };
   }
 
-  #next<T>(work: () => Promise<T>): Promise<T> {
-    const mine = this.#work.then(work);
-    this.#work = mine.catch(() => undefined);
-    return mine;
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#work.then(work);
+    this.#work = result.catch(() => undefined);
+    return result;
   }
 }
 
 /** Converts a state to its stored form, with a hash instead of the content. */
-export function knownOf(state: FileState): StoredFileState {
+export function toStoredState(state: FileState): StoredFileState {
   if (state.kind !== "file") return state;
   const { content, mode, uid, gid } = state;
   return { kind: "file", hash: content === undefined ? "" : hashOf(content), mode, uid, gid };
 }
 
 /** Whether two states are equal to a user: the mode is ignored. Files that are too large are never equal. */
-export function isSame(one: StoredFileState, other: StoredFileState): boolean {
-  if (one.kind !== other.kind) return false;
-  if (one.kind === "file") return one.hash !== "" && one.hash === (other as typeof one).hash;
-  if (one.kind === "link") return one.target === (other as typeof one).target;
+export function isSame(state: StoredFileState, otherState: StoredFileState): boolean {
+  if (state.kind !== otherState.kind) return false;
+  if (state.kind === "file") return state.hash !== "" && state.hash === (otherState as typeof state).hash;
+  if (state.kind === "link") return state.target === (otherState as typeof state).target;
   return true;
 }

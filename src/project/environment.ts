@@ -13,7 +13,7 @@ export interface Environment {
 }
 
 /** Maximum lengths of stored values, in characters. */
-const MOST = { folder: 4_096, git: 600, tree: 2_400 } as const;
+const MAX_CHARACTERS = { folder: 4_096, git: 600, tree: 2_400 } as const;
 
 /**
  * Local date for the environment description. Only the day, so that the prompt prefix stays the same for the prompt
@@ -28,13 +28,13 @@ export function today(now = new Date()): string {
 export function parseEnvironment(value: unknown): Environment | undefined {
   if (!isRecord(value)) return undefined;
   const { day, folder, git, tree } = value;
-  const isOne =
+  const isValid =
     typeof day === "string" &&
     /^\d{4}-\d\d-\d\d$/.test(day) &&
-    isText(folder, MOST.folder) &&
-    isText(git, MOST.git) &&
-    isText(tree, MOST.tree);
-  return isOne ? { day, folder: folder as string, git: git as string, tree: tree as string } : undefined;
+    isText(folder, MAX_CHARACTERS.folder) &&
+    isText(git, MAX_CHARACTERS.git) &&
+    isText(tree, MAX_CHARACTERS.tree);
+  return isValid ? { day, folder: folder as string, git: git as string, tree: tree as string } : undefined;
 }
 
 function isText(value: unknown, most: number): value is string {

@@ -45,17 +45,17 @@ function valueOf(first: string, below: readonly string[]): string | undefined {
       .map((line) => line.trim())
       .join(first.startsWith("|") ? "\n" : " ")
       .trim();
-  const whole = [first, ...below.map((line) => line.trim())].join(" ").trim();
-  if (/^[[{&*!]/.test(whole) || /^- /.test(whole)) return undefined;
-  if (whole.startsWith("'")) return /^'((?:[^']|'')*)'/.exec(whole)?.[1]?.replaceAll("''", "'");
-  if (whole.startsWith('"')) {
-    const quoted = /^"(?:[^"\\]|\\.)*"/.exec(whole)?.[0];
+  const joined = [first, ...below.map((line) => line.trim())].join(" ").trim();
+  if (/^[[{&*!]/.test(joined) || /^- /.test(joined)) return undefined;
+  if (joined.startsWith("'")) return /^'((?:[^']|'')*)'/.exec(joined)?.[1]?.replaceAll("''", "'");
+  if (joined.startsWith('"')) {
+    const quoted = /^"(?:[^"\\]|\\.)*"/.exec(joined)?.[0];
     try {
       return quoted === undefined ? undefined : String(JSON.parse(quoted));
     } catch {
       return quoted?.slice(1, -1);
     }
   }
-  const comment = whole.search(/(^|[ \t])#/);
-  return (comment === -1 ? whole : whole.slice(0, comment)).trim();
+  const comment = joined.search(/(^|[ \t])#/);
+  return (comment === -1 ? joined : joined.slice(0, comment)).trim();
 }

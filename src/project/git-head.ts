@@ -3,13 +3,13 @@ import { printable } from "../base/printable.js";
 import { PathGuard } from "../files/path-guard.js";
 
 /** Maximum bytes read of a file in the Git folder. Such files have one line. */
-const MOST_BYTES = 4_096;
+const MAX_LINE_BYTES = 4_096;
 /** Maximum characters of a branch name. */
-const NAME = 200;
+const MAX_BRANCH_CHARACTERS = 200;
 /** Branch names that Git itself accepts. Any other text could be an injected instruction. */
 const BRANCH = /^(?!\/|.*\/\/|.*(?:^|\/)(?:\.|$))(?!.*(?:\.\.|@\{|\.lock(?:\/|$)|\.$))[^\s\p{C}~^:?*[\\]+$/u;
 /** Files in the Git folder that mark an unfinished operation. */
-const UNDER_WAY = [
+const OPERATION_FILES = [
   ["rebase-merge", "rebase"],
   ["rebase-apply", "rebase"],
   ["MERGE_HEAD", "merge"],
@@ -31,13 +31,14 @@ export async function gitHead(root: string, denied: readonly string[]): Promise<
     // returned.
     const guard = await PathGuard.create({ roots: "anywhere", denied });
     const folder = await gitFolder(guard, root);
-    const head = await line(guard, join(folder, "HEAD"));
+    const head = await readFirstLine(guard, join(folder, "HEAD"));
     const named = /^ref: refs\/heads\/(.+)$/.exec(head)?.[1];
-    const branch = named !== undefined && named.length <= NAME && BRANCH.test(named) ? named : undefined;
+    const branch =
+      named !== undefined && named.length <= MAX_BRANCH_CHARACTERS && BRANCH.test(named) ? named : undefined;
     const commit = /^[0-9a-f]{40,64}$/.exec(head)?.[0];
     if (branch === undefined && commit === undefined) return "";
     const where = branch === undefined ? `no branch, at commit ${commit?.slice(0, 12)}` : `branch ${printable(branch)}`;
-    const doing = await underWay(guard, folder);
+    const doing = await currentOperation(guard, folder);
     return doing === undefined ? where : `${where}, in the middle of a ${doing}`;
   } catch {
     return "";
@@ -48,27 +49,27 @@ export async function gitHead(root: string, denied: readonly string[]): Promise<
 async function gitFolder(guard: PathGuard, root: string): Promise<string> {
   const git = join(root, ".git");
   if ((await guard.resolve(git)).isFolder) return git;
-  const pointer = /^gitdir: (.+)$/.exec(await line(guard, git))?.[1];
+  const pointer = /^gitdir: (.+)$/.exec(await readFirstLine(guard, git))?.[1];
   if (pointer === undefined) throw new Error("no repository");
   return resolve(root, pointer.trim());
 }
 
 /** Reads the first line of a file. */
-async function line(guard: PathGuard, path: string): Promise<string> {
+async function readFirstLine(guard: PathGuard, path: string): Promise<string> {
   const { handle } = await guard.openFile(path);
   try {
-    const buffer = Buffer.alloc(MOST_BYTES);
-    const { bytesRead } = await handle.read(buffer, 0, MOST_BYTES, 0);
+    const buffer = Buffer.alloc(MAX_LINE_BYTES);
+    const { bytesRead } = await handle.read(buffer, 0, MAX_LINE_BYTES, 0);
     return buffer.toString("utf8", 0, bytesRead).split("\n", 1)[0]?.trimEnd() ?? "";
   } finally {
     await handle.close();
   }
 }
 
-async function underWay(guard: PathGuard, path: string): Promise<string | undefined> {
+async function currentOperation(guard: PathGuard, path: string): Promise<string | undefined> {
   const folder = await guard.openFolder(path);
   try {
-    for (const [name, what] of UNDER_WAY) if (await folder.stat(name)) return what;
+    for (const [name, what] of OPERATION_FILES) if (await folder.stat(name)) return what;
     return undefined;
   } finally {
     await folder.close();

@@ -7,12 +7,12 @@ import { Skills } from "./skills.js";
 import { today, type Environment } from "./environment.js";
 
 /** Maximum time for reading the tree before the first prompt, in ms. After that the prompt is sent without the tree. */
-const TREE_MS = 1_000;
+const TREE_TIMEOUT_MS = 1_000;
 /** Lifetime of a cached environment, in ms. Sessions that start in the same folder within this time share it. */
-const SAME_MS = 10_000;
-const FOLDERS = 64;
+const ENVIRONMENT_CACHE_MS = 10_000;
+const MAX_CACHED_FOLDERS = 64;
 /** Maximum skipped files that are logged. Each is logged once. */
-const TOLD = 256;
+const MAX_LOGGED_FILES = 256;
 
 /** Options of `Project`. */
 export interface ProjectOptions {
@@ -29,7 +29,7 @@ export interface ProjectOptions {
 /** Instructions and skills of the user and the project. */
 export interface ProjectInstructions {
   /** The user's own instructions. Undefined: none. */
-  readonly own: Instruction | undefined;
+  readonly user: Instruction | undefined;
   /** From the root of the repository down to the project folder. */
   readonly project: readonly Instruction[];
   readonly skills: readonly Skill[];
@@ -44,48 +44,54 @@ export interface ProjectInstructions {
 export class Project {
   readonly #home: string | undefined;
   readonly #denied: readonly string[];
-  readonly #speaks: boolean;
+  readonly #readsRepository: boolean;
   readonly #logger: Logger | undefined;
-  readonly #told = new Set<string>();
+  readonly #loggedPaths = new Set<string>();
   readonly #treeMs: number;
-  #madeInstructions: Instructions | undefined;
-  #madeSkills: Skills | undefined;
-  readonly #looks = new Map<string, { until: number; look: Promise<Omit<Environment, "day" | "folder">> }>();
+  #lazyInstructions: Instructions | undefined;
+  #lazySkills: Skills | undefined;
+  readonly #environmentsByFolder = new Map<
+    string,
+    { until: number; look: Promise<Omit<Environment, "day" | "folder">> }
+  >();
 
-  constructor({ home, deniedPaths = [], projectInstructions = true, logger }: ProjectOptions, treeMs = TREE_MS) {
+  constructor(
+    { home, deniedPaths = [], projectInstructions = true, logger }: ProjectOptions,
+    treeMs = TREE_TIMEOUT_MS,
+  ) {
     this.#treeMs = treeMs;
     this.#logger = logger;
     this.#home = home;
     this.#denied = deniedPaths;
-    this.#speaks = projectInstructions;
+    this.#readsRepository = projectInstructions;
   }
 
   // Created at first use, because starting an agent needs neither.
   get #instructions(): Instructions {
-    return (this.#madeInstructions ??= new Instructions(this.#denied, this.leftOut));
+    return (this.#lazyInstructions ??= new Instructions(this.#denied, this.logSkipped));
   }
 
   get #skills(): Skills {
-    return (this.#madeSkills ??= new Skills(this.#denied, this.leftOut));
+    return (this.#lazySkills ??= new Skills(this.#denied, this.logSkipped));
   }
 
   /** Logs a skipped file and the reason, once per path. */
-  readonly leftOut = (path: string, why: string): void => {
-    if (this.#told.has(path) || this.#told.size >= TOLD) return;
-    this.#told.add(path);
-    this.#logger?.warn("a file of the project is left out of what it says", { path, why });
+  readonly logSkipped = (path: string, why: string): void => {
+    if (this.#loggedPaths.has(path) || this.#loggedPaths.size >= MAX_LOGGED_FILES) return;
+    this.#loggedPaths.add(path);
+    this.#logger?.warn("project file skipped; its instructions are not used", { path, why });
   };
 
   /** Reads the instructions and skills of a project in their current state. */
   async instructions(projectDir: string): Promise<ProjectInstructions> {
     const home = this.#home;
     const repository = await this.#repository(projectDir);
-    const [own, project, skills] = await Promise.all([
-      home === undefined ? undefined : this.#instructions.own(home),
+    const [user, project, skills] = await Promise.all([
+      home === undefined ? undefined : this.#instructions.ofUser(home),
       repository ? this.#instructions.ofProject(repository) : [],
       this.#skills.of(repository, home),
     ]);
-    return { own, project, skills };
+    return { user, project, skills };
   }
 
   /** Reads the instructions between the project folder (exclusive) and `folder`, the outermost first. */
@@ -95,22 +101,23 @@ export class Project {
   }
 
   /** Describes the current environment of a project. Git state and tree may be up to 10 s old. */
-  async surroundings(projectDir: string): Promise<Environment> {
+  async environment(projectDir: string): Promise<Environment> {
     const now = Date.now();
-    const known = this.#looks.get(projectDir);
-    const look = known && known.until > now ? known.look : this.#look(projectDir);
-    if (look !== known?.look) this.#keep(projectDir, { until: now + SAME_MS, look });
+    const cachedLook = this.#environmentsByFolder.get(projectDir);
+    const look = cachedLook && cachedLook.until > now ? cachedLook.look : this.#readEnvironment(projectDir);
+    if (look !== cachedLook?.look) this.#keep(projectDir, { until: now + ENVIRONMENT_CACHE_MS, look });
     return { day: today(), folder: projectDir, ...(await look) };
   }
 
-  #keep(folder: string, known: { until: number; look: Promise<Omit<Environment, "day" | "folder">> }): void {
-    this.#looks.delete(folder);
-    const [oldest] = this.#looks.keys();
-    if (this.#looks.size >= FOLDERS && oldest !== undefined) this.#looks.delete(oldest);
-    this.#looks.set(folder, known);
+  #keep(folder: string, entry: { until: number; look: Promise<Omit<Environment, "day" | "folder">> }): void {
+    this.#environmentsByFolder.delete(folder);
+    const [oldest] = this.#environmentsByFolder.keys();
+    if (this.#environmentsByFolder.size >= MAX_CACHED_FOLDERS && oldest !== undefined)
+      this.#environmentsByFolder.delete(oldest);
+    this.#environmentsByFolder.set(folder, entry);
   }
 
-  async #look(projectDir: string): Promise<Omit<Environment, "day" | "folder">> {
+  async #readEnvironment(projectDir: string): Promise<Omit<Environment, "day" | "folder">> {
     const repository = await this.#repository(projectDir);
     if (!repository) return { git: "", tree: "" };
     const { root, hasGit } = repository;
@@ -128,6 +135,6 @@ export class Project {
 
   /** Undefined if `projectInstructions` is false or the folder cannot be read. */
   async #repository(projectDir: string): Promise<Repository | undefined> {
-    return this.#speaks ? repositoryOf(projectDir).catch(() => undefined) : undefined;
+    return this.#readsRepository ? repositoryOf(projectDir).catch(() => undefined) : undefined;
   }
 }

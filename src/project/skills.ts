@@ -1,31 +1,31 @@
 import { join } from "node:path";
 import { escapeInvisible } from "../base/printable.js";
-import { knownFiles, knownFolders, type Known, type KnownText } from "../files/known-file.js";
-import type { Owners, OwnedPlace } from "../files/owners.js";
+import { createTextCache, createFolderCache, type PathCache, type TextStart } from "../files/known-file.js";
+import type { Owners, OwnedPath } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";
 import { frontMatter } from "./front-matter.js";
 import { SKILL_FILE } from "./skill-file.js";
 
 /** Maximum skills of a session. Also the maximum folders per skills folder that are read. */
-const MOST = 64;
+const MAX_SKILLS = 64;
 /** Maximum characters of a description. */
-const DESCRIPTION = 200;
+const MAX_DESCRIPTION_CHARACTERS = 200;
 /** Maximum bytes that are read of a skill file to find its front matter. */
-const HEAD_BYTES = 4_096;
+const MAX_HEADER_BYTES = 4_096;
 const FOLDERS = [".agents/skills", ".claude/skills"] as const;
 
 /** Reads the skills of projects and of the user. Skills that cannot be read are skipped; no method rejects. */
 export class Skills {
-  readonly #ofProject: Shelf;
-  readonly #own = new Shelf([]);
+  readonly #ofProject: SkillReader;
+  readonly #own = new SkillReader([]);
 
   /**
    * Paths in `denied` are never read, even through links. `leftOut` is called for files with an owner that is not
    * allowed.
    */
-  constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
-    this.#ofProject = new Shelf(denied, leftOut);
+  constructor(denied: readonly string[], leftOut?: OwnedPath["onSkipped"]) {
+    this.#ofProject = new SkillReader(denied, leftOut);
   }
 
   /**
@@ -36,46 +36,53 @@ export class Skills {
     const { root = "", folders = [], owners } = repository ?? {};
     const project = folders.at(-1);
     const places = [...new Set([...(project === undefined ? [] : [project]), ...(repository ? [root] : [])])];
-    const found = await Promise.all([
+    const skillLists = await Promise.all([
       ...(home === undefined ? [] : [this.#own.skills(join(home, "skills"), join(home, "skills"), "user", undefined)]),
       ...places.flatMap((place) =>
         FOLDERS.map((folder) => this.#ofProject.skills(join(place, folder), root, "project", owners)),
       ),
     ]);
     const byName = new Map<string, Skill>();
-    for (const skill of found.flat()) if (!byName.has(skill.name) && byName.size < MOST) byName.set(skill.name, skill);
+    for (const skill of skillLists.flat())
+      if (!byName.has(skill.name) && byName.size < MAX_SKILLS) byName.set(skill.name, skill);
     return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 }
 
 /** Reads skill folders and the front matter of their skill files. Results are cached. */
-class Shelf {
-  readonly #folders: Known<readonly string[]>;
-  readonly #files: Known<KnownText>;
+class SkillReader {
+  readonly #folders: PathCache<readonly string[]>;
+  readonly #files: PathCache<TextStart>;
 
-  readonly #leftOut: OwnedPlace["leftOut"];
+  readonly #leftOut: OwnedPath["onSkipped"];
 
-  constructor(denied: readonly string[], leftOut?: OwnedPlace["leftOut"]) {
+  constructor(denied: readonly string[], leftOut?: OwnedPath["onSkipped"]) {
     this.#leftOut = leftOut;
-    this.#folders = knownFolders(MOST, denied);
-    this.#files = knownFiles(HEAD_BYTES, denied);
+    this.#folders = createFolderCache(MAX_SKILLS, denied);
+    this.#files = createTextCache(MAX_HEADER_BYTES, denied);
   }
 
   async skills(folder: string, root: string, origin: Skill["origin"], owners: Owners | undefined): Promise<Skill[]> {
-    const place = { root, owners, leftOut: this.#leftOut };
+    const place = { root, owners, onSkipped: this.#leftOut };
     const names = (await this.#folders.read({ ...place, path: folder })) ?? [];
-    const found = await Promise.all(
+    const skills = await Promise.all(
       names.map(async (name): Promise<Skill | undefined> => {
-        const own = join(folder, name);
-        const said = await this.#files.read({ ...place, path: join(own, SKILL_FILE) });
-        if (!said) return undefined;
-        const { fields } = frontMatter(said.text);
-        const called = [fields.get("name"), name].find((one) => one !== undefined && isName(one));
+        const skillFolder = join(folder, name);
+        const file = await this.#files.read({ ...place, path: join(skillFolder, SKILL_FILE) });
+        if (!file) return undefined;
+        const { fields } = frontMatter(file.text);
+        const called = [fields.get("name"), name].find((candidate) => candidate !== undefined && isName(candidate));
         if (called === undefined) return undefined;
-        return { name: called, description: oneLine(fields.get("description") ?? ""), origin, folder: own, root };
+        return {
+          name: called,
+          description: oneLine(fields.get("description") ?? ""),
+          origin,
+          folder: skillFolder,
+          root,
+        };
       }),
     );
-    return found.filter((one) => one !== undefined);
+    return skills.filter((skill) => skill !== undefined);
   }
 }
 
@@ -87,5 +94,7 @@ function isName(name: string): boolean {
 function oneLine(text: string): string {
   const line = escapeInvisible(text.replace(/\s+/g, " ").trim());
   const characters = [...line];
-  return characters.length <= DESCRIPTION ? line : `${characters.slice(0, DESCRIPTION - 1).join("")}…`;
+  return characters.length <= MAX_DESCRIPTION_CHARACTERS
+    ? line
+    : `${characters.slice(0, MAX_DESCRIPTION_CHARACTERS - 1).join("")}…`;
 }

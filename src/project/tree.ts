@@ -5,12 +5,12 @@ import { newReport, walk, type Entry } from "../files/walk.js";
 import { ignoredBelow } from "../processes/file-list.js";
 
 /** Folder levels in the result. */
-const DEPTH = 2;
+const MAX_DEPTH = 2;
 /** Maximum names per subfolder. */
-const EACH = 10;
+const MAX_NAMES_PER_FOLDER = 10;
 /** Maximum characters of a name, and maximum bytes of the result. */
-const NAME = 60;
-const BYTES = 2_000;
+const MAX_NAME_CHARACTERS = 60;
+const MAX_BYTES = 2_000;
 
 /**
  * Lists the entries of a folder and of its subfolders as lines, without files that Git ignores. Returns `""` on failure
@@ -22,11 +22,11 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
     const guard = await PathGuard.create({ roots: [folder], denied });
     const opened = await guard.openFolder(folder);
     try {
-      const limits = { depth: DEPTH, signal: time.signal };
+      const limits = { depth: MAX_DEPTH, signal: time.signal };
       const { paths: ignored } = await ignoredBelow(guard, opened.path, opened.path, { ...limits, timeoutMs: ms });
       const entries: Entry[] = [];
       for await (const entry of walk(opened, { guard, ignored, ...limits }, newReport())) entries.push(entry);
-      return drawn(entries);
+      return formatTree(entries);
     } finally {
       await opened.close();
     }
@@ -41,28 +41,29 @@ export async function topOfTree(folder: string, denied: readonly string[], ms: n
  * Formats one line per folder with its entries, and one line for the files at the top. If that is too long, only the
  * names of the folders.
  */
-function drawn(entries: readonly Entry[]): string {
+function formatTree(entries: readonly Entry[]): string {
   const files: string[] = [];
   const folders = new Map<string, string[]>();
-  for (const { way, kind } of entries) {
+  for (const { relativePath: way, kind } of entries) {
     const [first = "", second] = way.split("/");
     const end = kind === "folder" ? "/" : "";
-    if (second !== undefined) folders.get(first)?.push(shown(second) + end);
+    if (second !== undefined) folders.get(first)?.push(shortName(second) + end);
     else if (kind === "folder") folders.set(first, []);
-    else files.push(shown(first));
+    else files.push(shortName(first));
   }
-  const beside = files.length > 0 ? [some(files, BYTES / 4)] : [];
-  const whole = [...folders].map(
-    ([name, inside]) => `${shown(name)}/: ${some(inside.slice(0, EACH), BYTES, inside.length)}`,
+  const beside = files.length > 0 ? [formatNames(files, MAX_BYTES / 4)] : [];
+  const folderLines = [...folders].map(
+    ([name, inside]) =>
+      `${shortName(name)}/: ${formatNames(inside.slice(0, MAX_NAMES_PER_FOLDER), MAX_BYTES, inside.length)}`,
   );
-  const text = [...whole, ...beside].join("\n");
-  if (Buffer.byteLength(text) <= BYTES) return text;
-  const names = [...folders.keys()].map((name) => `${shown(name)}/`);
-  return [some(names, (BYTES * 3) / 4 - 1), ...beside].join("\n");
+  const text = [...folderLines, ...beside].join("\n");
+  if (Buffer.byteLength(text) <= MAX_BYTES) return text;
+  const names = [...folders.keys()].map((name) => `${shortName(name)}/`);
+  return [formatNames(names, (MAX_BYTES * 3) / 4 - 1), ...beside].join("\n");
 }
 
 /** Formats as many names as fit, with the number of omitted names. */
-function some(names: readonly string[], bytes: number, all = names.length): string {
+function formatNames(names: readonly string[], bytes: number, all = names.length): string {
   if (names.length === 0) return "(empty)";
   const room = bytes - " and 200000 more".length;
   let size = 0;
@@ -70,7 +71,7 @@ function some(names: readonly string[], bytes: number, all = names.length): stri
   return fitting.join(" ") + (all > fitting.length ? ` and ${all - fitting.length} more` : "");
 }
 
-function shown(name: string): string {
-  const whole = printable(name);
-  return whole.length <= NAME ? whole : `${whole.slice(0, NAME - 1)}…`;
+function shortName(name: string): string {
+  const safeName = printable(name);
+  return safeName.length <= MAX_NAME_CHARACTERS ? safeName : `${safeName.slice(0, MAX_NAME_CHARACTERS - 1)}…`;
 }

@@ -130,19 +130,19 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   const secrets = { [Symbol.iterator]: () => [...ownSecrets, ...variables][Symbol.iterator]() };
   const redactor = new Redactor(() => secrets);
   const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
-  const clean = (said: string): string => redactor.hide(tidy(said));
-  const background = new Background({ outputs: outputsPath, kept: keptPath }, redactor, clean);
+  const clean = (output: string): string => redactor.hide(tidy(output));
+  const background = new Background({ outputs: outputsPath, detached: keptPath }, redactor, clean);
   const commands = { ...{ ...files, env, sandbox, network, scratchPath }, ...(shell !== undefined && { shell }) };
   const { syntax = true, commands: checked = [], timeoutMs = 2_000 } = options.checks ?? {};
   const surroundings = enabled ? commands : undefined;
-  const checks = new EditChecks({ syntax, commands: checked, surroundings, timeoutMs });
+  const checks = new EditChecks({ syntax, commands: checked, commandOptions: surroundings, timeoutMs });
   const tools = [
     readTool(files),
-    { ...checks.on(writeTool(files)), close: () => checks.close() },
-    checks.on(editTool(files)),
-    checks.on(multieditTool(files)),
-    checks.on(applyPatchTool(files)),
-    checks.on(deleteTool(files)),
+    { ...checks.wrap(writeTool(files)), close: () => checks.close() },
+    checks.wrap(editTool(files)),
+    checks.wrap(multieditTool(files)),
+    checks.wrap(applyPatchTool(files)),
+    checks.wrap(deleteTool(files)),
     listTool(files),
     globTool(files),
     grepTool(files),

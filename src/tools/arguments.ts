@@ -11,10 +11,10 @@ const MAX_ISSUES = 12;
 
 /** One argument: the schema that parses it, and its description for the model. */
 export interface Field<T> extends v.GenericSchema<unknown, T> {
-  readonly told: Told;
+  readonly spec: FieldSpec;
 }
 
-interface Told {
+interface FieldSpec {
   readonly schema: JsonSchema;
   readonly required: boolean;
   /** Other argument names that models use. */
@@ -32,6 +32,7 @@ interface Told {
 
 type Values<Fields> = { [Name in keyof Fields]: Fields[Name] extends Field<infer T> ? T : never };
 // The constraint must accept every field type. `Values` restores each field's own type.
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Fields = Record<string, Field<any>>;
 
 /** The arguments of a tool: the schema for the model, and the parser for the model's input. */
@@ -50,12 +51,12 @@ export function unexpected(expected: string, value: unknown): SchemaIssue {
 }
 
 /** The same message in the form that valibot expects. */
-export function instead(expected: string): (issue: { readonly input: unknown }) => string {
+export function expectedMessage(expected: string): (issue: { readonly input: unknown }) => string {
   return ({ input }) => unexpected(expected, input).message;
 }
 
 /** Parses a list or an object that the model sent as a JSON string. Returns any other value unchanged. */
-export function unpacked(value: unknown, open: "[" | "{"): unknown {
+export function unpackJson(value: unknown, open: "[" | "{"): unknown {
   if (typeof value !== "string" || !value.trimStart().startsWith(open)) return value;
   try {
     return JSON.parse(value) as unknown;
@@ -65,17 +66,20 @@ export function unpacked(value: unknown, open: "[" | "{"): unknown {
 }
 
 /** Creates a field. Default: required, without aliases. */
-export function field<T>(schema: v.GenericSchema<unknown, T>, told: Partial<Told> & Pick<Told, "schema">): Field<T> {
-  return Object.assign(schema, { told: { required: true, aliases: [], ...told } });
+export function field<T>(
+  schema: v.GenericSchema<unknown, T>,
+  spec: Partial<FieldSpec> & Pick<FieldSpec, "schema">,
+): Field<T> {
+  return Object.assign(schema, { spec: { required: true, aliases: [], ...spec } });
 }
 
 /** Creates a schema from a function. `read` returns undefined for a value that does not match. */
-export function reads<T>(expected: string, read: (value: unknown) => T | undefined) {
+export function readerSchema<T>(expected: string, read: (value: unknown) => T | undefined) {
   return v.pipe(
     v.unknown(),
     v.rawTransform<unknown, T>(({ dataset: { value }, addIssue, NEVER }) => {
-      const found = read(value);
-      if (found !== undefined) return found;
+      const result = read(value);
+      if (result !== undefined) return result;
       addIssue(unexpected(expected, value) as { message: string });
       return NEVER;
     }),
@@ -93,13 +97,13 @@ export function text(
     ...(oneOf ? { enum: [...oneOf] } : {}),
     ...(minLength > 0 ? { minLength } : {}),
   };
-  const expected = oneOf ? `one of ${oneOf.map((one) => `"${one}"`).join(", ")}` : "a string";
-  const read = reads(expected, (value) => {
-    const given = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
-    return typeof given === "string" && (oneOf?.includes(given) ?? true) ? given : undefined;
+  const expected = oneOf ? `one of ${oneOf.map((choice) => `"${choice}"`).join(", ")}` : "a string";
+  const read = readerSchema(expected, (value) => {
+    const candidate = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
+    return typeof candidate === "string" && (oneOf?.includes(candidate) ?? true) ? candidate : undefined;
   });
   const least = minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`;
-  return field(v.pipe(read, v.minLength(minLength, instead(least))), { schema, aliases });
+  return field(v.pipe(read, v.minLength(minLength, expectedMessage(least))), { schema, aliases });
 }
 
 export function integer(
@@ -108,11 +112,11 @@ export function integer(
 ): Field<number> {
   const { min, max, aliases = [] } = options;
   const schema = { type: "integer", description, minimum: min, ...(max === undefined ? {} : { maximum: max }) };
-  const read = reads(`an integer >= ${min}`, (value) => {
-    const given = asNumber(value);
-    if (typeof given !== "number" || !Number.isSafeInteger(given) || given < min) return undefined;
+  const read = readerSchema(`an integer >= ${min}`, (value) => {
+    const number = asNumber(value);
+    if (typeof number !== "number" || !Number.isSafeInteger(number) || number < min) return undefined;
     // A value above the maximum is reduced to the maximum: the model wants as much as possible.
-    return Math.min(given, max ?? Infinity);
+    return Math.min(number, max ?? Infinity);
   });
   return field(read, { schema, aliases });
 }
@@ -123,7 +127,7 @@ export function asNumber(value: unknown): unknown {
 }
 
 export function flag(description: string, { aliases = [] }: { aliases?: readonly string[] } = {}): Field<boolean> {
-  const read = reads("true or false", (value) => {
+  const read = readerSchema("true or false", (value) => {
     if (typeof value === "boolean") return value;
     return typeof value === "string" && /^(true|false)$/i.test(value) ? value.toLowerCase() === "true" : undefined;
   });
@@ -132,13 +136,13 @@ export function flag(description: string, { aliases = [] }: { aliases?: readonly
 
 export function list<T>(description: string, item: Field<T>, options: { min?: number; max: number }): Field<T[]> {
   const { min = 0, max } = options;
-  const schema = { type: "array", description, items: item.told.schema, ...(min > 0 ? { minItems: min } : {}) };
+  const schema = { type: "array", description, items: item.spec.schema, ...(min > 0 ? { minItems: min } : {}) };
   const read = v.pipe(
-    reads("an array", (value) => {
-      const given = unpacked(value, "[");
-      return Array.isArray(given) ? (given as unknown[]) : undefined;
+    readerSchema("an array", (value) => {
+      const unpackedValue = unpackJson(value, "[");
+      return Array.isArray(unpackedValue) ? (unpackedValue as unknown[]) : undefined;
     }),
-    v.minLength(min, instead(`an array of at least ${min}`)),
+    v.minLength(min, expectedMessage(`an array of at least ${min}`)),
     v.maxLength(max, ({ input }) => unexpected(`an array of at most ${max}`, `${input.length} entries`).message),
     v.array(item),
   );
@@ -154,25 +158,25 @@ export function object<Given extends Fields>(
   { isSparse = false, keepsOthers = false } = {},
 ): Field<Values<Given>> {
   const all = Object.entries(fields);
-  const shown = all.filter(([, { told }]) => told.hidden !== true);
+  const shown = all.filter(([, { spec }]) => spec.hidden !== true);
   const schema = {
     type: "object",
-    properties: Object.fromEntries(shown.map(([name, { told }]) => [name, told.schema])),
-    required: all.filter(([, { told }]) => told.required).map(([name]) => name),
+    properties: Object.fromEntries(shown.map(([name, { spec }]) => [name, spec.schema])),
+    required: all.filter(([, { spec }]) => spec.required).map(([name]) => name),
     additionalProperties: false,
   };
-  const whole = v.pipe(
-    reads("an object", (value) => {
-      const given = unpacked(value, "{");
-      return isRecord(given) ? named(fields, given, keepsOthers) : undefined;
+  const objectSchema = v.pipe(
+    readerSchema("an object", (value) => {
+      const unpackedValue = unpackJson(value, "{");
+      return isRecord(unpackedValue) ? resolveAliases(fields, unpackedValue, keepsOthers) : undefined;
     }),
     (keepsOthers ? v.looseObject(fields) : v.object(fields)) as v.GenericSchema<object, object>,
     v.transform((values) => (isSparse ? withoutMissing(values) : values)),
   );
-  return field(whole as v.GenericSchema<unknown, Values<Given>>, {
+  return field(objectSchema as v.GenericSchema<unknown, Values<Given>>, {
     schema,
     unreadKeys(value) {
-      const names = new Map(all.map(([name, { told }]) => [keyOf(name, told, value), told]));
+      const names = new Map(all.map(([name, { spec }]) => [keyOf(name, spec, value), spec]));
       // If the same value comes under two names, neither counts as unread.
       const isCopy = (key: string) =>
         [...names].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
@@ -182,13 +186,13 @@ export function object<Given extends Fields>(
 }
 
 /** Returns an object with its fields under their main names. Null becomes undefined unless the field is nullable. */
-function named(fields: Fields, given: Readonly<Record<string, unknown>>, keepsOthers: boolean): object {
+function resolveAliases(fields: Fields, input: Readonly<Record<string, unknown>>, keepsOthers: boolean): object {
   // No prototype, because valibot treats inherited properties as arguments.
-  const read = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? given : {});
-  for (const [name, { told }] of Object.entries(fields)) {
-    const key = keyOf(name, told, given);
-    const own = Object.hasOwn(given, key) ? given[key] : undefined;
-    read[name] = told.nullable ? own : (own ?? undefined);
+  const read = Object.assign(Object.create(null) as Record<string, unknown>, keepsOthers ? input : {});
+  for (const [name, { spec }] of Object.entries(fields)) {
+    const key = keyOf(name, spec, input);
+    const fieldValue = Object.hasOwn(input, key) ? input[key] : undefined;
+    read[name] = spec.nullable ? fieldValue : (fieldValue ?? undefined);
   }
   return read;
 }
@@ -198,26 +202,26 @@ function withoutMissing(values: object): object {
 }
 
 /** The key of a field in an object: its name, or the first alias that exists. */
-function keyOf(name: string, { aliases }: Told, value: object): string {
+function keyOf(name: string, { aliases }: FieldSpec, value: object): string {
   return [name, ...aliases].find((key) => Object.hasOwn(value, key)) ?? name;
 }
 
 /** Makes a field optional. An absent or null value becomes `fallback`, which is undefined by default. */
-export function optional<T>(one: Field<T>): Field<T | undefined>;
-export function optional<T>(one: Field<T>, fallback: T): Field<T>;
-export function optional<T>(one: Field<T>, fallback?: T): Field<T | undefined> {
-  const schema = fallback === undefined ? one.told.schema : { ...one.told.schema, default: fallback };
+export function optional<T>(baseField: Field<T>): Field<T | undefined>;
+export function optional<T>(baseField: Field<T>, fallback: T): Field<T>;
+export function optional<T>(baseField: Field<T>, fallback?: T): Field<T | undefined> {
+  const schema = fallback === undefined ? baseField.spec.schema : { ...baseField.spec.schema, default: fallback };
   // valibot's own default is not used, because valibot would parse it like input of the model.
   const read = v.pipe(
-    v.optional(one),
+    v.optional(baseField),
     v.transform((value) => (value === undefined ? fallback : value)),
   );
-  return field(read, { ...one.told, schema, required: false });
+  return field(read, { ...baseField.spec, schema, required: false });
 }
 
 /** Creates an optional argument that is omitted from the schema for the model. */
-export function hidden<T>(one: Field<T>): Field<T | undefined> {
-  return field(v.optional(one), { ...one.told, required: false, hidden: true });
+export function hidden<T>(baseField: Field<T>): Field<T | undefined> {
+  return field(v.optional(baseField), { ...baseField.spec, required: false, hidden: true });
 }
 
 /**
@@ -229,14 +233,14 @@ export function defineArguments<Given extends Fields>(
   fields: Given,
   check: (values: Values<Given>) => Values<Given> = (values) => values,
 ): Arguments<Values<Given>> {
-  const whole = object(fields);
-  return readBy(field(v.pipe(whole, v.transform(check)), whole.told));
+  const objectField = object(fields);
+  return toArguments(field(v.pipe(objectField, v.transform(check)), objectField.spec));
 }
 
 /** Creates the arguments of a tool from a field that parses the whole input. */
-export function readBy<T>(whole: Field<T>): Arguments<T> {
-  const { schema, unreadKeys } = whole.told;
-  const validate = (input: unknown) => whole["~standard"].validate(input ?? {}) as SchemaResult<T>;
+export function toArguments<T>(objectField: Field<T>): Arguments<T> {
+  const { schema, unreadKeys } = objectField.spec;
+  const validate = (input: unknown) => objectField["~standard"].validate(input ?? {}) as SchemaResult<T>;
   return {
     schema,
     parse(input) {
@@ -251,11 +255,11 @@ export function readBy<T>(whole: Field<T>): Arguments<T> {
 
 /** Formats issues as one line for the model. */
 export function describeIssues(issues: readonly SchemaIssue[]): string {
-  const told = issues.slice(0, MAX_ISSUES).map(({ message, path = [] }) => {
+  const messages = issues.slice(0, MAX_ISSUES).map(({ message, path = [] }) => {
     const keys = path.map((step) => (typeof step === "object" ? step.key : step));
     const where = keys.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i > 0 ? "." : ""}${String(key)}`));
     return `${where.join("") || "arguments"}: ${message}`;
   });
-  if (issues.length > MAX_ISSUES) told.push(`and ${issues.length - MAX_ISSUES} more`);
-  return told.join("; ");
+  if (issues.length > MAX_ISSUES) messages.push(`and ${issues.length - MAX_ISSUES} more`);
+  return messages.join("; ");
 }

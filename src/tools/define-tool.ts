@@ -10,9 +10,9 @@ import type {
   ToolKind,
   ToolOutput,
 } from "../ports/tool.js";
-import { describeIssues, unexpected, unpacked } from "./arguments.js";
+import { describeIssues, unexpected, unpackJson } from "./arguments.js";
 import { IgnoredArguments } from "./ignored-arguments.js";
-import { argumentsBy, type FromJsonSchema } from "./json-schema.js";
+import { argumentsFromJsonSchema, type FromJsonSchema } from "./json-schema.js";
 import type { StandardSchema } from "./standard-schema.js";
 
 /** The type of the arguments of a schema. */
@@ -43,7 +43,7 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
    */
   readonly needsPermission?: boolean | undefined;
   /** Whether the tool needs a user who can answer. Runs without such a user do not offer it. Default: false. */
-  readonly needsPerson?: boolean | undefined;
+  readonly needsUser?: boolean | undefined;
   /** Whether the tool needs skills. Runs without skills do not offer it. Default: false. */
   readonly needsSkills?: boolean | undefined;
   /** Whether a model is offered the tool. Default: true for all models. */
@@ -83,7 +83,7 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
   const { needsPermission = !HARMLESS.includes(kind) } = definition;
   if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) throw new InputError("name", "1 to 64 letters, digits, _ and -");
   if (typeof definition.run !== "function") throw new InputError(`run of ${name}`, "a function that does the work");
-  const check = isStandard(schema) ? schema : argumentsBy(schema);
+  const check = isStandard(schema) ? schema : argumentsFromJsonSchema(schema);
   const toolSchema = inputSchema(name, check, definition.jsonSchema);
   const ignored = new IgnoredArguments(check, toolSchema, kind);
   return {
@@ -93,18 +93,18 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
     kind,
     parallel,
     needsPermission,
-    ...(definition.needsPerson === true && { needsUser: true }),
+    ...(definition.needsUser === true && { needsUser: true }),
     ...(definition.needsSkills === true && { needsSkills: true }),
     ...(definition.models && { models: (model) => definition.models!(model) }),
     ...(definition.replaces && { replaces: definition.replaces }),
     parse: (input) => {
-      const given = recordOf(input);
-      const args = checked(name, check, given) as Args;
-      ignored.check(given, args);
+      const values = recordOf(input);
+      const args = validateInput(name, check, values) as Args;
+      ignored.check(values, args);
       return args;
     },
     describe(args, projectDir) {
-      const shown = definition.describe?.(args, projectDir) ?? callOf(name, args);
+      const shown = definition.describe?.(args, projectDir) ?? describeCall(name, args);
       return typeof shown === "string" ? { title: shown, locations: [] } : { locations: [], ...shown };
     },
     ...(definition.preview && { preview: (args, context) => definition.preview!(args, context) }),
@@ -123,34 +123,31 @@ function isStandard(schema: StandardSchema | JsonSchema): schema is StandardSche
 }
 
 /** Returns the JSON Schema as plain JSON, so that every read gives the same result. */
-function inputSchema(name: string, { "~standard": standard }: StandardSchema, given: JsonSchema | undefined) {
+function inputSchema(name: string, { "~standard": standard }: StandardSchema, jsonSchema: JsonSchema | undefined) {
   const field = `schema of ${name}`;
-  let told: unknown = given;
+  let schema: unknown = jsonSchema;
   try {
     // The dialect that most providers and libraries support.
-    told ??= standard.jsonSchema?.input({ target: "draft-07" });
-    told &&= JSON.parse(JSON.stringify(told)) as unknown;
+    schema ??= standard.jsonSchema?.input({ target: "draft-07" });
+    schema &&= JSON.parse(JSON.stringify(schema)) as unknown;
   } catch (error) {
-    throw new InputError(field, `what JSON Schema can tell, or jsonSchema beside it: ${(error as Error).message}`);
+    throw new InputError(field, `a schema that converts to JSON Schema, or jsonSchema: ${(error as Error).message}`);
   }
-  if (told === undefined)
-    throw new InputError(
-      field,
-      `jsonSchema beside it, because ${standard.vendor} does not tell the JSON Schema itself`,
-    );
-  if (!isRecord(told) || told["type"] !== "object") throw new InputError(field, "an object with the arguments");
-  const { $schema: _dialect, ...plain } = told;
+  if (schema === undefined)
+    throw new InputError(field, `jsonSchema, because ${standard.vendor} does not export a JSON Schema`);
+  if (!isRecord(schema) || schema["type"] !== "object") throw new InputError(field, "an object with the arguments");
+  const { $schema: _dialect, ...plain } = schema;
   return plain;
 }
 
 function recordOf(input: unknown): Record<string, unknown> {
-  const given = unpacked(input ?? {}, "{");
-  if (!isRecord(given)) throw new ToolInputError(describeIssues([unexpected("an object", given)]));
-  return given;
+  const unpackedInput = unpackJson(input ?? {}, "{");
+  if (!isRecord(unpackedInput)) throw new ToolInputError(describeIssues([unexpected("an object", unpackedInput)]));
+  return unpackedInput;
 }
 
-function checked(name: string, { "~standard": standard }: StandardSchema, given: object): unknown {
-  const result = standard.validate(given);
+function validateInput(name: string, { "~standard": standard }: StandardSchema, values: object): unknown {
+  const result = standard.validate(values);
   if (result instanceof Promise) {
     result.catch(() => undefined);
     throw new Error(`the schema of ${name} checks asynchronously; do that in run`);
@@ -160,13 +157,13 @@ function checked(name: string, { "~standard": standard }: StandardSchema, given:
 }
 
 /** Default description of a call for the user. */
-function callOf(name: string, args: unknown): string {
-  let told: string;
+function describeCall(name: string, args: unknown): string {
+  let argumentsText: string;
   try {
-    told = JSON.stringify(args) ?? "";
+    argumentsText = JSON.stringify(args) ?? "";
   } catch {
-    told = "";
+    argumentsText = "";
   }
-  const line = told === "" || told === "{}" ? name : `${name} ${told}`;
+  const line = argumentsText === "" || argumentsText === "{}" ? name : `${name} ${argumentsText}`;
   return printable(line.length > 200 ? `${line.slice(0, 199)}…` : line);
 }

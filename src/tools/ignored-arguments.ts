@@ -30,18 +30,18 @@ export class IgnoredArguments {
   }
 
   /**
-   * Throws `ToolInputError` for an unknown argument, unless it is harmless to ignore it. `given`: the input. `args`:
-   * the parsed input.
+   * Throws `ToolInputError` for an unknown argument, unless it is harmless to ignore it. `input` has the arguments as
+   * sent, `args` the parsed ones.
    */
-  check(given: Readonly<Record<string, unknown>>, args: unknown): void {
-    const unknown = this.#ignoredIn(given, args).filter((key) => !isEmpty(given[key]) && !COMMENTS.includes(key));
+  check(input: Readonly<Record<string, unknown>>, args: unknown): void {
+    const unknown = this.#ignoredIn(input, args).filter((key) => !isEmpty(input[key]) && !COMMENTS.includes(key));
     if (unknown.length === 0) return;
-    const more = unknown.length > MAX_NAMES ? `, and ${unknown.length - MAX_NAMES} more` : "";
-    const names = unknown.slice(0, MAX_NAMES).map(printable).join(", ") + more;
-    const known = `Known arguments: ${Object.keys(this.#properties).join(", ") || "none"}.`;
+    const hiddenCount = unknown.length > MAX_NAMES ? `, and ${unknown.length - MAX_NAMES} more` : "";
+    const names = unknown.slice(0, MAX_NAMES).map(printable).join(", ") + hiddenCount;
+    const knownArguments = `Known arguments: ${Object.keys(this.#properties).join(", ") || "none"}.`;
     if (!TOLERANT.includes(this.#kind))
-      throw new ToolInputError(`unknown argument ${names}. The call did not run. ${known}`);
-    if (isRecord(args)) this.#notes.set(args, `[unknown argument ${names} was ignored. ${known}]`);
+      throw new ToolInputError(`unknown argument ${names}. The call did not run. ${knownArguments}`);
+    if (isRecord(args)) this.#notes.set(args, `[unknown argument ${names} was ignored. ${knownArguments}]`);
   }
 
   /** Returns the note for a call that ran without an unknown argument. Undefined: no argument was ignored. */
@@ -49,12 +49,12 @@ export class IgnoredArguments {
     return isRecord(args) ? this.#notes.get(args) : undefined;
   }
 
-  #ignoredIn(given: Readonly<Record<string, unknown>>, args: unknown): string[] {
-    if ("unreadKeys" in this.#check) return this.#check.unreadKeys(given);
+  #ignoredIn(input: Readonly<Record<string, unknown>>, args: unknown): string[] {
+    if ("unreadKeys" in this.#check) return this.#check.unreadKeys(input);
     // A third-party validator keeps the arguments that it knows in its result.
     const isKept = (key: string) => isRecord(args) && Object.hasOwn(args, key);
     return this.#isClosed
-      ? Object.keys(given).filter((key) => !Object.hasOwn(this.#properties, key) && !isKept(key))
+      ? Object.keys(input).filter((key) => !Object.hasOwn(this.#properties, key) && !isKept(key))
       : [];
   }
 }

@@ -5,12 +5,12 @@ import {
   asNumber,
   field,
   flag,
-  instead,
+  expectedMessage,
   list,
   object,
   optional,
-  readBy,
-  reads,
+  toArguments,
+  readerSchema,
   text,
   type Arguments,
   type Field,
@@ -48,30 +48,33 @@ type ObjectOf<Fields, Names> = {
  * Creates the arguments of a tool from a plain JSON Schema. Checks `type`, `enum`, `const`, `properties`, `required`,
  * `items`, bounds, lengths, `default` and `additionalProperties: false`. All other keywords only inform the model.
  */
-export function argumentsBy(schema: JsonSchema): Arguments<unknown> {
-  const whole = fieldOf(schema);
-  return readBy(field(whole, { ...whole.told, schema }));
+export function argumentsFromJsonSchema(schema: JsonSchema): Arguments<unknown> {
+  const rootField = fieldOf(schema);
+  return toArguments(field(rootField, { ...rootField.spec, schema }));
 }
 
 function fieldOf(schema: unknown): Field<unknown> {
   if (!isRecord(schema)) return anything();
   const types = [schema["type"] ?? []].flat();
   const isNullable = types.includes("null");
-  const [type] = types.filter((one) => one !== "null");
+  const [type] = types.filter((typeName) => typeName !== "null");
   // If several types besides null are allowed, the value is not checked.
-  const one = types.length > (isNullable ? 2 : 1) ? anything() : ofType(type, schema);
-  return field(isNullable ? v.nullable(one) : one, { ...one.told, nullable: isNullable || type === undefined });
+  const typedField = types.length > (isNullable ? 2 : 1) ? anything() : ofType(type, schema);
+  return field(isNullable ? v.nullable(typedField) : typedField, {
+    ...typedField.spec,
+    nullable: isNullable || type === undefined,
+  });
 }
 
 function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const choice = "const" in schema ? [schema["const"]] : schema["enum"];
-  if (Array.isArray(choice)) return oneOf(choice);
+  if (Array.isArray(choice)) return enumField(choice);
   switch (type) {
     case "string":
-      return bounded(schema);
+      return stringField(schema);
     case "integer":
     case "number":
-      return numeric(type === "integer", schema);
+      return numberField(type === "integer", schema);
     case "boolean":
       return flag("");
     case "array":
@@ -80,55 +83,57 @@ function ofType(type: unknown, schema: Readonly<Record<string, unknown>>): Field
         max: bound(schema["maxItems"], Infinity),
       });
     case "object":
-      return structure(schema);
+      return objectField(schema);
     default:
       return anything();
   }
 }
 
-function structure(schema: Readonly<Record<string, unknown>>): Field<unknown> {
+function objectField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const required = Array.isArray(schema["required"]) ? schema["required"] : [];
   const properties = isRecord(schema["properties"]) ? schema["properties"] : {};
-  const fields = Object.entries(properties).map(([name, one]): [string, Field<unknown>] => {
-    const fallback = isRecord(one) ? one["default"] : undefined;
-    const read = fieldOf(one);
+  const fields = Object.entries(properties).map(([name, propertySchema]): [string, Field<unknown>] => {
+    const fallback = isRecord(propertySchema) ? propertySchema["default"] : undefined;
+    const read = fieldOf(propertySchema);
     return [name, required.includes(name) && fallback === undefined ? read : optional(read, fallback)];
   });
   const isClosed = schema["additionalProperties"] === false;
-  const whole = object(Object.fromEntries(fields), { isSparse: true, keepsOthers: !isClosed });
-  const { unreadKeys: _unread, ...open } = whole.told;
-  return isClosed ? whole : field(whole, open);
+  const baseField = object(Object.fromEntries(fields), { isSparse: true, keepsOthers: !isClosed });
+  const { unreadKeys: _unread, ...open } = baseField.spec;
+  return isClosed ? baseField : field(baseField, open);
 }
 
 const anything = (): Field<unknown> =>
   field(
-    reads("a value", (value) => value),
+    readerSchema("a value", (value) => value),
     { schema: {}, nullable: true },
   );
 
-function oneOf(choice: readonly unknown[]): Field<unknown> {
-  const read = reads(`one of ${choice.map((one) => JSON.stringify(one)).join(", ")}`, (value) =>
-    choice.find((one) => one === value || (typeof one !== "string" && String(one) === value)),
+function enumField(choice: readonly unknown[]): Field<unknown> {
+  const read = readerSchema(`one of ${choice.map((choiceValue) => JSON.stringify(choiceValue)).join(", ")}`, (value) =>
+    choice.find(
+      (choiceValue) => choiceValue === value || (typeof choiceValue !== "string" && String(choiceValue) === value),
+    ),
   );
   return field(read, { schema: {}, nullable: choice.includes(null) });
 }
 
-function numeric(isWhole: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
+function numberField(isWhole: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const min = bound(schema["minimum"], -Infinity);
   const max = bound(schema["maximum"], Infinity);
   const limits = [...(min > -Infinity ? [`>= ${min}`] : []), ...(max < Infinity ? [`<= ${max}`] : [])].join(" and ");
-  const read = reads(`${isWhole ? "an integer" : "a number"}${limits && ` ${limits}`}`, (value) => {
-    const given = asNumber(value) as number;
-    const isRight = isWhole ? Number.isSafeInteger(given) : Number.isFinite(given);
-    return isRight && given >= min && given <= max ? given : undefined;
+  const read = readerSchema(`${isWhole ? "an integer" : "a number"}${limits && ` ${limits}`}`, (value) => {
+    const number = asNumber(value) as number;
+    const isRight = isWhole ? Number.isSafeInteger(number) : Number.isFinite(number);
+    return isRight && number >= min && number <= max ? number : undefined;
   });
   return field(read, { schema: {} });
 }
 
-function bounded(schema: Readonly<Record<string, unknown>>): Field<unknown> {
+function stringField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const max = bound(schema["maxLength"], Infinity);
   const read = text("", { minLength: bound(schema["minLength"], 0) });
-  return field(v.pipe(read, v.maxLength(max, instead(`at most ${max} characters`))), read.told);
+  return field(v.pipe(read, v.maxLength(max, expectedMessage(`at most ${max} characters`))), read.spec);
 }
 
 function bound(value: unknown, fallback: number): number {

@@ -30,7 +30,7 @@ export function withoutSecrets(tool: Tool, redactor: Redactor): Tool {
       const stream = new HiddenStream(redactor, (text) => context.progress(text));
       const paced = new ThrottledOutput((text, isCut) => stream.push(text, isCut));
       try {
-        return hideIn(await tool.run(args, { ...context, progress: (text) => paced.push(text) }), redactor);
+        return redactOutput(await tool.run(args, { ...context, progress: (text) => paced.push(text) }), redactor);
       } catch (error) {
         if (!(error instanceof Error)) throw error;
         const message = redactor.hide(error.message);
@@ -54,11 +54,11 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
           return opened.tools.map((tool) => withoutSecrets(tool, redactor));
         },
         get prompts() {
-          return (opened.prompts ?? []).map((one) => ({
-            ...one,
+          return (opened.prompts ?? []).map((command) => ({
+            ...command,
             prompt: async (words: string, signal: AbortSignal) => {
-              const said = await one.prompt(words, signal);
-              return { ...said, text: redactor.hide(said.text) };
+              const promptResult = await command.prompt(words, signal);
+              return { ...promptResult, text: redactor.hide(promptResult.text) };
             },
           }));
         },
@@ -68,7 +68,7 @@ export function sourceWithoutSecrets(source: ToolSource, redactor: Redactor): To
   };
 }
 
-function hideIn(output: ToolOutput, redactor: Redactor): ToolOutput {
+function redactOutput(output: ToolOutput, redactor: Redactor): ToolOutput {
   const { text, diff } = output;
   return {
     ...output,

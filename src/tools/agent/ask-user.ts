@@ -30,7 +30,7 @@ export function askUserTool(): Tool {
       "a decision that is theirs. Do not ask for leave to use a tool: that is asked for by itself.",
     schema,
     kind: "think",
-    needsPerson: true,
+    needsUser: true,
     describe: ({ question }) => oneLine(question),
     run: async ({ question, choices = [], free_text }, context) => {
       const answer = await context.askUser({

@@ -1,9 +1,9 @@
 import { join, relative, resolve, sep } from "node:path";
 import { hasCode, ToolError } from "../../ports/errors.js";
-import { isVouched, type Owners } from "../../files/owners.js";
+import { hasTrustedOwners, type Owners } from "../../files/owners.js";
 import { repositoryOf } from "../../files/repository.js";
 import { isInside, PathGuard } from "../../files/path-guard.js";
-import { lines, printable } from "../../base/printable.js";
+import { printableLines, printable } from "../../base/printable.js";
 import { frontMatter } from "../../project/front-matter.js";
 import { SKILL_FILE } from "../../project/skill-file.js";
 import type { Skill } from "../../ports/skill.js";
@@ -15,15 +15,15 @@ import { sniff } from "../files/content.js";
 import { cutMiddle, MODEL_BYTES } from "../../base/cut-text.js";
 
 /** Maximum bytes read of one file. */
-const MOST_BYTES = 256 * 1024;
+const MAX_FILE_BYTES = 256 * 1024;
 /** Maximum files of a skill that are listed, and maximum folder depth of the search. */
-const FILES = 50;
-const DEPTH = 3;
+const MAX_FILES = 50;
+const MAX_DEPTH = 3;
 /** Limits of the search for these files: folder entries, and time in ms. */
-const LOOKED = 1_000;
-const LOOK_MS = 2_000;
+const MAX_ENTRIES = 1_000;
+const MAX_SEARCH_MS = 2_000;
 /** Folders of a skill that are not searched. */
-const OTHERS = new Set([".git", "node_modules"]);
+const SKIPPED_FOLDERS = new Set([".git", "node_modules"]);
 
 const schema = defineArguments({
   name: text("Name of the skill.", { minLength: 1, aliases: ["skill"] }),
@@ -49,9 +49,9 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
     describe: ({ name, file }) =>
       `Read the skill ${printable(name)}${file === SKILL_FILE ? "" : `: ${printable(file)}`}`,
     run: async ({ name, file }, { skills = [], signal, projectDir }) => {
-      const skill = skills.find((one) => one.name === name);
+      const skill = skills.find((candidate) => candidate.name === name);
       if (!skill) {
-        const names = skills.map((one) => one.name).join(", ");
+        const names = skills.map((candidate) => candidate.name).join(", ");
         throw new ToolError(
           `There is no skill ${JSON.stringify(name.slice(0, 100))}. Use one of: ${names || "(none)"}.`,
         );
@@ -62,19 +62,19 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
         denied: skill.origin === "user" ? [] : deniedPaths,
       });
       const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
-      const said = await read(guard, skill, file, owners);
-      if (file !== SKILL_FILE) return said;
+      const content = await read(guard, skill, file, owners);
+      if (file !== SKILL_FILE) return content;
       const whose =
         skill.origin === "user" ? "The user's own skill" : "A skill of the repository, for which nobody vouches";
-      const { files, isCut } = await filesOf(guard, skill.folder, signal);
-      const others = files.filter((one) => one !== SKILL_FILE);
+      const { files, isCut } = await listFiles(guard, skill.folder, signal);
+      const otherFiles = files.filter((path) => path !== SKILL_FILE);
       const none = isCut ? "None of its other files was found." : "It has no other files.";
       return [
         `${whose}, in ${printable(skill.folder)}`,
-        others.length === 0 ? none : `Its other files (read them with file): ${others.join(", ")}`,
+        otherFiles.length === 0 ? none : `Its other files (read them with file): ${otherFiles.join(", ")}`,
         ...(isCut ? ["There is more in its folder than was looked at."] : []),
         "",
-        lines(frontMatter(said).body || said),
+        printableLines(frontMatter(content).body || content),
       ].join("\n");
     },
   });
@@ -92,9 +92,9 @@ async function read(
   try {
     const { handle, stats } = await guard.openFile(path);
     try {
-      if (!(await isVouched({ path, root, owners }, stats)))
-        throw new ToolError(`${called}: another user's, or everybody may write to it.`);
-      const buffer = Buffer.alloc(Math.min(MOST_BYTES, Number(stats.size)));
+      if (!(await hasTrustedOwners({ path, root, owners }, stats)))
+        throw new ToolError(`${called}: it belongs to another user or is writable by every user.`);
+      const buffer = Buffer.alloc(Math.min(MAX_FILE_BYTES, Number(stats.size)));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
       const bytes = buffer.subarray(0, bytesRead);
       const content = sniff(bytes);
@@ -114,10 +114,10 @@ async function read(
  *
  * `isCut` is true if a limit of files, entries, depth or time was reached. Rejects with the signal's reason.
  */
-async function filesOf(guard: PathGuard, start: string, signal: AbortSignal) {
+async function listFiles(guard: PathGuard, start: string, signal: AbortSignal) {
   const files: string[] = [];
-  const end = Date.now() + LOOK_MS;
-  let left = LOOKED;
+  const end = Date.now() + MAX_SEARCH_MS;
+  let remainingEntries = MAX_ENTRIES;
   let isCut = false;
   /** Returns false once a limit is reached. */
   const look = async (path: string, depth: number): Promise<boolean> => {
@@ -127,17 +127,17 @@ async function filesOf(guard: PathGuard, start: string, signal: AbortSignal) {
     try {
       for await (const entry of folder.entries()) {
         signal.throwIfAborted();
-        if (left-- <= 0 || files.length >= FILES || Date.now() > end) return false;
-        const own = join(path, entry.name);
-        if (!entry.isDirectory()) files.push(printable(relative(start, own).split(sep).join("/")));
-        else if (OTHERS.has(entry.name)) continue;
-        else if (depth < DEPTH) folders.push(own);
+        if (remainingEntries-- <= 0 || files.length >= MAX_FILES || Date.now() > end) return false;
+        const entryPath = join(path, entry.name);
+        if (!entry.isDirectory()) files.push(printable(relative(start, entryPath).split(sep).join("/")));
+        else if (SKIPPED_FOLDERS.has(entry.name)) continue;
+        else if (depth < MAX_DEPTH) folders.push(entryPath);
         else isCut = true;
       }
     } finally {
       await folder.close();
     }
-    for (const own of folders) if (!(await look(own, depth + 1))) return false;
+    for (const subfolder of folders) if (!(await look(subfolder, depth + 1))) return false;
     return true;
   };
   const isWhole = await look(start, 1);

@@ -3,7 +3,18 @@ import { printable } from "../../base/printable.js";
 import { hasCode } from "../../ports/errors.js";
 import type { Subagent, SubagentResult } from "../../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { asNumber, defineArguments, field, flag, integer, list, object, optional, reads, text } from "../arguments.js";
+import {
+  asNumber,
+  defineArguments,
+  field,
+  flag,
+  integer,
+  list,
+  object,
+  optional,
+  readerSchema,
+  text,
+} from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 
 /** Default maximum of model calls of a subagent. */
@@ -12,9 +23,9 @@ export const DEFAULT_SUBAGENT_ITERATIONS = 50;
 const MAX_TOOLS = 100;
 
 const usd = field(
-  reads("a number above 0", (value) => {
-    const given = asNumber(value);
-    return typeof given === "number" && given > 0 && given < Infinity ? given : undefined;
+  readerSchema("a number above 0", (value) => {
+    const number = asNumber(value);
+    return typeof number === "number" && number > 0 && number < Infinity ? number : undefined;
   }),
   { schema: { type: "number", description: "US dollars.", exclusiveMinimum: 0 } },
 );
@@ -56,7 +67,7 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
     parallel: true,
     describe: ({ description, read_only }) => `${read_only === true ? "Look" : "Task"}: ${oneLine(description)}`,
     run: async ({ description, prompt, tools, read_only = false, budget = {} }, context) => {
-      const helper = await begun(context, {
+      const helper = await trySpawn(context, {
         message: prompt,
         title: oneLine(description),
         ...(tools && { tools }),
@@ -66,17 +77,20 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
       });
       if ("text" in helper) return helper;
       try {
-        return told(await helper.result, helper);
+        return formatResult(await helper.result, helper);
       } catch (error) {
         if (context.signal.aborted) throw error;
-        return { text: `${brokenOff(error)}\n\n${sessionOf(helper)}`, failed: true };
+        return { text: `${describeFailure(error)}\n\n${sessionReference(helper)}`, failed: true };
       }
     },
   });
 }
 
 /** Starts a subagent. Returns a failed tool output if there are too many runs. */
-async function begun(context: ToolContext, input: Parameters<ToolContext["spawn"]>[0]): Promise<Subagent | ToolOutput> {
+async function trySpawn(
+  context: ToolContext,
+  input: Parameters<ToolContext["spawn"]>[0],
+): Promise<Subagent | ToolOutput> {
   try {
     return await context.spawn(input);
   } catch (error) {
@@ -86,8 +100,8 @@ async function begun(context: ToolContext, input: Parameters<ToolContext["spawn"
   }
 }
 
-function told({ output, endedBy, iterations }: SubagentResult, helper: Subagent): ToolOutput {
-  const said = output.trim() === "" ? "(It said nothing.)" : cutMiddle(output.trim(), MODEL_BYTES);
+function formatResult({ output, endedBy, iterations }: SubagentResult, helper: Subagent): ToolOutput {
+  const answer = output.trim() === "" ? "(It said nothing.)" : cutMiddle(output.trim(), MODEL_BYTES);
   const limits = {
     max_iterations: `its ${iterations} model calls were over`,
     budget: "its budget was spent",
@@ -95,15 +109,15 @@ function told({ output, endedBy, iterations }: SubagentResult, helper: Subagent)
   };
   const limit = limits[endedBy];
   const end = limit === "" ? "" : `\n\n[The helper did not come to its end: ${limit}.]`;
-  return { text: `${said}${end}\n\n${sessionOf(helper)}`, failed: endedBy !== "model" };
+  return { text: `${answer}${end}\n\n${sessionReference(helper)}`, failed: endedBy !== "model" };
 }
 
-function brokenOff(error: unknown): string {
+function describeFailure(error: unknown): string {
   if (hasCode(error, "run_cancelled")) return "The helper was cancelled by a person. Ask what to do instead.";
   if (hasCode(error, "session_not_found")) return "The helper's session was deleted while it worked.";
   return `The helper failed: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-function sessionOf({ sessionId }: Subagent): string {
+function sessionReference({ sessionId }: Subagent): string {
   return `[helper session ${sessionId}]`;
 }

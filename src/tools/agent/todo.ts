@@ -75,11 +75,11 @@ export function todoreadTool(): Tool {
     kind: "think",
     parallel: true,
     describe: () => "Read todos",
-    run: (_, context) => show(kept(context)),
+    run: (_, context) => show(readTodos(context)),
   });
 }
 
-function kept(context: ToolContext): readonly Todo[] {
+function readTodos(context: ToolContext): readonly Todo[] {
   const todos = context.state.get(STATE);
   return Array.isArray(todos) ? (todos as Todo[]) : [];
 }

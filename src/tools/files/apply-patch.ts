@@ -37,7 +37,7 @@ const schema = defineArguments(
 );
 
 /** Models trained on this format: GPT from 4.1 and 5 on, codex and the o series. */
-const TRAINED = /^(?:gpt-(?:4\.1|[5-9]|[12]\d)(?!\d)|codex|o[1-9](?![a-z\d]))|-codex(?![a-z])/;
+const TRAINED_MODELS = /^(?:gpt-(?:4\.1|[5-9]|[12]\d)(?!\d)|codex|o[1-9](?![a-z\d]))|-codex(?![a-z])/;
 
 /** Whether a model was trained on this patch format, judged by its id. A vendor prefix of a gateway is ignored. */
 export function supportsPatches({ id }: { readonly id: string }): boolean {
@@ -46,12 +46,12 @@ export function supportsPatches({ id }: { readonly id: string }): boolean {
     .replace(/^.*\//, "")
     .replace(/:.*$/, "")
     .replace(/^openai[.-]/, "");
-  return TRAINED.test(name);
+  return TRAINED_MODELS.test(name);
 }
 
 /**
- * Creates the tool `apply_patch`, which changes several files with one patch in the format of OpenAI's models. Those
- * models are offered it in place of `edit`.
+ * Creates the tool `apply_patch`, which changes several files with one patch in the format of OpenAI's models. These
+ * models get it in place of `edit`.
  */
 export function applyPatchTool(options: FileToolOptions): Tool {
   return defineTool({
@@ -65,15 +65,15 @@ export function applyPatchTool(options: FileToolOptions): Tool {
     replaces: ["edit", "multiedit"],
     describe: ({ input }, projectDir) => {
       const sections = parsePatch(input);
-      const paths = sections.flatMap((one) =>
-        movedTo(one) === undefined ? [one.path] : [one.path, movedTo(one) ?? ""],
+      const paths = sections.flatMap((section) =>
+        movedTo(section) === undefined ? [section.path] : [section.path, movedTo(section) ?? ""],
       );
       return {
         title: titleOf(sections, projectDir),
         locations: [...new Set(paths)].map((path) => location(path, projectDir)),
         diff: sections.flatMap((section) => plannedDiff(section, projectDir)),
         actsAs: actsAs(sections),
-        ...reads(sections, projectDir),
+        ...readLocations(sections, projectDir),
       };
     },
     preview: ({ input }, context) => previewPatch(options, parsePatch(input), context),
@@ -110,7 +110,7 @@ function plannedDiff(section: PatchSection, projectDir: string): Diff[] {
  * Files whose content the call may show: errors quote lines of updated files, and a moved file is readable at its
  * target.
  */
-function reads(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
+function readLocations(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
   const paths = new Set(sections.flatMap(({ action, path }) => (action === "update" ? [path] : [])));
   return paths.size > 0 ? { reads: [...paths].map((path) => location(path, projectDir)) } : {};
 }

@@ -38,8 +38,8 @@ export function sniff(start: Buffer): Content {
   if (latin.startsWith("\xff\xfe")) return { kind: "text", encoding: "utf-16le" };
   if (latin.startsWith("\xfe\xff")) return { kind: "text", encoding: "utf-16be" };
   if (!start.includes(0) && !latin.startsWith("%PDF-")) return { kind: "text", encoding: "utf-8" };
-  const known = MAGIC.find(([magic, , at = 0]) => latin.startsWith(magic, at));
-  return { kind: "binary", what: known?.[1] ?? "binary data" };
+  const signature = MAGIC.find(([magic, , at = 0]) => latin.startsWith(magic, at));
+  return { kind: "binary", what: signature?.[1] ?? "binary data" };
 }
 
 /** Formats a size for users and models. */

@@ -4,7 +4,7 @@ import { asPathError, type OpenedFolder, type PathGuard } from "../../files/path
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { size, sniff } from "./content.js";
 import {
-  exclusively,
+  withFileLock,
   guardForChange,
   pathFault,
   SeenFiles,
@@ -16,7 +16,7 @@ import { recordBefore, recordTree } from "./record-file.js";
 import { readWhole } from "./read-file.js";
 
 /** Maximum size of a deleted text file whose content clients are shown. */
-const DIFF_BYTES = 256 * 1024;
+const MAX_DIFF_BYTES = 256 * 1024;
 
 interface Deletion {
   readonly path: string;
@@ -27,7 +27,7 @@ interface Deletion {
  * Identity of the file or folder in a permission request, by the arguments of the call. Undefined if the path did not
  * exist.
  */
-const askedAbout = new WeakMap<Deletion, Identity | undefined>();
+const previewedIdentities = new WeakMap<Deletion, Identity | undefined>();
 
 type Identity = Readonly<Record<"dev" | "ino", number>>;
 
@@ -44,7 +44,7 @@ export async function previewDeletion(
   const guard = await guardForChange(options, reach);
   const folder = await guard.openFolder((await guard.resolve(dirname(full))).path);
   try {
-    askedAbout.set(deletion, await folder.stat(basename(full)));
+    previewedIdentities.set(deletion, await folder.stat(basename(full)));
   } finally {
     await folder.close();
   }
@@ -62,21 +62,24 @@ export async function deletePath(
   try {
     const guard = await guardForChange(options, context);
     const name = shown(path, context.projectDir);
-    const check = (found: Identity): void => {
-      const asked = askedAbout.get(deletion);
-      if (askedAbout.has(deletion) && (asked?.dev !== found.dev || asked.ino !== found.ino))
+    const check = (identity: Identity): void => {
+      const requestedIdentity = previewedIdentities.get(deletion);
+      if (
+        previewedIdentities.has(deletion) &&
+        (requestedIdentity?.dev !== identity.dev || requestedIdentity.ino !== identity.ino)
+      )
         throw new ToolError(
           `${name}: was replaced while permission was asked for. Nothing was deleted; look at it again.`,
         );
     };
-    return await exclusively(full, () => remove(guard, full, recursive, name, context, check));
+    return await withFileLock(full, () => remove(guard, full, recursive, name, context, check));
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);
   }
 }
 
-const GONE = { kind: "none" } as const;
-const NOT_KEPT = " No copy was kept: undo cannot bring it back.";
+const NO_FILE = { kind: "none" } as const;
+const NOT_RECORDED_NOTE = " No copy was kept: undo cannot bring it back.";
 
 /**
  * Deletes a file, link or folder. The target of a link stays. `check` receives the current identity and throws if the
@@ -90,7 +93,7 @@ export async function remove(
   recursive: boolean,
   name: string,
   context: ToolContext,
-  check: (found: Identity) => void = () => undefined,
+  check: (identity: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
   // Resolves the parent but not the last name, so that a link is deleted and not its target.
   const parent = await guard.resolve(dirname(full)).catch((error: unknown) => {
@@ -102,40 +105,40 @@ export async function remove(
   if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
   if (basename(target) === ".git")
     throw new ToolError(`${name}: holds the history of the repository and is not deleted. Ask the user to do it.`);
-  guard.refuseProtected(parent.ways.map((way) => join(way, basename(full))));
+  guard.refuseProtected(parent.traversedPaths.map((way) => join(way, basename(full))));
   const folder = await guard.openFolder(parent.path);
   try {
-    const own = basename(target);
-    await guard.refuseProtectedIn(folder, own);
-    const stats = await folder.stat(own);
+    const entryName = basename(target);
+    await guard.refuseProtectedIn(folder, entryName);
+    const stats = await folder.stat(entryName);
     let isKept = true;
     if (!stats) throw new PathError("not_found", "not found");
     check(stats);
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
       const keeping = await (recursive
-        ? recordTree(guard, folder, own, context, context.signal)
-        : recordBefore(guard, folder, own, GONE, context));
-      if (recursive) await folder.removeTree(own, context.signal);
-      else if (!(await folder.removeEmpty(own)))
+        ? recordTree(guard, folder, entryName, context, context.signal)
+        : recordBefore(guard, folder, entryName, NO_FILE, context));
+      if (recursive) await folder.removeTree(entryName, context.signal);
+      else if (!(await folder.removeEmpty(entryName)))
         throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with all that is in it.`);
       keeping.commit();
       isKept = keeping.isRestorable;
     } else {
-      const before = stats.isFile() ? await textOf(guard, folder, own) : undefined;
-      const keeping = await recordBefore(guard, folder, own, GONE, context);
-      await folder.unlink(own);
+      const before = stats.isFile() ? await textOf(guard, folder, entryName) : undefined;
+      const keeping = await recordBefore(guard, folder, entryName, NO_FILE, context);
+      await folder.unlink(entryName);
       keeping.commit();
       new SeenFiles(context).forget(target);
       await folder.sync();
       return {
-        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.isRestorable ? "" : NOT_KEPT}`,
+        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; what it points to is still there)" : ` (${size(stats.size)})`}.${keeping.isRestorable ? "" : NOT_RECORDED_NOTE}`,
         ...(before === undefined ? {} : { diff: [{ path: target, oldText: before, newText: "" }] }),
         locations: [{ path: target }],
       };
     }
     await folder.sync();
-    const what = `Deleted ${name}/${recursive ? " with all that was in it" : ""}.${isKept ? "" : NOT_KEPT}`;
+    const what = `Deleted ${name}/${recursive ? " with all that was in it" : ""}.${isKept ? "" : NOT_RECORDED_NOTE}`;
     return { text: what, locations: [{ path: target }] };
   } catch (error) {
     throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
@@ -152,8 +155,8 @@ async function textOf(guard: PathGuard, folder: OpenedFolder, name: string): Pro
   try {
     const file = await guard.openFile(join(folder.path, name));
     try {
-      if (file.stats.size > DIFF_BYTES) return undefined;
-      const content = await readWhole(file, DIFF_BYTES);
+      if (file.stats.size > MAX_DIFF_BYTES) return undefined;
+      const content = await readWhole(file, MAX_DIFF_BYTES);
       return sniff(content.subarray(0, 8_192)).kind === "text" ? content.toString() : undefined;
     } finally {
       await file.handle.close();

@@ -5,20 +5,29 @@ import { withWorker } from "../../untrusted/workers.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { size, sniff } from "./content.js";
-import { diffOf, exclusively, guardForChange, location, MAX_FILE_BYTES, pathFault, SeenFiles, shown } from "./files.js";
+import {
+  diffOf,
+  withFileLock,
+  guardForChange,
+  location,
+  MAX_FILE_BYTES,
+  pathFault,
+  SeenFiles,
+  shown,
+} from "./files.js";
 import type { FileToolOptions, WorkFolders } from "./files.js";
 import { readWhole } from "./read-file.js";
 import { replaceFile } from "./replace-file.js";
 
 /** Time limit for all edits of a call, in ms. */
-const EDIT_MS = 10_000;
+const EDIT_TIMEOUT_MS = 10_000;
 /**
- * Maximum size of a file that a permission request shows completely. Of larger files it shows only the changed part,
+ * Maximum size of a file that a permission request shows completely. A request for a larger file shows only the changed part,
  * because the request is stored with it.
  */
-const PREVIEW_BYTES = 256 * 1024;
+const MAX_PREVIEW_BYTES = 256 * 1024;
 /** Context lines on each side of the changed part. */
-const AROUND = 3;
+const CONTEXT_LINES = 3;
 
 /** Applies edits to one file in order, all or none. Rejects with `ToolError` or the signal's reason. */
 export async function editFile(
@@ -32,10 +41,10 @@ export async function editFile(
   try {
     const guard = await guardForChange(options, context);
     const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
-    return await exclusively(target, async () => {
+    return await withFileLock(target, async () => {
       const seen = new SeenFiles(context);
       const before = await textOf(guard, target, name);
-      if (seen.changed(target, before))
+      if (seen.hasChanged(target, before))
         throw new ToolError(
           `${name}: changed since you read it (by a command, another session or a person). Read it again, then edit.`,
         );
@@ -47,7 +56,7 @@ export async function editFile(
       if (!(await textOf(guard, target, name)).equals(before))
         throw new ToolError(`${name}: changed just now. Read it again, then edit.`);
       const real = await replaceFile(guard, target, after, context);
-      seen.saw(real, after);
+      seen.recordSeen(real, after);
       return {
         text: `Edited ${name}: replaced ${done.join("; ")}.`,
         diff: diffOf(real, before, after),
@@ -78,9 +87,9 @@ export async function previewEdits(
   const before = await textOf(guard, target, name);
   const { content: edited, done } = await edit(before, edits, name, signal);
   const after = Buffer.from(edited.buffer, edited.byteOffset, edited.byteLength);
-  const loose = done.filter((one) => one.includes("not to the letter"));
+  const loose = done.filter((description) => description.includes("not to the letter"));
   if (loose.length === 0) return {};
-  const isShown = Math.max(before.length, after.length) <= PREVIEW_BYTES;
+  const isShown = Math.max(before.length, after.length) <= MAX_PREVIEW_BYTES;
   const texts = isShown ? { oldText: before.toString(), newText: after.toString() } : changedPart(before, after);
   return {
     ...(texts && { diff: [{ path: location(path, projectDir).path, ...texts }] }),
@@ -97,9 +106,9 @@ function changedPart(before: Buffer, after: Buffer): { oldText: string; newText:
   let end = 0;
   while (end < shorter - start && olds[olds.length - 1 - end] === news[news.length - 1 - end]) end++;
   const part = (lines: readonly string[]): string =>
-    lines.slice(Math.max(0, start - AROUND), lines.length - Math.max(0, end - AROUND)).join("\n");
+    lines.slice(Math.max(0, start - CONTEXT_LINES), lines.length - Math.max(0, end - CONTEXT_LINES)).join("\n");
   const texts = { oldText: part(olds), newText: part(news) };
-  return texts.oldText.length + texts.newText.length <= 2 * PREVIEW_BYTES ? texts : undefined;
+  return texts.oldText.length + texts.newText.length <= 2 * MAX_PREVIEW_BYTES ? texts : undefined;
 }
 
 /** Reads a text file that can be edited. Rejects with `ToolError` for any other file. */
@@ -131,11 +140,13 @@ async function edit(
   const content = new Uint8Array(before);
   const job = { content, edits, name, maxBytes: MAX_FILE_BYTES };
   try {
-    const edited = await withWorker(signal, (thread) => thread.ask("edit", job, { ms: EDIT_MS, transfer: [content] }));
+    const edited = await withWorker(signal, (thread) =>
+      thread.runJob("edit", job, { ms: EDIT_TIMEOUT_MS, transfer: [content] }),
+    );
     if ("refused" in edited) throw new ToolError(edited.refused);
     return edited;
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
-    throw new ToolError(`${name}: the edit was given up: ${error.message}. Use bash with a script.`, { cause: error });
+    throw new ToolError(`${name}: the edit was aborted: ${error.message}. Use bash with a script.`, { cause: error });
   }
 }

@@ -5,7 +5,7 @@ import type { Diff, Location, ToolContext } from "../../ports/tool.js";
 import { isInside, PathGuard, type OpenedFile } from "../../files/path-guard.js";
 import { Protection } from "../../files/protection.js";
 import { printable } from "../../base/printable.js";
-import { folderOf } from "../../processes/outputs.js";
+import { sessionFolder } from "../../processes/outputs.js";
 
 /** Paths that the file tools may use beside the project folder, and paths that they may not. All paths are absolute. */
 export interface FileToolOptions {
@@ -41,9 +41,9 @@ export function guardForReading(
   reach: WorkFolders & Pick<ToolContext, "sessionId">,
   path: string,
 ): Promise<PathGuard> {
-  const own = options.outputsPath && folderOf(options.outputsPath, reach.sessionId);
-  return own && isInside(resolve(reach.projectDir, path), own)
-    ? PathGuard.create({ roots: [own], denied: [] })
+  const outputsFolder = options.outputsPath && sessionFolder(options.outputsPath, reach.sessionId);
+  return outputsFolder && isInside(resolve(reach.projectDir, path), outputsFolder)
+    ? PathGuard.create({ roots: [outputsFolder], denied: [] })
     : guardFor(options, reach);
 }
 
@@ -100,7 +100,7 @@ export async function pathFault(
 async function nextStep(error: PathError, path: string, projectDir: string, options: FileToolOptions): Promise<string> {
   switch (error.reason) {
     case "not_found": {
-      const near = await similar(resolve(projectDir, path), projectDir, options).catch(() => []);
+      const near = await findSimilarNames(resolve(projectDir, path), projectDir, options).catch(() => []);
       return near.length > 0 ? `Did you mean ${near.join(" or ")}?` : "Find it with glob or list.";
     }
     case "outside":
@@ -109,7 +109,7 @@ async function nextStep(error: PathError, path: string, projectDir: string, opti
       return "Use list to see what is in it.";
     case "denied":
     case "not_regular":
-      return "It cannot be used; go on without it.";
+      return "It cannot be used; continue without it.";
     case "protected":
       return "Leave it as it is and tell the user what you would change; tools.protected_paths in the configuration lifts this.";
     case "permission":
@@ -123,11 +123,11 @@ async function nextStep(error: PathError, path: string, projectDir: string, opti
 const MAX_SIBLINGS = 10_000;
 
 /** Returns up to three siblings with a similar name. */
-async function similar(path: string, projectDir: string, options: FileToolOptions): Promise<string[]> {
+async function findSimilarNames(path: string, projectDir: string, options: FileToolOptions): Promise<string[]> {
   if (!isInside(path, projectDir)) return [];
   const plain = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
-  const wanted = plain(basename(path));
-  if (wanted === "") return [];
+  const searchedName = plain(basename(path));
+  if (searchedName === "") return [];
   const guard = await guardFor(options, { projectDir });
   const folder = await guard.openFolder(dirname(path));
   const near: string[] = [];
@@ -135,7 +135,7 @@ async function similar(path: string, projectDir: string, options: FileToolOption
   try {
     for await (const { name } of folder.entries()) {
       if (++looked > MAX_SIBLINGS) break;
-      const alike = plain(name) === wanted || (wanted.length > 3 && plain(name).includes(wanted));
+      const alike = plain(name) === searchedName || (searchedName.length > 3 && plain(name).includes(searchedName));
       if (alike && !guard.denies(resolve(folder.path, name))) near.push(name);
     }
   } finally {
@@ -181,7 +181,7 @@ export function diffOf(path: string, before: Buffer | null, after: Buffer): Diff
 }
 
 /** Prefix of the state keys for seen files. One key per file, so that it is stored with the call that saw the file. */
-const SEEN = "files.seen:";
+const SEEN_PREFIX = "files.seen:";
 
 /** Hash of the content that this session last saw of each file, by resolved path. */
 export class SeenFiles {
@@ -191,23 +191,23 @@ export class SeenFiles {
     this.#state = context.state;
   }
 
-  saw(path: string, content: Buffer): void {
-    this.#state.set(SEEN + path, hash(content));
+  recordSeen(path: string, content: Buffer): void {
+    this.#state.set(SEEN_PREFIX + path, hash(content));
   }
 
   forget(path: string): void {
-    this.#state.delete(SEEN + path);
+    this.#state.delete(SEEN_PREFIX + path);
   }
 
   /** Whether the session saw the file with this content. */
-  knows(path: string, content: Buffer): boolean {
-    return this.#state.get(SEEN + path) === hash(content);
+  isCurrent(path: string, content: Buffer): boolean {
+    return this.#state.get(SEEN_PREFIX + path) === hash(content);
   }
 
   /** Whether the session saw the file with other content. */
-  changed(path: string, content: Buffer): boolean {
-    const known = this.#state.get(SEEN + path);
-    return known !== undefined && known !== hash(content);
+  hasChanged(path: string, content: Buffer): boolean {
+    const seenHash = this.#state.get(SEEN_PREFIX + path);
+    return seenHash !== undefined && seenHash !== hash(content);
   }
 }
 
@@ -215,20 +215,20 @@ function hash(content: Buffer): string {
   return createHash("sha256").update(content).digest("base64");
 }
 
-const busy = new Map<string, Promise<void>>();
+const locksByPath = new Map<string, Promise<void>>();
 
 /** Runs `work` while no other tool call of this process changes the file. Calls wait in order. */
-export async function exclusively<T>(path: string, work: () => Promise<T>): Promise<T> {
-  const before = busy.get(path) ?? Promise.resolve();
-  const mine = before.then(work);
-  const settled = mine.then(
+export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
+  const before = locksByPath.get(path) ?? Promise.resolve();
+  const result = before.then(work);
+  const settled = result.then(
     () => undefined,
     () => undefined,
   );
-  busy.set(path, settled);
+  locksByPath.set(path, settled);
   try {
-    return await mine;
+    return await result;
   } finally {
-    if (busy.get(path) === settled) busy.delete(path);
+    if (locksByPath.get(path) === settled) locksByPath.delete(path);
   }
 }

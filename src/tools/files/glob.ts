@@ -5,7 +5,7 @@ import { isInside, type PathGuard } from "../../files/path-guard.js";
 import type { Tool, ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
-import { FirstPaths, SEARCH_MS, type SearchPlace } from "../../processes/search-place.js";
+import { FirstPaths, SEARCH_TIMEOUT_MS, type SearchPlace } from "../../processes/search-place.js";
 import { defineArguments, flag, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import { regularFiles } from "./search-results.js";
@@ -26,9 +26,9 @@ const schema = defineArguments(
     ),
     all: optional(flag("Also look at what .gitignore hides."), false),
   },
-  (given) => {
-    checkGlob(given.pattern);
-    return given;
+  (args) => {
+    checkGlob(args.pattern);
+    return args;
   },
 );
 
@@ -48,11 +48,11 @@ export function globTool(options: FileToolOptions): Tool {
       const start = path || ".";
       const folder = resolve(context.projectDir, start);
       // Models often send an absolute pattern.
-      const own =
+      const relativePattern =
         isInside(pattern, folder) && pattern.startsWith("/") ? pattern.slice(folder.length + 1) || "**" : pattern;
-      checkGlob(own);
+      checkGlob(relativePattern);
       const text = await withIgnoreFiles(all, (isAll) =>
-        globText(options, { ...{ pattern, start }, glob: own, all: isAll }, context),
+        globText(options, { ...{ pattern, start }, glob: relativePattern, all: isAll }, context),
       );
       return { text, locations: [] };
     },
@@ -125,7 +125,7 @@ async function shownMatches(
 async function countIgnored(place: SearchPlace, signal: AbortSignal): Promise<number> {
   let count = 0;
   const args = ["--files", ...place.flags, "--", place.root];
-  await runRipgrep({ args, cwd: place.cwd, signal, timeoutMs: SEARCH_MS, onIgnored: () => void count++ });
+  await runRipgrep({ args, cwd: place.cwd, signal, timeoutMs: SEARCH_TIMEOUT_MS, onIgnored: () => void count++ });
   return count;
 }
 

@@ -3,18 +3,18 @@ import { MODEL_BYTES } from "../../base/cut-text.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
-import { FirstPaths, NulRecords, pathKey, SEARCH_MS, type SearchPlace } from "../../processes/search-place.js";
+import { FirstPaths, NulRecords, pathKey, SEARCH_TIMEOUT_MS, type SearchPlace } from "../../processes/search-place.js";
 import { size } from "./content.js";
-import { eachOpenedFile, regularFiles } from "./search-results.js";
+import { forEachOpenedFile, regularFiles } from "./search-results.js";
 import { folderName, type FileToolOptions } from "./files.js";
-import { CountRecords, FoundLines, readLines, type FoundFile, type LinePlace } from "./matched-lines.js";
+import { CountRecords, FoundLines, readLines, type FoundFile, type LinePosition } from "./matched-lines.js";
 import {
   checkSearch,
   filesByPath,
   globArguments,
   openToolPlace,
   patternArguments,
-  type ToolPlace,
+  type ToolSearchPlace,
 } from "./search-folder.js";
 
 /**
@@ -51,7 +51,7 @@ export interface GrepArgs {
 /** One search, from the pattern to the result text. */
 export class GrepSearch {
   readonly #options: GrepOptions;
-  readonly #given: GrepArgs;
+  readonly #args: GrepArgs;
   readonly #context: ToolContext;
   readonly #start: string;
   readonly #lines: string[] = [];
@@ -67,19 +67,19 @@ export class GrepSearch {
   #isFull = false;
   #isIncomplete = false;
 
-  constructor(options: GrepOptions, given: GrepArgs, context: ToolContext) {
+  constructor(options: GrepOptions, args: GrepArgs, context: ToolContext) {
     this.#options = options;
-    this.#given = given;
+    this.#args = args;
     this.#context = context;
-    this.#start = given.path || ".";
+    this.#start = args.path || ".";
   }
 
   async run(): Promise<string> {
-    const where = await openToolPlace(this.#options, this.#start, this.#context, this.#given.all);
+    const where = await openToolPlace(this.#options, this.#start, this.#context, this.#args.all);
     try {
       await this.#readGlob(where);
       if ((where.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLarge.add(where.place.root);
-      else if (this.#given.output === "lines") await this.#searchLines(where);
+      else if (this.#args.output === "lines") await this.#searchLines(where);
       else await this.#searchFiles(where);
       return await this.#text(where);
     } finally {
@@ -88,8 +88,8 @@ export class GrepSearch {
   }
 
   /** Sets the ripgrep arguments for the glob, and the filter for the files that ripgrep finds. */
-  async #readGlob({ place, fileBytes }: ToolPlace): Promise<void> {
-    const { glob, all } = this.#given;
+  async #readGlob({ place, fileBytes }: ToolSearchPlace): Promise<void> {
+    const { glob, all } = this.#args;
     // A file that the model named is searched regardless of globs and ignore files.
     if (glob === undefined || fileBytes !== undefined) return;
     const { args, isForPaths } = globArguments(glob, place, { fromBase: true });
@@ -104,13 +104,17 @@ export class GrepSearch {
    * Runs ripgrep. `onOutput` returns false to end the search. The names that it receives are not yet filtered by
    * `#isWanted`.
    */
-  async #search({ place }: ToolPlace, flags: readonly string[], onOutput: (chunk: Buffer) => boolean): Promise<void> {
+  async #search(
+    { place }: ToolSearchPlace,
+    flags: readonly string[],
+    onOutput: (chunk: Buffer) => boolean,
+  ): Promise<void> {
     const limits = {
       cwd: place.cwd,
       signal: this.#context.signal,
-      timeoutMs: this.#options.searchMs ?? SEARCH_MS,
+      timeoutMs: this.#options.searchMs ?? SEARCH_TIMEOUT_MS,
     };
-    const pattern = patternArguments(this.#given);
+    const pattern = patternArguments(this.#args);
     const largest = `--max-filesize=${MAX_FILE_BYTES}`;
     const onTooLarge = (name: string): void => {
       if (this.#tooLarge.size < MAX_REMEMBERED && this.#isWanted(name)) this.#tooLarge.add(name);
@@ -140,11 +144,11 @@ export class GrepSearch {
     checkSearch(end, hasOutput);
     this.#unreadable = end.unreadable;
     if (end.why === "timeout") this.#isIncomplete = true;
-    await this.#keepMatching(place);
+    await this.#dropUnmatchedLarge(place);
   }
 
   /** Drops files that are too large but not matched by the glob. */
-  async #keepMatching(place: SearchPlace): Promise<void> {
+  async #dropUnmatchedLarge(place: SearchPlace): Promise<void> {
     if (this.#tooLarge.size === 0 || this.#globs.length === 0) return;
     const matching = new Set<string>();
     const { signal } = this.#context;
@@ -152,20 +156,20 @@ export class GrepSearch {
     for (const name of this.#tooLarge) if (!matching.has(name)) this.#tooLarge.delete(name);
   }
 
-  async #searchLines(where: ToolPlace): Promise<void> {
-    const { limit } = this.#given;
+  async #searchLines(where: ToolSearchPlace): Promise<void> {
+    const { limit } = this.#args;
     // A sorted ripgrep run uses one thread. So few matches are found faster unsorted, and many matches faster sorted.
-    const found = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
+    const foundFiles = (await this.#foundLines(where, false)) ?? (await this.#foundLines(where, true)) ?? [];
     const files: FoundFile[] = [];
     let matches = 0;
-    for (const file of found) {
+    for (const file of foundFiles) {
       if (matches > limit) break;
       files.push(file);
       matches += file.lines.filter(({ isMatch }) => isMatch).length;
     }
     const texts = new Map<FoundFile, (string | undefined)[]>();
     const byName = new Map(files.map((file) => [file.name, file] as const));
-    await eachOpenedFile(where, byName.keys(), async (opened, name) => {
+    await forEachOpenedFile(where, byName.keys(), async (opened, name) => {
       const file = byName.get(name);
       if (file) texts.set(file, await readLines(opened, file.lines, MAX_DECODED_BYTES));
     });
@@ -179,13 +183,13 @@ export class GrepSearch {
    * Files with the positions of their matches, in the order of paths. Undefined if an unsorted search finds too many
    * lines.
    */
-  async #foundLines(where: ToolPlace, isSorted: boolean): Promise<FoundFile[] | undefined> {
-    const { limit, context } = this.#given;
+  async #foundLines(where: ToolSearchPlace, isSorted: boolean): Promise<FoundFile[] | undefined> {
+    const { limit, context } = this.#args;
     const files: FoundFile[] = [];
     let count = 0;
     let matches = 0;
     const hasRoom = (): boolean => (isSorted ? matches <= limit : count <= MAX_UNSORTED_LINES);
-    const add = (name: string, line: LinePlace): boolean => {
+    const add = (name: string, line: LinePosition): boolean => {
       if (!this.#isWanted(name)) return true;
       const last = files.at(-1);
       if (last?.name === name) last.lines.push(line);
@@ -194,20 +198,20 @@ export class GrepSearch {
       if (line.isMatch) matches++;
       return hasRoom();
     };
-    const found = new FoundLines(add, (name) => this.#binary.add(name));
+    const lineParser = new FoundLines(add, (name) => this.#binary.add(name));
     const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
     // One more than the limit shows whether there are more matches.
     flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
-    await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => found.push(chunk));
-    found.end();
+    await this.#search(where, isSorted ? [...flags, "--sort=path"] : flags, (chunk) => lineParser.push(chunk));
+    lineParser.end();
     if (isSorted) return files;
     if (!hasRoom()) return undefined;
     const keyed = files.map((file) => ({ file, key: pathKey(file.name) }));
     return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
   }
 
-  #addLines(name: string, places: readonly LinePlace[], texts: readonly (string | undefined)[]): void {
-    const { limit, context } = this.#given;
+  #addLines(name: string, places: readonly LinePosition[], texts: readonly (string | undefined)[]): void {
+    const { limit, context } = this.#args;
     const first = places.findIndex((_place, index) => texts[index] !== undefined);
     if (first < 0) return;
     if (this.#shown >= limit) return void (this.#isFull = true);
@@ -228,8 +232,8 @@ export class GrepSearch {
     }
   }
 
-  async #searchFiles(where: ToolPlace): Promise<void> {
-    const { output, limit } = this.#given;
+  async #searchFiles(where: ToolSearchPlace): Promise<void> {
+    const { output, limit } = this.#args;
     const isCount = output === "count";
     const counts = new Map<string, number>();
     const first = new FirstPaths(isCount ? limit : limit + 1);
@@ -246,7 +250,7 @@ export class GrepSearch {
     const hasLinks = !isCount || (await where.guard.hasLinkedNames());
     const checked = isCount && hasLinks ? [...counts.keys()] : names;
     const allowed = hasLinks ? new Set<string>() : await regularFiles(where.guard, where.place.base, names);
-    if (hasLinks) await eachOpenedFile(where, checked, (_file, name) => void allowed.add(name));
+    if (hasLinks) await forEachOpenedFile(where, checked, (_file, name) => void allowed.add(name));
     const isRefused = new Set(checked.filter((name) => !allowed.has(name)));
     this.#files = first.count - isRefused.size;
     this.#matches = isCount
@@ -270,12 +274,12 @@ export class GrepSearch {
     return true;
   }
 
-  async #text(where: ToolPlace): Promise<string> {
-    const { output, pattern } = this.#given;
+  async #text(where: ToolSearchPlace): Promise<string> {
+    const { output, pattern } = this.#args;
     const lines = this.#lines;
     const folder = folderName(this.#start, this.#context.projectDir);
     if (this.#matches === 0) {
-      const filter = this.#given.glob === undefined ? "" : ` (${this.#given.glob})`;
+      const filter = this.#args.glob === undefined ? "" : ` (${this.#args.glob})`;
       lines.push(`No match for ${pattern} in ${folder}${filter}.`);
     } else if (output === "count") lines.push(`[${this.#matches} matching lines in ${this.#files} files]`);
     else if (this.#isFull)
@@ -290,10 +294,10 @@ export class GrepSearch {
   }
 
   /** Adds a note with file names. Each file is checked by the path guard first. */
-  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolPlace): Promise<void> {
+  async #pushNamed(what: string, files: ReadonlySet<string>, where: ToolSearchPlace): Promise<void> {
     const names = [...files].sort();
     const sizes = new Map<string, string>();
-    await eachOpenedFile(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
+    await forEachOpenedFile(where, names.slice(0, MAX_NAMED), ({ stats }, name) => {
       sizes.set(name, `${where.nameOf(name)} (${size(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;

@@ -7,9 +7,9 @@ import { checkGlob } from "./glob.js";
 import { GrepSearch, type GrepOptions } from "./grep-search.js";
 import { withIgnoreFiles } from "./search-folder.js";
 
-const LINES = 100;
-const MAX_LINES = 1_000;
-const MAX_PATTERN = 10_000;
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 1_000;
+const MAX_PATTERN_CHARACTERS = 10_000;
 
 const schema = defineArguments(
   {
@@ -26,14 +26,14 @@ const schema = defineArguments(
     literal: optional(flag("Take the pattern as plain text."), false),
     context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
     output: optional(text("What to show.", { oneOf: ["lines", "files", "count"] }), "lines"),
-    limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LINES }), LINES),
+    limit: optional(integer("Most matching lines (or files) to show.", { min: 1, max: MAX_LIMIT }), DEFAULT_LIMIT),
     all: optional(flag("Also search what .gitignore hides."), false),
   },
-  (given) => {
-    if (given.pattern.length > MAX_PATTERN)
-      throw new ToolInputError(`pattern: expected at most ${MAX_PATTERN} characters`);
-    if (given.glob !== undefined) checkGlob(given.glob);
-    return given;
+  (args) => {
+    if (args.pattern.length > MAX_PATTERN_CHARACTERS)
+      throw new ToolInputError(`pattern: expected at most ${MAX_PATTERN_CHARACTERS} characters`);
+    if (args.glob !== undefined) checkGlob(args.glob);
+    return args;
   },
 );
 
@@ -54,8 +54,8 @@ export function grepTool(options: GrepOptions): Tool {
         locations: [location(path || ".", projectDir)],
       };
     },
-    run: async (given, context) => ({
-      text: await withIgnoreFiles(given.all, (all) => new GrepSearch(options, { ...given, all }, context).run()),
+    run: async (args, context) => ({
+      text: await withIgnoreFiles(args.all, (all) => new GrepSearch(options, { ...args, all }, context).run()),
       locations: [],
     }),
   });

@@ -100,7 +100,7 @@ async function pageOf(
   let bytes = 0;
   for await (const entry of walk(folder, { guard, depth, ignored, signal }, report)) {
     const end = entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await target(guard, entry.path)}` : "";
-    const line = `${printable(entry.way)}${end}`;
+    const line = `${printable(entry.relativePath)}${end}`;
     bytes += Buffer.byteLength(line) + 1;
     if (lines.length >= MAX_SHOWN || bytes > MODEL_BYTES) return { lines, isCut: true };
     lines.push(line);

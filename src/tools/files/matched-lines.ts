@@ -11,7 +11,7 @@ const CHARACTER_BYTES = 4;
 /** Bytes that are read of a line. The line is read from its start if the match begins within half of them. */
 const NEAR_BYTES = 8_192;
 
-export interface LinePlace {
+export interface LinePosition {
   /** Line number, from 1. */
   readonly line: number;
   readonly isMatch: boolean;
@@ -27,7 +27,7 @@ export interface LinePlace {
 export interface FoundFile {
   /** Name in ripgrep's output. */
   readonly name: string;
-  readonly lines: LinePlace[];
+  readonly lines: LinePosition[];
 }
 
 /**
@@ -38,7 +38,7 @@ export interface FoundFile {
  * of any length are safe.
  */
 export class FoundLines {
-  readonly #onLine: (name: string, place: LinePlace) => boolean;
+  readonly #onLine: (name: string, place: LinePosition) => boolean;
   readonly #onBinary: (name: string) => void;
   #open: Buffer = Buffer.alloc(0);
 
@@ -46,7 +46,7 @@ export class FoundLines {
    * `onLine` returns false to end the search. `onBinary` receives the names of binary files that ripgrep did not search
    * completely.
    */
-  constructor(onLine: (name: string, place: LinePlace) => boolean, onBinary: (name: string) => void) {
+  constructor(onLine: (name: string, place: LinePosition) => boolean, onBinary: (name: string) => void) {
     this.#onLine = onLine;
     this.#onBinary = onBinary;
   }
@@ -59,7 +59,7 @@ export class FoundLines {
       const end = nul < 0 ? -1 : bytes.indexOf(10, nul);
       if (end < 0) break;
       const name = this.#withoutNotes(bytes.toString("utf8", start, nul));
-      const place = placeOf(bytes.toString("latin1", nul + 1, Math.min(end, nul + 100)));
+      const place = parsePosition(bytes.toString("latin1", nul + 1, Math.min(end, nul + 100)));
       start = end + 1;
       if (place && !this.#onLine(name, place)) return false;
     }
@@ -73,16 +73,18 @@ export class FoundLines {
 
   /** Ripgrep inserts notes between the lines when it stops in a binary file. Removes and reports them. */
   #withoutNotes(text: string): string {
-    for (let rest = text; ;) {
-      const note = /^([^]*?): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n/.exec(rest);
-      if (note?.[1] === undefined) return rest;
+    for (let remainingText = text; ;) {
+      const note = /^([^]*?): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n/.exec(
+        remainingText,
+      );
+      if (note?.[1] === undefined) return remainingText;
       this.#onBinary(note[1]);
-      rest = rest.slice(note[0].length);
+      remainingText = remainingText.slice(note[0].length);
     }
   }
 }
 
-function placeOf(text: string): LinePlace | undefined {
+function parsePosition(text: string): LinePosition | undefined {
   const match = /^(\d+):(\d+):(\d+):/.exec(text);
   if (match) return { line: Number(match[1]), isMatch: true, column: Number(match[2]) - 1, offset: Number(match[3]) };
   const context = /^(\d+)-(\d+)-/.exec(text);
@@ -99,7 +101,7 @@ const START_BYTES = 16 * 1024;
  */
 export async function readLines(
   file: OpenedFile,
-  places: readonly LinePlace[],
+  places: readonly LinePosition[],
   maxBytes: number,
 ): Promise<(string | undefined)[]> {
   const start = Buffer.alloc(START_BYTES);
@@ -107,8 +109,10 @@ export async function readLines(
   const content = sniff(start.subarray(0, 3));
   if (content.kind === "text" && content.encoding !== "utf-8") {
     if (file.stats.size > BigInt(maxBytes)) throw new PathError("io", "too large");
-    const whole = Buffer.from(new TextDecoder(content.encoding).decode(await readWhole(file, maxBytes)));
-    return Promise.all(places.map((place) => readLine(async (at, length) => whole.subarray(at, at + length), place)));
+    const decodedFile = Buffer.from(new TextDecoder(content.encoding).decode(await readWhole(file, maxBytes)));
+    return Promise.all(
+      places.map((place) => readLine(async (at, length) => decodedFile.subarray(at, at + length), place)),
+    );
   }
   const skipped = start.subarray(0, 3).equals(Buffer.from([0xef, 0xbb, 0xbf])) ? 3 : 0;
   const texts: (string | undefined)[] = [];
@@ -128,7 +132,7 @@ export async function readLines(
 
 async function readLine(
   read: (at: number, length: number) => Promise<Buffer>,
-  { offset, column }: LinePlace,
+  { offset, column }: LinePosition,
 ): Promise<string | undefined> {
   const isFar = column > NEAR_BYTES / 2;
   const from = isFar ? column - CHARACTERS_BEFORE * CHARACTER_BYTES : 0;
@@ -136,13 +140,13 @@ async function readLine(
   const at = offset + from;
   const bytes = await read(Math.max(0, at - 1), NEAR_BYTES + 1);
   if (bytes.length === 0 || (!isFar && at > 0 && bytes[0] !== 10)) return undefined;
-  let rest = bytes.subarray(at > 0 ? 1 : 0);
+  let lineBytes = bytes.subarray(at > 0 ? 1 : 0);
   // Drops the end of a character that starts before this range.
-  while (isFar && rest.length > 0 && ((rest[0] ?? 0) & 0xc0) === 0x80) rest = rest.subarray(1);
-  const end = rest.indexOf(10);
-  const line = new TextDecoder().decode(end < 0 ? rest : rest.subarray(0, end)).replace(/\r$/, "");
-  const shift = from + (bytes.length - (at > 0 ? 1 : 0) - rest.length);
-  const matchAt = new TextDecoder().decode(rest.subarray(0, Math.max(0, column - shift))).length;
+  while (isFar && lineBytes.length > 0 && ((lineBytes[0] ?? 0) & 0xc0) === 0x80) lineBytes = lineBytes.subarray(1);
+  const end = lineBytes.indexOf(10);
+  const line = new TextDecoder().decode(end < 0 ? lineBytes : lineBytes.subarray(0, end)).replace(/\r$/, "");
+  const shift = from + (bytes.length - (at > 0 ? 1 : 0) - lineBytes.length);
+  const matchAt = new TextDecoder().decode(lineBytes.subarray(0, Math.max(0, column - shift))).length;
   return cut(line, matchAt, { isBegun: isFar, isOpen: end < 0 && bytes.length === NEAR_BYTES + 1 });
 }
 

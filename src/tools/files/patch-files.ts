@@ -6,7 +6,7 @@ import { sniff } from "./content.js";
 import { remove } from "./delete-path.js";
 import {
   diffOf,
-  exclusively,
+  withFileLock,
   guardForChange,
   pathFault,
   SeenFiles,
@@ -18,7 +18,7 @@ import type { PatchSection } from "./patch-text.js";
 import { replaceFile } from "./replace-file.js";
 
 /** Maximum size of a file that a permission request shows, because the request is stored with it. */
-const PREVIEW_BYTES = 256 * 1024;
+const MAX_PREVIEW_BYTES = 256 * 1024;
 
 /** Makes all changes of a patch, or none. Rejects with `ToolError`, or with the signal's reason. */
 export async function patchFiles(
@@ -28,27 +28,27 @@ export async function patchFiles(
 ): Promise<ToolOutput> {
   const guard = await guardForChange(options, context);
   const seen = new SeenFiles(context);
-  const rules = rulesOf(options, guard, context, (file, action) => {
-    if (action === "add" && !seen.knows(file.path, file.before))
+  const rules = toPlanRules(options, guard, context, (file, action) => {
+    if (action === "add" && !seen.isCurrent(file.path, file.before))
       return "is there already, and you have not read it as it is now. Read it first, or use Update File.";
-    return seen.changed(file.path, file.before)
+    return seen.hasChanged(file.path, file.before)
       ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
       : undefined;
   });
   // The plan shows which files to lock. It is repeated once they are locked.
   const paths = (await planPatch(sections, rules)).map(({ path }) => path);
-  return await together(paths.sort(), async () => {
+  return await withFileLocks(paths.sort(), async () => {
     const files = await planPatch(sections, rules);
     if (files.some(({ path }) => !paths.includes(path)))
-      throw new ToolError("The files changed while they were looked at. Send the patch again.");
+      throw new ToolError("The files changed meanwhile. Send the patch again.");
     context.signal.throwIfAborted();
     if (!files.some(isChanged))
       throw new ToolError("The patch would leave every file as it is. Read them again: it may be done already.");
     await commit(guard, files, rules, context);
     for (const { path, after } of files)
       if (after === null) seen.forget(path);
-      else seen.saw(path, after);
-    return told(files);
+      else seen.recordSeen(path, after);
+    return formatResult(files);
   });
 }
 
@@ -61,16 +61,16 @@ export async function previewPatch(
   const guard = await guardForChange(options, reach);
   const files = await planPatch(
     sections,
-    rulesOf(options, guard, reach, () => undefined),
+    toPlanRules(options, guard, reach, () => undefined),
   );
   const isShown = ({ before, after }: PlannedFile): boolean =>
     [before, after].every((content) => {
       if (content === null) return true;
-      const found = sniff(content.subarray(0, 8_192));
-      return found.kind === "text" && found.encoding === "utf-8" && content.length <= PREVIEW_BYTES;
+      const contentType = sniff(content.subarray(0, 8_192));
+      return contentType.kind === "text" && contentType.encoding === "utf-8" && content.length <= MAX_PREVIEW_BYTES;
     });
   const hidden = files.filter((file) => !isShown(file)).map(({ name }) => name);
-  const loose = files.flatMap(({ name, how }) => (how.length > 0 ? [`${name} (${how.join("; ")})`] : []));
+  const loose = files.flatMap(({ name, deviations: how }) => (how.length > 0 ? [`${name} (${how.join("; ")})`] : []));
   const notes = [
     ...(hidden.length > 0 ? [`Not shown, being large or no text: ${hidden.join(", ")}.`] : []),
     ...(loose.length > 0 ? [`Found not to the letter: ${loose.join(", ")}.`] : []),
@@ -78,7 +78,7 @@ export async function previewPatch(
   return { diff: diffsOf(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
 }
 
-function rulesOf(
+function toPlanRules(
   options: FileToolOptions,
   guard: PathGuard,
   { projectDir, signal }: Pick<ToolContext, "projectDir" | "signal">,
@@ -91,8 +91,8 @@ function rulesOf(
  * Runs `work` while no other tool call of this process changes one of these files. The paths must be sorted, to prevent
  * deadlocks.
  */
-async function together<T>([path, ...rest]: readonly string[], work: () => Promise<T>): Promise<T> {
-  return path === undefined ? work() : exclusively(path, () => together(rest, work));
+async function withFileLocks<T>([path, ...otherPaths]: readonly string[], work: () => Promise<T>): Promise<T> {
+  return path === undefined ? work() : withFileLock(path, () => withFileLocks(otherPaths, work));
 }
 
 /** Creates and replaces files before it deletes any. Reverts all changes if one fails. Rejects with `ToolError`. */
@@ -116,34 +116,43 @@ async function commit(
   const ordered = [...changed.filter(({ after }) => after !== null), ...changed.filter(({ after }) => after === null)];
   for (const file of ordered)
     try {
-      await put(guard, file, file.after, context);
+      await applyContent(guard, file, file.after, context);
       done.unshift(file);
     } catch (error) {
-      const left = await takeBack(guard, done, context);
-      const rest = left.length > 0 ? `Changed all the same: ${left.join(", ")}.` : "Nothing was changed.";
+      const unrevertedFiles = await revertFiles(guard, done, context);
+      const outcome =
+        unrevertedFiles.length > 0 ? `Still changed: ${unrevertedFiles.join(", ")}.` : "Nothing was changed.";
       const why = await fault(error, file.path);
-      throw new ToolError(`${why instanceof ToolError ? why.message : `${file.name}: could not be written.`} ${rest}`, {
-        cause: error,
-      });
+      throw new ToolError(
+        `${why instanceof ToolError ? why.message : `${file.name}: could not be written.`} ${outcome}`,
+        {
+          cause: error,
+        },
+      );
     }
 }
 
-async function put(guard: PathGuard, file: PlannedFile, content: Buffer | null, context: ToolContext): Promise<void> {
+async function applyContent(
+  guard: PathGuard,
+  file: PlannedFile,
+  content: Buffer | null,
+  context: ToolContext,
+): Promise<void> {
   const as = file.mode === undefined ? undefined : { mode: file.mode };
   if (content !== null) await replaceFile(guard, file.path, content, context, as);
   else await remove(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
 }
 
 /** Reverts changes. Returns the names of the files that could not be reverted. */
-async function takeBack(guard: PathGuard, done: readonly PlannedFile[], context: ToolContext): Promise<string[]> {
-  const left: string[] = [];
+async function revertFiles(guard: PathGuard, done: readonly PlannedFile[], context: ToolContext): Promise<string[]> {
+  const unrevertedFiles: string[] = [];
   // A cancelled run must not leave half of a patch, so that the revert ignores the signal.
-  const whole = { ...context, signal: new AbortController().signal };
+  const uncancelledContext = { ...context, signal: new AbortController().signal };
   for (const file of done)
-    await put(guard, file, file.before, whole).catch(() => {
-      left.push(file.name);
+    await applyContent(guard, file, file.before, uncancelledContext).catch(() => {
+      unrevertedFiles.push(file.name);
     });
-  return left;
+  return unrevertedFiles;
 }
 
 function diffsOf(files: readonly PlannedFile[]): Diff[] {
@@ -157,8 +166,8 @@ function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): bo
 }
 
 /** Result in the format that these models were trained on: one letter and path per file. */
-function told(files: readonly PlannedFile[]): ToolOutput {
-  const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, how }) => {
+function formatResult(files: readonly PlannedFile[]): ToolOutput {
+  const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, deviations: how }) => {
     if (after === null) return isMoved ? [] : [`D ${name}`];
     const what = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
     if (!isChanged({ before, after })) return [`${what} (as it was)`];

@@ -8,7 +8,7 @@ import type { PatchSection } from "./patch-text.js";
 import { readWhole } from "./read-file.js";
 
 /** Time limit for all chunks of one file, in ms. */
-const PATCH_MS = 10_000;
+const PATCH_TIMEOUT_MS = 10_000;
 
 /** A file that a patch changes, with its content before and after the patch. Null: the file does not exist. */
 export interface PlannedFile {
@@ -21,7 +21,7 @@ export interface PlannedFile {
   /** Line of the first change. Undefined: not known. */
   line?: number | undefined;
   /** Descriptions of differences that the matching ignored. */
-  how: string[];
+  deviations: string[];
   /** Mode of the existing file, or of the file that was moved here. Undefined for a new file. */
   mode: number | undefined;
   /** Whether the named path is a symbolic link. */
@@ -52,19 +52,19 @@ export async function planPatch(sections: readonly PatchSection[], rules: PlanRu
   const files = new Map<string, PlannedFile>();
   for (const section of sections) {
     const { path, action } = section;
-    const file = await fileAt(path, action, files, rules);
+    const file = await loadFile(path, action, files, rules);
     if (action === "add") file.after = Buffer.from(section.content);
     else if (file.after === null) throw await rules.fault(new PathError("not_found", "not found"), path);
     else if (action === "delete") file.after = null;
     else {
       if (section.chunks.length > 0) await patch(file, section.chunks, rules.signal);
-      if (section.moveTo !== undefined) move(file, await fileAt(section.moveTo, "update", files, rules));
+      if (section.moveTo !== undefined) move(file, await loadFile(section.moveTo, "update", files, rules));
     }
   }
   return [...files.values()].filter(({ before, after }) => before !== null || after !== null);
 }
 
-async function fileAt(
+async function loadFile(
   path: string,
   action: PatchSection["action"],
   files: Map<string, PlannedFile>,
@@ -73,15 +73,15 @@ async function fileAt(
   signal.throwIfAborted();
   const name = shown(path, projectDir);
   try {
-    const own = resolve(projectDir, path);
-    const { path: target } = await guard.resolveForChange(own);
-    const known = files.get(target);
-    if (known) return known;
+    const fullPath = resolve(projectDir, path);
+    const { path: target } = await guard.resolveForChange(fullPath);
+    const plannedFile = files.get(target);
+    if (plannedFile) return plannedFile;
     const { content: before, mode } = await contentOf(guard, target, name);
     const refused = before && refusal({ path: target, before }, action);
     if (typeof refused === "string") throw new ToolError(`${name}: ${refused}`);
-    const isLink = before !== null && (await guard.readLink(own)) !== undefined;
-    const file: PlannedFile = { path: target, name, before, after: before, mode, isLink, how: [] };
+    const isLink = before !== null && (await guard.readLink(fullPath)) !== undefined;
+    const file: PlannedFile = { path: target, name, before, after: before, mode, isLink, deviations: [] };
     files.set(target, file);
     return file;
   } catch (error) {
@@ -95,7 +95,7 @@ function move(file: PlannedFile, to: PlannedFile): void {
     throw new ToolError(
       `${to.name}: is there already, so ${file.name} is not moved to it. Delete it, or take another name.`,
     );
-  const { after, line, how, mode } = file;
+  const { after, line, deviations: how, mode } = file;
   Object.assign(to, { after, line, how, mode, movedFrom: file.name });
   Object.assign(file, { after: null, how: [], isMoved: true });
 }
@@ -128,24 +128,24 @@ async function patch(
 ): Promise<void> {
   const { name, after } = file;
   if (after === null) return;
-  const found = sniff(after.subarray(0, 8_192));
-  if (found.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
-  if (found.encoding !== "utf-8")
-    throw new ToolError(`${name}: is ${found.encoding} text, which a patch cannot change. Use bash.`);
+  const contentType = sniff(after.subarray(0, 8_192));
+  if (contentType.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
+  if (contentType.encoding !== "utf-8")
+    throw new ToolError(`${name}: is ${contentType.encoding} text, which a patch cannot change. Use bash.`);
   // A copy, because the memory is transferred to the worker.
   const content = new Uint8Array(after);
   const job = { content, chunks, name, maxBytes: MAX_FILE_BYTES };
   try {
     const patched = await withWorker(signal, (thread) =>
-      thread.ask("patch", job, { ms: PATCH_MS, transfer: [content] }),
+      thread.runJob("patch", job, { ms: PATCH_TIMEOUT_MS, transfer: [content] }),
     );
     if ("refused" in patched) throw new ToolError(patched.refused);
-    const { content: bytes, line, how } = patched;
+    const { content: bytes, line, tolerated: how } = patched;
     file.after = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     file.line ??= line;
-    file.how = [...file.how, ...how];
+    file.deviations = [...file.deviations, ...how];
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
-    throw new ToolError(`${name}: the patch was given up: ${error.message}. Use bash with a script.`, { cause: error });
+    throw new ToolError(`${name}: the patch was aborted: ${error.message}. Use bash with a script.`, { cause: error });
   }
 }

@@ -21,24 +21,24 @@ const SECTION = /^\*\*\* (Add|Update|Delete) File: *(\S.*)$/;
 const MOVE = /^\*\*\* Move to: *(\S.*)$/;
 const END_OF_FILE = "*** End of File";
 /** Line numbers that other tools write after `@@`. They are ignored. */
-const NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
+const LINE_NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
 /** Git's note about a last line without a line feed. */
-const NO_END = /^\\ No newline at end of file\s*$/;
+const NO_NEWLINE_NOTE = /^\\ No newline at end of file\s*$/;
 const MAX_SECTIONS = 200;
 
 /** Parses a patch. Throws `ToolInputError` that names the invalid line. */
 export function parsePatch(patch: string): PatchSection[] {
-  return new PatchReader(linesOf(unwrapped(patch))).sections();
+  return new PatchReader(linesOf(unwrapJson(patch))).sections();
 }
 
 /** Some models send the patch inside JSON: as the arguments of a call, or as the words of a command. */
-function unwrapped(patch: string): string {
+function unwrapJson(patch: string): string {
   if (!/^\s*[{[]/.test(patch)) return patch;
   try {
-    const told = parseJson(patch);
-    const values: readonly unknown[] = isRecord(told) ? Object.values(told) : Array.isArray(told) ? told : [];
-    const found = values.flat().filter((value) => typeof value === "string" && value.includes(BEGIN));
-    return found.length === 1 ? String(found[0]) : patch;
+    const json = parseJson(patch);
+    const values: readonly unknown[] = isRecord(json) ? Object.values(json) : Array.isArray(json) ? json : [];
+    const patches = values.flat().filter((value) => typeof value === "string" && value.includes(BEGIN));
+    return patches.length === 1 ? String(patches[0]) : patch;
   } catch {
     return patch;
   }
@@ -129,13 +129,13 @@ class PatchReader {
   /** Skips the `---` and `+++` lines of Git. They are recognized only if a line with numbers follows. */
   #skipNames(): void {
     const [old = "", fresh = "", place = ""] = this.#lines.slice(this.#at, this.#at + 3);
-    if (old.startsWith("--- ") && fresh.startsWith("+++ ") && NUMBERS.test(place)) this.#at += 2;
+    if (old.startsWith("--- ") && fresh.startsWith("+++ ") && LINE_NUMBERS.test(place)) this.#at += 2;
   }
 
   #chunk(): PatchChunk {
     const headers: string[] = [];
     for (; /^@@/.test(this.#line); this.#at++) {
-      const header = this.#line.trim().replace(NUMBERS, "@@ ").slice(2).trim();
+      const header = this.#line.trim().replace(LINE_NUMBERS, "@@ ").slice(2).trim();
       if (header !== "") headers.push(header);
     }
     const lines: PatchLine[] = [];
@@ -150,15 +150,15 @@ class PatchReader {
       }
       if (SECTION.test(line.trimEnd())) break;
       // Patches of this format do not specify whether the last line ends with a line feed.
-      if (NO_END.test(line)) continue;
+      if (NO_NEWLINE_NOTE.test(line)) continue;
       if (sign === " " || sign === "+" || sign === "-") lines.push({ sign, text: line.slice(1) });
-      else if (line === "") lines.push({ sign: " ", text: "", bare: true });
+      else if (line === "") lines.push({ sign: " ", text: "", isUnsigned: true });
       else throw this.#wrong('a line that begins with " ", "+" or "-", or "@@"');
     }
     if (!lines.some(({ sign }) => sign !== " ")) {
       this.#at = Math.min(this.#at, this.#lines.length - 1);
       throw this.#wrong('a line that begins with "+" or "-" before it');
     }
-    return { headers, lines, atEnd };
+    return { headers, lines, isAtEnd: atEnd };
   }
 }

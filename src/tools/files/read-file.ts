@@ -5,10 +5,10 @@ import { size, sniff } from "./content.js";
 import { MAX_FILE_BYTES, SeenFiles } from "./files.js";
 import { MODEL_BYTES } from "../../base/cut-text.js";
 
-const LINE_CHARS = 2_000;
+const MAX_LINE_CHARACTERS = 2_000;
 const SNIFF_BYTES = 8_192;
 /** Maximum bytes of a large file that are scanned for lines. A sparse file can report any size. */
-const SCAN_BYTES = 128 * 1024 * 1024;
+const MAX_SCAN_BYTES = 128 * 1024 * 1024;
 /** The limit of the providers. */
 const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
 
@@ -46,22 +46,22 @@ export async function readFile(
   let invalid = false;
   if (bytes <= MAX_FILE_BYTES) {
     // A short read: the whole file is already in the buffer.
-    const whole = bytesRead < SNIFF_BYTES ? start.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
-    new SeenFiles(context).saw(file.path, whole);
-    const decoded = new TextDecoder(content.encoding).decode(whole);
-    invalid = content.encoding === "utf-8" && decoded.includes("\uFFFD") && !isUtf8(whole);
+    const fileBytes = bytesRead < SNIFF_BYTES ? start.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
+    new SeenFiles(context).recordSeen(file.path, fileBytes);
+    const decoded = new TextDecoder(content.encoding).decode(fileBytes);
+    invalid = content.encoding === "utf-8" && decoded.includes("\uFFFD") && !isUtf8(fileBytes);
     page.feed(decoded);
   } else {
     const decoder = new TextDecoder(content.encoding);
     const chunk = Buffer.alloc(256 * 1024);
-    for (let at = 0; !page.full;) {
+    for (let at = 0; !page.isFull;) {
       context.signal.throwIfAborted();
-      if (at >= SCAN_BYTES) {
-        if (!page.begun)
+      if (at >= MAX_SCAN_BYTES) {
+        if (!page.hasReachedStart)
           throw new ToolError(
-            `${name}: line ${offset} is not within the first ${size(SCAN_BYTES)} of the file (${size(bytes)}). Use bash with sed or tail.`,
+            `${name}: line ${offset} is not within the first ${size(MAX_SCAN_BYTES)} of the file (${size(bytes)}). Use bash with sed or tail.`,
           );
-        page.full = true;
+        page.isFull = true;
         break;
       }
       const { bytesRead: got } = await file.handle.read(chunk, 0, chunk.length, at);
@@ -107,10 +107,10 @@ class Page {
   #number = 1;
   #line = "";
   #length = 0;
-  #open = false;
-  #cutByBytes = false;
+  #hasOpenLine = false;
+  #isByteLimitReached = false;
   /** Whether all requested lines are complete and the file has more text. */
-  full = false;
+  isFull = false;
 
   constructor(offset: number, limit: number) {
     this.#first = offset;
@@ -122,11 +122,11 @@ class Page {
     while (from < piece.length) {
       const end = piece.indexOf("\n", from);
       const stop = end < 0 ? piece.length : end;
-      if (this.#number > this.#last || this.#cutByBytes) this.full = true;
-      if (this.#wanted && this.#line.length <= LINE_CHARS)
-        this.#line += piece.slice(from, Math.min(stop, from + LINE_CHARS + 2 - this.#line.length));
+      if (this.#number > this.#last || this.#isByteLimitReached) this.isFull = true;
+      if (this.#isLineRequested && this.#line.length <= MAX_LINE_CHARACTERS)
+        this.#line += piece.slice(from, Math.min(stop, from + MAX_LINE_CHARACTERS + 2 - this.#line.length));
       this.#length += stop - from;
-      this.#open = true;
+      this.#hasOpenLine = true;
       if (end < 0) return;
       this.#finish();
       from = end + 1;
@@ -134,34 +134,34 @@ class Page {
   }
 
   end(): void {
-    if (this.#open) this.#finish();
+    if (this.#hasOpenLine) this.#finish();
   }
 
   /** Whether the first requested line was reached. */
-  get begun(): boolean {
+  get hasReachedStart(): boolean {
     return this.#number >= this.#first;
   }
 
-  get #wanted(): boolean {
-    return this.#number >= this.#first && this.#number <= this.#last && !this.#cutByBytes;
+  get #isLineRequested(): boolean {
+    return this.#number >= this.#first && this.#number <= this.#last && !this.#isByteLimitReached;
   }
 
   #finish(): void {
-    if (this.#wanted) {
+    if (this.#isLineRequested) {
       let line = this.#line.endsWith("\r") ? this.#line.slice(0, -1) : this.#line;
-      if (line.length > LINE_CHARS) {
-        const cut = line.slice(0, LINE_CHARS).replace(/[\uD800-\uDBFF]$/, "");
+      if (line.length > MAX_LINE_CHARACTERS) {
+        const cut = line.slice(0, MAX_LINE_CHARACTERS).replace(/[\uD800-\uDBFF]$/, "");
         line = `${cut}… [${(this.#length - cut.length).toLocaleString("en-US")} more characters in this line]`;
       }
       const shownLine = `${this.#number}\t${line}`;
       this.#bytes += Buffer.byteLength(shownLine) + 1;
-      if (this.#bytes > MODEL_BYTES && this.#lines.length > 0) this.#cutByBytes = true;
+      if (this.#bytes > MODEL_BYTES && this.#lines.length > 0) this.#isByteLimitReached = true;
       else this.#lines.push(shownLine);
     }
     this.#number++;
     this.#line = "";
     this.#length = 0;
-    this.#open = false;
+    this.#hasOpenLine = false;
   }
 
   text(name: string, bytes: number, invalid: boolean): string {
@@ -171,8 +171,8 @@ class Page {
       throw new ToolError(`${name}: has ${total} lines, so there is no line ${this.#first}. Use a smaller offset.`);
     const last = this.#first + this.#lines.length - 1;
     const notes: string[] = [];
-    if (this.#cutByBytes || last < total || this.full) {
-      const of = this.full && bytes > MAX_FILE_BYTES ? `a file of ${size(bytes)}` : `${total}`;
+    if (this.#isByteLimitReached || last < total || this.isFull) {
+      const of = this.isFull && bytes > MAX_FILE_BYTES ? `a file of ${size(bytes)}` : `${total}`;
       notes.push(`[lines ${this.#first}-${last} of ${of}; go on with offset ${last + 1}]`);
     }
     if (invalid) notes.push("[not valid UTF-8: each \uFFFD stands for bytes that cannot be shown]");

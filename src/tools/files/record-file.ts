@@ -6,19 +6,19 @@ import type { ToolContext } from "../../ports/tool.js";
 import { readWhole } from "./read-file.js";
 
 /** Maximum bytes of a file that is recorded. Larger files can be changed, but the change cannot be undone. */
-export const MAX_KEPT_BYTES = 20 * 1024 * 1024;
+export const MAX_RECORDED_BYTES = 20 * 1024 * 1024;
 /**
  * Limits of a folder that is recorded before its deletion: total bytes, entries and depth. A larger folder can be
  * deleted, but not restored.
  */
-const TREE_BYTES = 32 * 1024 * 1024;
-const TREE_ENTRIES = 5_000;
-const TREE_DEPTH = 100;
+const MAX_TREE_BYTES = 32 * 1024 * 1024;
+const MAX_TREE_ENTRIES = 5_000;
+const MAX_TREE_DEPTH = 100;
 
 /** The file history that records changes before they are made. Without `history` nothing is recorded. */
-export type Keeper = Pick<ToolContext, "history">;
+export type HistoryContext = Pick<ToolContext, "history">;
 
-const NOTHING_KEPT: RecordedChange = { isRestorable: false, commit: () => undefined };
+const NOT_RECORDED: RecordedChange = { isRestorable: false, commit: () => undefined };
 
 /**
  * Records the state of a path before it becomes `after`. Every change of a project file must call this.
@@ -31,7 +31,7 @@ export async function recordBefore(
   folder: OpenedFolder,
   name: string,
   after: FileState,
-  { history }: Keeper,
+  { history }: HistoryContext,
   made = 0,
 ): Promise<RecordedChange> {
   if (!history) return { isRestorable: true, commit: () => undefined };
@@ -39,7 +39,7 @@ export async function recordBefore(
     const before = await stateOf(guard, folder, name);
     return await history.record([{ path: join(folder.path, name), before, after, made }]);
   } catch {
-    return NOTHING_KEPT;
+    return NOT_RECORDED;
   }
 }
 
@@ -48,21 +48,22 @@ export async function recordTree(
   guard: PathGuard,
   folder: OpenedFolder,
   name: string,
-  { history }: Keeper,
+  { history }: HistoryContext,
   signal: AbortSignal,
 ): Promise<RecordedChange> {
   if (!history) return { isRestorable: true, commit: () => undefined };
   try {
     const changes: FileChange[] = [];
     let bytes = 0;
-    const walk = async (at: OpenedFolder, own: string, depth: number): Promise<void> => {
+    const walk = async (at: OpenedFolder, entryName: string, depth: number): Promise<void> => {
       signal.throwIfAborted();
-      const before = await stateOf(guard, at, own);
+      const before = await stateOf(guard, at, entryName);
       bytes += before.kind === "file" ? (before.content?.length ?? Infinity) : 0;
-      changes.push({ path: join(at.path, own), before, after: { kind: "none" } });
-      if (changes.length > TREE_ENTRIES || bytes > TREE_BYTES || depth > TREE_DEPTH) throw new TooMuch();
+      changes.push({ path: join(at.path, entryName), before, after: { kind: "none" } });
+      if (changes.length > MAX_TREE_ENTRIES || bytes > MAX_TREE_BYTES || depth > MAX_TREE_DEPTH)
+        throw new TreeTooLarge();
       if (before.kind !== "folder") return;
-      const inner = await at.folder(own);
+      const inner = await at.folder(entryName);
       try {
         for await (const entry of inner.entries()) await walk(inner, entry.name, depth + 1);
       } finally {
@@ -72,11 +73,11 @@ export async function recordTree(
     await walk(folder, name, 0);
     return await history.record(changes);
   } catch {
-    return NOTHING_KEPT;
+    return NOT_RECORDED;
   }
 }
 
-class TooMuch extends Error {}
+class TreeTooLarge extends Error {}
 
 /**
  * Reads the current state of a name in an open folder. Rejects with `PathError` for anything but a file, link or
@@ -89,20 +90,20 @@ export async function stateOf(guard: PathGuard, folder: OpenedFolder, name: stri
   if (stats.isSymbolicLink()) return { kind: "link", target: await folder.readLink(name) };
   if (stats.isDirectory()) return { kind: "folder", mode: mode & 0o7777 };
   if (!stats.isFile()) throw new PathError("not_regular", "not a regular file");
-  const whole = { kind: "file", mode: mode & 0o7777, uid, gid } as const;
-  if (stats.size > MAX_KEPT_BYTES) return { ...whole, content: undefined };
+  const metadata = { kind: "file", mode: mode & 0o7777, uid, gid } as const;
+  if (stats.size > MAX_RECORDED_BYTES) return { ...metadata, content: undefined };
   const file = await guard.openFile(join(folder.path, name));
   try {
     // A file that grows during the read counts as too large.
-    const content = await readWhole(file, MAX_KEPT_BYTES + 1);
-    return { ...whole, content: content.length > MAX_KEPT_BYTES ? undefined : content };
+    const content = await readWhole(file, MAX_RECORDED_BYTES + 1);
+    return { ...metadata, content: content.length > MAX_RECORDED_BYTES ? undefined : content };
   } finally {
     await file.handle.close();
   }
 }
 
 /** Counts the missing parent folders of a resolved path. */
-export async function missingAbove(guard: PathGuard, path: string): Promise<number> {
+export async function countMissingParents(guard: PathGuard, path: string): Promise<number> {
   for (let missing = 0, at = dirname(path); ; missing++, at = dirname(at)) {
     const folder = await guard.openFolder(at).catch((error: unknown) => {
       if (error instanceof PathError && error.reason === "not_found" && dirname(at) !== at) return undefined;

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { PathError } from "../../ports/errors.js";
 import { asPathError, type PathGuard } from "../../files/path-guard.js";
-import { recordBefore, missingAbove, type Keeper } from "./record-file.js";
+import { recordBefore, countMissingParents, type HistoryContext } from "./record-file.js";
 
 /** Mode and owner of a new file. The owner is set as far as this process has the right. */
 export interface NewFile {
@@ -22,11 +22,11 @@ export async function replaceFile(
   guard: PathGuard,
   path: string,
   content: Buffer,
-  keeper: Keeper,
+  keeper: HistoryContext,
   as?: NewFile,
 ): Promise<string> {
   const target = await guard.resolveForChange(path);
-  const made = keeper.history ? await missingAbove(guard, target.path) : 0;
+  const made = keeper.history ? await countMissingParents(guard, target.path) : 0;
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
   // A name has at most 255 bytes, and a character takes up to three.
@@ -35,7 +35,7 @@ export async function replaceFile(
     await guard.refuseProtectedIn(folder, name);
     const old = await folder.stat(name);
     if (old?.isDirectory()) throw new PathError("folder", "is a folder");
-    if (old?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link that leads nowhere");
+    if (old?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link whose target does not exist");
     if (old && !old.isFile()) throw new PathError("not_regular", "not a regular file");
     // A rename would replace a write-protected file.
     if (old) await folder.writable(name);
@@ -43,8 +43,9 @@ export async function replaceFile(
     try {
       await handle.writeFile(content);
       if (old) {
-        const own = await handle.stat();
-        if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
+        const temporaryStats = await handle.stat();
+        if (temporaryStats.uid !== old.uid || temporaryStats.gid !== old.gid)
+          await handle.chown(old.uid, old.gid).catch(() => undefined);
         await handle.chmod(old.mode & 0o7777);
       } else if (as) {
         if (as.uid !== undefined && as.gid !== undefined) await handle.chown(as.uid, as.gid).catch(() => undefined);

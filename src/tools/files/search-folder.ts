@@ -12,7 +12,7 @@ import { guardForReading, pathFault, relativeTo, type FileToolOptions } from "./
 const MAX_FILES = 200_000;
 
 /** The folder or file that a tool searches. */
-export interface ToolPlace {
+export interface ToolSearchPlace {
   readonly guard: PathGuard;
   readonly place: SearchPlace;
   /** Size of the file in bytes if the path names a file. Undefined for a folder. */
@@ -30,7 +30,7 @@ export async function openToolPlace(
   path: string,
   context: ToolContext,
   all: boolean,
-): Promise<ToolPlace> {
+): Promise<ToolSearchPlace> {
   const { projectDir } = context;
   try {
     const guard = await guardForReading(options, context, path);
@@ -51,8 +51,8 @@ export async function openToolPlace(
     const named = relativeTo(full, projectDir);
     const above = named === "." ? "" : named.endsWith("/") ? named : `${named}/`;
     const nameOf = (name: string): string => {
-      const rest = name.slice(skipped).split(sep).join("/");
-      return printable(rest === "" ? named : above + rest);
+      const relativeName = name.slice(skipped).split(sep).join("/");
+      return printable(relativeName === "" ? named : above + relativeName);
     };
     return { guard, fileBytes, nameOf, place };
   } catch (error) {
@@ -106,10 +106,10 @@ export function globArguments(glob: string, { root }: SearchPlace, { fromBase = 
       args: [`--type-add=wanted:${name.replace(/^include:/, "[i]nclude:")}`, "--type=wanted"],
       isForPaths: false,
     };
-  const whole = (tidy.endsWith("/") ? `${tidy}**` : tidy).replace(/^\//, "").replace(/ $/, "\\ ");
+  const pathGlob = (tidy.endsWith("/") ? `${tidy}**` : tidy).replace(/^\//, "").replace(/ $/, "\\ ");
   const start = root === "./" ? "" : `${escapeGlob(root.slice(2))}/`;
-  const globs = new Set([`/${start}${whole}`, ...(fromBase ? [`/${whole}`] : [])]);
-  return { args: [...globs].map((one) => `--glob=${one}`), isForPaths: true };
+  const globs = new Set([`/${start}${pathGlob}`, ...(fromBase ? [`/${pathGlob}`] : [])]);
+  return { args: [...globs].map((globPattern) => `--glob=${globPattern}`), isForPaths: true };
 }
 
 /**
@@ -143,7 +143,7 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
     if (!(error instanceof WorkLimitError)) throw error;
     if (!all)
       return `${await withIgnoreFiles(true, work)}\n[the ignore files cannot be used: ${error.message}; they are left aside]`;
-    const message = `the search was given up: ${error.message}. Use a smaller folder or a simpler pattern.`;
+    const message = `the search was aborted: ${error.message}. Use a smaller folder or a simpler pattern.`;
     throw new ToolError(message, { cause: error });
   }
 }

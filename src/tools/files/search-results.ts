@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { PathError } from "../../ports/errors.js";
 import type { OpenedFile, OpenedFolder, PathGuard } from "../../files/path-guard.js";
-import { foundPath, type SearchPlace } from "../../processes/search-place.js";
+import { realMatchPath, type SearchPlace } from "../../processes/search-place.js";
 
 /**
  * Entries of one folder that are processed concurrently. Below the third level only one, so that few folders are open
@@ -19,19 +19,19 @@ type Names = Map<string, { path: string | undefined; inside: Names }>;
  * Opens each file that ripgrep named with the path guard and calls `work`. Skips files that are refused or missing,
  * names that now lead through a link, and files for which `work` rejects with `PathError`.
  */
-export async function eachOpenedFile(
+export async function forEachOpenedFile(
   { guard, place }: { guard: PathGuard; place: SearchPlace },
   names: Iterable<string>,
   work: (file: OpenedFile, name: string) => Promise<void> | void,
 ): Promise<void> {
   const next = names[Symbol.iterator]();
   const worker = async (): Promise<void> => {
-    for (let one = next.next(); !one.done; one = next.next())
+    for (let result = next.next(); !result.done; result = next.next())
       try {
-        const path = foundPath(place, one.value);
+        const path = realMatchPath(place, result.value);
         const file = await guard.openFile(path);
         try {
-          if (file.path === path) await work(file, one.value);
+          if (file.path === path) await work(file, result.value);
         } finally {
           await file.handle.close();
         }
@@ -47,7 +47,7 @@ export async function eachOpenedFile(
  *
  * Skips paths that are refused or missing, and paths for which `work` rejects with `PathError`.
  */
-async function eachFound(
+async function forEachPath(
   guard: PathGuard,
   base: string,
   paths: Iterable<string>,
@@ -78,15 +78,15 @@ async function eachFound(
  * name.
  */
 export async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
-  const found = new Set<string>();
+  const regularPaths = new Set<string>();
   const files = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
-  await eachFound(guard, base, paths, async (folder, name, path) => {
+  await forEachPath(guard, base, paths, async (folder, name, path) => {
     if (guard.denies(join(folder.path, name))) return;
     const inFolder = files.get(folder) ?? folder.files();
     files.set(folder, inFolder);
-    if ((await inFolder).has(name)) found.add(path);
+    if ((await inFolder).has(name)) regularPaths.add(path);
   });
-  return found;
+  return regularPaths;
 }
 
 function byFirstName(paths: Iterable<string>): Names {

@@ -5,7 +5,7 @@ import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.
 import { sniff } from "./content.js";
 import {
   diffOf,
-  exclusively,
+  withFileLock,
   guardForChange,
   location,
   MAX_FILE_BYTES,
@@ -20,20 +20,22 @@ import { readWhole } from "./read-file.js";
 import { replaceFile } from "./replace-file.js";
 
 /** Maximum size of the old content that a permission request shows, because the request is stored with it. */
-const PREVIEW_BYTES = 256 * 1024;
+const MAX_PREVIEW_BYTES = 256 * 1024;
 
-type Written = Readonly<{ path: string; content: string }>;
+type WriteArguments = Readonly<{ path: string; content: string }>;
 
 /** Runs the `write` tool. Rejects with `ToolError`, or with the signal's reason. */
 export async function writeFile(
   options: FileToolOptions,
-  { path, content }: Written,
+  { path, content }: WriteArguments,
   context: ToolContext,
 ): Promise<ToolOutput> {
   try {
     const guard = await guardForChange(options, context);
     const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
-    return await exclusively(target, () => put(guard, target, shown(path, context.projectDir), content, context));
+    return await withFileLock(target, () =>
+      writeContent(guard, target, shown(path, context.projectDir), content, context),
+    );
   } catch (error) {
     throw await pathFault(error, path, context.projectDir, options);
   }
@@ -44,22 +46,22 @@ export async function writeFile(
  */
 export async function previewWrite(
   options: FileToolOptions,
-  { path, content }: Written,
+  { path, content }: WriteArguments,
   reach: WorkFolders,
 ): Promise<ToolCallPreview> {
   const { projectDir } = reach;
   const guard = await guardForChange(options, reach);
   const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
-  const old = await existing(guard, target, PREVIEW_BYTES + 1);
+  const old = await readExisting(guard, target, MAX_PREVIEW_BYTES + 1);
   if (!old) return {};
-  const found = sniff(old.subarray(0, 8_192));
-  const isShown = found.kind === "text" && found.encoding === "utf-8" && old.length <= PREVIEW_BYTES;
+  const contentType = sniff(old.subarray(0, 8_192));
+  const isShown = contentType.kind === "text" && contentType.encoding === "utf-8" && old.length <= MAX_PREVIEW_BYTES;
   if (!isShown) return { note: "It replaces a file whose content is not shown: it is large, or no text." };
   const { path: place } = location(path, projectDir);
-  return { diff: [{ path: place, oldText: old.toString(), newText: fitted(content, old).text }] };
+  return { diff: [{ path: place, oldText: old.toString(), newText: preserveFormat(content, old).text }] };
 }
 
-async function put(
+async function writeContent(
   guard: PathGuard,
   target: string,
   name: string,
@@ -67,44 +69,44 @@ async function put(
   context: ToolContext,
 ): Promise<ToolOutput> {
   const seen = new SeenFiles(context);
-  const old = await existing(guard, target);
-  if (old && seen.changed(target, old))
+  const old = await readExisting(guard, target);
+  if (old && seen.hasChanged(target, old))
     throw new ToolError(
       `${name}: changed since you read it (by a command, another session or a person). Read it again, then write.`,
     );
-  const { text, kept } = fitted(content, old);
+  const { text, preservedFeatures } = preserveFormat(content, old);
   const bytes = Buffer.from(text);
   context.signal.throwIfAborted();
   const real = await replaceFile(guard, target, bytes, context);
-  seen.saw(real, bytes);
+  seen.recordSeen(real, bytes);
   const lines = count(content);
   const what = old ? `Replaced ${name}: ${lines}, before ${count(old.toString())}` : `Created ${name}: ${lines}`;
   return {
-    text: `${what}${kept.length > 0 ? ` (kept its ${kept.join(" and ")})` : ""}.`,
+    text: `${what}${preservedFeatures.length > 0 ? ` (kept its ${preservedFeatures.join(" and ")})` : ""}.`,
     diff: diffOf(real, old ?? null, bytes),
     locations: [{ path: real }],
   };
 }
 
 /** Converts the new content to the line ends and the byte order mark of the existing file. */
-function fitted(content: string, old: Buffer | undefined): { text: string; kept: string[] } {
+function preserveFormat(content: string, old: Buffer | undefined): { text: string; preservedFeatures: string[] } {
   let text = content;
-  const kept: string[] = [];
+  const preservedFeatures: string[] = [];
   if (old && sniff(old.subarray(0, 8_192)).kind === "text") {
     if (old.includes("\r\n") && prefersCrlf(old.toString("latin1")) && !text.includes("\r\n") && text.includes("\n")) {
       text = toCrlf(text);
-      kept.push("CRLF line ends");
+      preservedFeatures.push("CRLF line ends");
     }
     if (old.subarray(0, 3).equals(Buffer.from("\uFEFF")) && !text.startsWith("\uFEFF")) {
       text = `\uFEFF${text}`;
-      kept.push("byte order mark");
+      preservedFeatures.push("byte order mark");
     }
   }
-  return { text, kept };
+  return { text, preservedFeatures };
 }
 
 /** Reads the first `limit` bytes of the file. Undefined if it does not exist. */
-async function existing(guard: PathGuard, target: string, limit = MAX_FILE_BYTES): Promise<Buffer | undefined> {
+async function readExisting(guard: PathGuard, target: string, limit = MAX_FILE_BYTES): Promise<Buffer | undefined> {
   try {
     const file = await guard.openFile(target);
     try {

@@ -4,13 +4,13 @@ import { defineArguments, flag, integer, optional, text } from "../arguments.js"
 import { defineTool } from "../define-tool.js";
 
 /** Maximum and default time to wait for a pattern or the end of a command, in seconds. */
-const LONGEST = 600;
-const WAIT = 30;
+const MAX_WAIT_SECONDS = 600;
+const DEFAULT_WAIT_SECONDS = 30;
 
 const id = text("As bash told it.", { minLength: 1, aliases: ["bash_id", "process_id"] });
 
 /** Loads the implementation at first use, because few runs need it. */
-const jobs = () => import("./bash-jobs.js");
+const loadJobs = () => import("./bash-jobs.js");
 
 /** Creates the tool `bash_output`, which shows the new output of a background command. */
 export function bashOutputTool(background: Background): Tool {
@@ -23,7 +23,10 @@ export function bashOutputTool(background: Background): Tool {
       }),
     ),
     wait_end: optional(flag("Wait until it ends."), false),
-    timeout: optional(integer(`Seconds to wait at most; default ${WAIT}.`, { min: 1, max: LONGEST }), WAIT),
+    timeout: optional(
+      integer(`Seconds to wait at most; default ${DEFAULT_WAIT_SECONDS}.`, { min: 1, max: MAX_WAIT_SECONDS }),
+      DEFAULT_WAIT_SECONDS,
+    ),
   });
   const tool = defineTool({
     name: "bash_output",
@@ -38,7 +41,7 @@ export function bashOutputTool(background: Background): Tool {
     },
     run: async ({ id, wait_for, wait_end, timeout }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
-      const { lookAt } = await jobs();
+      const { showOutput: lookAt } = await loadJobs();
       return lookAt(id, job, { pattern: wait_for, end: wait_end, seconds: timeout }, signal);
     },
   });
@@ -65,10 +68,10 @@ export function bashInputTool(background: Background): Tool {
     }),
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
-      const { sayTo } = await jobs();
+      const { writeInput: sayTo } = await loadJobs();
       // Only the end of file is to be sent.
-      const said = close && text === "" ? "" : newline && !text.endsWith("\n") ? `${text}\n` : text;
-      return sayTo(id, job, said, close, signal);
+      const input = close && text === "" ? "" : newline && !text.endsWith("\n") ? `${text}\n` : text;
+      return sayTo(id, job, input, close, signal);
     },
   });
 }
@@ -86,7 +89,7 @@ export function bashStopTool(background: Background): Tool {
     describe: ({ id }) => `Stop ${id}`,
     run: async ({ id }, { sessionId }) => {
       const job = await background.find(sessionId, id);
-      return (await jobs()).stopJob(id, job);
+      return (await loadJobs()).stopJob(id, job);
     },
   });
 }

@@ -5,17 +5,17 @@ import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 import type { BackgroundJob } from "../../processes/job.js";
-import { newOutput } from "../../processes/outputs.js";
+import { newOutputPath } from "../../processes/outputs.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
-import { wholeOutput } from "./shell-output.js";
+import { describeOutputFile } from "./shell-output.js";
 
 /** Default of `startMs`. Most commands that cannot start fail within this time. */
-const START_MS = 700;
+const DEFAULT_START_MS = 700;
 /** Minimum interval between two searches for a pattern, and time limit of one search, in ms. */
-const PAUSE_MS = 100;
-const MATCH_MS = 2_000;
+const MATCH_INTERVAL_MS = 100;
+const MATCH_TIMEOUT_MS = 2_000;
 /** Time limit for a command to read its input, in ms. */
-const SAY_MS = 2_000;
+const INPUT_TIMEOUT_MS = 2_000;
 
 /**
  * Starts a command that continues after the call has ended. The result names the id for the other tools.
@@ -23,7 +23,7 @@ const SAY_MS = 2_000;
  * Watches the start for `startMs`. A cancelled call stops the command. Rejects with the signal's reason.
  */
 export async function startInBackground(
-  { background, redactor, outputsPath, startMs = START_MS }: BashToolOptions & { redactor: Redactor },
+  { background, redactor, outputsPath, startMs = DEFAULT_START_MS }: BashToolOptions & { redactor: Redactor },
   command: string,
   prepared: PreparedCommand,
   detached: boolean,
@@ -34,14 +34,14 @@ export async function startInBackground(
     sessionId,
     {
       command: line.length > 200 ? `${line.slice(0, 199)}…` : line,
-      path: () => outputsPath && newOutput(outputsPath, sessionId),
-      tidy: () => prepared.tidy(),
+      path: () => outputsPath && newOutputPath(outputsPath, sessionId),
+      cleanUp: () => prepared.tidy(),
     },
     detached ? { program: () => prepared.program() } : { start: () => prepared.start() },
   );
   const time = deadline(startMs, signal);
   try {
-    while (!time.signal.aborted && job.state.state === "running") await job.news(time.signal);
+    while (!time.signal.aborted && job.state.state === "running") await job.waitForOutput(time.signal);
   } finally {
     time.clear();
   }
@@ -53,7 +53,7 @@ export async function startInBackground(
   const next = ended
     ? ""
     : `\n[it goes on as ${id}: bash_output shows what it prints, bash_stop ends it${detached ? "; it goes on when gantry ends" : ""}]`;
-  return { text: `${shownOf(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
+  return { text: `${formatOutput(id, job, { isFirst: true })}${next}`, failed: ended && job.state.exitCode !== 0 };
 }
 
 /** The conditions that a call of `bash_output` waits for. */
@@ -70,42 +70,42 @@ export interface Wait {
  * Returns the output since the last call, once the pattern matches, the command has ended or the time is over. Rejects
  * with the signal's reason.
  */
-export async function lookAt(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
+export async function showOutput(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
   const time = deadline(wait.seconds * 1000, signal);
-  let found: boolean | undefined;
+  let hasMatch: boolean | undefined;
   try {
-    if (wait.pattern !== undefined) found = await printed(job, wait.pattern, time.signal, signal);
-    else while (wait.end && !time.signal.aborted && job.state.state === "running") await job.news(time.signal);
+    if (wait.pattern !== undefined) hasMatch = await waitForMatch(job, wait.pattern, time.signal, signal);
+    else while (wait.end && !time.signal.aborted && job.state.state === "running") await job.waitForOutput(time.signal);
   } finally {
     time.clear();
   }
   if (signal.aborted) throw signal.reason;
   // If the match was already shown when the command started, it is shown again.
-  const waitedFor = found === true ? job.unseen : "";
+  const waitedFor = hasMatch === true ? job.unseen : "";
   const late = wait.end && job.state.state === "running" ? `\n[it did not end within ${wait.seconds} s]` : "";
-  const none = found === false ? `\n[${notFound(job, wait)}]` : "";
-  return { text: `${shownOf(id, job, { waitedFor })}${none}${late}`, failed: found === false };
+  const none = hasMatch === false ? `\n[${describeMissingMatch(job, wait)}]` : "";
+  return { text: `${formatOutput(id, job, { waitedFor })}${none}${late}`, failed: hasMatch === false };
 }
 
 /** Writes to the standard input of a command. Rejects with `ToolError` if the command has ended or does not read. */
-export async function sayTo(
+export async function writeInput(
   id: string,
   job: BackgroundJob,
   text: string,
   close: boolean,
   signal: AbortSignal,
 ): Promise<string> {
-  const time = deadline(SAY_MS, signal);
-  const said = await job.say(text, close, time.signal).finally(() => time.clear());
+  const time = deadline(INPUT_TIMEOUT_MS, signal);
+  const inputState = await job.writeInput(text, close, time.signal).finally(() => time.clear());
   if (signal.aborted) throw signal.reason;
-  if (said === "taken") return `${id} was told${close ? ", and that nothing follows" : ""}.`;
-  if (said === "waits")
+  if (inputState === "taken") return `${id} was told${close ? ", and that nothing follows" : ""}.`;
+  if (inputState === "waits")
     return `${id} has not read all of it yet; the rest waits for it${close ? ", and the end" : ""}.`;
-  if (said === "full") throw new ToolError(`${id} has not read what it was told before; nothing was added to that.`);
+  if (inputState === "full") throw new ToolError(`${id} has not read its earlier input; nothing was added.`);
   throw new ToolError(
     job.state.state === "ended"
       ? `${id} has ended. bash_output shows how.`
-      : `${id} reads no input, or nothing more was to follow.`,
+      : `${id} reads no input, or its input was closed.`,
   );
 }
 
@@ -113,24 +113,24 @@ export async function sayTo(
 export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
   const wasRunning = job.state.state === "running";
   await job.stop();
-  return `${shownOf(id, job)}${wasRunning ? `\n[${id} was stopped, with all that it started]` : ""}`;
+  return `${formatOutput(id, job)}${wasRunning ? `\n[${id} was stopped, with all that it started]` : ""}`;
 }
 
-function notFound({ state }: BackgroundJob, { seconds }: Wait): string {
+function describeMissingMatch({ state }: BackgroundJob, { seconds }: Wait): string {
   return state.state === "ended"
     ? "it ended without printing that"
     : `it did not print that within ${seconds} s; what was shown before does not count`;
 }
 
-function shownOf(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
-  const { said, end, notes, file } = job.look(isFirst);
+function formatOutput(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
+  const { output, end, notes, file } = job.look(isFirst);
   const nothing = !isFirst ? "(nothing new)" : end === undefined ? "(no output yet)" : "(no output)";
-  const text = cutMiddle(said === "" ? waitedFor : said, MODEL_BYTES).replace(/\n+$/, "") || nothing;
+  const text = cutMiddle(output === "" ? waitedFor : output, MODEL_BYTES).replace(/\n+$/, "") || nothing;
   const lines = [text, ...notes];
   if (end === undefined) lines.push(`[${id} is running]`);
   else if (end.signal !== null) lines.push(`[ended by ${end.signal}]`);
   else if (end.code !== null) lines.push(`[exit code ${end.code}]`);
-  if (file !== undefined) lines.push(wholeOutput(file));
+  if (file !== undefined) lines.push(describeOutputFile(file));
   return lines.join("\n");
 }
 
@@ -138,21 +138,26 @@ function shownOf(id: string, job: BackgroundJob, { isFirst = false, waitedFor = 
  * Whether an unseen line matches the pattern before `time` aborts. The pattern comes from a model, so that it is
  * matched in a worker. The worker is released between two searches.
  */
-async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, signal: AbortSignal): Promise<boolean> {
+async function waitForMatch(
+  job: BackgroundJob,
+  pattern: string,
+  time: AbortSignal,
+  signal: AbortSignal,
+): Promise<boolean> {
   const compiled = await withWorker(signal, (thread) =>
-    thread.ask("expression", { pattern, ignoreCase: false }, { ms: MATCH_MS }),
+    thread.runJob("expression", { pattern, ignoreCase: false }, { ms: MATCH_TIMEOUT_MS }),
   );
   if ("refused" in compiled) throw new ToolInputError(`wait_for: ${compiled.refused}.`);
-  const search = { pattern, flags: compiled.flags, context: 0, keep: 0 };
+  const search = { pattern, flags: compiled.flags, context: 0, maxKeptLines: 0 };
   for (;;) {
     const isLast = job.state.state === "ended" || time.aborted;
     const { version } = job;
     const files = [new Uint8Array(Buffer.from(job.unseen))];
     try {
-      const [found] = await withWorker(signal, (thread) =>
-        thread.ask("search", { ...search, files }, { ms: MATCH_MS, transfer: files }),
+      const [matches] = await withWorker(signal, (thread) =>
+        thread.runJob("search", { ...search, files }, { ms: MATCH_TIMEOUT_MS, transfer: files }),
       );
-      if (found !== undefined && found.count > 0) return true;
+      if (matches !== undefined && matches.count > 0) return true;
     } catch (error) {
       if (!(error instanceof WorkLimitError)) throw error;
       const why = `wait_for: ${error.message}. Nested repetition such as (a+)+ does that: write it without.`;
@@ -160,7 +165,7 @@ async function printed(job: BackgroundJob, pattern: string, time: AbortSignal, s
     }
     if (isLast) return false;
     // Output that arrives quickly is searched in one step.
-    await job.news(time, version);
-    await delay(PAUSE_MS, time).catch(() => undefined);
+    await job.waitForOutput(time, version);
+    await delay(MATCH_INTERVAL_MS, time).catch(() => undefined);
   }
 }

@@ -8,19 +8,19 @@ import type { ChildEnd } from "../../processes/child.js";
 import { defineTool } from "../define-tool.js";
 import type { Sandbox } from "./sandbox/sandbox.js";
 import { prepareCommand, type BashToolOptions } from "./shell-command.js";
-import { LiveOutput, tidy, wholeOutput } from "./shell-output.js";
+import { LiveOutput, tidy, describeOutputFile } from "./shell-output.js";
 import { cutMiddle, HeadTail, MODEL_BYTES } from "../../base/cut-text.js";
 
 /** Maximum time limit that a model can request, in seconds. The configured default applies if it is longer. */
-const MAX_TIMEOUT = 600;
+const MAX_TIMEOUT_SECONDS = 600;
 /** Bytes of output that are kept before the output is tidied and cut for the model. */
-const KEPT_BYTES = 2 * MODEL_BYTES;
+const MAX_RAW_BYTES = 2 * MODEL_BYTES;
 
 /** Creates the tool `bash`, which runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
   let sandbox: Sandbox | undefined;
   const redactor = new Redactor(() => options.secrets);
-  const longest = Math.max(MAX_TIMEOUT, options.timeout);
+  const longest = Math.max(MAX_TIMEOUT_SECONDS, options.timeout);
   const schema = defineArguments({
     command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
     workdir: optional(
@@ -33,7 +33,7 @@ export function bashTool(options: BashToolOptions): Tool {
       // No maximum here: `limitOf` handles larger values.
       field(
         integer("", { min: 1 }),
-        integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }).told,
+        integer(`Seconds until it is stopped; default ${options.timeout}.`, { min: 1, max: longest }).spec,
       ),
       options.timeout,
     ),
@@ -62,8 +62,8 @@ export function bashTool(options: BashToolOptions): Tool {
       return line.length > 200 ? `${line.slice(0, 199)}…` : line;
     },
     run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, detached }, context) => {
-      const command = workdir === undefined ? line : inFolder(line, workdir);
-      const limit = ms === undefined ? limitOf(timeout, longest) : { seconds: secondsOf(ms, longest) };
+      const command = workdir === undefined ? line : scriptInFolder(line, workdir);
+      const limit = ms === undefined ? limitOf(timeout, longest) : { seconds: toSeconds(ms, longest) };
       if (sandbox === undefined) {
         const { Sandbox } = await import("./sandbox/sandbox.js");
         sandbox ??= new Sandbox(options);
@@ -92,7 +92,7 @@ function withFolder(command: string, workdir: string | undefined): string {
 }
 
 /** Script that runs a command in a folder and fails if the folder cannot be entered. */
-function inFolder(command: string, workdir: string): string {
+function scriptInFolder(command: string, workdir: string): string {
   // A path relative to the project folder gets `./`: the shell would search other names in CDPATH and treat `-` as an
   // option.
   return `cd ${shellQuote(isAbsolute(workdir) ? workdir : `./${workdir}`)} || exit\n${command}`;
@@ -109,10 +109,10 @@ interface Limit {
 function limitOf(timeout: number, longest: number): Limit {
   if (timeout <= longest) return { seconds: timeout };
   const note = `timeout is in seconds, at most ${longest}; ${timeout} was read as milliseconds`;
-  return { seconds: secondsOf(timeout, longest), note };
+  return { seconds: toSeconds(timeout, longest), note };
 }
 
-function secondsOf(milliseconds: number, longest: number): number {
+function toSeconds(milliseconds: number, longest: number): number {
   return Math.min(longest, Math.ceil(milliseconds / 1000));
 }
 
@@ -126,17 +126,20 @@ async function execute(
   const { signal, sessionId } = context;
   const { redactor, outputsPath } = options;
   const prepared = await prepareCommand(options, sandbox, command, context);
-  const [{ OutputFile }, { newOutput }] = await Promise.all([
+  const [{ OutputFile }, { newOutputPath: newOutput }] = await Promise.all([
     import("../../processes/output-file.js"),
     import("../../processes/outputs.js"),
   ]);
   const path = (): string | undefined => outputsPath && newOutput(outputsPath, sessionId);
-  const whole = new OutputFile(path, redactor, MODEL_BYTES);
-  const output = new HeadTail(KEPT_BYTES, { clean: (said) => redactor.hide(tidy(said)), reach: redactor.reach });
-  const live = new LiveOutput(redactor, (said) => context.progress(said));
+  const outputFile = new OutputFile(path, redactor, MODEL_BYTES);
+  const output = new HeadTail(MAX_RAW_BYTES, {
+    clean: (newText) => redactor.hide(tidy(newText)),
+    reach: redactor.reach,
+  });
+  const live = new LiveOutput(redactor, (newText) => context.progress(newText));
   const onOutput = (chunk: Buffer): void => {
     output.push(chunk);
-    whole.push(chunk);
+    outputFile.push(chunk);
     live.push(chunk);
   };
   let end: ChildEnd;
@@ -145,49 +148,49 @@ async function execute(
     end = await child.run({ timeoutMs: limit.seconds * 1000, signal, onOutput });
   } finally {
     live.end();
-    whole.end();
+    outputFile.end();
   }
   const removed = await prepared.tidy();
-  if (end.why === "abort") throw signal.reason;
+  if (end.reason === "abort") throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
-  const said = output.text();
-  const notes = [howItEnded(end, limit)];
-  if (end.leftBehind)
+  const outputText = output.text();
+  const notes = [describeEnd(end, limit)];
+  if (end.hadLeftovers)
     notes.push("[processes that it left in the background were ended; set background to let a command go on]");
-  if (prepared.isSandboxed && end.code !== 0) notes.push(...hints(said, sandbox));
+  if (prepared.isSandboxed && end.code !== 0) notes.push(...sandboxHints(outputText, sandbox));
   if (removed.length > 0) notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
-  if (whole.file !== undefined) notes.push(wholeOutput(whole.file));
-  const hint = whole.file === undefined ? "redirect to a file and read parts of it to see more" : "";
-  const shown = cutMiddle(said, MODEL_BYTES, hint);
+  if (outputFile.file !== undefined) notes.push(describeOutputFile(outputFile.file));
+  const hint = outputFile.file === undefined ? "redirect to a file and read parts of it to see more" : "";
+  const shown = cutMiddle(outputText, MODEL_BYTES, hint);
   return {
     text: [shown.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
-    failed: end.why !== "exit" || end.code !== 0,
+    failed: end.reason !== "exit" || end.code !== 0,
   };
 }
 
 /** Notes for the model that explain typical errors of commands in the sandbox. */
-function hints(said: string, sandbox: Sandbox): string[] {
+function sandboxHints(outputText: string, sandbox: Sandbox): string[] {
   const notes: string[] = [];
-  if (/Read-only file system|EROFS/.test(said))
+  if (/Read-only file system|EROFS/.test(outputText))
     notes.push("[commands may write only to the project folder, /tmp and tools.allow_paths]");
-  if (/\.git\/(config|hooks|worktrees)\b.*(busy|Read-only)|could not (lock|write) config file/i.test(said))
+  if (/\.git\/(config|hooks|worktrees)\b.*(busy|Read-only)|could not (lock|write) config file/i.test(outputText))
     notes.push("[settings and hooks of git cannot be changed by commands; the user can]");
   if (
     !sandbox.network &&
-    /EAI_AGAIN|ENETUNREACH|Could not resolve|Temporary failure in name|unreachable|getaddrinfo/i.test(said)
+    /EAI_AGAIN|ENETUNREACH|Could not resolve|Temporary failure in name|unreachable|getaddrinfo/i.test(outputText)
   )
     notes.push("[commands have no network here; the user can allow it with tools.bash.network]");
   if (
     /gpg failed to sign|error connecting to (the )?agent|Could not open a connection to your authentication agent/i.test(
-      said,
+      outputText,
     )
   )
     notes.push("[keys and agents of the user are out of reach; commit without a signature, or let the user do it]");
   return notes;
 }
 
-function howItEnded(end: ChildEnd, { seconds, note = "set timeout for more, or do less in one call" }: Limit): string {
-  if (end.why === "timeout") return `[stopped after ${seconds} s, with all that it started; ${note}]`;
+function describeEnd(end: ChildEnd, { seconds, note = "set timeout for more, or do less in one call" }: Limit): string {
+  if (end.reason === "timeout") return `[stopped after ${seconds} s, with all that it started; ${note}]`;
   return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
 }

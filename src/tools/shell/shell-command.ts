@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { Background } from "../../processes/background.js";
 import type { Child } from "../../processes/child.js";
-import type { KeptProgram } from "../../processes/supervisor.js";
+import type { DetachedProgram } from "../../processes/supervisor.js";
 import { ProjectFolderError, ToolError } from "../../ports/errors.js";
 import type { ToolContext } from "../../ports/tool.js";
 import type { Sandbox, SandboxOptions } from "./sandbox/sandbox.js";
@@ -35,7 +35,7 @@ export interface PreparedCommand {
   /** Must be called after the command has ended. Removes forbidden entries and returns their paths. */
   tidy(): Promise<string[]>;
   /** Returns the program for a command that outlives this process. */
-  program(): Promise<KeptProgram>;
+  program(): Promise<DetachedProgram>;
   readonly isSandboxed: boolean;
 }
 
@@ -73,8 +73,8 @@ export async function prepareCommand(
     },
     program: async () => {
       if (held) return held.program(shell, command);
-      const { WITH_INPUT } = await import("./sandbox/sandbox-starter.js");
-      return { ...plain(shell, command), cwd: projectDir, env: { ...options.env, ...WITH_INPUT }, said: "" };
+      const { INPUT_ENV: WITH_INPUT } = await import("./sandbox/sandbox-starter.js");
+      return { ...toProgram(shell, command), cwd: projectDir, env: { ...options.env, ...WITH_INPUT }, startupText: "" };
     },
     tidy: async () => (await held?.tidy()) ?? [],
   };
@@ -88,13 +88,18 @@ async function startPlain(
   env: BashToolOptions["env"],
   input: boolean,
 ): Promise<Child> {
-  const [{ Child }, { WITH_INPUT }] = await Promise.all([
+  const [{ Child }, { INPUT_ENV: WITH_INPUT }] = await Promise.all([
     import("../../processes/child.js"),
     import("./sandbox/sandbox-starter.js"),
   ]);
-  return Child.start({ ...plain(shell, command), cwd, env: input ? { ...env, ...WITH_INPUT } : env, input });
+  return Child.start({
+    ...toProgram(shell, command),
+    cwd,
+    env: input ? { ...env, ...WITH_INPUT } : env,
+    hasInput: input,
+  });
 }
 
-function plain(shell: string, command: string): { file: string; args: string[] } {
+function toProgram(shell: string, command: string): { file: string; args: string[] } {
   return { file: "/bin/sh", args: ["-c", 'exec "$@" 2>&1', "sh", shell, "-c", command] };
 }

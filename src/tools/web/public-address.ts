@@ -22,9 +22,9 @@ export function isPublicAddress(address: string): boolean {
 export const lookupPublic: LookupFunction = (hostname, options, callback) => {
   void import("node:dns").then(({ lookup }) => {
     const all: LookupOptions & { all: true } = { ...options, all: true };
-    lookup(hostname, all, (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => {
+    lookup(hostname, all, (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => {
       if (error) return callback(error, "");
-      const allowed = found.filter((one) => isPublicAddress(one.address));
+      const allowed = addresses.filter((entry) => isPublicAddress(entry.address));
       const [first] = allowed;
       if (!first) return callback(new NotPublicError(hostname), "");
       if (options.all) callback(null, allowed);

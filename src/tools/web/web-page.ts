@@ -25,26 +25,26 @@ export interface WebfetchArgs {
 const MAX_BYTES = 5 * 1024 * 1024;
 const MAX_REDIRECTS = 5;
 /** Time limit for converting a page to text, in ms. */
-const READ_MS = 5_000;
+const CONVERT_TIMEOUT_MS = 5_000;
 const ACCEPT = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json;q=0.9,*/*;q=0.8";
 
 /** Fetches a page and formats it for the model. Rejects with `ToolError`, or with the signal's reason. */
 export async function fetchPage(
-  given: WebfetchArgs,
+  args: WebfetchArgs,
   { allowPrivate, timeoutMs = 30_000 }: WebfetchOptions,
   signal: AbortSignal,
 ): Promise<ToolOutput> {
-  const dispatcher = await connections(allowPrivate);
+  const dispatcher = await createDispatcher(allowPrivate);
   const time = deadline(timeoutMs, signal);
   try {
-    const loaded = await load(given.url, allowPrivate, dispatcher, time.signal);
+    const loaded = await load(args.url, allowPrivate, dispatcher, time.signal);
     // The conversion has its own time limit.
     time.clear();
-    return await show(given, loaded, signal);
+    return await show(args, loaded, signal);
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    if (time.expired) throw new ToolError(`${given.url}: no answer in time. Try another address.`);
-    throw await fault(given.url, error);
+    if (time.expired) throw new ToolError(`${args.url}: no answer in time. Try another address.`);
+    throw await fault(args.url, error);
   } finally {
     time.clear();
     await dispatcher.destroy();
@@ -55,10 +55,10 @@ export async function fetchPage(
  * Parses an address and removes its fragment. Throws `ToolInputError` unless it is http or https and has no user name
  * and password.
  */
-export function parseUrl(given: string): URL {
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+export function parseUrl(address: string): URL {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
   if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
-    throw new ToolInputError(`url: expected an http or https address, got ${JSON.stringify(given.slice(0, 200))}`);
+    throw new ToolInputError(`url: expected an http or https address, got ${JSON.stringify(address.slice(0, 200))}`);
   if (url.username !== "" || url.password !== "")
     throw new ToolInputError("url: names and passwords in addresses are not sent. Leave them out.");
   url.hash = "";
@@ -69,7 +69,7 @@ export function parseUrl(given: string): URL {
  * Creates the connection pool of one call. Unless private addresses are allowed, each connection is checked when it is
  * made.
  */
-async function connections(allowPrivate: boolean): Promise<Dispatcher> {
+async function createDispatcher(allowPrivate: boolean): Promise<Dispatcher> {
   // Uses the default export: in a bundle, a CommonJS package has no named exports.
   const { Agent, buildConnector } = (await import("undici")).default;
   if (allowPrivate) return new Agent();
@@ -86,7 +86,7 @@ async function connections(allowPrivate: boolean): Promise<Dispatcher> {
   });
 }
 
-interface Loaded {
+interface LoadedPage {
   url: string;
   type: string;
   charset: string | undefined;
@@ -100,7 +100,7 @@ async function load(
   allowPrivate: boolean,
   dispatcher: Dispatcher,
   signal: AbortSignal,
-): Promise<Loaded> {
+): Promise<LoadedPage> {
   const { fetch } = (await import("undici")).default;
   let url = start;
   for (let redirects = 0; ; redirects++) {
@@ -133,10 +133,10 @@ async function refusePrivateLiteral(url: string): Promise<void> {
   if (!isPublicAddress(host)) throw new NotPublicError(host);
 }
 
-async function receive(response: Response, url: string, signal: AbortSignal): Promise<Loaded> {
+async function receive(response: Response, url: string, signal: AbortSignal): Promise<LoadedPage> {
   const [type = "", ...parameters] = (response.headers.get("content-type") ?? "").split(";").map((part) => part.trim());
   const charset = parameters
-    .find((one) => /^charset=/i.test(one))
+    .find((parameter) => /^charset=/i.test(parameter))
     ?.slice(8)
     .replaceAll('"', "");
   const limit = response.ok ? MAX_BYTES : 64 * 1024;
@@ -167,8 +167,8 @@ async function receive(response: Response, url: string, signal: AbortSignal): Pr
 }
 
 async function show(
-  { offset, raw, url: asked }: WebfetchArgs,
-  loaded: Loaded,
+  { offset, raw, url: requestedUrl }: WebfetchArgs,
+  loaded: LoadedPage,
   signal: AbortSignal,
 ): Promise<ToolOutput> {
   const content = sniff(loaded.body.subarray(0, 8_192));
@@ -184,23 +184,23 @@ async function show(
       `${loaded.url}: cannot be shown, it is ${what}. Use bash with curl to save it, if you need it.`,
     );
   }
-  if (page.blank) return { text: `${loaded.url} has no text. It may need a browser; raw shows its source.` };
+  if (page.isBlank) return { text: `${loaded.url} has no text. It may need a browser; raw shows its source.` };
   if (offset >= page.length)
     throw new ToolError(
-      `${asked}: has ${page.length} characters, so there is nothing at ${offset}. Use a smaller offset.`,
+      `${requestedUrl}: has ${page.length} characters, so there is nothing at ${offset}. Use a smaller offset.`,
     );
   const notes: string[] = [];
-  if (loaded.url !== asked) notes.push(`[redirected to ${loaded.url}]`);
+  if (loaded.url !== requestedUrl) notes.push(`[redirected to ${loaded.url}]`);
   const end = offset + page.text.length;
   if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; go on with offset ${end}]`);
   if (loaded.cut) notes.push("[only the first 5 MiB were fetched]");
-  if (page.cut) notes.push("[the page is too long to be read whole; raw shows its source]");
+  if (page.isTruncated) notes.push("[the page is too long to be read whole; raw shows its source]");
   return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
 }
 
 /** Converts a page to text. Undefined if it is not text. */
 async function textOf(
-  { url, type, charset, body }: Loaded,
+  { url, type, charset, body }: LoadedPage,
   { raw, offset, bytes }: { raw: boolean; offset: number; bytes: number },
   signal: AbortSignal,
 ): Promise<PageText | undefined> {
@@ -216,14 +216,16 @@ async function textOf(
   // `body` is a copy, because the memory is transferred to the worker.
   const job = {
     body: new Uint8Array(body),
-    html: html && !raw,
+    isHtml: html && !raw,
     charset: named ?? content.encoding,
     url,
     offset,
     bytes,
   };
   try {
-    return await withWorker(signal, (thread) => thread.ask("page", job, { ms: READ_MS, transfer: [job.body] }));
+    return await withWorker(signal, (thread) =>
+      thread.runJob("page", job, { ms: CONVERT_TIMEOUT_MS, transfer: [job.body] }),
+    );
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
     throw new ToolError(`${url}: cannot be read as text: ${error.message}. raw shows its source.`, { cause: error });

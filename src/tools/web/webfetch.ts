@@ -9,7 +9,7 @@ const schema = defineArguments(
     offset: optional(integer("First character to show, to go on in a long page.", { min: 0 }), 0),
     raw: optional(flag("Show the source of an HTML page, not its text."), false),
   },
-  (given) => ({ ...given, url: parseUrl(given.url).href }),
+  (args) => ({ ...args, url: parseUrl(args.url).href }),
 );
 
 /** Creates the tool `webfetch`, which fetches a web page as readable text. */
@@ -23,6 +23,6 @@ export function webfetchTool(options: WebfetchOptions): Tool {
     kind: "fetch",
     parallel: true,
     describe: ({ url }) => `Fetch ${url.length > 200 ? `${url.slice(0, 199)}…` : url}`,
-    run: (given, context) => fetchPage(given, options, context.signal),
+    run: (args, context) => fetchPage(args, options, context.signal),
   });
 }

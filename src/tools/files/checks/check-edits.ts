@@ -11,7 +11,7 @@ export interface EditChecksOptions {
   /** Commands that report errors of the project. */
   commands: readonly EditCheck[];
   /** Settings of the sandbox for `commands`. Undefined: no command may run. */
-  surroundings: (SandboxOptions & { shell?: string }) | undefined;
+  commandOptions: (SandboxOptions & { shell?: string }) | undefined;
   /** Time limit of each syntax check, in ms. */
   timeoutMs: number;
 }
@@ -27,8 +27,8 @@ export class EditChecks {
   }
 
   /** Wraps a tool so that its results include the new errors of its change. */
-  on(tool: Tool): Tool {
-    const { syntax, commands, surroundings } = this.#options;
+  wrap(tool: Tool): Tool {
+    const { syntax, commands, commandOptions: surroundings } = this.#options;
     if (!syntax && (commands.length === 0 || !surroundings)) return tool;
     return {
       ...tool,
@@ -36,11 +36,11 @@ export class EditChecks {
         const { projectDir } = context;
         const { locations } = tool.describe(args, projectDir);
         const paths = locations.map(({ path }) => relativeTo(path, projectDir));
-        const checks = await this.#begun(paths, context);
+        const checks = await this.#startChecks(paths, context);
         const output = await tool.run(args, context);
         if (output.failed === true) return output;
-        const found = await this.#found(output, checks, context);
-        return found.length === 0 ? output : { ...output, text: [output.text, ...found].join("\n\n") };
+        const newFaults = await this.#newFaults(output, checks, context);
+        return newFaults.length === 0 ? output : { ...output, text: [output.text, ...newFaults].join("\n\n") };
       },
     };
   }
@@ -50,31 +50,31 @@ export class EditChecks {
   }
 
   /** Never rejects: the change is already made and must be reported. */
-  async #found(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
+  async #newFaults(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
     const { syntax, timeoutMs } = this.#options;
-    const found: string[] = [];
+    const newFaults: string[] = [];
     try {
       const changed = syntax ? (output.diff ?? []) : [];
       if (changed.length > 0) {
         const { newSyntaxFaults } = await import("./syntax-check.js");
         const lines = await newSyntaxFaults(changed, timeoutMs, context);
-        if (lines.length > 0) found.push(`Syntax errors that this change brought:\n${lines.join("\n")}`);
+        if (lines.length > 0) newFaults.push(`Syntax errors that this change brought:\n${lines.join("\n")}`);
       }
       for (const check of checks) {
-        const said = await check.after(context);
-        if (said !== "") found.push(said);
+        const report = await check.after(context);
+        if (report !== "") newFaults.push(report);
       }
     } catch {
       // The run was cancelled or a limit was reached: report what is known so far.
     }
-    return found;
+    return newFaults;
   }
 
   /**
    * Starts the checks for these paths and records the current errors. Never rejects: a failed check must not prevent
    * the change.
    */
-  async #begun(paths: readonly string[], context: ToolContext): Promise<CommandCheck[]> {
+  async #startChecks(paths: readonly string[], context: ToolContext): Promise<CommandCheck[]> {
     try {
       const checks = await this.#checksFor(paths, context.signal);
       for (const check of checks) await check.before(context);
@@ -98,12 +98,12 @@ export class EditChecks {
     const checks = this.#checks;
     const globs = checks.map(({ files }) => files);
     const { withWorker: withThread } = await import("../../../untrusted/workers.js");
-    const fit = await withThread(signal, (thread) => thread.ask("globs", { globs, paths }, { ms: timeoutMs }));
+    const fit = await withThread(signal, (thread) => thread.runJob("globs", { globs, paths }, { ms: timeoutMs }));
     return checks.filter((_check, i) => fit[i] === true);
   }
 
   async #runner(): Promise<QuickCommands | undefined> {
-    const { surroundings } = this.#options;
+    const { commandOptions: surroundings } = this.#options;
     if (!surroundings) return undefined;
     const { QuickCommands } = await import("./quick-command.js");
     return (this.#commands ??= new QuickCommands(surroundings));

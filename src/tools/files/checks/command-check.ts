@@ -13,9 +13,9 @@ export interface EditCheck {
 }
 
 /** Maximum characters of new lines that are shown. */
-const SHOWN = 4_000;
+const MAX_SHOWN_CHARACTERS = 4_000;
 /** Maximum runs whose first output is cached. */
-const RUNS = 32;
+const MAX_CACHED_RUNS = 32;
 
 /** Compares the output of a command before the first change of a run with its current output. */
 export class CommandCheck {
@@ -38,10 +38,12 @@ export class CommandCheck {
     const { runId } = context;
     if (this.#before.has(runId)) return;
     const [oldest] = this.#before.keys();
-    if (this.#before.size >= RUNS && oldest !== undefined) this.#before.delete(oldest);
-    const said = this.#said(context).then((lines) => (typeof lines === "string" ? undefined : countOf(lines)));
-    this.#before.set(runId, said);
-    await said.catch((error: unknown) => {
+    if (this.#before.size >= MAX_CACHED_RUNS && oldest !== undefined) this.#before.delete(oldest);
+    const lineCounts = this.#outputLines(context).then((lines) =>
+      typeof lines === "string" ? undefined : countLines(lines),
+    );
+    this.#before.set(runId, lineCounts);
+    await lineCounts.catch((error: unknown) => {
       this.#before.delete(runId);
       throw error;
     });
@@ -51,25 +53,25 @@ export class CommandCheck {
   async after(context: ToolContext): Promise<string> {
     const before = await this.#before.get(context.runId);
     if (!before) return "";
-    const lines = await this.#said(context);
+    const lines = await this.#outputLines(context);
     const { command } = this.#check;
     if (typeof lines === "string") return lines === "" ? "" : `\`${command}\` ${lines}.`;
-    const left = new Map(before);
+    const remainingCounts = new Map(before);
     const fresh = lines.filter((line) => {
-      const known = left.get(keyOf(line)) ?? 0;
-      left.set(keyOf(line), known - 1);
-      return known <= 0;
+      const remainingCount = remainingCounts.get(lineKey(line)) ?? 0;
+      remainingCounts.set(lineKey(line), remainingCount - 1);
+      return remainingCount <= 0;
     });
     if (fresh.length === 0) return "";
-    const said = cutMiddle(fresh.join("\n"), SHOWN, `run ${command} to see all`);
-    return `New from \`${command}\` since this run began to change files:\n${said}`;
+    const shownLines = cutMiddle(fresh.join("\n"), MAX_SHOWN_CHARACTERS, `run ${command} to see all`);
+    return `New from \`${command}\` since this run began to change files:\n${shownLines}`;
   }
 
   /**
    * Returns the output lines, or as a string the reason why there are none to compare. `""`: the command could not be
    * started.
    */
-  async #said(context: ToolContext): Promise<string[] | string> {
+  async #outputLines(context: ToolContext): Promise<string[] | string> {
     const { command, timeout = 20 } = this.#check;
     const end = await this.#commands.run(command, timeout * 1000, context);
     if (!end) return "";
@@ -82,12 +84,12 @@ export class CommandCheck {
 }
 
 /** Key of a line. Numbers are ignored, because line numbers change while the error stays the same. */
-function keyOf(line: string): string {
+function lineKey(line: string): string {
   return line.replace(/\d+/g, "0");
 }
 
-function countOf(lines: readonly string[]): Map<string, number> {
+function countLines(lines: readonly string[]): Map<string, number> {
   const counted = new Map<string, number>();
-  for (const line of lines) counted.set(keyOf(line), (counted.get(keyOf(line)) ?? 0) + 1);
+  for (const line of lines) counted.set(lineKey(line), (counted.get(lineKey(line)) ?? 0) + 1);
   return counted;
 }

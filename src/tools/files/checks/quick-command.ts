@@ -3,10 +3,10 @@ import type { ToolContext } from "../../../ports/tool.js";
 import type { Sandbox, SandboxOptions } from "../../shell/sandbox/sandbox.js";
 
 /** Maximum output that is kept, in bytes. The last chunk may exceed it. */
-const OUTPUT_BYTES = 512 * 1024;
+const MAX_OUTPUT_BYTES = 512 * 1024;
 
 /** The output and the exit code of a command. */
-export interface QuickEnd {
+export interface QuickResult {
   output: string;
   /** Exit code. Null: stopped at the time limit, or ended in another way than by an exit. */
   code: number | null;
@@ -22,14 +22,14 @@ export class QuickCommands {
   }
 
   /** Runs a command. Undefined if it cannot be started. Rejects only with the signal's reason. */
-  async run(command: string, timeoutMs: number, context: ToolContext): Promise<QuickEnd | undefined> {
+  async run(command: string, timeoutMs: number, context: ToolContext): Promise<QuickResult | undefined> {
     const { projectDir, folders, signal } = context;
     const { env, shell = ["/bin/bash", "/usr/bin/bash"].find((path) => existsSync(path)) ?? "/bin/sh" } = this.#options;
     const chunks: Buffer[] = [];
-    let kept = 0;
+    let outputBytes = 0;
     const onOutput = (chunk: Buffer): void => {
-      if (kept < OUTPUT_BYTES) chunks.push(chunk);
-      kept += chunk.length;
+      if (outputBytes < MAX_OUTPUT_BYTES) chunks.push(chunk);
+      outputBytes += chunk.length;
     };
     try {
       const sandbox = await (this.#sandbox ??= import("../../shell/sandbox/sandbox.js").then(
@@ -45,7 +45,7 @@ export class QuickCommands {
       await held?.tidy();
       if (end.sandboxFault !== undefined) return undefined;
       const output = Buffer.concat(chunks).toString();
-      return { output, code: end.why === "exit" ? end.code : null };
+      return { output, code: end.reason === "exit" ? end.code : null };
     } catch {
       signal.throwIfAborted();
       return undefined;

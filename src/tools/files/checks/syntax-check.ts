@@ -54,21 +54,21 @@ export async function newSyntaxFaults(
     if (grammar === undefined || (grammar === "bash" && !isCheckedScript(file))) return [];
     return [{ file, grammar }];
   });
-  const found = new Map<ChangedFile, readonly Fault[]>();
+  const faultsByFile = new Map<ChangedFile, readonly Fault[]>();
   if (json.length + parsed.length > 0)
     await withWorker(signal, async (thread) => {
       if (json.length > 0) {
-        const asked = json.map((file) => ({ name: relativeTo(file.path, projectDir), ...texts(file) }));
-        const faults = await thread.ask("json", { files: asked }, { ms: timeoutMs });
-        json.forEach((file, i) => found.set(file, faults[i] ? [faults[i]] : []));
+        const jsonTexts = json.map((file) => ({ name: relativeTo(file.path, projectDir), ...texts(file) }));
+        const faults = await thread.runJob("json", { files: jsonTexts }, { ms: timeoutMs });
+        json.forEach((file, i) => faultsByFile.set(file, faults[i] ? [faults[i]] : []));
       }
       if (parsed.length > 0) {
-        const asked = parsed.map(({ file, grammar }) => ({ grammar, ...texts(file) }));
-        const faults = await thread.ask("syntax", { files: asked }, { ms: timeoutMs });
-        parsed.forEach(({ file }, i) => found.set(file, faults[i] ?? []));
+        const parserTexts = parsed.map(({ file, grammar }) => ({ grammar, ...texts(file) }));
+        const faults = await thread.runJob("syntax", { files: parserTexts }, { ms: timeoutMs });
+        parsed.forEach(({ file }, i) => faultsByFile.set(file, faults[i] ?? []));
       }
     });
-  return files.flatMap((file) => (found.get(file) ?? []).map((fault) => lineOf(file, fault, projectDir)));
+  return files.flatMap((file) => (faultsByFile.get(file) ?? []).map((fault) => lineOf(file, fault, projectDir)));
 }
 
 function isChecked({ oldText, newText }: ChangedFile): boolean {

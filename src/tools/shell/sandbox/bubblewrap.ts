@@ -19,7 +19,7 @@ export interface BubblewrapNeeds {
 }
 
 /** Only system folders: a program in the project folder would let the project define its own sandbox. */
-const PLACES = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
+const BUBBLEWRAP_PATHS = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"];
 
@@ -32,7 +32,7 @@ const NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshar
  */
 const USER_NAMESPACE = [["--unshare-user", "--disable-userns"], ["--unshare-user"], []];
 
-const tried = new Map<string, Promise<Bubblewrap | undefined>>();
+const resultsByNeeds = new Map<string, Promise<Bubblewrap | undefined>>();
 
 /**
  * Finds a working bubblewrap. The result is cached per process for the same needs. Undefined if none works. Never
@@ -40,33 +40,33 @@ const tried = new Map<string, Promise<Bubblewrap | undefined>>();
  */
 export function findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
   const key = `${needs.network} ${needs.foreignFiles === true}`;
-  let found = tried.get(key);
-  if (!found) {
-    found = tryBubblewrap(needs).catch(() => undefined);
-    tried.set(key, found);
+  let result = resultsByNeeds.get(key);
+  if (!result) {
+    result = tryBubblewrap(needs).catch(() => undefined);
+    resultsByNeeds.set(key, result);
   }
-  return found;
+  return result;
 }
 
 async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
   if (process.platform !== "linux") return undefined;
-  const file = PLACES.find((path) => existsSync(path));
+  const file = BUBBLEWRAP_PATHS.find((path) => existsSync(path));
   if (file === undefined) return undefined;
-  // In a user namespace with one user, files of other users belong to nobody, and capabilities do not help.
+  // In a user namespace with one user, files of other users have no owner, and capabilities do not help.
   const keep = foreignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
-  for (const own of foreignFiles === true ? [[]] : USER_NAMESPACE) {
+  for (const userNamespace of foreignFiles === true ? [[]] : USER_NAMESPACE) {
     const switches = [
-      ...own,
+      ...userNamespace,
       ...NAMESPACES,
       ...(network ? [] : ["--unshare-net"]),
       ...["--cap-drop", "ALL"],
       ...keep.flatMap((name) => ["--cap-add", name]),
     ];
     const args = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", ...switches];
-    const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, sandbox: true });
+    const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, isSandbox: true });
     // The calling process may be killed meanwhile. Without `alone`, an interrupted bubblewrap would leave a process
     // that never ends.
-    child.arrange(args, { alone: true });
+    child.configureSandbox(args, { isShortLived: true });
     const end = await child.run({
       timeoutMs: 5_000,
       signal: new AbortController().signal,

@@ -9,46 +9,46 @@ import { isInside } from "../../../files/path-guard.js";
  * - `keep`: readable, but cannot be changed or moved
  * - `write`: readable and writable
  */
-type Fate = "hide" | "replace" | "keep" | "write";
+type MountMode = "hide" | "replace" | "keep" | "write";
 
 interface Mount {
-  readonly fate: Fate;
+  readonly mode: MountMode;
   readonly path: string;
   /** Path that is mounted there. Undefined: an empty folder. */
   readonly source: string | undefined;
 }
 
 /** If a path has two modes, the later one in this list applies. */
-const STRICTER: readonly Fate[] = ["replace", "write", "keep", "hide"];
+const BY_STRICTNESS: readonly MountMode[] = ["replace", "write", "keep", "hide"];
 
 /** Collects the mounts of a sandbox in any order and sorts them for bubblewrap. Paths are real and absolute. */
 export class MountPlan {
   readonly #mounts = new Map<string, Mount>();
 
   hide(path: string, isFolder: boolean): void {
-    this.#add({ fate: "hide", path, source: isFolder ? undefined : "/dev/null" });
+    this.#add({ mode: "hide", path, source: isFolder ? undefined : "/dev/null" });
   }
 
   replace(path: string, source?: string): void {
-    this.#add({ fate: "replace", path, source });
+    this.#add({ mode: "replace", path, source });
   }
 
-  keep(path: string, source = path): void {
-    this.#add({ fate: "keep", path, source });
+  makeReadOnly(path: string, source = path): void {
+    this.#add({ mode: "keep", path, source });
   }
 
-  write(path: string): void {
-    this.#add({ fate: "write", path, source: path });
+  makeWritable(path: string): void {
+    this.#add({ mode: "write", path, source: path });
   }
 
   /** Whether a command could change `path` with the current plan. */
   isWritable(path: string): boolean {
-    return this.#around(path)?.fate === "write";
+    return this.#enclosingMount(path)?.mode === "write";
   }
 
   isHidden(path: string): boolean {
-    if (this.#around(path)?.fate === "replace") return true;
-    return [...this.#mounts.values()].some((mount) => mount.fate === "hide" && isInside(path, mount.path));
+    if (this.#enclosingMount(path)?.mode === "replace") return true;
+    return [...this.#mounts.values()].some((mount) => mount.mode === "hide" && isInside(path, mount.path));
   }
 
   /** Returns bubblewrap's arguments. Parents come first, because a mount covers earlier mounts below it. */
@@ -56,7 +56,7 @@ export class MountPlan {
     const mounts = this.#visible();
     return [...mounts, ...this.#pins(mounts)]
       .sort((a, b) => depth(a.path) - depth(b.path))
-      .flatMap(({ fate, path, source }) => {
+      .flatMap(({ mode: fate, path, source }) => {
         if (source === undefined) return ["--tmpfs", path];
         return [fate === "write" || fate === "replace" ? "--bind" : "--ro-bind", source, path];
       });
@@ -70,10 +70,10 @@ export class MountPlan {
     const pins = new Map<string, Mount>();
     for (const { path } of mounts) {
       const parent = dirname(path);
-      const around = this.#around(parent);
-      if (!around || (around.fate !== "write" && around.fate !== "replace") || around.source === undefined) continue;
+      const around = this.#enclosingMount(parent);
+      if (!around || (around.mode !== "write" && around.mode !== "replace") || around.source === undefined) continue;
       for (let at = parent; at !== around.path; at = dirname(at))
-        pins.set(at, { fate: around.fate, path: at, source: join(around.source, relative(around.path, at)) });
+        pins.set(at, { mode: around.mode, path: at, source: join(around.source, relative(around.path, at)) });
     }
     return [...pins.values()];
   }
@@ -82,32 +82,32 @@ export class MountPlan {
    * Folders that must exist inside a replacement folder, because bubblewrap mounts on them. `way` is relative to
    * `source`.
    */
-  foundations(): { source: string; way: string }[] {
+  mountPoints(): { source: string; way: string }[] {
     return this.#visible().flatMap(({ path }) => {
-      const around = this.#around(dirname(path));
-      if (around?.fate !== "replace" || around.source === undefined) return [];
+      const around = this.#enclosingMount(dirname(path));
+      if (around?.mode !== "replace" || around.source === undefined) return [];
       return [{ source: around.source, way: relative(around.path, path) }];
     });
   }
 
   #add(mount: Mount): void {
     const before = this.#mounts.get(mount.path);
-    if (before && STRICTER.indexOf(before.fate) >= STRICTER.indexOf(mount.fate)) return;
+    if (before && BY_STRICTNESS.indexOf(before.mode) >= BY_STRICTNESS.indexOf(mount.mode)) return;
     this.#mounts.set(mount.path, mount);
   }
 
   #visible(): Mount[] {
     const all = [...this.#mounts.values()];
     return all.filter(
-      ({ path }) => !all.some((other) => other.fate === "hide" && other.path !== path && isInside(path, other.path)),
+      ({ path }) => !all.some((mount) => mount.mode === "hide" && mount.path !== path && isInside(path, mount.path)),
     );
   }
 
   /** The nearest mount at or above `path`. */
-  #around(path: string): Mount | undefined {
+  #enclosingMount(path: string): Mount | undefined {
     for (let at = path; ; at = dirname(at)) {
-      const found = this.#mounts.get(at);
-      if (found || dirname(at) === at) return found;
+      const mount = this.#mounts.get(at);
+      if (mount || dirname(at) === at) return mount;
     }
   }
 }

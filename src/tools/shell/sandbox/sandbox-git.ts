@@ -3,7 +3,7 @@ import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import type { MountPlan } from "./mount-plan.js";
 
 /** Maximum submodules. If there are more, all submodules are read-only. */
-const MOST_MODULES = 200;
+const MAX_MODULES = 200;
 
 /** Entries of a Git folder that make Git run a program, or that name further settings. */
 const SETTINGS = ["config", "config.worktree", "commondir", "hooks"];
@@ -27,30 +27,32 @@ export async function guardGit(plan: MountPlan, folder: string, isLasting = fals
   const git = join(folder, ".git");
   const stats = await lstat(git).catch(() => undefined);
   if (isLasting) {
-    if (stats === undefined || !plan.isWritable(git)) return guardOf([]);
-    plan.keep(git);
-    return guardOf(stats.isDirectory() ? await keepAll(plan, await namedIn(join(git, "config"), git, folder)) : []);
+    if (stats === undefined || !plan.isWritable(git)) return createGuard([]);
+    plan.makeReadOnly(git);
+    return createGuard(
+      stats.isDirectory() ? await protectPaths(plan, await pathsInConfig(join(git, "config"), git, folder)) : [],
+    );
   }
   if (stats?.isFile()) {
     // The `.git` file of a worktree or submodule. A writer of this file could choose other settings.
-    plan.keep(git);
-    return guardOf(await openWorktree(plan, git, folder));
+    plan.makeReadOnly(git);
+    return createGuard(await openWorktree(plan, git, folder));
   }
-  if (!stats?.isDirectory()) return guardOf([]);
-  plan.write(git);
-  const missing = await keepSettings(plan, git, folder);
-  const modules = await modulesOf(join(git, "modules"));
-  if (modules === undefined) plan.keep(join(git, "modules"));
-  else for (const module of modules) missing.push(...(await keepSettings(plan, module, folder)));
-  if (await isFolder(join(git, "worktrees"))) plan.keep(join(git, "worktrees"));
-  return guardOf(missing);
+  if (!stats?.isDirectory()) return createGuard([]);
+  plan.makeWritable(git);
+  const missing = await protectSettings(plan, git, folder);
+  const modules = await findModules(join(git, "modules"));
+  if (modules === undefined) plan.makeReadOnly(join(git, "modules"));
+  else for (const module of modules) missing.push(...(await protectSettings(plan, module, folder)));
+  if (await isFolder(join(git, "worktrees"))) plan.makeReadOnly(join(git, "worktrees"));
+  return createGuard(missing);
 }
 
 /** @param missing Paths that did not exist before the command. */
-function guardOf(missing: readonly string[]): GitGuard {
+function createGuard(missing: readonly string[]): GitGuard {
   return {
     tidy: async () => {
-      const there = await present(missing);
+      const there = await existingPaths(missing);
       for (const path of there) await rm(path, { recursive: true, force: true }).catch(() => undefined);
       return there;
     },
@@ -65,38 +67,42 @@ function guardOf(missing: readonly string[]): GitGuard {
  */
 async function openWorktree(plan: MountPlan, file: string, folder: string): Promise<string[]> {
   const line = /^gitdir: (.+?)\s*$/.exec(await readFile(file, "utf8").catch(() => ""))?.[1];
-  const own = line === undefined ? undefined : await realpath(resolve(dirname(file), line)).catch(() => undefined);
-  if (own === undefined || basename(dirname(own)) !== "worktrees") return [];
-  const back = (await readFile(join(own, "gitdir"), "utf8").catch(() => "")).trim();
-  const common = dirname(dirname(own));
-  const named = (await readFile(join(own, "commondir"), "utf8").catch(() => "")).trim();
-  if ((await realpath(back).catch(() => undefined)) !== file || resolve(own, named) !== common) return [];
-  for (const path of [own, ...["objects", "refs", "logs"].map((name) => join(common, name))])
-    if (await isFolder(path)) plan.write(path);
-  const settings = ["commondir", "gitdir", "config.worktree"].map((name) => join(own, name));
-  return keepAll(plan, [...settings, ...(await namedIn(join(common, "config"), common, folder))]);
+  const gitFolder =
+    line === undefined ? undefined : await realpath(resolve(dirname(file), line)).catch(() => undefined);
+  if (gitFolder === undefined || basename(dirname(gitFolder)) !== "worktrees") return [];
+  const back = (await readFile(join(gitFolder, "gitdir"), "utf8").catch(() => "")).trim();
+  const common = dirname(dirname(gitFolder));
+  const named = (await readFile(join(gitFolder, "commondir"), "utf8").catch(() => "")).trim();
+  if ((await realpath(back).catch(() => undefined)) !== file || resolve(gitFolder, named) !== common) return [];
+  for (const path of [gitFolder, ...["objects", "refs", "logs"].map((name) => join(common, name))])
+    if (await isFolder(path)) plan.makeWritable(path);
+  const settings = ["commondir", "gitdir", "config.worktree"].map((name) => join(gitFolder, name));
+  return protectPaths(plan, [...settings, ...(await pathsInConfig(join(common, "config"), common, folder))]);
 }
 
 /** Makes the settings of a Git folder read-only. Returns the missing paths. */
-async function keepSettings(plan: MountPlan, git: string, folder: string): Promise<string[]> {
+async function protectSettings(plan: MountPlan, git: string, folder: string): Promise<string[]> {
   // Creates the hooks folder if it is missing, so that it can be mounted read-only.
   await mkdir(join(git, "hooks")).catch(() => undefined);
-  const paths = [...SETTINGS.map((name) => join(git, name)), ...(await namedIn(join(git, "config"), git, folder))];
-  return keepAll(plan, paths);
+  const paths = [
+    ...SETTINGS.map((name) => join(git, name)),
+    ...(await pathsInConfig(join(git, "config"), git, folder)),
+  ];
+  return protectPaths(plan, paths);
 }
 
 /** Makes existing paths read-only. Returns the missing paths that commands could create. */
-async function keepAll(plan: MountPlan, paths: readonly string[]): Promise<string[]> {
-  const there = await present(paths);
+async function protectPaths(plan: MountPlan, paths: readonly string[]): Promise<string[]> {
+  const there = await existingPaths(paths);
   for (const path of there) {
     const real = await realpath(path).catch(() => undefined);
-    if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+    if (real !== undefined && plan.isWritable(real)) plan.makeReadOnly(real);
   }
   return paths.filter((path) => !there.includes(path) && plan.isWritable(path));
 }
 
 /** Paths that the Git config names: hooks inside the project, and further settings. */
-async function namedIn(config: string, git: string, folder: string): Promise<string[]> {
+async function pathsInConfig(config: string, git: string, folder: string): Promise<string[]> {
   const text = await readFile(config, "utf8").catch(() => "");
   const named = [...text.matchAll(/^\s*(hookspath|path|fsmonitor)\s*=\s*"?([^"\r\n]+?)"?\s*$/gim)];
   return named.flatMap(([, key = "", value = ""]) => {
@@ -107,18 +113,18 @@ async function namedIn(config: string, git: string, folder: string): Promise<str
 }
 
 /** Folders of the submodule repositories below `modules`, at any depth. Undefined if there are too many. */
-async function modulesOf(folder: string): Promise<string[] | undefined> {
-  const found: string[] = [];
+async function findModules(folder: string): Promise<string[] | undefined> {
+  const repositories: string[] = [];
   const waiting = [folder];
   for (let at = waiting.pop(); at !== undefined; at = waiting.pop()) {
     const names = await readdir(at, { withFileTypes: true }).catch(() => []);
     const isRepository = names.some(({ name }) => name === "HEAD");
-    if (isRepository) found.push(at);
+    if (isRepository) repositories.push(at);
     const below = isRepository ? names.filter(({ name }) => name === "modules") : names;
     waiting.push(...below.filter((entry) => entry.isDirectory()).map(({ name }) => join(at, name)));
-    if (found.length > MOST_MODULES || waiting.length > 10 * MOST_MODULES) return undefined;
+    if (repositories.length > MAX_MODULES || waiting.length > 10 * MAX_MODULES) return undefined;
   }
-  return found;
+  return repositories;
 }
 
 /** Returns the nearest folder, from `path` upwards, that contains `.git`. Undefined if there is none. */
@@ -133,7 +139,7 @@ async function isFolder(path: string): Promise<boolean> {
   return (await lstat(path).catch(() => undefined))?.isDirectory() === true;
 }
 
-async function present(paths: readonly string[]): Promise<string[]> {
+async function existingPaths(paths: readonly string[]): Promise<string[]> {
   const stats = await Promise.all(paths.map((path) => lstat(path).catch(() => undefined)));
   return paths.filter((_path, i) => stats[i] !== undefined);
 }

@@ -21,13 +21,13 @@ export interface Root {
  * access to the target of that link.
  */
 export class SandboxRoots {
-  readonly #known = new Map<string, string>();
+  readonly #realPaths = new Map<string, string>();
 
   /** @param paths Paths that are resolved at once. Other paths are resolved at their first use. */
   constructor(paths: readonly string[]) {
     for (const path of paths) {
       try {
-        this.#known.set(path, realpathSync(path));
+        this.#realPaths.set(path, realpathSync(path));
       } catch {
         // The path does not exist yet.
       }
@@ -39,7 +39,7 @@ export class SandboxRoots {
    * `ToolError` if the path no longer leads to the same folder.
    */
   async open(path: string): Promise<Root | undefined> {
-    const real = this.#known.get(path) ?? (await this.#meet(path));
+    const real = this.#realPaths.get(path) ?? (await this.#resolveFirstUse(path));
     if (real === undefined) return undefined;
     // Reads the state from the open descriptor, so that a concurrent rename has no effect.
     const handle = await open(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW).catch(
@@ -47,11 +47,11 @@ export class SandboxRoots {
     );
     if (handle instanceof Error) {
       if (handle.code === "ENOENT" || handle.code === "EACCES") return undefined;
-      throw replaced(path);
+      throw replacedError(path);
     }
     try {
       // Synchronous: the kernel needs no disk access for this.
-      if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== real) throw replaced(path);
+      if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== real) throw replacedError(path);
       const { dev, ino, uid } = fstatSync(handle.fd, { bigint: true });
       return { path: real, identity: `${dev}:${ino}`, owner: Number(uid) };
     } finally {
@@ -59,23 +59,23 @@ export class SandboxRoots {
     }
   }
 
-  async #meet(path: string): Promise<string | undefined> {
+  async #resolveFirstUse(path: string): Promise<string | undefined> {
     const real = await realpath(path).catch(() => undefined);
     if (real === undefined) return undefined;
     // A command may have created this link inside a writable folder.
     const parent = dirname(resolve(path));
     if (
       real !== resolve(path) &&
-      [...this.#known.values()].some((root) => isInside(parent, root) && !isInside(real, root))
+      [...this.#realPaths.values()].some((root) => isInside(parent, root) && !isInside(real, root))
     )
-      throw replaced(path);
-    this.#known.set(path, real);
+      throw replacedError(path);
+    this.#realPaths.set(path, real);
     return real;
   }
 }
 
-function replaced(path: string): ToolError {
+function replacedError(path: string): ToolError {
   return new ToolError(
-    `${path} leads elsewhere than when it was first used: no command is run. Tell the user, who can put it back or restart gantry.`,
+    `${path} no longer leads to the folder of its first use: no command runs. Tell the user, who can put it back or restart gantry.`,
   );
 }

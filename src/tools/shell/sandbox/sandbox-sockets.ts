@@ -19,15 +19,15 @@ export async function listeningSockets(hasCapabilities: boolean): Promise<string
   }
   const folders = new Map<string, Promise<boolean>>();
   const isReachable = async (folder: string): Promise<boolean> => {
-    let known = folders.get(folder);
-    if (!known) {
+    let reachability = folders.get(folder);
+    if (!reachability) {
       const parent = dirname(folder);
-      known = Promise.all([canEnter(folder), parent === folder || isReachable(parent)]).then((all) =>
+      reachability = Promise.all([canEnter(folder), parent === folder || isReachable(parent)]).then((all) =>
         all.every(Boolean),
       );
-      folders.set(folder, known);
+      folders.set(folder, reachability);
     }
-    return known;
+    return reachability;
   };
   const needsCheck = process.geteuid?.() === 0 && !hasCapabilities;
   const sockets = [...paths].map(async (path) => {

@@ -1,9 +1,9 @@
 import { shellQuote } from "../../../base/shell-quote.js";
 import { Child } from "../../../processes/child.js";
-import type { KeptProgram } from "../../../processes/supervisor.js";
+import type { DetachedProgram } from "../../../processes/supervisor.js";
 
 /** Time that a standby process waits for a command, in ms. */
-const READY_MS = 60_000;
+const STANDBY_MS = 60_000;
 
 /** Environment variables that pass the command to the shell. The script removes them before the command runs. */
 const COMMAND = "GANTRY_COMMAND";
@@ -11,14 +11,14 @@ const SCRIPT = "GANTRY_SCRIPT";
 /**
  * The last variable. If it is missing, the arguments are truncated because this process was killed, and nothing runs.
  */
-const WHOLE = "GANTRY_WHOLE";
-const SHELL = ["/bin/sh", "-c", `[ -n "$${WHOLE}" ] || exit 126; eval "$${SCRIPT}"`, "sh"];
+const COMPLETE = "GANTRY_WHOLE";
+const SHELL = ["/bin/sh", "-c", `[ -n "$${COMPLETE}" ] || exit 126; eval "$${SCRIPT}"`, "sh"];
 
 /**
  * Environment for commands with an input. Node's pipes are sockets. Bash treats a socket as a remote login and reads
  * its start-up file, unless it is a nested shell.
  */
-export const WITH_INPUT = { SHLVL: "1" };
+export const INPUT_ENV = { SHLVL: "1" };
 
 /** A command for a sandbox. */
 export interface SandboxedCommand {
@@ -42,7 +42,7 @@ export interface SandboxedCommand {
 export class SandboxStarter {
   readonly #file: string;
   readonly #env: Readonly<Record<string, string>>;
-  #ready: Child | undefined;
+  #standby: Child | undefined;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -52,60 +52,66 @@ export class SandboxStarter {
     this.#env = env;
   }
 
-  async start(given: SandboxedCommand): Promise<Child> {
-    const { input = false } = given;
+  async start(command: SandboxedCommand): Promise<Child> {
+    const { input = false } = command;
     // The standby process has no input.
-    const child = (input ? undefined : this.#take()) ?? (await this.#start(input));
+    const child = (input ? undefined : this.#takeStandby()) ?? (await this.#start(input));
     // This process is idle once the switches are sent: the time to start the next standby process.
-    child.arrange(switchesOf(given), { taken: () => void this.#makeReady() });
+    child.configureSandbox(toSwitches(command), { onWritten: () => void this.#startStandby() });
     return child;
   }
 
   /** Returns the program for a sandbox that outlives this process. */
-  program(given: SandboxedCommand): KeptProgram {
-    const said = switchesOf(given).map((one) => `${one}\0`);
-    return { file: this.#file, args: ["--args", "4", "--", ...SHELL], cwd: "/", env: this.#env, said: said.join("") };
+  program(command: SandboxedCommand): DetachedProgram {
+    const switches = toSwitches(command).map((argument) => `${argument}\0`);
+    return {
+      file: this.#file,
+      args: ["--args", "4", "--", ...SHELL],
+      cwd: "/",
+      env: this.#env,
+      startupText: switches.join(""),
+    };
   }
 
   /** Ends the standby process. Later commands start without one. */
   close(): void {
     this.#closed = true;
-    this.#take()?.kill();
+    this.#takeStandby()?.kill();
   }
 
   #start(input = false): Promise<Child> {
-    return Child.start({ file: this.#file, args: SHELL, cwd: "/", env: this.#env, sandbox: true, input });
+    return Child.start({ file: this.#file, args: SHELL, cwd: "/", env: this.#env, isSandbox: true, hasInput: input });
   }
 
-  #take(): Child | undefined {
-    const child = this.#ready;
-    this.#ready = undefined;
+  #takeStandby(): Child | undefined {
+    const child = this.#standby;
+    this.#standby = undefined;
     clearTimeout(this.#timer);
-    if (child?.living === false) {
+    if (child?.isRunning === false) {
       child.kill();
       return undefined;
     }
-    child?.hold(true);
+    child?.keepAlive(true);
     return child;
   }
 
   /** Never rejects: the next command reports why it cannot start. */
-  async #makeReady(): Promise<void> {
-    if (this.#closed || this.#ready !== undefined) return;
+  async #startStandby(): Promise<void> {
+    if (this.#closed || this.#standby !== undefined) return;
     const child = await this.#start().catch(() => undefined);
     if (child === undefined) return;
-    if (this.#closed || this.#ready !== undefined) {
+    if (this.#closed || this.#standby !== undefined) {
       child.kill();
       return;
     }
-    child.hold(false);
-    this.#ready = child;
-    this.#timer = setTimeout(() => this.#take()?.kill(), READY_MS).unref();
+    child.keepAlive(false);
+    this.#standby = child;
+    this.#timer = setTimeout(() => this.#takeStandby()?.kill(), STANDBY_MS).unref();
   }
 }
 
-function switchesOf({ switches, check, shell, command, input = false }: SandboxedCommand): string[] {
-  const script = `unset ${SCRIPT} ${WHOLE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
-  const variables = { [COMMAND]: command, [SCRIPT]: script, [WHOLE]: "1", ...(input && WITH_INPUT) };
+function toSwitches({ switches, check, shell, command, input = false }: SandboxedCommand): string[] {
+  const script = `unset ${SCRIPT} ${COMPLETE}; ${check}set -- "$${COMMAND}"; unset ${COMMAND}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
+  const variables = { [COMMAND]: command, [SCRIPT]: script, [COMPLETE]: "1", ...(input && INPUT_ENV) };
   return [...switches, ...Object.entries(variables).flatMap((pair) => ["--setenv", ...pair])];
 }

@@ -8,7 +8,7 @@ import { ToolError } from "../../../ports/errors.js";
 import { isInside } from "../../../files/path-guard.js";
 import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
 import type { Child } from "../../../processes/child.js";
-import type { KeptProgram } from "../../../processes/supervisor.js";
+import type { DetachedProgram } from "../../../processes/supervisor.js";
 import { MountPlan } from "./mount-plan.js";
 import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
@@ -46,7 +46,7 @@ export interface PreparedSandbox {
    */
   start(shell: string, command: string, input?: boolean): Promise<Child>;
   /** Returns the same command with a standard input, for a sandbox that outlives this process. */
-  program(shell: string, command: string): KeptProgram;
+  program(shell: string, command: string): DetachedProgram;
   /** Must be called after the command has ended. Removes forbidden entries and returns their paths. */
   tidy(): Promise<string[]>;
 }
@@ -55,7 +55,7 @@ export interface PreparedSandbox {
  * Download folders of package managers, relative to the home folder. Excludes folders with programs that users call by
  * name.
  */
-const DOWNLOADS = [
+const DOWNLOAD_PATHS = [
   ".npm/_cacache",
   ".npm/_logs",
   ".cache/pip",
@@ -76,7 +76,7 @@ const DOWNLOADS = [
  * Files in a home folder that run automatically. They are read-only if the home folder itself is writable, as when it
  * is the project.
  */
-const STARTS = [
+const AUTOSTART_PATHS = [
   ...[".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"],
   ...[".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".npmrc", ".yarnrc", ".yarnrc.yml"],
   ...[".config", ".ssh", ".gnupg", ".docker", ".local/bin", ".local/share/applications", ".local/share/systemd"],
@@ -100,22 +100,22 @@ const STARTS = [
  *
  * One read-only mount covers all of /proc, because bubblewrap checks all mounts for each further one.
  */
-const PROC = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
+const PROC_SWITCHES = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
 
 /** Paths below /run that stay visible. The target of /etc/resolv.conf is added. */
-const RUN_KEPT = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
+const VISIBLE_RUN_PATHS = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
 
 /** Temporary folders of the sandbox, and their names in the scratch folder. */
-const TEMPORARY = [
+const TEMPORARY_FOLDERS = [
   { path: "/tmp", name: "tmp" },
   { path: "/var/tmp", name: "var-tmp" },
 ];
 
 /** Time limit of the command that tests whether the sandbox starts, in ms. */
-const PROBE_MS = 10_000;
+const PROBE_TIMEOUT_MS = 10_000;
 
 /** Temporary folders of a project are removed after this time without a command, in ms. */
-const SCRATCH_MS = 3 * 24 * 60 * 60 * 1000;
+const SCRATCH_RETENTION_MS = 3 * 24 * 60 * 60 * 1000;
 
 /** The sandbox for the commands of one agent. */
 export class Sandbox {
@@ -142,10 +142,10 @@ export class Sandbox {
   async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
-    const found = await this.#find({ env, network: this.network });
-    const fault = found && (await this.#faultIn(projectDir));
+    const bubblewrap = await this.#find({ env, network: this.network });
+    const fault = bubblewrap && (await this.#faultIn(projectDir));
     if (fault !== undefined) return { text: `commands do not run: the sandbox could not start: ${fault}`, weak: true };
-    if (found) {
+    if (bubblewrap) {
       const network = this.network ? "open to them" : "closed to them";
       return { text: `commands run in bubblewrap, the network is ${network}`, weak: false };
     }
@@ -161,7 +161,7 @@ export class Sandbox {
     const prepared = await this.prepare(projectDir).catch(() => undefined);
     const child = await prepared?.start("/bin/sh", ":");
     const end = await child?.run({
-      timeoutMs: PROBE_MS,
+      timeoutMs: PROBE_TIMEOUT_MS,
       signal: new AbortController().signal,
       onOutput: () => undefined,
     });
@@ -186,27 +186,27 @@ export class Sandbox {
     if ((await this.#find({ env, network })) === undefined) {
       if (sandbox === "auto") return undefined;
       throw new ToolError(
-        "commands need a sandbox, and bubblewrap does not work here. Tell the user; go on without bash.",
+        "commands need a sandbox, and bubblewrap does not work here. Tell the user; continue without bash.",
       );
     }
     const project = await this.#roots.open(projectDir);
     if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
-    const more = await this.#open(folders);
-    const foreignFiles = process.getuid?.() === 0 && [project, ...more].some(({ owner }) => owner !== 0);
+    const additionalRoots = await this.#open(folders);
+    const foreignFiles = process.getuid?.() === 0 && [project, ...additionalRoots].some(({ owner }) => owner !== 0);
     const bubblewrap = await this.#find({ env, network, foreignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox cannot do here.");
-    const { plan, roots, guards } = await this.#plan(project, more, isLasting, foreignFiles);
+    const { plan, roots, guards } = await this.#plan(project, additionalRoots, isLasting, foreignFiles);
     const switches = [
       ...["--ro-bind", "/", "/"],
       ...plan.args(),
       // These come last, so that no root covers them.
-      ...["--dev", "/dev", ...PROC],
+      ...["--dev", "/dev", ...PROC_SWITCHES],
       ...bubblewrap.switches,
       ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
       ...["--chdir", project.path],
     ];
-    const check = checkOf(roots.filter(({ path }) => !plan.isHidden(path)));
+    const check = rootCheckScript(roots.filter(({ path }) => !plan.isHidden(path)));
     this.#starter ??= new SandboxStarter(bubblewrap.file, env);
     const starter = this.#starter;
     return {
@@ -223,14 +223,14 @@ export class Sandbox {
   }
 
   #find(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
-    const found = findBubblewrap(needs);
-    this.#tried.add(found);
-    return found;
+    const bubblewrap = findBubblewrap(needs);
+    this.#tried.add(bubblewrap);
+    return bubblewrap;
   }
 
   async #plan(
     project: Root,
-    more: readonly Root[],
+    additionalRoots: readonly Root[],
     isLasting: boolean,
     hasCapabilities: boolean,
   ): Promise<{ plan: MountPlan; roots: Root[]; guards: GitGuard[] }> {
@@ -238,34 +238,34 @@ export class Sandbox {
     const plan = new MountPlan();
     // Concurrent, because each look-up waits for the thread pool.
     const [home, readOnly, denied, allowedRoots, repository] = await Promise.all([
-      env["HOME"] ? realOf(env["HOME"]) : undefined,
-      Promise.all((this.#options.readOnlyPaths ?? []).map(realOf)),
-      Promise.all(deniedPaths.map(realOf)),
+      env["HOME"] ? realPathOf(env["HOME"]) : undefined,
+      Promise.all((this.#options.readOnlyPaths ?? []).map(realPathOf)),
+      Promise.all(deniedPaths.map(realPathOf)),
       this.#open(allowPaths),
       repositoryOf(project.path),
     ]);
-    for (const { path: folder } of sandbox === "required" ? [project, ...more] : [])
+    for (const { path: folder } of sandbox === "required" ? [project, ...additionalRoots] : [])
       if ([home ?? "/", "/"].some((path) => path !== folder && isInside(path, folder)))
         throw new ToolError(`${folder} holds more than a project: the sandbox does not open it for commands.`);
 
     await this.#temporary(plan, project.path);
     plan.replace("/run");
     if (statsNow("/var/run")?.isDirectory()) plan.replace("/var/run");
-    for (const path of [...RUN_KEPT, "/etc/resolv.conf"]) {
-      const real = realNow(path);
-      if (real !== undefined && isInside(path, "/run")) plan.keep(path, real);
-      if (real !== undefined && isInside(real, "/run")) plan.keep(real);
+    for (const path of [...VISIBLE_RUN_PATHS, "/etc/resolv.conf"]) {
+      const real = realPathNow(path);
+      if (real !== undefined && isInside(path, "/run")) plan.makeReadOnly(path, real);
+      if (real !== undefined && isInside(real, "/run")) plan.makeReadOnly(real);
     }
-    if (home !== undefined && plan.isHidden(home)) plan.keep(home);
+    if (home !== undefined && plan.isHidden(home)) plan.makeReadOnly(home);
 
-    const allowed = [project, ...more, ...allowedRoots];
+    const allowed = [project, ...additionalRoots, ...allowedRoots];
     // Without the network nothing can be downloaded. Most of these folders are missing, and `existsSync` detects that
     // at a hundredth of the cost.
-    const downloads = this.network && home !== undefined ? DOWNLOADS.map((name) => join(home, name)) : [];
+    const downloads = this.network && home !== undefined ? DOWNLOAD_PATHS.map((name) => join(home, name)) : [];
     const roots = [...allowed, ...(await this.#open(downloads.filter((path) => existsSync(path))))];
-    for (const { path } of roots) plan.write(path);
-    if (home !== undefined) await keepStarts(plan, home);
-    for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+    for (const { path } of roots) plan.makeWritable(path);
+    if (home !== undefined) await protectAutostart(plan, home);
+    for (const real of readOnly) if (real !== undefined && plan.isWritable(real)) plan.makeReadOnly(real);
     const repositories = new Set([repository, ...allowed.map(({ path }) => path)]);
     const guards: GitGuard[] = [];
     for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder, isLasting));
@@ -276,15 +276,16 @@ export class Sandbox {
       if (real !== undefined) plan.hide(real, kinds[i]?.isDirectory() === true);
       else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
-    if (plan.isHidden(project.path)) throw new ToolError("the project folder lies where commands may not look.");
+    if (plan.isHidden(project.path))
+      throw new ToolError("the project folder lies in a path that is hidden from commands.");
     for (const path of await listeningSockets(hasCapabilities)) if (!plan.isHidden(path)) plan.hide(path, false);
-    layFoundations(plan);
+    createMountPoints(plan);
     return { plan, roots, guards };
   }
 
   /** A database reads the files beside it. A command must not create a missing one, and an empty file has no effect. */
   async #hideMissing(plan: MountPlan, path: string): Promise<void> {
-    const folder = await realOf(dirname(path));
+    const folder = await realPathOf(dirname(path));
     if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
   }
 
@@ -293,34 +294,34 @@ export class Sandbox {
     return roots.filter((root) => root !== undefined);
   }
 
-  /** Gives the sandbox its own temporary folders. Those of the machine contain sockets and files of other programs. */
+  /** Gives the sandbox its own temporary folders. The machine's own folders contain sockets and files of other programs. */
   async #temporary(plan: MountPlan, project: string): Promise<void> {
     const { scratchPath } = this.#options;
-    const places = TEMPORARY.filter(({ path }) => existsSync(path));
+    const places = TEMPORARY_FOLDERS.filter(({ path }) => existsSync(path));
     if (scratchPath === undefined) {
       for (const { path } of places) plan.replace(path);
       return;
     }
-    await (this.#swept ??= sweep(scratchPath));
-    const own = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
+    await (this.#swept ??= removeOldScratch(scratchPath));
+    const projectScratch = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
     for (const { path, name } of places) {
-      mkdirSync(join(own, name), { recursive: true, mode: 0o700 });
-      plan.replace(path, realpathSync.native(join(own, name)));
+      mkdirSync(join(projectScratch, name), { recursive: true, mode: 0o700 });
+      plan.replace(path, realpathSync.native(join(projectScratch, name)));
     }
     const now = new Date();
-    utimesSync(own, now, now);
+    utimesSync(projectScratch, now, now);
   }
 }
 
 /** Undefined if the path does not exist. */
-function realOf(path: string): Promise<string | undefined> {
+function realPathOf(path: string): Promise<string | undefined> {
   return realpath(path).catch(() => undefined);
 }
 
 /**
  * Synchronous variant for system folders and gantry's own folders. A round trip to the thread pool would take longer.
  */
-function realNow(path: string): string | undefined {
+function realPathNow(path: string): string | undefined {
   return attempt(() => realpathSync.native(path), undefined);
 }
 
@@ -328,19 +329,20 @@ function statsNow(path: string): Stats | undefined {
   return attempt(() => lstatSync(path), undefined);
 }
 
-async function sweep(folder: string): Promise<void> {
+async function removeOldScratch(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
     const path = join(folder, name);
     const used = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
-    if (Date.now() - used > SCRATCH_MS) await rm(path, { recursive: true, force: true }).catch(() => undefined);
+    if (Date.now() - used > SCRATCH_RETENTION_MS)
+      await rm(path, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 
-async function keepStarts(plan: MountPlan, home: string): Promise<void> {
+async function protectAutostart(plan: MountPlan, home: string): Promise<void> {
   if (!plan.isWritable(home)) return;
-  for (const name of STARTS) {
-    const real = await realOf(join(home, name));
-    if (real !== undefined && plan.isWritable(real)) plan.keep(real);
+  for (const name of AUTOSTART_PATHS) {
+    const real = await realPathOf(join(home, name));
+    if (real !== undefined && plan.isWritable(real)) plan.makeReadOnly(real);
   }
 }
 
@@ -348,8 +350,8 @@ async function keepStarts(plan: MountPlan, home: string): Promise<void> {
  * Creates the mount points in the temporary folders. Bubblewrap would create them itself and follow links. A link that
  * an earlier command created there could lead it outside.
  */
-function layFoundations(plan: MountPlan): void {
-  for (const { source, way } of plan.foundations()) {
+function createMountPoints(plan: MountPlan): void {
+  for (const { source, way } of plan.mountPoints()) {
     const names = way.split(sep);
     let at = source;
     for (const [i, name] of names.entries()) {
@@ -365,7 +367,7 @@ function layFoundations(plan: MountPlan): void {
  * Shell code that runs the command only if each root is still the checked folder. The check runs in the sandbox, where
  * mounts are final. Names could change while the mounts were made.
  */
-function checkOf(roots: readonly Root[]): string {
+function rootCheckScript(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
   if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not here.");
   const seen = roots.map(({ identity }) => identity).join("\n");
