@@ -101,17 +101,17 @@ export interface Deadline {
  * Creates a deadline. If `ms` is undefined, only `signals` abort it.
  *
  * Unlike `AbortSignal.timeout`, the timer keeps the process alive, and it always fires. Node loses timeouts that only
- * `AbortSignal.any` refers to (nodejs/node#54614). R src/base/abort.ts deadline.late = expire
+ * `AbortSignal.any` refers to (nodejs/node#54614).
  */
 export function deadline(ms: number | undefined, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();
   let expired = false;
   const listeners = signals.map((signal) => onAbort(signal, () => controller.abort(signal.reason)));
-  const late = () => {
+  const expire = () => {
     expired = !controller.signal.aborted;
     controller.abort(new DOMException(`not within ${ms} ms`, "TimeoutError"));
   };
-  const timer = ms === undefined ? undefined : setTimeout(late, ms);
+  const timer = ms === undefined ? undefined : setTimeout(expire, ms);
   const clear = () => {
     clearTimeout(timer);
     for (const forget of listeners) forget();

@@ -71,8 +71,8 @@ export interface Cleaning {
  * More is kept than shown. If cleaning had no context beyond the cut, half of a match at the cut would stay visible.
  */
 export class HeadTail {
-  readonly #half: number;
-  readonly #kept: number;
+  readonly #halfBytes: number;
+  readonly #keptBytes: number;
   readonly #cleaning: Cleaning | undefined;
   #head: Buffer[] = [];
   #headBytes = 0;
@@ -85,25 +85,25 @@ export class HeadTail {
     readonly bytes: number,
     cleaning?: Cleaning,
   ) {
-    this.#half = Math.max(1, Math.floor(bytes / 2));
+    this.#halfBytes = Math.max(1, Math.floor(bytes / 2));
     this.#cleaning = cleaning;
     // A character takes at most four bytes.
-    this.#kept = this.#half + 4 * (cleaning?.reach ?? 0);
+    this.#keptBytes = this.#halfBytes + 4 * (cleaning?.reach ?? 0);
   }
 
   push(chunk: Buffer): void {
     this.#total += chunk.length;
-    let rest = chunk;
-    if (this.#headBytes < this.#kept) {
-      const part = rest.subarray(0, this.#kept - this.#headBytes);
+    let remainingChunk = chunk;
+    if (this.#headBytes < this.#keptBytes) {
+      const part = remainingChunk.subarray(0, this.#keptBytes - this.#headBytes);
       this.#head.push(part);
       this.#headBytes += part.length;
-      rest = rest.subarray(part.length);
+      remainingChunk = remainingChunk.subarray(part.length);
     }
-    if (rest.length === 0) return;
-    this.#tail.push(rest);
-    this.#tailBytes += rest.length;
-    for (let [first] = this.#tail; first && this.#tailBytes - first.length >= this.#kept; [first] = this.#tail) {
+    if (remainingChunk.length === 0) return;
+    this.#tail.push(remainingChunk);
+    this.#tailBytes += remainingChunk.length;
+    for (let [first] = this.#tail; first && this.#tailBytes - first.length >= this.#keptBytes; [first] = this.#tail) {
       this.#tail.shift();
       this.#tailBytes -= first.length;
     }
@@ -116,15 +116,15 @@ export class HeadTail {
   text(hint = ""): string {
     const head = Buffer.concat(this.#head);
     const tail = Buffer.concat(this.#tail);
-    const shown = Math.max(0, this.#half - 60 - hint.length);
-    const whole = this.#total === head.length + tail.length;
+    const shown = Math.max(0, this.#halfBytes - 60 - hint.length);
+    const isComplete = this.#total === head.length + tail.length;
     if (!this.#cleaning) {
-      if (whole && this.#total <= this.bytes) return Buffer.concat([head, tail]).toString();
+      if (isComplete && this.#total <= this.bytes) return Buffer.concat([head, tail]).toString();
       return join(headOf(head, shown), tailOf(tail, shown), this.#total, Number.POSITIVE_INFINITY, hint);
     }
     const { clean, reach } = this.#cleaning;
     // The stream is complete: the caller may shorten it after cleaning.
-    if (whole) return clean(Buffer.concat([head, tail]).toString());
+    if (isComplete) return clean(Buffer.concat([head, tail]).toString());
     const before = clean(head.toString());
     // At the cut, a partial match cannot be distinguished from other text.
     const first = Buffer.from(before.slice(0, Math.max(0, before.length - reach)));

@@ -1,7 +1,7 @@
 import type { Redactor } from "./redact.js";
 
 /** Marks omitted text. */
-const LEFT_OUT = "\n[...]\n";
+const OMISSION_MARK = "\n[...]\n";
 
 /**
  * Passes on streamed text without secrets, however the text is split. Text that may be the start of a secret is held
@@ -9,44 +9,44 @@ const LEFT_OUT = "\n[...]\n";
  */
 export class HiddenStream {
   readonly #redactor: Redactor;
-  readonly #tell: (text: string) => void;
+  readonly #send: (text: string) => void;
   /** Text passed on last, as far back as a secret can reach. `#open` is the text that is held. */
-  #before = "";
-  #open = "";
+  #sentTail = "";
+  #heldText = "";
 
   constructor(redactor: Redactor, tell: (text: string) => void) {
     this.#redactor = redactor;
-    this.#tell = tell;
+    this.#send = tell;
   }
 
   /** `isCut`: text before this piece was omitted. */
-  push(more: string, isCut = false): void {
-    if (isCut) this.#before = this.#open = "";
+  push(piece: string, isCut = false): void {
+    if (isCut) this.#sentTail = this.#heldText = "";
     const { reach } = this.#redactor;
-    const text = this.#before + this.#open + more;
-    const told = this.#before.length;
-    const settled = Math.max(told, this.#redactor.settled(text));
+    const text = this.#sentTail + this.#heldText + piece;
+    const sentLength = this.#sentTail.length;
+    const settled = Math.max(sentLength, this.#redactor.settledLength(text));
     const hidden = this.#redactor.hide(text.slice(0, settled));
     const news = isCut
       ? // At the cut, part of a secret cannot be distinguished from other text.
-        LEFT_OUT + hidden.slice(reach)
-      : hidden.slice(alike(this.#redactor.hide(this.#before), hidden));
-    this.#before = text.slice(Math.max(0, settled - reach), settled);
-    this.#open = text.slice(settled);
-    if (news !== "") this.#tell(news);
+        OMISSION_MARK + hidden.slice(reach)
+      : hidden.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), hidden));
+    this.#sentTail = text.slice(Math.max(0, settled - reach), settled);
+    this.#heldText = text.slice(settled);
+    if (news !== "") this.#send(news);
   }
 
   /** Ends the stream. The held text is passed on, because no secret can complete it. */
   end(): void {
-    const hidden = this.#redactor.hide(this.#before + this.#open);
-    const news = hidden.slice(alike(this.#redactor.hide(this.#before), hidden));
-    this.#before = this.#open = "";
-    if (news !== "") this.#tell(news);
+    const hidden = this.#redactor.hide(this.#sentTail + this.#heldText);
+    const news = hidden.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), hidden));
+    this.#sentTail = this.#heldText = "";
+    if (news !== "") this.#send(news);
   }
 }
 
 /** Length of the common start of two texts. */
-function alike(a: string, b: string): number {
+function commonPrefixLength(a: string, b: string): number {
   let at = 0;
   while (at < a.length && a[at] === b[at]) at += 1;
   return at;

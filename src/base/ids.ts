@@ -3,8 +3,8 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { v7 } from "uuid";
 
 /** Random bytes fetched at once: enough for 16 identifiers. */
-const AT_ONCE = 256;
-const EACH = 16;
+const POOL_BYTES = 256;
+const ID_BYTES = 16;
 
 let pool = new Uint8Array(0);
 /** Timestamp of the newest identifier in ms, and its sequence number within the same millisecond. */
@@ -13,9 +13,9 @@ let seq = 0;
 
 /** Returns a new UUIDv7. Identifiers sort in the order in which a process created them. */
 export function newId(): string {
-  if (pool.length < EACH) pool = randomBytes(AT_ONCE);
-  const random = pool.subarray(0, EACH);
-  pool = pool.subarray(EACH);
+  if (pool.length < ID_BYTES) pool = randomBytes(POOL_BYTES);
+  const random = pool.subarray(0, ID_BYTES);
+  pool = pool.subarray(ID_BYTES);
   const time = Date.now();
   if (time > msecs) {
     msecs = time;

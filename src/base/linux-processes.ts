@@ -14,10 +14,10 @@ export interface ProcessStat {
   parent: number;
   group: number;
   /** Start time, in clock ticks since boot. */
-  started: number;
-  dead: boolean;
+  startTicks: number;
+  isDead: boolean;
   /** Whether the process is exiting and no longer runs its own code. */
-  ending: boolean;
+  isExiting: boolean;
 }
 
 /**
@@ -27,12 +27,12 @@ export interface ProcessStat {
  * All of them carry `MARK`. A process that cleared its environment is found by its ancestors. An unsandboxed process
  * that cleared its environment and lost its parent is not found.
  */
-export function isOfCommand(pid: number): boolean {
+export function isCommandProcess(pid: number): boolean {
   if (!IS_LINUX) return false;
   // If this gantry itself runs in a command of another gantry, the mark alone does not identify its own commands.
   const isNested = hasMark(process.pid, `${MARK}=`);
   for (let at = pid, i = 0; at > 1 && at !== process.pid && i < MAX_ANCESTORS; i++) {
-    const stat = statOf(at);
+    const stat = readProcessStat(at);
     // A process keeps its process group when it loses its parent.
     if (commandPids.has(at) || commandPids.has(stat?.group ?? 0) || (!isNested && hasMark(at, `${MARK}=`))) return true;
     at = stat?.parent ?? 0;
@@ -44,7 +44,7 @@ export function isOfCommand(pid: number): boolean {
 const MAX_ANCESTORS = 1_000;
 
 /** Ids of all processes listed in /proc. */
-export function processes(): number[] {
+export function listProcessIds(): number[] {
   return attempt(
     () =>
       readdirSync("/proc")
@@ -57,12 +57,12 @@ export function processes(): number[] {
 /** Kernel process flag: the process is exiting. */
 const PF_EXITING = 4;
 
-/** One line of /proc/PID/stat: a name of at most 64 bytes, and numbers. */
-const LINE = Buffer.alloc(2048);
+/** Buffer for a line of /proc/PID/stat: a name of at most 64 bytes, and numbers. */
+const LINE_BUFFER = Buffer.alloc(2048);
 
-export function statOf(pid: number): ProcessStat | undefined {
+export function readProcessStat(pid: number): ProcessStat | undefined {
   try {
-    const text = lineOf(`/proc/${pid}/stat`);
+    const text = readProcLine(`/proc/${pid}/stat`);
     // The name, in parentheses, may contain any characters.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ", 20);
     const [state = "", parent, group] = fields;
@@ -70,9 +70,9 @@ export function statOf(pid: number): ProcessStat | undefined {
       pid,
       parent: Number(parent),
       group: Number(group),
-      started: Number(fields[19] ?? 0),
-      dead: "ZX".includes(state),
-      ending: (Number(fields[6]) & PF_EXITING) !== 0,
+      startTicks: Number(fields[19] ?? 0),
+      isDead: "ZX".includes(state),
+      isExiting: (Number(fields[6]) & PF_EXITING) !== 0,
     };
   } catch {
     return undefined;
@@ -81,16 +81,12 @@ export function statOf(pid: number): ProcessStat | undefined {
 
 /**
  * Reads the first line of a file in /proc. `readFileSync` needs twice as many system calls, for each process of the
- * machine. R src/base/linux-processes.ts LINE = LINE_BUFFER R src/base/linux-processes.ts ProcessStat.started =
- * startTicks R src/base/linux-processes.ts ProcessStat.dead = isDead R src/base/linux-processes.ts ProcessStat.ending =
- * isExiting R src/base/linux-processes.ts isOfCommand = isCommandProcess R src/base/linux-processes.ts processes =
- * listProcessIds R src/base/linux-processes.ts statOf = readProcessStat R src/base/linux-processes.ts lineOf =
- * readProcLine
+ * machine.
  */
-export function lineOf(path: string): string {
+export function readProcLine(path: string): string {
   const fd = openSync(path, "r");
   try {
-    return LINE.toString("latin1", 0, readSync(fd, LINE, 0, LINE.length, 0));
+    return LINE_BUFFER.toString("latin1", 0, readSync(fd, LINE_BUFFER, 0, LINE_BUFFER.length, 0));
   } finally {
     closeSync(fd);
   }

@@ -6,6 +6,7 @@ export type LogLevel = "debug" | "info" | "warn" | "error";
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
 
 // With control characters, a prompt or a provider could forge log lines or control a terminal.
+// eslint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
 
 function plain(value: unknown): unknown {
@@ -22,7 +23,7 @@ function plain(value: unknown): unknown {
 }
 
 /** JSON replacer that serialises `Error` values itself, instead of the result of their `toJSON`. */
-function unfolded(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
+function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
   return this[key] instanceof Error ? plain(this[key]) : plain(value);
 }
 
@@ -40,15 +41,15 @@ export function createLogger(options: {
   const log = (level: LogLevel) => {
     if (LEVELS.indexOf(level) < threshold) return () => undefined;
     return (message: string, fields?: LogFields): void => {
-      let rest = "";
+      let fieldsText = "";
       if (fields !== undefined) {
         try {
-          rest = ` ${JSON.stringify(fields, unfolded)}`;
+          fieldsText = ` ${JSON.stringify(fields, serializeErrors)}`;
         } catch {
-          rest = " {unserialisable fields}";
+          fieldsText = " {unserialisable fields}";
         }
       }
-      const line = `${new Date().toISOString()} ${level} ${message}${rest}`;
+      const line = `${new Date().toISOString()} ${level} ${message}${fieldsText}`;
       options.write(redactor.redact(line).replace(CONTROL, " "));
     };
   };
@@ -66,12 +67,12 @@ export function namedLogger(logger: Logger, name: string): Logger {
 }
 
 /** The same logger with these fields in each line. Fields of an entry take precedence. */
-export function loggerWith(logger: Logger, more: LogFields): Logger {
+export function loggerWith(logger: Logger, commonFields: LogFields): Logger {
   return {
-    debug: (message, fields) => logger.debug(message, { ...more, ...fields }),
-    info: (message, fields) => logger.info(message, { ...more, ...fields }),
-    warn: (message, fields) => logger.warn(message, { ...more, ...fields }),
-    error: (message, fields) => logger.error(message, { ...more, ...fields }),
+    debug: (message, fields) => logger.debug(message, { ...commonFields, ...fields }),
+    info: (message, fields) => logger.info(message, { ...commonFields, ...fields }),
+    warn: (message, fields) => logger.warn(message, { ...commonFields, ...fields }),
+    error: (message, fields) => logger.error(message, { ...commonFields, ...fields }),
   };
 }
 

@@ -2,9 +2,9 @@
  * Control characters, invisible characters, characters that change the text direction, Unicode line separators, and
  * lone surrogates.
  */
-const UNSEEN =
+const INVISIBLE =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/u;
-const EACH =
+const EVERY_UNSEEN =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/gu;
 
 /**
@@ -12,7 +12,7 @@ const EACH =
  * escaped JSON string that breaks no line and no terminal.
  */
 export function printable(name: string): string {
-  if (!UNSEEN.test(name)) return name;
+  if (!INVISIBLE.test(name)) return name;
   return escapeInvisible(JSON.stringify(name));
 }
 
@@ -21,7 +21,7 @@ export function printable(name: string): string {
  * `isText`.
  */
 export function escapeInvisible(text: string, isText = false): string {
-  return text.replace(EACH, (character) =>
+  return text.replace(EVERY_UNSEEN, (character) =>
     isText && (character === "\n" || character === "\t")
       ? character
       : character.replace(/[^]/g, (half) => `\\u${half.charCodeAt(0).toString(16).padStart(4, "0")}`),
@@ -29,6 +29,6 @@ export function escapeInvisible(text: string, isText = false): string {
 }
 
 /** Makes a text of several lines safe to print: normalizes line ends to line feeds and escapes invisible characters. */
-export function lines(text: string): string {
+export function printableLines(text: string): string {
   return escapeInvisible(text.replace(/\r\n?/g, "\n"), true);
 }

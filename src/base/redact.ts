@@ -47,18 +47,18 @@ const PLACEHOLDERS = new Set([
 ]);
 
 /** Minimum length of a secret, in characters. Shorter values are ordinary words. */
-const SHORTEST = 4;
+const MIN_SECRET_CHARACTERS = 4;
 /** Minimum length, in characters, of a piece of an encoded or split secret. Shorter matches are chance. */
-const PIECE = 16;
-const GRAM = 8;
+const MIN_PIECE_CHARACTERS = 16;
+const GRAM_CHARACTERS = 8;
 /** Maximum length of a key, in characters. A file in a variable is matched by its lines and its start. */
-const LONGEST = 4_096;
+const MAX_SECRET_CHARACTERS = 4_096;
 
 /** Removes secrets from texts: known secrets in any form, and text that looks like a key. */
 export class Redactor {
   readonly #secrets: () => Iterable<string>;
-  #known: readonly string[] = [];
-  #whole: readonly string[] = [];
+  #knownSecrets: readonly string[] = [];
+  #fullForms: readonly string[] = [];
   #pieces: readonly { text: string; hex: boolean }[] = [];
 
   /** @param secrets A function is called for each text, because keys are also found during a run. */
@@ -68,8 +68,8 @@ export class Redactor {
 
   /** Longest stretch of text, in characters, that one secret can take in any of its forms. */
   get reach(): number {
-    this.#learn();
-    return 64 + 6 * Math.max(0, ...this.#known.map(({ length }) => Math.min(length, LONGEST)));
+    this.#updateForms();
+    return 64 + 6 * Math.max(0, ...this.#knownSecrets.map(({ length }) => Math.min(length, MAX_SECRET_CHARACTERS)));
   }
 
   /**
@@ -97,61 +97,62 @@ export class Redactor {
    * Number of characters of a streamed text that can be shown now. The end may contain the start of a secret, which
    * `hide` recognizes only with the text after it.
    */
-  settled(text: string): number {
-    this.#learn();
+  settledLength(text: string): number {
+    this.#updateForms();
     const from = Math.max(0, text.length - this.reach);
     const end = text.slice(from);
-    const open = this.#whole.map((form) => openWhole(end, form));
+    const open = this.#fullForms.map((form) => partialFormLength(end, form));
     for (const hex of [false, true]) {
       const forms = this.#pieces.filter((piece) => piece.hex === hex);
       if (forms.length === 0) continue;
       const source = sourceOf(end, hex);
       const shape = compact(source);
-      const length = Math.max(...forms.map((form) => openPiece(shape, form.text)));
-      if (length > 0) open.push(withGaps(source, length));
+      const length = Math.max(...forms.map((form) => partialPieceLength(shape, form.text)));
+      if (length > 0) open.push(lengthWithGaps(source, length));
     }
     return text.length - Math.max(0, ...open);
   }
 
   #hideWhole(text: string): string {
-    this.#learn();
+    this.#updateForms();
     let result = text;
-    for (const form of this.#whole) if (result.includes(form)) result = result.replaceAll(form, REDACTED);
+    for (const form of this.#fullForms) if (result.includes(form)) result = result.replaceAll(form, REDACTED);
     return result;
   }
 
   #hidePieces(text: string): string {
-    if (this.#pieces.length === 0 || text.length < GRAM) return text;
+    if (this.#pieces.length === 0 || text.length < GRAM_CHARACTERS) return text;
     return this.#hideForms(this.#hideForms(text, false), true);
   }
 
-  #learn(): void {
-    const known = [...this.#secrets()];
-    if (known.length === this.#known.length && known.every((secret, i) => secret === this.#known[i])) return;
-    this.#known = known;
-    const whole = new Set<string>();
+  #updateForms(): void {
+    const secrets = [...this.#secrets()];
+    if (secrets.length === this.#knownSecrets.length && secrets.every((secret, i) => secret === this.#knownSecrets[i]))
+      return;
+    this.#knownSecrets = secrets;
+    const fullForms = new Set<string>();
     const pieces = new Map<string, boolean>();
-    for (const secret of known.flatMap(partsOf)) {
-      whole
+    for (const secret of secrets.flatMap(secretParts)) {
+      fullForms
         .add(secret)
         .add(JSON.stringify(secret).slice(1, -1))
         .add(encodeURIComponent(Buffer.from(secret).toString()));
       pieces.set(compact(secret), false);
       const bytes = Buffer.from(secret);
-      if (bytes.length < GRAM) continue;
+      if (bytes.length < GRAM_CHARACTERS) continue;
       for (const form of base64Forms(bytes)) pieces.set(form, false);
       pieces.set(bytes.toString("hex"), true);
     }
     // Longest first, so that a secret within a longer secret leaves no remainder.
-    this.#whole = [...whole].sort((a, b) => b.length - a.length);
-    this.#pieces = [...pieces].flatMap(([text, hex]) => (text.length < GRAM ? [] : [{ text, hex }]));
+    this.#fullForms = [...fullForms].sort((a, b) => b.length - a.length);
+    this.#pieces = [...pieces].flatMap(([text, hex]) => (text.length < GRAM_CHARACTERS ? [] : [{ text, hex }]));
   }
 
   #hideForms(text: string, hex: boolean): string {
     const source = sourceOf(text, hex);
     const shape = compact(source);
     const ranges: [number, number][] = [];
-    for (const piece of this.#pieces) if (piece.hex === hex) find(shape, piece.text, ranges);
+    for (const piece of this.#pieces) if (piece.hex === hex) addMatches(shape, piece.text, ranges);
     if (ranges.length === 0) return text;
     // Position in the text of each character of `shape`. Computed only here, because most texts contain no secret.
     const places: number[] = [];
@@ -175,7 +176,7 @@ export function redact(text: string, secrets: Iterable<string> = []): string {
   return new Redactor(secrets).redact(text);
 }
 
-/** Whether a value looks like a key: by a provider's prefix, or because nobody would write it by hand. */
+/** Whether a value looks like a key: it has a provider's prefix, or people do not write such text by hand. */
 export function looksSecret(value: string): boolean {
   // `search` instead of `test`: `test` continues at the position of the last match.
   if (KEY_PATTERNS.some((pattern) => value.search(pattern) !== -1)) return true;
@@ -227,13 +228,13 @@ const WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
 export function environmentSecrets(environment: Readonly<Record<string, string | undefined>>): string[] {
   return Object.entries(environment).flatMap(([name, value = ""]) => {
     const password = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]*?:([^\s/?#]+)@/i.exec(value)?.[1];
-    if (password !== undefined) return [password, decodedOf(password)].filter(isOpaque);
+    if (password !== undefined) return [password, decodeUri(password)].filter(isOpaque);
     if (isSecretName(name) && isOpaque(value) && !(VAGUE_NAME.test(name) && WORDS.test(value))) return [value];
     return KEY_PATTERNS.flatMap((pattern) => value.match(pattern) ?? []);
   });
 }
 
-export function decodedOf(text: string): string {
+export function decodeUri(text: string): string {
   return attempt(() => decodeURIComponent(text), text);
 }
 
@@ -245,12 +246,13 @@ function isOpaque(value: string): boolean {
 /**
  * Parts of a secret to look for: a header's value also without its scheme, a text of several lines also line by line.
  */
-function partsOf(secret: string): string[] {
+function secretParts(secret: string): string[] {
   const parts = new Set([secret, secret.replace(/^(Bearer|Basic|Token)\s+/i, "")]);
-  for (const line of secret.includes("\n") ? secret.split(/\r?\n/) : []) if (line.length >= PIECE) parts.add(line);
+  for (const line of secret.includes("\n") ? secret.split(/\r?\n/) : [])
+    if (line.length >= MIN_PIECE_CHARACTERS) parts.add(line);
   return [...parts]
-    .map((part) => part.slice(0, LONGEST))
-    .filter((part) => part.trim().length >= SHORTEST && !PLACEHOLDERS.has(part.toLowerCase()));
+    .map((part) => part.slice(0, MAX_SECRET_CHARACTERS))
+    .filter((part) => part.trim().length >= MIN_SECRET_CHARACTERS && !PLACEHOLDERS.has(part.toLowerCase()));
 }
 
 /** Base64 forms of a secret within a longer text, for each of the three alignments. */
@@ -275,7 +277,7 @@ function sourceOf(text: string, hex: boolean): string {
 }
 
 /** Number of characters of `form` at the end of a text; less than the full form. */
-function openWhole(text: string, form: string): number {
+function partialFormLength(text: string, form: string): number {
   let length = Math.min(form.length - 1, text.length);
   while (length > 0 && !text.endsWith(form.slice(0, length))) length -= 1;
   return length;
@@ -285,17 +287,17 @@ function openWhole(text: string, form: string): number {
  * Length of the longest piece of `form` at the end of `text`. 0 if the form is complete or the piece is too short to be
  * more than chance.
  */
-function openPiece(text: string, form: string): number {
-  let length = SHORTEST;
+function partialPieceLength(text: string, form: string): number {
+  let length = MIN_SECRET_CHARACTERS;
   if (text.length < length || !form.includes(text.slice(-length))) return 0;
   while (length < text.length && form.includes(text.slice(-length - 1))) length += 1;
   return length === form.length ? 0 : length;
 }
 
 /** Length of the end of `text` that contains `characters` characters other than gaps. */
-function withGaps(text: string, characters: number): number {
+function lengthWithGaps(text: string, characters: number): number {
   let at = text.length;
-  for (let left = characters; left > 0; at -= 1) if (!isGap(text.charCodeAt(at - 1))) left -= 1;
+  for (let remaining = characters; remaining > 0; at -= 1) if (!isGap(text.charCodeAt(at - 1))) remaining -= 1;
   return text.length - at;
 }
 
@@ -313,20 +315,20 @@ function compact(text: string): string {
  * Adds the ranges of `text` that contain pieces of `form`: pieces of at least 16 characters, or all of a shorter form.
  * Next to an ellipsis, which marks a cut, shorter pieces also count, because other text cannot be there.
  */
-function find(text: string, form: string, ranges: [number, number][]): void {
-  const least = Math.min(PIECE, form.length);
+function addMatches(text: string, form: string, ranges: [number, number][]): void {
+  const least = Math.min(MIN_PIECE_CHARACTERS, form.length);
   // Every piece that is long enough contains one of these grams completely.
-  const offsets = Array.from({ length: Math.floor(form.length / GRAM) }, (_, i) => i * GRAM);
-  for (const offset of [...offsets, form.length - GRAM]) {
-    const gram = form.slice(offset, offset + GRAM);
+  const offsets = Array.from({ length: Math.floor(form.length / GRAM_CHARACTERS) }, (_, i) => i * GRAM_CHARACTERS);
+  for (const offset of [...offsets, form.length - GRAM_CHARACTERS]) {
+    const gram = form.slice(offset, offset + GRAM_CHARACTERS);
     for (let at = text.indexOf(gram); at !== -1;) {
       let from = at;
-      let to = at + GRAM;
+      let to = at + GRAM_CHARACTERS;
       for (let i = offset; i > 0 && from > 0 && text[from - 1] === form[i - 1]; i--) from--;
-      for (let i = offset + GRAM; i < form.length && to < text.length && text[to] === form[i]; i++) to++;
-      const found = to - from >= least || text[from - 1] === "…" || text[to] === "…";
-      if (found) ranges.push([from, to]);
-      at = text.indexOf(gram, found ? to : at + 1);
+      for (let i = offset + GRAM_CHARACTERS; i < form.length && to < text.length && text[to] === form[i]; i++) to++;
+      const isMatch = to - from >= least || text[from - 1] === "…" || text[to] === "…";
+      if (isMatch) ranges.push([from, to]);
+      at = text.indexOf(gram, isMatch ? to : at + 1);
     }
   }
 }

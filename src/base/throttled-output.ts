@@ -3,12 +3,12 @@ import { lastCharacters } from "./last-characters.js";
 /** Minimum time between two calls of the listener, in ms. */
 const PAUSE_MS = 100;
 /** Characters of pending text that are kept: the last ones. */
-const MOST = 64 * 1024;
+const MAX_PENDING_CHARACTERS = 64 * 1024;
 
 /** Passes on streamed text: the first text at once, later text at most every `PAUSE_MS`, nothing after the end. */
 export class ThrottledOutput {
-  readonly #tell: (text: string, isCut: boolean) => void;
-  #waiting = "";
+  readonly #send: (text: string, isCut: boolean) => void;
+  #pendingText = "";
   /** Whether the start of the pending text was dropped. */
   #isCut = false;
   #timer: NodeJS.Timeout | undefined;
@@ -16,40 +16,40 @@ export class ThrottledOutput {
 
   /** @param tell Receives the text, and whether text before it was dropped. */
   constructor(tell: (text: string, isCut: boolean) => void) {
-    this.#tell = tell;
+    this.#send = tell;
   }
 
   /** Values other than strings are ignored, because they may come from a tool written in JavaScript. */
   push(text: unknown): void {
     if (this.#ended || typeof text !== "string" || text === "") return;
-    this.#waiting += text;
+    this.#pendingText += text;
     // Not at each call, because calls can be very frequent.
-    if (this.#waiting.length > 2 * MOST) this.#shorten();
+    if (this.#pendingText.length > 2 * MAX_PENDING_CHARACTERS) this.#shorten();
     if (!this.#timer) this.#next();
   }
 
   /** Drops the pending text and ends the stream. */
   end(): void {
     this.#ended = true;
-    this.#waiting = "";
+    this.#pendingText = "";
     clearTimeout(this.#timer);
   }
 
   #next(): void {
     this.#timer = undefined;
-    if (this.#waiting === "") return;
+    if (this.#pendingText === "") return;
     this.#shorten();
-    const [text, isCut] = [this.#waiting, this.#isCut];
-    this.#waiting = "";
+    const [text, isCut] = [this.#pendingText, this.#isCut];
+    this.#pendingText = "";
     this.#isCut = false;
     // The timer does not keep the process alive; the source of the text does.
     this.#timer = setTimeout(() => this.#next(), PAUSE_MS).unref();
-    this.#tell(text, isCut);
+    this.#send(text, isCut);
   }
 
   #shorten(): void {
-    if (this.#waiting.length <= MOST) return;
-    this.#waiting = lastCharacters(this.#waiting, MOST);
+    if (this.#pendingText.length <= MAX_PENDING_CHARACTERS) return;
+    this.#pendingText = lastCharacters(this.#pendingText, MAX_PENDING_CHARACTERS);
     this.#isCut = true;
   }
 }

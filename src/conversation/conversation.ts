@@ -1,4 +1,4 @@
-import { bytesOf, callsOf, ModelMessageCache } from "./messages.js";
+import { bytesOf, toolCalls, ModelMessageCache } from "./messages.js";
 import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
@@ -8,9 +8,9 @@ export interface ConversationSize {
   /** Bytes of text that a model reads. */
   bytes: number;
   /** Memory used by attached images and files. */
-  attached: number;
+  attachedBytes: number;
   /** Size of the largest tool result. */
-  largestResult: number;
+  largestResultBytes: number;
 }
 
 /** The conversation of a running model: the stored messages that it sees, and the position of the next message. */
@@ -18,7 +18,7 @@ export class Conversation {
   /** Ids of all tool calls so far, including calls that a compaction removed. */
   readonly callIds = new Set<string>();
   /** Messages as the model reads them. Each is created once, as long as the model stays the same. */
-  readonly told = new ModelMessageCache();
+  readonly modelMessages = new ModelMessageCache();
   /** The session that receives new messages: the newest of its chain. */
   session: Session;
   #messages: Message[];
@@ -46,7 +46,7 @@ export class Conversation {
   /** Computed once and then updated, so that a long conversation is not measured again at each turn. */
   get size(): Readonly<ConversationSize> {
     if (!this.#size) {
-      this.#size = { bytes: 0, attached: 0, largestResult: 0 };
+      this.#size = { bytes: 0, attachedBytes: 0, largestResultBytes: 0 };
       for (const message of this.#messages) grow(this.#size, message);
     }
     return this.#size;
@@ -65,14 +65,14 @@ export class Conversation {
   }
 
   /** Continues in the chain's next session, which starts with `messages`. */
-  goOnIn(session: Session, messages: Message[]): void {
+  continueIn(session: Session, messages: Message[]): void {
     this.session = session;
     this.#messages = messages;
     this.#size = undefined;
   }
 
   #noteCalls(message: Message): void {
-    for (const { id } of callsOf(message)) this.callIds.add(id);
+    for (const { id } of toolCalls(message)) this.callIds.add(id);
   }
 }
 
@@ -82,14 +82,14 @@ export class Conversation {
  */
 function forModel(message: Message): Message {
   if (!message.shown) return message;
-  const { shown: _, ...rest } = message;
-  return rest;
+  const { shown: _, ...modelMessage } = message;
+  return modelMessage;
 }
 
 function grow(size: ConversationSize, message: Message): void {
   const bytes = bytesOf(message);
   size.bytes += bytes;
   for (const part of message.parts)
-    if (part.type === "image" || part.type === "file") size.attached += part.data.length;
-  if (message.role === "tool") size.largestResult = Math.max(size.largestResult, bytes);
+    if (part.type === "image" || part.type === "file") size.attachedBytes += part.data.length;
+  if (message.role === "tool") size.largestResultBytes = Math.max(size.largestResultBytes, bytes);
 }

@@ -15,7 +15,7 @@ export interface DanglingCall {
 
 const NO_CALLS: readonly ToolCallPart[] = [];
 
-export function callsOf(message: ModelMessage): readonly ToolCallPart[] {
+export function toolCalls(message: ModelMessage): readonly ToolCallPart[] {
   // Most messages have no calls, and long conversations are read message by message.
   if (!message.parts.some(isCall)) return NO_CALLS;
   return message.parts.filter(isCall);
@@ -46,7 +46,7 @@ export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[]
   const dangling: DanglingCall[] = [];
   for (const after of messages) {
     if (after.role !== "assistant") continue;
-    for (const call of callsOf(after)) if (!answered.has(call.id)) dangling.push({ call, after });
+    for (const call of toolCalls(after)) if (!answered.has(call.id)) dangling.push({ call, after });
   }
   return dangling;
 }
@@ -85,11 +85,13 @@ export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[
     });
     if (parts.length === 0) continue;
     result.push(parts.length === message.parts.length ? message : { ...message, parts });
-    const calls = callsOf({ ...message, parts });
-    const found = calls.map((call) => answers.get(call.id));
-    result.push(...found.filter((m) => m !== undefined).sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0)));
+    const calls = toolCalls({ ...message, parts });
+    const callAnswers = calls.map((call) => answers.get(call.id));
+    result.push(
+      ...callAnswers.filter((m) => m !== undefined).sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0)),
+    );
     for (const [i, call] of calls.entries()) {
-      if (found[i] === undefined) result.push(toolMessage(call, INTERRUPTED, true));
+      if (callAnswers[i] === undefined) result.push(toolMessage(call, INTERRUPTED, true));
     }
   }
   return result;
@@ -99,40 +101,40 @@ export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[
 type Pair = Readonly<{ provider: string; model: string }>;
 
 /** A stored message. `finished` is false for an interrupted answer. */
-type SaidMessage = ModelMessage & { readonly finished?: boolean };
+type ConversationMessage = ModelMessage & { readonly finished?: boolean };
 
 /** A message as the model reads it. */
 interface PreparedMessage {
-  readonly said: SaidMessage;
+  readonly source: ConversationMessage;
   readonly message: ModelMessage;
   /** Whether the answer was interrupted. */
-  readonly broken: boolean;
+  readonly isInterrupted: boolean;
   /** Whether the message has content for a model. */
-  readonly says: boolean;
+  readonly hasContent: boolean;
 }
 
 /** Model messages of a growing conversation. Each is created once, as long as the pair stays the same. */
 export class ModelMessageCache {
   #pair: Pair = { provider: "", model: "" };
-  #told: PreparedMessage[] = [];
+  #preparedMessages: PreparedMessage[] = [];
 
   /** Returns one entry for each message. The array is valid until the next call. */
-  of(messages: readonly SaidMessage[], pair: Pair): readonly PreparedMessage[] {
-    if (pair.provider !== this.#pair.provider || pair.model !== this.#pair.model) this.#told = [];
+  prepare(messages: readonly ConversationMessage[], pair: Pair): readonly PreparedMessage[] {
+    if (pair.provider !== this.#pair.provider || pair.model !== this.#pair.model) this.#preparedMessages = [];
     this.#pair = pair;
-    const told = this.#told;
-    told.length = Math.min(told.length, messages.length);
-    messages.forEach((said, at) => {
-      if (told[at]?.said !== said) told[at] = toldAs(said, pair);
+    const preparedMessages = this.#preparedMessages;
+    preparedMessages.length = Math.min(preparedMessages.length, messages.length);
+    messages.forEach((source, at) => {
+      if (preparedMessages[at]?.source !== source) preparedMessages[at] = prepareMessage(source, pair);
     });
-    return told;
+    return preparedMessages;
   }
 }
 
-function toldAs(said: SaidMessage, pair: Pair): PreparedMessage {
-  const message = toModelMessage(said, pair);
-  const broken = message.role === "assistant" && said.finished === false;
-  return { said, message, broken, says: saysSomething(message, broken) };
+function prepareMessage(source: ConversationMessage, pair: Pair): PreparedMessage {
+  const message = toModelMessage(source, pair);
+  const broken = message.role === "assistant" && source.finished === false;
+  return { source, message, isInterrupted: broken, hasContent: hasContent(message, broken) };
 }
 
 /**
@@ -140,55 +142,55 @@ function toldAs(said: SaidMessage, pair: Pair): PreparedMessage {
  * are omitted, and so is the reasoning of interrupted answers.
  */
 export function modelView(
-  messages: readonly SaidMessage[],
+  messages: readonly ConversationMessage[],
   pair: Pair,
-  memory: ModelMessageCache = new ModelMessageCache(),
+  cache: ModelMessageCache = new ModelMessageCache(),
 ): ModelMessage[] {
-  const told = memory.of(messages, pair);
+  const preparedMessages = cache.prepare(messages, pair);
   const joined: ModelMessage[] = [];
-  let cut = false;
-  for (const { message, broken, says } of told) {
+  let afterInterrupted = false;
+  for (const { message, isInterrupted: broken, hasContent: says } of preparedMessages) {
     if (!says) continue;
     // A user message that follows is a better instruction than the standard text.
-    if (cut && message.role !== "user") joined.push(cutOff());
+    if (afterInterrupted && message.role !== "user") joined.push(cutOffMessage());
     joined.push(message);
-    cut = broken;
+    afterInterrupted = broken;
   }
-  if (cut) joined.push(cutOff());
+  if (afterInterrupted) joined.push(cutOffMessage());
   return repairMessages(joined);
 }
 
-function toModelMessage(message: SaidMessage, pair: Pair): ModelMessage {
+function toModelMessage(message: ConversationMessage, pair: Pair): ModelMessage {
   const { role, toolCallId, name, failed } = message;
-  const whole = message.finished !== false;
-  const asItIs = message.parts.every(
+  const isFinished = message.finished !== false;
+  const isUnchanged = message.parts.every(
     (part) => part.type === "image" || (part.type !== "file" && part.type !== "reasoning" && !part.opaque),
   );
-  const parts = asItIs ? message.parts : message.parts.flatMap((part) => toldPart(part, pair, whole));
+  const parts = isUnchanged ? message.parts : message.parts.flatMap((part) => toModelParts(part, pair, isFinished));
   return { role, parts, toolCallId, name, failed };
 }
 
-function toldPart(part: Part, pair: Pair, whole: boolean): Part[] {
-  const mine = (opaque: OpaqueData | undefined) =>
+function toModelParts(part: Part, pair: Pair, isFinished: boolean): Part[] {
+  const isOfPair = (opaque: OpaqueData | undefined) =>
     opaque !== undefined && opaque.provider === pair.provider && opaque.model === pair.model;
   // Providers reject incomplete reasoning, and reasoning without the answer that it led to.
-  if (part.type === "reasoning") return whole && mine(part.opaque) ? [part] : [];
+  if (part.type === "reasoning") return isFinished && isOfPair(part.opaque) ? [part] : [];
   if (part.type === "file") return [attachedText(part) ?? part];
-  if ((part.type === "text" || part.type === "tool_call") && part.opaque && !mine(part.opaque)) {
-    const { opaque: _, ...rest } = part;
-    return [rest];
+  if ((part.type === "text" || part.type === "tool_call") && part.opaque && !isOfPair(part.opaque)) {
+    const { opaque: _, ...partWithoutOpaque } = part;
+    return [partWithoutOpaque];
   }
   return [part];
 }
 
 /** Providers reject an assistant message that contains only reasoning. */
-function saysSomething(message: ModelMessage, broken: boolean): boolean {
+function hasContent(message: ModelMessage, broken: boolean): boolean {
   if (message.role === "tool") return true;
   if (broken) return textOf(message).trim() !== "";
   return message.parts.some((part) => part.type !== "reasoning" && !isBlank(part));
 }
 
-function cutOff(): ModelMessage {
+function cutOffMessage(): ModelMessage {
   return { role: "user", parts: [{ type: "text", text: CUT_OFF }], toolCallId: "", name: "", failed: false };
 }
 
@@ -200,8 +202,8 @@ const shownText = new WeakMap<FilePart, TextPart | null>();
 
 /** Returns a text part with the file's name if the file is valid UTF-8 without NUL, otherwise undefined. */
 export function attachedText(file: FilePart): TextPart | undefined {
-  const known = shownText.get(file);
-  if (known !== undefined) return known ?? undefined;
+  const cachedPart = shownText.get(file);
+  if (cachedPart !== undefined) return cachedPart ?? undefined;
   let part: TextPart | null = null;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Buffer.from(file.data, "base64"));

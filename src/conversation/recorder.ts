@@ -36,7 +36,7 @@ export class Recorder {
   /** The newest session of the chain. Changes when a compaction starts a follow-up. */
   #sessionId: string;
   #growing: Message | undefined;
-  #begun = false;
+  #isStarted = false;
   /** Maps the index of a part in the answer to its index in the growing message, which contains only texts. */
   #places = new Map<number, number>();
   #pending: PartDelta[] = [];
@@ -105,7 +105,7 @@ export class Recorder {
     const sync = this.#driver.synced === undefined;
     this.#lastSeq = message.seq;
     await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence, sync });
-    this.#bringToDisk();
+    this.#startSync();
     this.#onStored({ add: [message] });
   }
 
@@ -123,7 +123,7 @@ export class Recorder {
   append(message: Message, delta: Omit<PartDelta, "messageId">): void {
     if (this.#growing?.id !== message.id) {
       this.#growing = { ...message, parts: [], finished: false };
-      this.#begun = false;
+      this.#isStarted = false;
       this.#places = new Map();
     }
     const part = this.#places.get(delta.part) ?? this.#places.size;
@@ -142,30 +142,30 @@ export class Recorder {
    */
   async finish(
     message: Message,
-    more: Pick<SessionChange, "usage" | "consumedInstructions" | "release"> & { run?: Partial<RunRecord> } = {},
+    extraChanges: Pick<SessionChange, "usage" | "consumedInstructions" | "release"> & { run?: Partial<RunRecord> } = {},
   ): Promise<Instruction[]> {
     await this.#settle();
-    const begun = this.#begun && this.#growing?.id === message.id;
+    const begun = this.#isStarted && this.#growing?.id === message.id;
     this.#growing = undefined;
-    this.#begun = false;
-    const said = begun ? { finish: [message] } : { add: [message] };
-    return this.write({ sync: "later", ...said, ...more, set: { updatedAt: now() } });
+    this.#isStarted = false;
+    const messageChange = begun ? { finish: [message] } : { add: [message] };
+    return this.write({ sync: "later", ...messageChange, ...extraChanges, set: { updatedAt: now() } });
   }
 
   /**
    * Ends a growing message that will not be completed. The text received so far is stored, and the message stays
    * unfinished.
    */
-  async breakOff(message: Message): Promise<void> {
+  async interrupt(message: Message): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     // Taken first, so that the end of a running batch does not start another one.
-    const pending = this.#taken();
+    const pending = this.#takePending();
     while (this.#writing !== undefined) await this.#writing;
     if (this.#growing?.id !== message.id) return;
-    const add = this.#begun ? [] : [{ ...message, parts: [], finished: false }];
+    const add = this.#isStarted ? [] : [{ ...message, parts: [], finished: false }];
     this.#growing = undefined;
-    this.#begun = false;
+    this.#isStarted = false;
     await this.write({ sync: true, add, append: pending, set: { updatedAt: now() } });
   }
 
@@ -176,13 +176,13 @@ export class Recorder {
   async write({ run, ...change }: RunChange): Promise<Instruction[]> {
     if (this.#failure) throw this.#failure.error;
     const usage = change.usage && { usage: addUsage(this.#run.usage, change.usage) };
-    const left = await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
+    const instructions = await this.#write(change, run || usage ? { ...run, ...usage } : undefined);
     if (change.usage) this.#sessionUsage = addUsage(this.#sessionUsage, change.usage);
-    return left;
+    return instructions;
   }
 
   /** Stores that the run waits before its next model request; null ends the wait. Rejects as the driver's `write`. */
-  async waits(retry: RunRecord["retry"]): Promise<void> {
+  async recordRetry(retry: RunRecord["retry"]): Promise<void> {
     await this.write({ sync: false, run: { retry } });
   }
 
@@ -191,31 +191,31 @@ export class Recorder {
    * `instructions` of the driver's `write`.
    */
   async end(
-    how: Partial<RunRecord>,
-    more: Pick<SessionChange, "consumedInstructions" | "release"> = {},
+    runFields: Partial<RunRecord>,
+    extraChanges: Pick<SessionChange, "consumedInstructions" | "release"> = {},
   ): Promise<Instruction[]> {
-    return this.#write({ sync: true, ...more }, how);
+    return this.#write({ sync: true, ...extraChanges }, runFields);
   }
 
   async #write(change: Omit<RunChange, "run">, run: Partial<RunRecord> | undefined): Promise<Instruction[]> {
-    const { runs = [], sync, ...rest } = change;
+    const { runs = [], sync, ...sessionChange } = change;
     if (run) this.#run = { ...this.#run, ...run };
     const put = run ? [...runs, this.#run] : runs;
     const later = sync === "later";
     // Must precede the write, because readers see the messages as soon as it is done.
     for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
     const { instructions } = await this.#driver.write(this.#sessionId, {
-      ...rest,
+      ...sessionChange,
       sync: later ? this.#driver.synced === undefined : sync,
       fence: this.#fence,
       ...(put.length > 0 ? { runs: put } : {}),
     });
-    if (later) this.#bringToDisk();
-    this.#onStored(rest);
+    if (later) this.#startSync();
+    this.#onStored(sessionChange);
     return instructions;
   }
 
-  #bringToDisk(): void {
+  #startSync(): void {
     if (!this.#driver.synced) return;
     this.#onDisk = this.#driver.synced();
     this.#onDisk.catch((error: unknown) => {
@@ -240,7 +240,7 @@ export class Recorder {
   }
 
   /** Removes and returns the pending text. */
-  #taken(): PartDelta[] {
+  #takePending(): PartDelta[] {
     const pending = this.#pending;
     this.#pending = [];
     this.#pieces = 0;
@@ -253,9 +253,9 @@ export class Recorder {
     this.#timer = undefined;
     const growing = this.#growing;
     if (this.#pending.length === 0 || growing === undefined || this.#failure) return;
-    const append = this.#taken();
-    const add = this.#begun ? {} : { add: [growing] };
-    this.#begun = true;
+    const append = this.#takePending();
+    const add = this.#isStarted ? {} : { add: [growing] };
+    this.#isStarted = true;
     this.#writing = this.write({ sync: false, ...add, append })
       .then(() => undefined)
       .catch((error: unknown) => {
@@ -271,7 +271,7 @@ export class Recorder {
 
   /** Drops the pending text, which the final form contains, and waits for a running batch. */
   async #settle(): Promise<void> {
-    this.#taken();
+    this.#takePending();
     clearTimeout(this.#timer);
     this.#timer = undefined;
     while (this.#writing !== undefined) await this.#writing;

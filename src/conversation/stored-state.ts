@@ -23,18 +23,18 @@ export type StateChanges = Record<string, unknown>;
  * there are no changes or its first part is not text.
  */
 export function withState(result: ModelMessage, changes: StateChanges): ModelMessage {
-  const [first, ...rest] = result.parts;
+  const [first, ...otherParts] = result.parts;
   if (Object.keys(changes).length === 0 || first?.type !== "text") return result;
-  return { ...result, parts: [{ ...first, opaque: { ...OWNER, data: changes } }, ...rest] };
+  return { ...result, parts: [{ ...first, opaque: { ...OWNER, data: changes } }, ...otherParts] };
 }
 
 /** The state after all messages of a conversation. */
-export function stateOf(messages: readonly Message[]): Map<string, unknown> {
+export function collectState(messages: readonly Message[]): Map<string, unknown> {
   const state = new Map<string, unknown>();
   for (const { role, parts } of messages) {
     if (role !== "tool" && role !== "user") continue;
     for (const part of parts) {
-      if (part.type !== "text" || !isOurs(part.opaque)) continue;
+      if (part.type !== "text" || !isStoredState(part.opaque)) continue;
       for (const [key, value] of Object.entries(part.opaque.data as StateChanges)) {
         if ((key === ENVIRONMENT_KEY) !== (role === "user")) continue;
         // Only a user can grant permissions; grants in stored conversations are ignored.
@@ -50,14 +50,14 @@ export function stateOf(messages: readonly Message[]): Map<string, unknown> {
 export function instructionVersion(messages: readonly Message[], from: string): unknown {
   for (const { role, parts } of messages.toReversed()) {
     const [first] = parts;
-    if (role !== "tool" || first?.type !== "text" || !isOurs(first.opaque)) continue;
+    if (role !== "tool" || first?.type !== "text" || !isStoredState(first.opaque)) continue;
     const version = (first.opaque.data as StateChanges)[INSTRUCTION_PREFIX + from];
     if (version !== undefined) return version;
   }
   return undefined;
 }
 
-function isOurs(opaque: OpaqueData | undefined): opaque is OpaqueData {
+function isStoredState(opaque: OpaqueData | undefined): opaque is OpaqueData {
   return opaque?.provider === OWNER.provider && opaque.model === OWNER.model && isPlainJson(opaque.data);
 }
 
@@ -66,9 +66,10 @@ export function isPlainJson(value: unknown, depth = 0): boolean {
   if (value === null || typeof value === "string" || typeof value === "boolean") return true;
   if (typeof value === "number") return Number.isFinite(value);
   if (typeof value !== "object" || depth > 20) return false;
-  if (Array.isArray(value)) return value.every((one) => isPlainJson(one, depth + 1));
+  if (Array.isArray(value)) return value.every((item) => isPlainJson(item, depth + 1));
   const proto: unknown = Object.getPrototypeOf(value);
   return (
-    (proto === Object.prototype || proto === null) && Object.values(value).every((one) => isPlainJson(one, depth + 1))
+    (proto === Object.prototype || proto === null) &&
+    Object.values(value).every((field) => isPlainJson(field, depth + 1))
   );
 }

@@ -45,15 +45,15 @@ export function endRaw(
 
 /**
  * Responds to input that is not HTTP, has too large headers, or arrived too slowly. `answering`: a response has already
- * started, so only the socket is destroyed. R src/http/answers.ts answerBroken.answering = isAnswering
+ * started, so only the socket is destroyed.
  */
 export function answerBroken(
   error: NodeJS.ErrnoException,
   socket: Duplex,
-  answering: boolean,
+  isAnswering: boolean,
   headers: Readonly<Record<string, string>> = {},
 ): void {
-  if (error.code === "ECONNRESET" || !socket.writable || answering) socket.destroy();
+  if (error.code === "ECONNRESET" || !socket.writable || isAnswering) socket.destroy();
   else endRaw(socket, { ...brokenBy(error), headers });
 }
 

@@ -11,7 +11,7 @@ export class BodyError extends Error {
 }
 
 /** Initial buffer size, in bytes. */
-const FIRST = 16 * 1024;
+const BUFFER_BYTES = 16 * 1024;
 
 /**
  * Reads the text of a request body. Rejects with `BodyError`:
@@ -23,7 +23,7 @@ const FIRST = 16 * 1024;
  */
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<string> {
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw new BodyError("too_large");
-  let bytes = Buffer.allocUnsafeSlow(Math.min(FIRST, maxBytes));
+  let bytes = Buffer.allocUnsafeSlow(Math.min(BUFFER_BYTES, maxBytes));
   let length = 0;
   try {
     // The request is not destroyed when reading stops, because the refusal must still be sent.
@@ -69,7 +69,7 @@ export function gatheredBody(request: IncomingMessage, options: { readonly jsonD
 
 class Gathered extends Transform implements GatheredBody {
   readonly headers: IncomingMessage["headers"];
-  #bytes = Buffer.allocUnsafeSlow(FIRST);
+  #bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
   #length = 0;
   readonly #limits: JsonLimits | undefined;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
@@ -86,8 +86,8 @@ class Gathered extends Transform implements GatheredBody {
       this.#limits?.scan(chunk);
       this.#decoder.decode(chunk, { stream: true });
     });
-    if (this.#length + chunk.length > FIRST) this.#pass();
-    if (chunk.length >= FIRST) this.push(chunk);
+    if (this.#length + chunk.length > BUFFER_BYTES) this.#pushBuffer();
+    if (chunk.length >= BUFFER_BYTES) this.push(chunk);
     else {
       chunk.copy(this.#bytes, this.#length);
       this.#length += chunk.length;
@@ -98,13 +98,13 @@ class Gathered extends Transform implements GatheredBody {
   override _flush(done: TransformCallback): void {
     // The last character may be incomplete.
     this.#check(() => void this.#decoder.decode());
-    this.#pass();
+    this.#pushBuffer();
     done(this.#fault);
   }
 
   /**
    * Keeps an error until the end, so that the whole body is read. A client that is still sending would not read the
-   * response. R src/http/body.ts FIRST = BUFFER_BYTES R src/http/body.ts Gathered.#pass = #pushBuffer
+   * response.
    */
   #check(check: () => void): void {
     if (!this.#limits || this.#fault) return;
@@ -115,10 +115,10 @@ class Gathered extends Transform implements GatheredBody {
     }
   }
 
-  #pass(): void {
+  #pushBuffer(): void {
     if (this.#length === 0) return;
     this.push(this.#bytes.subarray(0, this.#length));
-    this.#bytes = Buffer.allocUnsafeSlow(FIRST);
+    this.#bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
     this.#length = 0;
   }
 }

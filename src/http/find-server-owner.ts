@@ -5,8 +5,8 @@ import { PeerLookup, trustedUsers } from "./peer-lookup.js";
 import { isLoopback } from "./web-safety.js";
 
 /** Time in ms that a server may take to accept a connection, and the interval of the checks. */
-const ACCEPTED_MS = 3_000;
-const LOOK_MS = 20;
+const ACCEPT_TIMEOUT_MS = 3_000;
+const POLL_INTERVAL_MS = 20;
 
 /**
  * Finds the user whose process accepted our outgoing connection: `own` (this user or root), another uid, or `elsewhere`
@@ -16,22 +16,24 @@ const LOOK_MS = 20;
  */
 export async function findServerOwner(socket: Socket): Promise<"own" | "elsewhere" | "unknown" | { uid: string }> {
   const address = socket.remoteAddress ?? "";
-  const own = Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === address));
-  if (!isLoopback(address) && !own) return "elsewhere";
+  const isLocalAddress = Object.values(networkInterfaces()).some((all) =>
+    all?.some((networkAddress) => networkAddress.address === address),
+  );
+  if (!isLoopback(address) && !isLocalAddress) return "elsewhere";
   const trusted = trustedUsers();
   if (!trusted) return "unknown";
-  const ends = new PeerLookup();
-  for (let waited = 0; waited < ACCEPTED_MS; waited += LOOK_MS) {
-    const owner = await ends.ownerOf(socket);
+  const peerLookup = new PeerLookup();
+  for (let waited = 0; waited < ACCEPT_TIMEOUT_MS; waited += POLL_INTERVAL_MS) {
+    const owner = await peerLookup.findOwner(socket);
     if (owner === "hidden") return "unknown";
     if (owner !== "none") return trusted.has(owner.uid) ? "own" : { uid: String(owner.uid) };
-    await pause(LOOK_MS);
+    await pause(POLL_INTERVAL_MS);
   }
   return "unknown";
 }
 
 /** Whether a process of this user, or of root, is the client of an incoming connection. */
 export async function isOwnClient(socket: Socket): Promise<boolean> {
-  const owner = await new PeerLookup().ownerOf(socket);
+  const owner = await new PeerLookup().findOwner(socket);
   return typeof owner === "object" && trustedUsers()?.has(owner.uid) === true;
 }

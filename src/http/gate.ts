@@ -42,14 +42,14 @@ function needsToken(client: string, code: string): Refusal {
 }
 
 /** Whether the request is a GET or HEAD of one of these paths. */
-export function gets(request: IncomingMessage, paths: readonly string[] = []): boolean {
+export function isReadOf(request: IncomingMessage, paths: readonly string[] = []): boolean {
   return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
 }
 
 /** Whether the request is for one of these paths. A path that ends with `*` matches every path with that prefix. */
 function isAmong(request: IncomingMessage, paths: readonly string[] = []): boolean {
   const path = pathOf(request);
-  return paths.some((one) => (one.endsWith("*") ? path.startsWith(one.slice(0, -1)) : path === one));
+  return paths.some((pattern) => (pattern.endsWith("*") ? path.startsWith(pattern.slice(0, -1)) : path === pattern));
 }
 
 /** Whether the browser reports a top-level navigation, such as a link, and not a load, frame or request by a page. */
@@ -66,7 +66,7 @@ export class HttpGate {
   readonly #logger: Logger;
   /** Whether clients are identified. False if the system cannot identify them, or if all clients must authenticate. */
   readonly #identifies: boolean;
-  readonly #clients = new WeakMap<object, { client: Client | undefined; known: Promise<void> }>();
+  readonly #clients = new WeakMap<object, { client: Client | undefined; identification: Promise<void> }>();
   #peers: Promise<Peers> | undefined;
   #token: PersonToken | undefined;
 
@@ -88,24 +88,27 @@ export class HttpGate {
   /** Starts to identify the client of a new connection. */
   add(socket: Socket): void {
     if (!this.#identifies) return;
-    const entry: { client: Client | undefined; known: Promise<void> } = { client: undefined, known: Promise.resolve() };
+    const entry: { client: Client | undefined; identification: Promise<void> } = {
+      client: undefined,
+      identification: Promise.resolve(),
+    };
     // Loaded with the first client.
     this.#peers ??= import("./peers.js").then(({ Peers }) => new Peers(this.#logger));
     // A client that cannot be identified because of an error is rejected.
     const identified = this.#peers.then((peers) => peers.identify(socket)).catch((): Client => "gone");
-    entry.known = identified.then((client) => void (entry.client = client));
+    entry.identification = identified.then((client) => void (entry.client = client));
     this.#clients.set(socket, entry);
   }
 
   /** Calls `work` when the client of the connection is identified. */
-  whenKnown({ socket }: IncomingMessage, work: () => void): void {
+  whenIdentified({ socket }: IncomingMessage, work: () => void): void {
     const entry = this.#clients.get(socket);
     if (entry === undefined || entry.client !== undefined) work();
-    else void entry.known.then(work);
+    else void entry.identification.then(work);
   }
 
   /** Whether the clients of a mount authenticate. If they do not, their origin is checked. */
-  proves(mount: HttpMount): boolean {
+  isAuthenticated(mount: HttpMount): boolean {
     return mount.authenticated || (mount.hasOwnChecks !== true && authenticates(this.#required(mount)));
   }
 
@@ -115,19 +118,19 @@ export class HttpGate {
     const page = isAmong(request, mount.browserPaths);
     const fault = headerFault(request, this.#required(mount));
     // Browser paths do not require headers. A request without them is unauthenticated.
-    const authenticated = this.proves(mount) && !(page && fault !== undefined);
-    const open = gets(request, mount.publicPaths);
-    const headerless = gets(request, mount.noHeaderPaths);
+    const authenticated = this.isAuthenticated(mount) && !(page && fault !== undefined);
+    const open = isReadOf(request, mount.publicPaths);
+    const headerless = isReadOf(request, mount.noHeaderPaths);
     const refusedClient = authenticated || open || headerless ? undefined : this.#clientRefusal(request, page);
     if (refusedClient) return refusedClient;
     const refused = (upgrade ? upgradeRefusalOf : refusalOf)(request, {
-      authenticated,
+      isAuthenticated: authenticated,
       boundHost: this.#boundHost,
       boundAddress: this.#boundAddress,
       allowedHosts: this.#options.allowedHosts ?? [],
       allowCrossSite: this.#options.allowCrossSite === true,
       allowLoopbackPages: this.#options.allowLoopbackPages !== false,
-      open: open || (page && isVisit(request)),
+      isPublic: open || (page && isVisit(request)),
       allowedOrigins: mount.allowedOrigins ?? [],
     });
     // CORS preflight requests carry none of the page's headers.
@@ -142,8 +145,8 @@ export class HttpGate {
   }
 
   /** Whether the user sent the request, as far as headers prove it. True if nothing on this port can prove it. */
-  isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean {
-    const required = own ?? this.#options.requiredHeaders ?? {};
+  isOfPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
+    const required = mountHeaders ?? this.#options.requiredHeaders ?? {};
     if (authenticates(required)) return headerFault(request, required) === undefined;
     // Beyond loopback, `insecure` allows every action to clients on other machines.
     if (this.#clientOf(request) === "remote") return true;

@@ -6,7 +6,7 @@ import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { answer, answerBroken } from "./answers.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
-import { gets, HttpGate, type GateOptions } from "./gate.js";
+import { isReadOf, HttpGate, type GateOptions } from "./gate.js";
 import { HttpSockets } from "./sockets.js";
 import { pathOf, toOriginForm } from "./target.js";
 import { silentLogger } from "../base/log.js";
@@ -89,9 +89,9 @@ class NodeHttpHost implements HttpHost {
   #streams = 0;
   #server: Server | undefined;
   #opening: Promise<string> | undefined;
-  #refusing = false;
+  #isRefusing = false;
   #closed: Promise<void> | undefined;
-  #warned = false;
+  #hasWarned = false;
 
   constructor(options: HttpHostOptions) {
     this.#options = options;
@@ -109,18 +109,18 @@ class NodeHttpHost implements HttpHost {
     this.#address ??= await this.#resolve();
     const gate = (this.#gate ??= new HttpGate(this.#options, this.#host, this.#address, this.#logger));
     if (this.#closed) throw new ListenError("the HTTP port is closed");
-    if (!this.loopback && !gate.proves(mount) && this.#options.insecure !== true) {
+    if (!this.loopback && !gate.isAuthenticated(mount) && this.#options.insecure !== true) {
       throw new ListenError(
         `refusing to listen on ${this.#host}, which other machines can reach, without authentication: ` +
           `${this.#remedy(mount).listen}, or bind to 127.0.0.1`,
       );
     }
-    if (this.#mounts.some((other) => other.prefix === mount.prefix))
-      throw new ListenError(`two transports want the path ${mount.prefix}`);
+    if (this.#mounts.some((mounted) => mounted.prefix === mount.prefix))
+      throw new ListenError(`two transports use the path ${mount.prefix}`);
     this.#mounts.push(mount);
     try {
       const origin = await (this.#opening ??= this.#open(this.#address, gate));
-      if (!gate.proves(mount)) this.#makeToken(gate);
+      if (!gate.isAuthenticated(mount)) this.#makeToken(gate);
       this.#warn(mount, gate);
       return origin;
     } catch (error) {
@@ -130,13 +130,13 @@ class NodeHttpHost implements HttpHost {
     }
   }
 
-  provingHeaders(own?: Readonly<Record<string, string>>): readonly string[] {
-    const required = own ?? this.#options.requiredHeaders ?? {};
+  provingHeaders(mountHeaders?: Readonly<Record<string, string>>): readonly string[] {
+    const required = mountHeaders ?? this.#options.requiredHeaders ?? {};
     return authenticates(required) ? Object.keys(required) : [];
   }
 
-  isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean {
-    return this.#gate?.isOfPerson(request, own) ?? true;
+  isOfPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
+    return this.#gate?.isOfPerson(request, mountHeaders) ?? true;
   }
 
   tokenFor(request: IncomingMessage): string | undefined {
@@ -154,11 +154,11 @@ class NodeHttpHost implements HttpHost {
   }
 
   refuseNew(): void {
-    this.#refusing = true;
+    this.#isRefusing = true;
   }
 
   close(signal: AbortSignal): Promise<void> {
-    this.#refusing = true;
+    this.#isRefusing = true;
     const forget = onAbort(signal, () => this.#sockets.destroyAll());
     return (this.#closed ??= this.#close()).finally(forget);
   }
@@ -179,7 +179,7 @@ class NodeHttpHost implements HttpHost {
     const ended = new Promise<void>((resolve) => server.close(() => resolve()));
     this.#sockets.closeIdle();
     // The server does not wait for upgraded sockets, so they are awaited separately.
-    await Promise.all([ended, this.#sockets.empty()]);
+    await Promise.all([ended, this.#sockets.allClosed()]);
   }
 
   /**
@@ -192,13 +192,13 @@ class NodeHttpHost implements HttpHost {
     try {
       return (await lookup(this.#host)).address;
     } catch (error) {
-      throw new ListenError(`cannot listen on ${this.#place()}: ${whyNot(error as NodeJS.ErrnoException)}`, {
+      throw new ListenError(`cannot listen on ${this.#url()}: ${listenErrorReason(error as NodeJS.ErrnoException)}`, {
         cause: error,
       });
     }
   }
 
-  #place(port = this.#port): string {
+  #url(port = this.#port): string {
     // Only an IPv6 address contains colons. `isIP` takes longer than opening the port.
     const host = this.#host.includes(":") ? `[${this.#host.replace("%", "%25")}]` : this.#host;
     return `http://${host}:${port}`;
@@ -231,24 +231,26 @@ class NodeHttpHost implements HttpHost {
     );
     return new Promise((resolve, reject) => {
       const failed = (error: NodeJS.ErrnoException) =>
-        reject(new ListenError(`cannot listen on ${this.#place()}: ${whyNot(error)}`, { cause: error }));
+        reject(new ListenError(`cannot listen on ${this.#url()}: ${listenErrorReason(error)}`, { cause: error }));
       server.once("error", failed);
       server.listen({ host: address, port: this.#port }, () => {
         server.off("error", failed);
         server.on("error", (error) => this.#logger.error("the HTTP port failed", { error }));
         this.#server = server;
-        resolve(this.#place((server.address() as AddressInfo).port));
+        resolve(this.#url((server.address() as AddressInfo).port));
       });
     });
   }
 
   #warn(mount: HttpMount, gate: HttpGate): void {
-    if (gate.proves(mount) || this.#warned) return;
-    this.#warned = true;
-    const here = gate.refusesOtherUsers ? "every process of yours on this machine" : "every process of this machine";
-    const who = this.loopback ? here : `whoever can reach ${this.#place()}`;
+    if (gate.isAuthenticated(mount) || this.#hasWarned) return;
+    this.#hasWarned = true;
+    const localClients = gate.refusesOtherUsers
+      ? "every process of yours on this machine"
+      : "every process of this machine";
+    const clients = this.loopback ? localClients : `every client that can reach ${this.#url()}`;
     this.#logger.warn(
-      `no authentication: ${who} can run commands as you; ${this.#remedy(mount).authenticate} would ask for it`,
+      `no authentication: ${clients} can run commands as you; ${this.#remedy(mount).authenticate} requires it`,
     );
   }
 
@@ -276,8 +278,8 @@ class NodeHttpHost implements HttpHost {
     gate: HttpGate,
     upgrade: boolean,
   ): Refusal | undefined {
-    if (this.#sockets.isOver(request.socket)) return TOO_MANY;
-    if (this.#refusing && !gets(request, mount?.shutdownPaths)) return SHUTTING_DOWN;
+    if (this.#sockets.isOverLimit(request.socket)) return TOO_MANY;
+    if (this.#isRefusing && !isReadOf(request, mount?.shutdownPaths)) return SHUTTING_DOWN;
     const hosts = headerValues(request, "host");
     if (hosts.length > 1) return badRequest("more than one host header");
     if (hosts.length === 0 && request.httpVersionMinor > 0) return badRequest("missing host header");
@@ -287,17 +289,17 @@ class NodeHttpHost implements HttpHost {
 
   #serve(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
     this.#sockets.begin(request.socket, response);
-    const known = () => {
+    const serveIdentified = () => {
       // If the client has disconnected meanwhile, the request is ignored.
       if (!response.closed) this.#pass(request, response, gate);
     };
-    if (toOriginForm(request)) gate.whenKnown(request, known);
+    if (toOriginForm(request)) gate.whenIdentified(request, serveIdentified);
     else answer(response, badRequest("invalid request target"), this.#headers());
   }
 
   #pass(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
     try {
-      if (this.#sendToFront(request, response, gate)) return;
+      if (this.#redirectToHome(request, response, gate)) return;
       const mount = this.#find(pathOf(request));
       const refusal = this.#refusal(request, mount, gate, false);
       if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
@@ -316,7 +318,7 @@ class NodeHttpHost implements HttpHost {
    * Redirects a browser that opens `/` to the page for users. Returns false if the browser may not open that page; the
    * request is then handled as usual.
    */
-  #sendToFront(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
+  #redirectToHome(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
     if (pathOf(request) !== "/" || !ACCEPTS_PAGES.test(request.headers.accept ?? "")) return false;
     const mount = this.#mounts.find(({ homePath: front }) => front);
     if (!mount?.homePath || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#refusal(request, mount, gate, false))
@@ -334,7 +336,7 @@ class NodeHttpHost implements HttpHost {
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
     // Nothing else handles errors of a socket that has left the server.
     socket.on("error", () => undefined);
-    gate.whenKnown(request, () => this.#passUpgrade(request, socket, head, gate));
+    gate.whenIdentified(request, () => this.#passUpgrade(request, socket, head, gate));
   }
 
   #passUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
@@ -360,7 +362,7 @@ class NodeHttpHost implements HttpHost {
   }
 }
 
-function whyNot(error: NodeJS.ErrnoException): string {
+function listenErrorReason(error: NodeJS.ErrnoException): string {
   switch (error.code) {
     case "EADDRINUSE":
       return "the port is in use; choose another with --port (0 for any free one)";

@@ -25,20 +25,21 @@ export class PeerLookup {
   /**
    * Finds the owner of the other end. `none` also if the other end is on another machine or has not been accepted yet.
    */
-  async ownerOf(socket: Socket): Promise<SocketOwner> {
+  async findOwner(socket: Socket): Promise<SocketOwner> {
     const { remoteAddress, remotePort, localAddress, localPort } = socket;
     // The connection has ended.
     if (remoteAddress === undefined || remotePort === undefined) return "none";
-    const [other, own] = [inTable(remoteAddress), inTable(localAddress ?? "")];
+    const [remoteForms, localForms] = [inTable(remoteAddress), inTable(localAddress ?? "")];
     // The line of the other end: its local address is our remote address.
-    const entry = (i: 0 | 1) => `: ${other[i]}:${hexPort(remotePort)} ${own[i]}:${hexPort(localPort ?? 0)} `;
+    const entry = (i: 0 | 1) =>
+      `: ${remoteForms[i]}:${hexPort(remotePort)} ${localForms[i]}:${hexPort(localPort ?? 0)} `;
     const places = [{ table: this.#v6, entry: entry(1) }];
     // An IPv4 connection is usually listed in the IPv4 table and rarely in the IPv6 table.
-    if (other[0] !== other[1]) places.unshift({ table: this.#v4, entry: entry(0) });
+    if (remoteForms[0] !== remoteForms[1]) places.unshift({ table: this.#v4, entry: entry(0) });
     for (let tries = 0; tries < TRIES; tries += 1) {
       let hidden = 0;
       for (const { table, entry } of places) {
-        const owner = await table.ownerOf(entry);
+        const owner = await table.findOwner(entry);
         if (owner === "hidden") hidden += 1;
         else if (owner !== "none") return owner;
       }
@@ -62,14 +63,14 @@ const hexPort = (port: number) => hex([port >> 8, port & 0xff]);
 function inTable(address: string): readonly [string, string] {
   const v4 = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (v4 === undefined) {
-    const written = words(bytesOf(address));
+    const written = hexWords(bytesOf(address));
     return [written, written];
   }
   const bytes = v4.split(".").map(Number);
-  return [words(bytes), words([...Array<number>(10).fill(0), 0xff, 0xff, ...bytes])];
+  return [hexWords(bytes), hexWords([...Array<number>(10).fill(0), 0xff, 0xff, ...bytes])];
 }
 
-function words(bytes: readonly number[]): string {
+function hexWords(bytes: readonly number[]): string {
   const parts: number[] = [];
   for (let i = 0; i < bytes.length; i += 4) {
     const word = bytes.slice(i, i + 4);

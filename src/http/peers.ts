@@ -22,7 +22,7 @@ export class Peers {
   readonly #logger: Logger;
   /** Messages already logged. */
   readonly #logged = new Set<string>();
-  readonly #ends = new PeerLookup();
+  readonly #lookup = new PeerLookup();
 
   constructor(logger: Logger) {
     this.#logger = logger;
@@ -32,7 +32,7 @@ export class Peers {
   async identify(socket: Socket): Promise<Client> {
     const address = socket.remoteAddress ?? "";
     if (!isLoopback(address) && !isOfThisMachine(address)) return "remote";
-    const owner = await this.#ends.ownerOf(socket);
+    const owner = await this.#lookup.findOwner(socket);
     if (owner === "hidden") {
       this.#warn("cannot identify local clients: /proc/net/tcp is not readable");
       return "unknown";
@@ -41,19 +41,19 @@ export class Peers {
     if (!this.#trusted.has(owner.uid)) {
       this.#warn(
         `refused a process of another user of this machine (uid ${owner.uid}); server.required_headers lets it ` +
-          "authenticate, server.allow_other_users lets everybody in",
+          "authenticate, server.allow_other_users admits all users",
       );
       return "other_user";
     }
     // Root's processes are not visible, and root does not need gantry.
     if (owner.uid !== process.getuid?.() && owner.uid !== process.geteuid?.()) return "outside";
-    const { originOf } = await import("./socket-process.js");
+    const { findOrigin: originOf } = await import("./socket-process.js");
     const origin = await originOf(owner.inode);
     if (origin === "command")
       this.#warn("refused a request of a command, an MCP server or a background process of gantry");
     if (origin !== "unseen") return origin;
     // The process that opened the connection may have ended meanwhile.
-    const now = await this.#ends.ownerOf(socket);
+    const now = await this.#lookup.findOwner(socket);
     return typeof now === "object" && now.inode === owner.inode ? "unseen" : "gone";
   }
 
@@ -68,5 +68,7 @@ export class Peers {
 function isOfThisMachine(address: string): boolean {
   // A link-local address includes its interface.
   const plain = address.replace(/^::ffff:/i, "").replace(/%.*$/, "");
-  return Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === plain));
+  return Object.values(networkInterfaces()).some((all) =>
+    all?.some((networkAddress) => networkAddress.address === plain),
+  );
 }

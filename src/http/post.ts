@@ -2,8 +2,8 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect, isIP, type Socket } from "node:net";
 
-const ANSWER_MS = 10_000;
-const MOST_CHARACTERS = 4_096;
+const RESPONSE_TIMEOUT_MS = 10_000;
+const MAX_RESPONSE_CHARACTERS = 4_096;
 
 /**
  * Sends a small POST request without a body to a server that gantry started. Returns the status and the start of the
@@ -17,7 +17,7 @@ export async function post(
   headers: Record<string, string>,
   check: (socket: Socket) => Promise<void>,
 ): Promise<{ status: number; text: string }> {
-  const signal = AbortSignal.timeout(ANSWER_MS);
+  const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
   const { protocol, hostname, port } = new URL(url);
   const isSecure = protocol === "https:";
   const host = hostname.replace(/^\[(.*)\]$/, "$1");
@@ -27,20 +27,20 @@ export async function post(
     // Prevents an uncaught error. Later errors of the socket are reported by the request.
     socket.on("error", () => undefined);
     await check(socket);
-    const connection = isSecure ? await secured(socket, host) : socket;
+    const connection = isSecure ? await connectTls(socket, host) : socket;
     const { request } = isSecure ? await import("node:https") : await import("node:http");
-    const sent = request(url, {
+    const clientRequest = request(url, {
       method: "POST",
       headers: asBytes(headers),
       signal,
       createConnection: () => connection,
     });
-    sent.end();
-    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    clientRequest.end();
+    const [response] = (await once(clientRequest, "response")) as [IncomingMessage];
     let text = "";
     for await (const chunk of response.setEncoding("utf8") as AsyncIterable<string>) {
       text += chunk;
-      if (text.length > MOST_CHARACTERS) break;
+      if (text.length > MAX_RESPONSE_CHARACTERS) break;
     }
     return { status: response.statusCode ?? 0, text };
   } finally {
@@ -48,15 +48,14 @@ export async function post(
   }
 }
 
-async function secured(socket: Socket, host: string): Promise<Socket> {
+async function connectTls(socket: Socket, host: string): Promise<Socket> {
   const tls = await import("node:tls");
   return tls.connect({ socket, host, ...(isIP(host) === 0 && { servername: host }) });
 }
 
 /**
  * Node sends header values as Latin-1. Values with other characters are sent as the bytes of UTF-8, which our port
- * accepts. R src/http/post.ts ANSWER_MS = RESPONSE_TIMEOUT_MS R src/http/post.ts MOST_CHARACTERS =
- * MAX_RESPONSE_CHARACTERS R src/http/post.ts secured = connectTls R src/http/post.ts post.sent = clientRequest
+ * accepts.
  */
 function asBytes(headers: Record<string, string>): Record<string, string> {
   const bytes = (value: string) => {

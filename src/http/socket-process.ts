@@ -1,7 +1,7 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import { setImmediate as breath } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
-import { isOfCommand, processes } from "../base/linux-processes.js";
+import { isCommandProcess, listProcessIds } from "../base/linux-processes.js";
 
 /** Recent clients are searched first, because they often open further connections. */
 const MAX_RECENT = 8;
@@ -28,39 +28,39 @@ export type Origin =
   | "unseen";
 
 /** Finds the process that holds a socket, by the socket's inode, and returns its origin. Linux only. */
-export async function originOf(inode: string): Promise<Origin> {
+export async function findOrigin(inode: string): Promise<Origin> {
   let pid: number | undefined;
-  for (let tries = 0; pid === undefined && tries < TRIES; tries += 1) pid = await holderOf(`socket:[${inode}]`);
+  for (let tries = 0; pid === undefined && tries < TRIES; tries += 1) pid = await findHolder(`socket:[${inode}]`);
   if (pid === undefined) return "unseen";
   if (pid === process.pid) return "outside";
-  if (isOfCommand(pid)) return "command";
+  if (isCommandProcess(pid)) return "command";
   const namespace = namespaceOf(pid);
   return namespace === undefined || namespace === namespaceOf("self") ? "outside" : "namespace";
 }
 
 /** Callbacks by the socket to find. Each receives the id of the holder, or undefined. */
 type Searches = Map<string, (pid: number | undefined) => void>;
-let waiting: Searches = new Map();
+let pendingSearches: Searches = new Map();
 let isReading = false;
 
 /**
  * Reads /proc once for all callers that wait when the reading starts. Many connections of one client cost no more than
  * one.
  */
-function holderOf(link: string): Promise<number | undefined> {
-  return new Promise((found) => {
-    waiting.set(link, found);
+function findHolder(link: string): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    pendingSearches.set(link, resolve);
     if (!isReading) void readAll();
   });
 }
 
 async function readAll(): Promise<void> {
   isReading = true;
-  while (waiting.size > 0) {
-    const searches = waiting;
-    waiting = new Map();
+  while (pendingSearches.size > 0) {
+    const searches = pendingSearches;
+    pendingSearches = new Map();
     await readOnce(searches);
-    for (const found of searches.values()) found(undefined);
+    for (const resolve of searches.values()) resolve(undefined);
   }
   isReading = false;
 }
@@ -68,7 +68,7 @@ async function readAll(): Promise<void> {
 /** Calls and removes the callbacks of the sockets that it finds. */
 async function readOnce(searches: Searches): Promise<void> {
   // A client that has just started has one of the highest process ids.
-  const candidates = new Set([...recent, ...processes().sort((a, b) => b - a)]);
+  const candidates = new Set([...recent, ...listProcessIds().sort((a, b) => b - a)]);
   let read = 0;
   for (const [i, pid] of [...candidates].entries()) {
     if (searches.size === 0) return;
@@ -76,11 +76,11 @@ async function readOnce(searches: Searches): Promise<void> {
     for (const file of filesOf(pid)) {
       if (++read % FILES_AT_ONCE === 0) await breath();
       const link = linkOf(pid, file);
-      const found = searches.get(link);
-      if (!found) continue;
+      const resolve = searches.get(link);
+      if (!resolve) continue;
       searches.delete(link);
       remember(pid);
-      found(pid);
+      resolve(pid);
     }
   }
 }

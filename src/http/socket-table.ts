@@ -1,7 +1,7 @@
 import { open, type FileHandle } from "node:fs/promises";
 
 /** Read buffer, in bytes. The kernel returns less per read. */
-const PIECE = 16 * 1024;
+const BUFFER_BYTES = 16 * 1024;
 
 /**
  * User and inode of a socket.
@@ -13,11 +13,11 @@ export type SocketOwner = { readonly uid: number; readonly inode: string } | "no
 
 interface Search {
   readonly entry: string;
-  readonly found: (owner: SocketOwner) => void;
+  readonly resolve: (owner: SocketOwner) => void;
 }
 
 /**
- * One of the kernel's socket tables.
+ * A socket table of the kernel.
  *
  * Reaching the end of the table takes milliseconds even with few lines, because the kernel scans its full capacity.
  * Each read therefore stops as early as possible and serves all callers that wait when it starts.
@@ -32,9 +32,9 @@ export class SocketTable {
   }
 
   /** Finds the owner of the socket whose line contains `entry`, as of this call or later. Never rejects. */
-  ownerOf(entry: string): Promise<SocketOwner> {
-    return new Promise((found) => {
-      this.#waiting.push({ entry, found });
+  findOwner(entry: string): Promise<SocketOwner> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ entry, resolve });
       if (!this.#reading) void this.#readAll();
     });
   }
@@ -47,27 +47,27 @@ export class SocketTable {
 
   /** Never rejects. */
   async #read(searches: Search[]): Promise<void> {
-    let left = searches;
+    let openSearches = searches;
     let table: FileHandle | undefined;
     try {
       table = await open(this.#file);
-      const piece = Buffer.allocUnsafe(PIECE);
-      for (let text = ""; left.length > 0; text = text.slice(text.lastIndexOf("\n") + 1)) {
+      const piece = Buffer.allocUnsafe(BUFFER_BYTES);
+      for (let text = ""; openSearches.length > 0; text = text.slice(text.lastIndexOf("\n") + 1)) {
         const { bytesRead } = await table.read(piece);
         if (bytesRead === 0) break;
         text += piece.toString("latin1", 0, bytesRead);
         const lines = text.slice(0, text.lastIndexOf("\n") + 1);
-        left = left.filter(({ entry, found }) => {
+        openSearches = openSearches.filter(({ entry, resolve }) => {
           const owner = ownerIn(lines, entry);
-          if (owner !== undefined) found(owner);
+          if (owner !== undefined) resolve(owner);
           return owner === undefined;
         });
       }
-      for (const { found } of left) found("none");
+      for (const { resolve } of openSearches) resolve("none");
     } catch (error) {
       const isHidden = /^(EACCES|ENOENT|EPERM)$/.test((error as NodeJS.ErrnoException).code ?? "");
       // A client can cause other errors, for example by opening so many connections that no file can be opened.
-      for (const { found } of left) found(isHidden ? "hidden" : "none");
+      for (const { resolve } of openSearches) resolve(isHidden ? "hidden" : "none");
     } finally {
       await table?.close().catch(() => undefined);
     }

@@ -5,14 +5,14 @@ import type { Duplex } from "node:stream";
 /** Time in ms that a client has to read the response while it still sends a body that is not used. */
 const LINGER_MS = 2_000;
 /** Connections over the limit that still get an error response. Further connections are closed without a response. */
-const SPARE = 64;
+const MAX_EXCESS_CONNECTIONS = 64;
 
 /** All connections of a server with their open responses, including upgraded sockets. */
 export class HttpSockets {
   readonly #limit: number;
   readonly #open = new Map<Duplex, Set<ServerResponse>>();
   readonly #upgraded = new Set<Duplex>();
-  readonly #over = new Set<Duplex>();
+  readonly #overLimit = new Set<Duplex>();
   readonly #waiting: (() => void)[] = [];
   #closing = false;
 
@@ -22,28 +22,28 @@ export class HttpSockets {
 
   /** Adds a new connection, or destroys it if there are too many. */
   add(socket: Socket): void {
-    if (this.#open.size >= this.#limit + SPARE) {
+    if (this.#open.size >= this.#limit + MAX_EXCESS_CONNECTIONS) {
       socket.destroy();
       return;
     }
-    if (this.#open.size >= this.#limit) this.#over.add(socket);
+    if (this.#open.size >= this.#limit) this.#overLimit.add(socket);
     this.#open.set(socket, new Set());
     socket.once("close", () => {
       this.#open.delete(socket);
       this.#upgraded.delete(socket);
-      this.#over.delete(socket);
+      this.#overLimit.delete(socket);
       if (this.#open.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
     });
   }
 
   /** Resolves when all connections are closed. */
-  empty(): Promise<void> {
+  allClosed(): Promise<void> {
     return this.#open.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   /** Whether the connection was opened over the limit. */
-  isOver(socket: Duplex): boolean {
-    return this.#over.has(socket);
+  isOverLimit(socket: Duplex): boolean {
+    return this.#overLimit.has(socket);
   }
 
   /** Tracks a request until its response closes. */
@@ -83,9 +83,7 @@ export class HttpSockets {
 
   #endIfIdle(socket: Duplex): void {
     if (this.#upgraded.has(socket) || this.#open.get(socket)?.size !== 0) return;
-    // Sends pending data, then closes. R src/http/sockets.ts SPARE = MAX_EXCESS_CONNECTIONS R src/http/sockets.ts
-    // HttpSockets.#over = #overLimit R src/http/sockets.ts HttpSockets.isOver = isOverLimit R src/http/sockets.ts
-    // HttpSockets.empty = allClosed
+    // Sends pending data, then closes.
     (socket as Socket).destroySoon();
   }
 }

@@ -11,7 +11,7 @@ export interface WebRules {
    * Whether clients must carry authenticating headers. A browser page cannot send them, so the rules below then do not
    * apply.
    */
-  authenticated: boolean;
+  isAuthenticated: boolean;
   /** The host that the server is bound to, as configured, and its address. */
   boundHost: string;
   boundAddress: string;
@@ -20,7 +20,7 @@ export interface WebRules {
   /** Whether pages of other ports of this machine are allowed. */
   allowLoopbackPages: boolean;
   /** Whether the requested path is public, also for pages of other sites. */
-  open: boolean;
+  isPublic: boolean;
   /** Origins of pages that may open a WebSocket, besides the server's own origin and loopback origins. */
   allowedOrigins: readonly string[];
 }
@@ -30,23 +30,25 @@ export interface WebRules {
  * not compared by prefix.
  */
 export function isLoopback(host: string): boolean {
-  const name = bare(host);
+  const name = bareHost(host);
   if (isIP(name) === 4) return name.split(".")[0] === "127";
   if (isIP(name) === 6)
     return (
-      normalV6(name) === "::1" || /^::ffff:127\./.test(normalV6(name)) || /^::ffff:7f[0-9a-f]{2}:/.test(normalV6(name))
+      normalizeV6(name) === "::1" ||
+      /^::ffff:127\./.test(normalizeV6(name)) ||
+      /^::ffff:7f[0-9a-f]{2}:/.test(normalizeV6(name))
     );
   // RFC 6761: subdomains of localhost are loopback too, and browsers resolve them so.
   return name === "localhost" || name.endsWith(".localhost");
 }
 
 /** Lower case, without brackets or a final dot. */
-function bare(host: string): string {
+function bareHost(host: string): string {
   const name = host.toLowerCase();
   return name.startsWith("[") && name.endsWith("]") ? name.slice(1, -1) : name.replace(/\.$/, "");
 }
 
-function normalV6(address: string): string {
+function normalizeV6(address: string): string {
   return attempt(() => new URL(`http://[${address}]`).hostname.slice(1, -1), address);
 }
 
@@ -54,7 +56,7 @@ function normalV6(address: string): string {
 export function hostOf(header: string): string | undefined {
   const match = /^(\[[0-9a-fA-F:.]+\]|[^:/?#@\s\\]+)(?::(\d{1,5}))?$/.exec(header);
   if (!match?.[1] || Number(match[2] ?? 0) > 65_535) return undefined;
-  const name = bare(match[1]);
+  const name = bareHost(match[1]);
   if (match[1].startsWith("[") && isIP(name) !== 6) return undefined;
   return isIP(name) !== 0 || /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/.test(name) ? name : undefined;
 }
@@ -66,18 +68,18 @@ export function hostOf(header: string): string | undefined {
  * Not 0.0.0.0, :: or an IPv4-mapped IPv6 address: for these, browsers do not report the page that sends the request.
  */
 function isLoopbackName(host: string): boolean {
-  return isLoopback(host) && !(isIP(host) === 6 && normalV6(host) !== "::1");
+  return isLoopback(host) && !(isIP(host) === 6 && normalizeV6(host) !== "::1");
 }
 
 /** Whether a `Host` that is an address is an address of this machine to which the server is bound. */
 function isBound(host: string, boundAddress: string): boolean {
   const version = isIP(host);
-  const bound = bare(boundAddress);
-  const same = (one: string, other: string) =>
-    version === 6 ? isIP(one) === 6 && normalV6(one) === normalV6(other) : one === other;
-  if (bound !== "::" && bound !== "0.0.0.0") return same(bound, host);
+  const bound = bareHost(boundAddress);
+  const isSameAddress = (left: string, right: string) =>
+    version === 6 ? isIP(left) === 6 && normalizeV6(left) === normalizeV6(right) : left === right;
+  if (bound !== "::" && bound !== "0.0.0.0") return isSameAddress(bound, host);
   if (bound === "0.0.0.0" && version === 6) return false;
-  return Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => same(address, host)));
+  return Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => isSameAddress(address, host)));
 }
 
 /**
@@ -87,8 +89,8 @@ function isBound(host: string, boundAddress: string): boolean {
 function hostAllowed(header: string | undefined, rules: WebRules): boolean {
   const host = header === undefined ? undefined : hostOf(header);
   if (host === undefined) return false;
-  if (isLoopbackName(host) || rules.allowedHosts.some((allowed) => host === bare(allowed))) return true;
-  if (isIP(host) === 0) return host === bare(rules.boundHost);
+  if (isLoopbackName(host) || rules.allowedHosts.some((allowed) => host === bareHost(allowed))) return true;
+  if (isIP(host) === 0) return host === bareHost(rules.boundHost);
   return !isLoopback(rules.boundAddress) && isBound(host, rules.boundAddress);
 }
 
@@ -105,9 +107,9 @@ export function originHost(origin: string): string | undefined {
 /** Values of a header as sent. In `headers`, node joins or drops repeated values. */
 export function headerValues(request: IncomingMessage, name: string): string[] {
   const values: string[] = [];
-  const wanted = name.toLowerCase();
+  const lowerCaseName = name.toLowerCase();
   for (let i = 0; i < request.rawHeaders.length; i += 2) {
-    if (request.rawHeaders[i]?.toLowerCase() === wanted) values.push(request.rawHeaders[i + 1] ?? "");
+    if (request.rawHeaders[i]?.toLowerCase() === lowerCaseName) values.push(request.rawHeaders[i + 1] ?? "");
   }
   return values;
 }
@@ -117,19 +119,19 @@ export function isJsonType(contentType: string | undefined): boolean {
   return /^application\/(?:[\w.!#$&^-]+\+)?json\s*(?:;|$)/i.test(contentType?.trim() ?? "");
 }
 
-type Whose = "own" | "loopback" | "foreign";
+type PageOwner = "own" | "loopback" | "foreign";
 
 /** Owner of the page in an `Origin`: this server, another server on this machine, or another site. */
-function whose(origin: string, request: IncomingMessage): Whose {
+function pageOwner(origin: string, request: IncomingMessage): PageOwner {
   const host = originHost(origin);
   if (host === undefined) return "foreign";
   if (new URL(origin).host === request.headers.host?.toLowerCase()) return "own";
-  return isLoopbackName(bare(host)) ? "loopback" : "foreign";
+  return isLoopbackName(bareHost(host)) ? "loopback" : "foreign";
 }
 
 /** Whether any header of a browser shows that a page that is not allowed sends the request. */
 function isForeignPage(request: IncomingMessage, { allowLoopbackPages }: WebRules): boolean {
-  const pages = headerValues(request, "origin").map((origin) => whose(origin, request));
+  const pages = headerValues(request, "origin").map((origin) => pageOwner(origin, request));
   if (pages.some((page) => page === "foreign" || (page === "loopback" && !allowLoopbackPages))) return true;
   const sites = headerValues(request, "sec-fetch-site").map((site) => site.trim().toLowerCase());
   // A page of this machine can belong to another site than this server: `localhost` and 127.0.0.1 are two sites.
@@ -146,11 +148,12 @@ const NOT_WELCOME: Refusal = { status: 403, message: "cross-site request refused
  */
 export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | undefined {
   const hosts = headerValues(request, "host");
-  if (!rules.authenticated && (hosts.length !== 1 || !hostAllowed(hosts[0], rules)))
+  if (!rules.isAuthenticated && (hosts.length !== 1 || !hostAllowed(hosts[0], rules)))
     return { status: 403, message: "host not allowed", code: "host_not_allowed" };
   // A preflight request changes nothing. The browser reports a denial to its page.
   if (request.method === "OPTIONS") return undefined;
-  if (!rules.authenticated && !rules.allowCrossSite && !rules.open && isForeignPage(request, rules)) return NOT_WELCOME;
+  if (!rules.isAuthenticated && !rules.allowCrossSite && !rules.isPublic && isForeignPage(request, rules))
+    return NOT_WELCOME;
   if (
     request.method === "POST" &&
     (request.headers.origin !== undefined || headerValues(request, "sec-fetch-site").length > 0) &&
@@ -184,11 +187,11 @@ export function originAllowed(
   allowedOrigins: readonly string[],
   allowLoopbackPages = true,
 ): boolean {
-  const [origin, ...more] = headerValues(request, "origin");
+  const [origin, ...extraOrigins] = headerValues(request, "origin");
   if (origin === undefined) return true;
-  if (more.length > 0) return false;
+  if (extraOrigins.length > 0) return false;
   if (allowedOrigins.some((allowed) => allowed.toLowerCase() === origin.toLowerCase())) return true;
-  const page = whose(origin, request);
+  const page = pageOwner(origin, request);
   return page === "own" || (page === "loopback" && allowLoopbackPages);
 }
 
@@ -198,7 +201,7 @@ export function authenticates(required: Readonly<Record<string, string>>): boole
 }
 
 const digest = (text: string) => createHash("sha256").update(text).digest();
-const folded = (text: string) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+const foldCase = (text: string) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
 /**
  * Returns the message for the first missing or wrong header, in configured order; undefined if all are right.
@@ -211,11 +214,11 @@ export function headerFault(request: IncomingMessage, required: Readonly<Record<
   for (const [name, expected] of Object.entries(required)) {
     const values = headerValues(request, name);
     // Clients and servers strip white space around values.
-    const wanted = digest(folded(expected.trim()));
+    const expectedDigest = digest(foldCase(expected.trim()));
     // Bytes outside ASCII arrive as Latin-1. Some clients send Latin-1, others UTF-8.
     const matches = values.map((value) => {
       const forms = [value, Buffer.from(value, "latin1").toString("utf8")];
-      return forms.filter((form) => timingSafeEqual(digest(folded(form)), wanted)).length > 0;
+      return forms.filter((form) => timingSafeEqual(digest(foldCase(form)), expectedDigest)).length > 0;
     });
     const good = expected.trim() === "" ? new Set(values).size === 1 : matches.length > 0 && matches.every(Boolean);
     if (!good) fault ??= values.length === 0 ? `missing required header: ${name}` : `invalid header: ${name}`;

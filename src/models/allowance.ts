@@ -10,7 +10,7 @@ export interface AdmittedCall {
   /** Maximum tokens of the answer within the budget. */
   readonly maxAnswerTokens: number;
   /** Whether the request contains that limit. */
-  readonly bounded: boolean;
+  readonly hasAnswerLimit: boolean;
   /** Whether only the budget limits the answer: neither the request nor the model has a lower limit. */
   readonly isUnbounded: boolean;
 }
@@ -31,24 +31,24 @@ export interface Allowance {
 }
 
 /**
- * Characters per token, over a whole answer. `SPARSE` is the maximum. `DENSE` is used for an answer that only the
- * budget ends, and estimates rather too many tokens.
+ * Characters per token over a whole answer. The first value is the maximum. The second is used for an answer that only
+ * the budget ends, and estimates rather too many tokens.
  */
-const SPARSE = 6;
-const DENSE = 3;
+const CHARACTERS_PER_TOKEN = 6;
+const UNBOUNDED_CHARACTERS_PER_TOKEN = 3;
 /** Characters per token above which a provider's reported token count is too low. */
-const LEAST = 8;
+const MAX_CHARACTERS_PER_TOKEN = 8;
 
 /** Counts an answer while it arrives, because some providers ignore the requested limit. */
 export class Meter {
   readonly #admitted: AdmittedCall;
   #pieces = 0;
-  #said = 0;
+  #textCharacters = 0;
   /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
-  #arriving = 0;
-  #called = 0;
+  #inputCharacters = 0;
+  #callCharacters = 0;
   /** Whether the meter ended the answer. */
-  cut = false;
+  isExceeded = false;
 
   constructor(admitted: AdmittedCall) {
     this.#admitted = admitted;
@@ -59,38 +59,43 @@ export class Meter {
    * too high.
    */
   get tokens(): number {
-    return Math.max(this.#pieces, Math.ceil(this.#characters / (this.#admitted.isUnbounded ? DENSE : SPARSE)));
+    return Math.max(
+      this.#pieces,
+      Math.ceil(
+        this.#characters / (this.#admitted.isUnbounded ? UNBOUNDED_CHARACTERS_PER_TOKEN : CHARACTERS_PER_TOKEN),
+      ),
+    );
   }
 
   /** Minimum number of tokens so far. */
-  get least(): number {
-    return Math.floor(this.#characters / LEAST);
+  get minTokens(): number {
+    return Math.floor(this.#characters / MAX_CHARACTERS_PER_TOKEN);
   }
 
   /** Whether a chunk exceeds the budget. A chunk that does not exceed it is counted. */
-  isTooMuch(chunk: ModelChunk): boolean {
+  exceedsBudget(chunk: ModelChunk): boolean {
     if (chunk.type === "finish") return false;
-    const before = [this.#pieces, this.#said, this.#arriving, this.#called] as const;
+    const before = [this.#pieces, this.#textCharacters, this.#inputCharacters, this.#callCharacters] as const;
     const text = chunk.type === "tool_call" ? chunk.arguments : chunk.text;
-    if (chunk.type === "tool_call") this.#called += text.length;
+    if (chunk.type === "tool_call") this.#callCharacters += text.length;
     else {
       if (text !== "") this.#pieces += 1;
-      if (chunk.type === "tool_input") this.#arriving += text.length;
-      else this.#said += text.length;
+      if (chunk.type === "tool_input") this.#inputCharacters += text.length;
+      else this.#textCharacters += text.length;
     }
     if (this.tokens <= this.#admitted.maxAnswerTokens) return false;
-    [this.#pieces, this.#said, this.#arriving, this.#called] = before;
-    this.cut = true;
+    [this.#pieces, this.#textCharacters, this.#inputCharacters, this.#callCharacters] = before;
+    this.isExceeded = true;
     return true;
   }
 
   /** Estimated usage, for when the provider reports none. */
-  get estimated(): ModelUsage {
+  get estimatedUsage(): ModelUsage {
     const counts = { inputTokens: this.#admitted.promptTokens, outputTokens: this.tokens };
     return { ...counts, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, estimated: true };
   }
 
   get #characters(): number {
-    return this.#said + Math.max(this.#arriving, this.#called);
+    return this.#textCharacters + Math.max(this.#inputCharacters, this.#callCharacters);
   }
 }

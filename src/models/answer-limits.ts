@@ -15,10 +15,10 @@ export const ANSWER_LIMITS = {
 export class AnswerLimits {
   readonly #provider: string;
   #blocks = 0;
-  #said = 0;
+  #textCharacters = 0;
   /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
-  #arriving = 0;
-  #called = 0;
+  #inputCharacters = 0;
+  #callCharacters = 0;
   #calls = 0;
 
   constructor(provider: string) {
@@ -30,37 +30,36 @@ export class AnswerLimits {
     switch (chunk.type) {
       case "text":
       case "reasoning":
-        this.#said += chunk.text.length;
+        this.#textCharacters += chunk.text.length;
         break;
       case "tool_input":
-        this.#arriving += chunk.text.length;
+        this.#inputCharacters += chunk.text.length;
         break;
       case "tool_call":
-        this.#called += chunk.arguments.length;
-        this.#said += chunk.name.length + chunk.id.length;
+        this.#callCharacters += chunk.arguments.length;
+        this.#textCharacters += chunk.name.length + chunk.id.length;
         this.#calls += 1;
         break;
       case "finish":
         break;
     }
     const { characters, calls } = ANSWER_LIMITS;
-    if (this.#said + Math.max(this.#arriving, this.#called) > characters) this.#refuse(characters, "characters");
+    if (this.#textCharacters + Math.max(this.#inputCharacters, this.#callCharacters) > characters)
+      this.#refuse(characters, "characters");
     if (this.#calls > calls) this.#refuse(calls, "tool calls");
   }
 
-  /**
-   * Counts a new block of text or reasoning. Throws as `take`. R src/models/answer-limits.ts AnswerLimits.#said =
-   * #textCharacters R src/models/answer-limits.ts AnswerLimits.#arriving = #inputCharacters R
-   * src/models/answer-limits.ts AnswerLimits.#called = #callCharacters R src/models/answer-limits.ts AnswerLimits.block
-   * = addBlock R src/models/answer-limits.ts AnswerLimits.#refuse.most = limit R src/models/answer-limits.ts
-   * AnswerLimits.#refuse.what = unit
-   */
-  block(): void {
+  /** Counts a new block of text or reasoning. Throws as `take`. */
+  addBlock(): void {
     this.#blocks += 1;
     if (this.#blocks > ANSWER_LIMITS.blocks) this.#refuse(ANSWER_LIMITS.blocks, "blocks of text and reasoning");
   }
 
-  #refuse(most: number, what: string): never {
-    throw new ProviderError(this.#provider, "too_large", `an answer of more than ${most.toLocaleString("en")} ${what}`);
+  #refuse(limit: number, unit: string): never {
+    throw new ProviderError(
+      this.#provider,
+      "too_large",
+      `an answer of more than ${limit.toLocaleString("en")} ${unit}`,
+    );
   }
 }

@@ -37,7 +37,7 @@ export class AnswerAccumulator {
   #growing: Block | undefined;
   #finish: Extract<ModelChunk, { type: "finish" }> | undefined;
   /** Whether any chunk has arrived, visible or not. */
-  begun = false;
+  hasStarted = false;
 
   constructor(provider: string, model: string, onText: OnText | undefined) {
     this.#provider = provider;
@@ -46,14 +46,14 @@ export class AnswerAccumulator {
     this.#limits = new AnswerLimits(provider);
   }
 
-  get finished(): boolean {
+  get isFinished(): boolean {
     return this.#finish !== undefined;
   }
 
   take(chunk: ModelChunk): void {
-    if (this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer went on after its end");
+    if (this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer continued after its end");
     this.#limits.take(chunk);
-    this.begun = true;
+    this.hasStarted = true;
     switch (chunk.type) {
       case "text":
       case "reasoning":
@@ -73,13 +73,13 @@ export class AnswerAccumulator {
     }
   }
 
-  whole(): Answer {
+  finalAnswer(): Answer {
     if (!this.#finish) throw new ProviderError(this.#provider, "protocol", "the answer ended without a finish");
-    return { parts: this.#joined(), reason: this.#finish.reason, usage: this.#finish.usage };
+    return { parts: this.#joinParts(), reason: this.#finish.reason, usage: this.#finish.usage };
   }
 
-  told(): Part[] {
-    return visibleParts(this.#joined());
+  partialParts(): Part[] {
+    return visibleParts(this.#joinParts());
   }
 
   #takeText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
@@ -94,14 +94,14 @@ export class AnswerAccumulator {
 
   #block({ type, block: name }: Extract<ModelChunk, { type: "text" | "reasoning" }>): Block {
     const key = `${type}:${name}`;
-    const known = this.#blocks.get(key);
-    if (known) return known;
+    const openBlock = this.#blocks.get(key);
+    if (openBlock) return openBlock;
     const part: TextPart | ReasoningPart = { type, text: "" };
     // Reasoning belongs to the pair of provider and model that created it, with or without a signature.
     if (type === "reasoning") part.opaque = this.#opaque(null);
     const block = { name, index: this.#parts.length, part, pieces: [] };
     this.#blocks.set(key, block);
-    this.#limits.block();
+    this.#limits.addBlock();
     this.#parts.push(part);
     return block;
   }
@@ -110,7 +110,7 @@ export class AnswerAccumulator {
     return { provider: this.#provider, model: this.#model, data };
   }
 
-  #joined(): Part[] {
+  #joinParts(): Part[] {
     for (const block of this.#blocks.values()) block.part.text = block.pieces.join("");
     return this.#parts.filter((part) => !(part.type === "text" && part.text === "" && part.opaque === undefined));
   }

@@ -50,7 +50,7 @@ export class FileCatalogueCache implements CatalogueCache {
       await rename(temporary, this.#path);
     } catch (error) {
       await rm(temporary, { force: true }).catch(() => undefined);
-      this.#logger.warn("the list of models was not cached", { error: error instanceof Error ? error.message : error });
+      this.#logger.warn("model list could not be cached", { error: error instanceof Error ? error.message : error });
     }
   }
 }

@@ -4,8 +4,8 @@ import type { ReasoningEffort } from "../ports/model-provider.js";
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /**
- * The default of most models. Of two efforts at the same distance from the requested effort, the one closer to it is
- * used.
+ * The default of most models. If two efforts are equally far from the requested effort, the one closer to the
+ * default is used.
  */
 const USUAL = EFFORTS.indexOf("high");
 
@@ -14,11 +14,11 @@ const USUAL = EFFORTS.indexOf("high");
  * requested effort if the offer is unknown.
  */
 export function nearestEffort(
-  asked: ReasoningEffort,
+  requestedEffort: ReasoningEffort,
   offered: readonly ReasoningEffort[] | undefined,
 ): ReasoningEffort {
-  if (asked === "" || offered === undefined || offered.includes(asked)) return asked;
-  const at = EFFORTS.indexOf(asked);
+  if (requestedEffort === "" || offered === undefined || offered.includes(requestedEffort)) return requestedEffort;
+  const at = EFFORTS.indexOf(requestedEffort);
   const far = (effort: ReasoningEffort): number => Math.abs(EFFORTS.indexOf(effort) - at);
   const unusual = (effort: ReasoningEffort): number => Math.abs(EFFORTS.indexOf(effort) - USUAL);
   const [nearest = ""] = offered

@@ -29,7 +29,7 @@ export function tokensOf(messages: readonly ModelMessage[]): number {
 
 interface ToolSize {
   /** The measured fields. */
-  readonly told: Pick<ToolSpec, "name" | "description" | "inputSchema">;
+  readonly spec: Pick<ToolSpec, "name" | "description" | "inputSchema">;
   readonly bytes: number;
 }
 
@@ -38,21 +38,21 @@ const toolSizes = new WeakMap<ToolSpec, ToolSize>();
 /** Bytes of a tool's description in a request, cached until one of its fields changes. */
 export function toolBytes(tool: ToolSpec): number {
   const { name, description, inputSchema } = tool;
-  const known = toolSizes.get(tool);
-  const same = known?.told.name === name && known.told.description === description;
-  if (same && known.told.inputSchema === inputSchema) return known.bytes;
-  const told = { name, description, inputSchema };
-  const bytes = Buffer.byteLength(JSON.stringify(told)) + 32;
-  toolSizes.set(tool, { told, bytes });
+  const cachedSize = toolSizes.get(tool);
+  const same = cachedSize?.spec.name === name && cachedSize.spec.description === description;
+  if (same && cachedSize.spec.inputSchema === inputSchema) return cachedSize.bytes;
+  const spec = { name, description, inputSchema };
+  const bytes = Buffer.byteLength(JSON.stringify(spec)) + 32;
+  toolSizes.set(tool, { spec, bytes });
   return bytes;
 }
 
 /** Bytes of a request before its messages: the system prompt and the tools. */
-export function frameBytes({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
+export function prefixBytes({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
   return tools.reduce((sum, tool) => sum + toolBytes(tool), Buffer.byteLength(system) + 16);
 }
 
 /** Estimated tokens of a complete prompt: bytes / 3, and 1,500 for an image or a file. */
 export function estimatePrompt(request: ModelRequest): number {
-  return Math.ceil((frameBytes(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
+  return Math.ceil((prefixBytes(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
 }

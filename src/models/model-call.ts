@@ -33,14 +33,14 @@ export interface ModelCaller {
 }
 
 /** A complete answer and its cost. */
-export interface WholeAnswer extends Answer {
-  paid: Usage;
+export interface CompleteAnswer extends Answer {
+  usageWithCost: Usage;
   /** Whether the answer is shorter because the budget did not allow more. */
-  spent: boolean;
+  isBudgetLimited: boolean;
 }
 
 /** A failed or aborted call, with the content received until then. */
-export interface BrokenOff {
+export interface FailedCall {
   error: unknown;
   /** Text and reasoning that were already shown. Calls are omitted; none of them was executed. */
   parts: Part[];
@@ -52,14 +52,14 @@ export interface ModelCallHooks {
   /** The call is repeated after `delayMs`. The returned promise is awaited; if it rejects, the call fails. */
   onRetry?(attempt: number, delayMs: number, error: Error): void | Promise<void>;
   /** The wait is over and the call is repeated. Awaited as `onRetry`. */
-  onAgain?(): void | Promise<void>;
+  onRetryStart?(): void | Promise<void>;
   /**
    * A partly shown answer was interrupted and will be continued. Must store the received parts.
    *
    * Resolves with the request for the remainder. If undefined, the whole answer is requested again, which suits callers
    * that show nothing.
    */
-  onBrokenOff?(parts: Part[]): Promise<ModelRequest>;
+  onInterrupted?(parts: Part[]): Promise<ModelRequest>;
 }
 
 /** Longest backoff in ms if the provider requests no wait. */
@@ -67,7 +67,7 @@ const MAX_BACKOFF_MS = 60_000;
 /** Shared by all answers of the process, which has one event loop. */
 const loop = new CooperativeScheduler();
 /** Thrown to end an answer when the budget is used up. */
-const CUT = new Error("the budget is used up");
+const BUDGET_REACHED = new Error("the budget is used up");
 /** Retries after a response that is not an answer, such as a proxy's error page. More retries seldom help. */
 const BLIND_RETRIES = 2;
 
@@ -83,7 +83,7 @@ export async function callModel(
   request: ModelRequest,
   signal: AbortSignal,
   hooks: ModelCallHooks = {},
-): Promise<WholeAnswer | BrokenOff> {
+): Promise<CompleteAnswer | FailedCall> {
   const { id: runId, sessionId, provider, model, bus } = caller;
   const names = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
   let admitted: AdmittedCall | undefined;
@@ -106,8 +106,8 @@ export async function callModel(
   const passed = () => Math.round(monotonicMs() - began);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", names);
-  const asking: Asking = { purpose, request, admitted, signal };
-  const answer = await attempts(caller, asking, hooks, () => (firstTokenMs ??= passed()));
+  const asking: CallState = { purpose, request, admitted, signal };
+  const answer = await callWithRetries(caller, asking, hooks, () => (firstTokenMs ??= passed()));
   const times = { durationMs: passed(), firstTokenMs };
   if ("error" in answer) {
     bus.emit("model.failed", { ...names, ...times, error: asError(answer.error) });
@@ -115,11 +115,11 @@ export async function callModel(
   }
   const paid = toUsage(answer.usage, model.prices, caller.unknownPrice);
   bus.emit("model.called", { ...names, ...times, usage: paid });
-  return { ...answer, paid };
+  return { ...answer, usageWithCost: paid };
 }
 
 /** The request of a call and its limits. */
-interface Asking {
+interface CallState {
   readonly purpose: ModelPurpose;
   request: ModelRequest;
   /** Undefined if there is no budget. */
@@ -128,12 +128,12 @@ interface Asking {
 }
 
 /** Retries after temporary failures, also in the middle of an answer. */
-async function attempts(
+async function callWithRetries(
   caller: ModelCaller,
-  asking: Asking,
+  asking: CallState,
   hooks: ModelCallHooks,
   onFirst: () => void,
-): Promise<(Answer & { spent: boolean }) | BrokenOff> {
+): Promise<(Answer & { isBudgetLimited: boolean }) | FailedCall> {
   const { provider, model, logger, allowance } = caller;
   const { purpose, signal } = asking;
   // Requests after an interruption do not need it, because their content is already on the disk.
@@ -141,29 +141,30 @@ async function attempts(
   for (let attempt = 1; ; attempt += 1) {
     const { admitted } = asking;
     const request = { ...(admitted?.request ?? asking.request), ...before };
-    const gathering = new AnswerAccumulator(provider.name, model.id, hooks.onText);
+    const answerParts = new AnswerAccumulator(provider.name, model.id, hooks.onText);
     const meter = admitted && new Meter(admitted);
     let error: unknown;
     try {
-      const answer = await once(provider, request, signal, gathering, meter, onFirst);
-      if (!admitted || !meter) return { ...answer, spent: false };
-      if (allowance && meter.cut) return { ...answer, usage: await allowance.estimateCost(answer.usage), spent: true };
+      const answer = await callOnce(provider, request, signal, answerParts, meter, onFirst);
+      if (!admitted || !meter) return { ...answer, isBudgetLimited: false };
+      if (allowance && meter.isExceeded)
+        return { ...answer, usage: await allowance.estimateCost(answer.usage), isBudgetLimited: true };
       allowance?.recordAnswer(purpose, admitted, meter, answer.usage);
-      return { ...answer, spent: admitted.bounded && answer.reason === "length" };
+      return { ...answer, isBudgetLimited: admitted.hasAnswerLimit && answer.reason === "length" };
     } catch (caught) {
-      error = signal.aborted ? (signal.reason as unknown) : known(provider, caught, logger);
+      error = signal.aborted ? (signal.reason as unknown) : toGantryError(provider, caught, logger);
     }
-    if (meter && gathering.begun) await allowance?.recordInterrupted(purpose, meter.estimated);
-    const parts = gathering.told();
-    if (signal.aborted || !hasCode(error, "provider") || attempt > retriesOf(error, provider, gathering)) {
+    if (meter && answerParts.hasStarted) await allowance?.recordInterrupted(purpose, meter.estimatedUsage);
+    const parts = answerParts.partialParts();
+    if (signal.aborted || !hasCode(error, "provider") || attempt > maxRetriesFor(error, provider, answerParts)) {
       return { error, parts };
     }
-    const most = provider.maxWaitMs;
-    if (error.retryAfterMs !== undefined && error.retryAfterMs > most)
-      return { error: waitsTooLong(error, most), parts };
+    const maxWaitMs = provider.maxWaitMs;
+    if (error.retryAfterMs !== undefined && error.retryAfterMs > maxWaitMs)
+      return { error: waitTooLongError(error, maxWaitMs), parts };
     const backoff = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
     const wait = error.retryAfterMs ?? backoff;
-    logger.warn(parts.length === 0 ? "model call failed; trying again" : "an answer broke off; going on with it", {
+    logger.warn(parts.length === 0 ? "model call failed; retrying" : "answer interrupted; continuing it", {
       provider: provider.name,
       session: asking.request.cacheKey,
       attempt,
@@ -171,14 +172,14 @@ async function attempts(
       error: error.message,
     });
     try {
-      if (parts.length > 0 && hooks.onBrokenOff) {
-        asking.request = await hooks.onBrokenOff(parts);
+      if (parts.length > 0 && hooks.onInterrupted) {
+        asking.request = await hooks.onInterrupted(parts);
         before = undefined;
       }
       asking.admitted = await allowance?.admit(purpose, asking.request);
       await hooks.onRetry?.(attempt, wait, error);
       await delay(wait, signal);
-      await hooks.onAgain?.();
+      await hooks.onRetryStart?.();
     } catch (reason) {
       return { error: reason, parts: [] };
     }
@@ -186,19 +187,19 @@ async function attempts(
 }
 
 /** Number of retries after this failure. */
-function retriesOf(error: ProviderError, provider: ModelProvider, gathering: AnswerAccumulator): number {
+function maxRetriesFor(error: ProviderError, provider: ModelProvider, gathering: AnswerAccumulator): number {
   if (error.retryable) return provider.maxRetries;
   if (error.kind !== "protocol") return 0;
   // A provider that started to answer works, so unreadable data may be due to a lost connection.
-  return gathering.begun ? provider.maxRetries : Math.min(BLIND_RETRIES, provider.maxRetries);
+  return gathering.hasStarted ? provider.maxRetries : Math.min(BLIND_RETRIES, provider.maxRetries);
 }
 
-function waitsTooLong(error: ProviderError, mostMs: number): ProviderError {
+function waitTooLongError(error: ProviderError, mostMs: number): ProviderError {
   const { provider, kind, status, retryAfterMs = 0 } = error;
   const head = `${provider}: ${status ?? kind}: `;
-  const said = error.message.startsWith(head) ? error.message.slice(head.length) : error.message;
+  const providerMessage = error.message.startsWith(head) ? error.message.slice(head.length) : error.message;
   const seconds = (ms: number) => `${Math.ceil(ms / 1000)} s`;
-  const why = `it asks to wait ${seconds(retryAfterMs)}, and max_wait is ${seconds(mostMs)}: ${said}`;
+  const why = `requested wait of ${seconds(retryAfterMs)} exceeds max_wait (${seconds(mostMs)}): ${providerMessage}`;
   return new ProviderError(provider, kind, why, {
     ...(status === undefined ? {} : { status }),
     retryAfterMs,
@@ -207,7 +208,7 @@ function waitsTooLong(error: ProviderError, mostMs: number): ProviderError {
 }
 
 /** Makes one attempt. Aborts if no data arrives for `idleTimeoutMs`. */
-async function once(
+async function callOnce(
   provider: ModelProvider,
   request: ModelRequest,
   signal: AbortSignal,
@@ -227,21 +228,22 @@ async function once(
     await takeEach(chunks, watchdog.signal, (chunk) => {
       timer.refresh();
       if (chunk.type !== "finish") onFirst();
-      if (meter?.isTooMuch(chunk)) throw CUT;
+      if (meter?.exceedsBudget(chunk)) throw BUDGET_REACHED;
       gathering.take(chunk);
       // An answer that arrived in one piece would otherwise be processed completely before other answers.
       return loop.turn();
     });
-    return gathering.whole();
+    return gathering.finalAnswer();
   } catch (error) {
-    if (error === CUT && meter) return { parts: gathering.told(), reason: "length", usage: meter.estimated };
+    if (error === BUDGET_REACHED && meter)
+      return { parts: gathering.partialParts(), reason: "length", usage: meter.estimatedUsage };
     // The provider may convert the watchdog's abort to another error.
     if (watchdog.signal.aborted && !signal.aborted) throw watchdog.signal.reason;
     throw error;
   } finally {
     clearTimeout(timer);
     forget();
-    if (!gathering.finished) {
+    if (!gathering.isFinished) {
       watchdog.abort(new Error("abandoned"));
       Promise.resolve(chunks.return?.()).catch(() => undefined);
     }
@@ -249,9 +251,9 @@ async function once(
 }
 
 /** Converts a provider's failure to a gantry error. Details of unexpected errors are only logged. */
-function known(provider: ModelProvider, error: unknown, logger: Logger): Error {
+function toGantryError(provider: ModelProvider, error: unknown, logger: Logger): Error {
   if (error instanceof GantryError || hasCode(error, "provider")) return error;
-  logger.error("a provider failed in a way that it does not know", { provider: provider.name, error });
+  logger.error("provider threw an unexpected error", { provider: provider.name, error });
   const message = error instanceof Error ? redact(error.message) : "unexpected failure";
   return new ProviderError(provider.name, "protocol", message, { cause: error });
 }

@@ -2,7 +2,7 @@ import { abortable, deadline, delay } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import {
   Catalogue,
-  whyFailed,
+  failureMessage,
   type CatalogueCache,
   type ChosenModel,
   type ModelEntry,
@@ -29,14 +29,14 @@ export interface ModelsOptions {
 }
 
 /** Maximum time in ms that a run waits for a slow provider while another has a model. */
-const PATIENCE_MS = 5_000;
+const SLOW_PROVIDER_WAIT_MS = 5_000;
 /** Maximum time in ms that the configured model waits for its details from the provider. */
-const DETAILS_MS = 2_000;
+const DETAILS_WAIT_MS = 2_000;
 /** Interval in ms at which a waiting caller receives the reason. */
-const TELL_MS = 1_000;
+const WAITING_REPORT_MS = 1_000;
 
 /** Returns the pair last used in the project folder. */
-type Recent = () => Promise<ModelPair | undefined>;
+type RecentPair = () => Promise<ModelPair | undefined>;
 
 /** The catalogue of all providers, and the selection of a model. */
 export class Models {
@@ -56,8 +56,8 @@ export class Models {
   }
 
   /** Models known now, without waiting: configured, cached and listed. */
-  known(): ModelEntry[] {
-    return this.#catalogue.known();
+  entries(): ModelEntry[] {
+    return this.#catalogue.entries();
   }
 
   /**
@@ -65,9 +65,9 @@ export class Models {
    *
    * `complete`: whether every provider has replied in this process, so that `list` would return no more.
    */
-  async atHand(): Promise<{ models: ModelEntry[]; complete: boolean }> {
+  async listKnown(): Promise<{ models: ModelEntry[]; complete: boolean }> {
     await this.#catalogue.load();
-    return { models: this.known(), complete: this.#catalogue.isHeard() };
+    return { models: this.entries(), complete: this.#catalogue.hasAllReplies() };
   }
 
   /**
@@ -77,32 +77,36 @@ export class Models {
   async list(signal?: AbortSignal): Promise<ModelEntry[]> {
     const limit = deadline(this.#options.timeoutMs, ...(signal ? [signal] : []));
     try {
-      await Promise.all(this.#options.providers.map((provider) => this.#catalogue.heard(provider, limit.signal)));
-      await this.#catalogue.refreshed(limit.signal);
+      await Promise.all(
+        this.#options.providers.map((provider) => this.#catalogue.ensureListed(provider, limit.signal)),
+      );
+      await this.#catalogue.refreshAndWait(limit.signal);
     } catch (error) {
       if (!limit.expired) throw error;
     } finally {
       limit.clear();
     }
     signal?.throwIfAborted();
-    return this.known();
+    return this.entries();
   }
 
   /**
    * Whether every provider has sent its list or failed in this process. Requests missing lists and waits at most
    * `waitMs` for them.
    */
-  async synced(waitMs: number): Promise<boolean> {
+  async waitForLists(waitMs: number): Promise<boolean> {
     const limit = deadline(waitMs);
     try {
-      if (!this.#catalogue.isHeard())
-        await Promise.all(this.#options.providers.map((provider) => this.#catalogue.heard(provider, limit.signal)));
+      if (!this.#catalogue.hasAllReplies())
+        await Promise.all(
+          this.#options.providers.map((provider) => this.#catalogue.ensureListed(provider, limit.signal)),
+        );
     } catch (error) {
       if (!limit.expired) throw error;
     } finally {
       limit.clear();
     }
-    return this.#catalogue.isHeard();
+    return this.#catalogue.hasAllReplies();
   }
 
   /**
@@ -118,7 +122,7 @@ export class Models {
    * `timeoutMs`.
    */
   async resolve(
-    wanted: ModelPair,
+    requestedPair: ModelPair,
     stored: ModelPair,
     recent: () => Promise<ModelPair | undefined>,
     signal: AbortSignal,
@@ -127,18 +131,18 @@ export class Models {
     await this.#catalogue.load();
     this.#catalogue.refresh();
     // Usual case: the session's own pair is known. It needs no wait, and therefore no deadline or timer.
-    const pair = wanted.provider === "" && wanted.model === "" ? stored : wanted;
-    const known = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
-    if (known) return known;
+    const pair = requestedPair.provider === "" && requestedPair.model === "" ? stored : requestedPair;
+    const knownModel = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
+    if (knownModel) return knownModel;
     const limit = deadline(this.#options.timeoutMs, signal);
-    const telling = onWaiting && setInterval(() => onWaiting(this.#catalogue.why()), TELL_MS);
+    const telling = onWaiting && setInterval(() => onWaiting(this.#catalogue.describeFailures()), WAITING_REPORT_MS);
     try {
-      return await this.#choose(wanted, stored, recent, limit.signal);
+      return await this.#choose(requestedPair, stored, recent, limit.signal);
     } catch (error) {
       signal.throwIfAborted();
       if (!limit.expired) throw error;
-      const why = this.#catalogue.why();
-      this.#options.logger.warn("no model in time", { why });
+      const why = this.#catalogue.describeFailures();
+      this.#options.logger.warn("no model available within the time limit", { why });
       throw new ModelTimeoutError(why);
     } finally {
       limit.clear();
@@ -165,22 +169,29 @@ export class Models {
     await this.#catalogue.close();
   }
 
-  async #choose(wanted: ModelPair, stored: ModelPair, recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
-    const provider = this.#provider(wanted.provider);
-    if (wanted.provider !== "" && wanted.model !== "") {
-      if (!provider) throw new ModelSelectionError(`no provider ${wanted.provider} is configured`);
-      const exact = await this.#find(wanted, signal);
+  async #choose(
+    requestedPair: ModelPair,
+    stored: ModelPair,
+    recent: RecentPair,
+    signal: AbortSignal,
+  ): Promise<ChosenModel> {
+    const provider = this.#provider(requestedPair.provider);
+    if (requestedPair.provider !== "" && requestedPair.model !== "") {
+      if (!provider) throw new ModelSelectionError(`no provider ${requestedPair.provider} is configured`);
+      const exact = await this.#find(requestedPair, signal);
       if (exact) return exact;
-      throw new ModelSelectionError(`${provider.name} has no model ${wanted.model}${this.#whyNot(provider)}`);
+      throw new ModelSelectionError(
+        `${provider.name} has no model ${requestedPair.model}${this.#listFailure(provider)}`,
+      );
     }
-    if (provider) return await this.#ofProvider(provider, recent, signal);
-    const open = wanted.model === "" && wanted.provider === "" ? stored : wanted;
+    if (provider) return await this.#chooseFromProvider(provider, recent, signal);
+    const open = requestedPair.model === "" && requestedPair.provider === "" ? stored : requestedPair;
     if (open.model !== "" || open.provider !== "") {
-      const found = await this.#patiently(signal, (patience) =>
+      const match = await this.#withTimeLimit(signal, (patience) =>
         open.provider !== "" ? this.#find(open, patience) : this.#withId(open.model, recent, patience),
       );
-      if (found) return found;
-      this.#options.logger.warn("unknown model asked for; using the preferred one", { ...open });
+      if (match) return match;
+      this.#options.logger.warn("requested model unknown; using the preferred model", { ...open });
     }
     return await this.#preferred(recent, signal);
   }
@@ -189,36 +200,38 @@ export class Models {
     return this.#options.providers.find((provider) => provider.name === name);
   }
 
-  #whyNot(provider: ModelProvider): string {
+  #listFailure(provider: ModelProvider): string {
     const failure = this.#catalogue.failureOf(provider);
-    return failure === undefined ? "" : ` (its list could not be fetched: ${whyFailed(failure)})`;
+    return failure === undefined ? "" : ` (its list could not be fetched: ${failureMessage(failure)})`;
   }
 
   /** Finds an exact pair. If it is unknown, its provider is asked. */
   async #find(pair: ModelPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
-    const known = this.#catalogue.lookup(pair);
+    const knownModel = this.#catalogue.lookup(pair);
     const provider = this.#provider(pair.provider);
-    if (known || !provider) return known;
+    if (knownModel || !provider) return knownModel;
     const began = monotonicMs();
-    await this.#catalogue.heard(provider, signal);
+    await this.#catalogue.ensureListed(provider, signal);
     const heard = this.#catalogue.lookup(pair);
     // A list requested earlier may be older than the model. Request it again unless the request was made after this
     // call.
-    if (heard || this.#catalogue.begunAt(provider) >= began) return heard;
-    await this.#catalogue.again(provider, signal);
+    if (heard || this.#catalogue.requestedAt(provider) >= began) return heard;
+    await this.#catalogue.requestAgain(provider, signal);
     return this.#catalogue.lookup(pair);
   }
 
   /** Finds a model by its id alone: of the preferred provider, otherwise of the first provider that has it. */
-  async #withId(id: string, recent: Recent, signal: AbortSignal): Promise<ChosenModel | undefined> {
+  async #withId(id: string, recent: RecentPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
     const having = (): ChosenModel[] =>
       this.#options.providers.flatMap(
         (provider) => this.#catalogue.lookup({ provider: provider.name, model: id }) ?? [],
       );
     let candidates = having();
     if (candidates.length === 0) {
-      const asked = Promise.all(this.#options.providers.map((provider) => this.#catalogue.again(provider, signal)));
-      await asked.catch(() => undefined);
+      const requests = Promise.all(
+        this.#options.providers.map((provider) => this.#catalogue.requestAgain(provider, signal)),
+      );
+      await requests.catch(() => undefined);
       candidates = having();
     }
     if (candidates.length < 2) return candidates[0];
@@ -227,31 +240,31 @@ export class Models {
   }
 
   /** The provider's preferred model, otherwise its first. Never another provider's model. */
-  async #ofProvider(provider: ModelProvider, recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
+  async #chooseFromProvider(provider: ModelProvider, recent: RecentPair, signal: AbortSignal): Promise<ChosenModel> {
     const best = await this.#preferredPair(recent);
-    const found = best.provider === provider.name ? this.#catalogue.lookup(best) : undefined;
-    if (found) return found;
+    const preferredModel = best.provider === provider.name ? this.#catalogue.lookup(best) : undefined;
+    if (preferredModel) return preferredModel;
     for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
       const first = await this.#first(provider, signal);
       if (first) return first;
-      const assumed = this.#catalogue.isHopeless(provider) ? this.#assumed([provider]) : undefined;
+      const assumed = this.#catalogue.isHopeless(provider) ? this.#firstFallback([provider]) : undefined;
       if (assumed) return assumed;
       if (this.#catalogue.isHopeless(provider))
-        throw new ModelSelectionError(`${provider.name} has no model${this.#whyNot(provider)}`);
+        throw new ModelSelectionError(`${provider.name} has no model${this.#listFailure(provider)}`);
       await delay(pause, signal);
-      await this.#catalogue.again(provider, signal);
+      await this.#catalogue.requestAgain(provider, signal);
     }
   }
 
   async #first(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
-    if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.heard(provider, signal);
+    if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.ensureListed(provider, signal);
     // Fallback models are used only by name, or if there are no others.
     const model = this.#catalogue.modelsOf(provider).find(({ isAssumed: assumed }) => assumed !== true);
     return model && { provider, model };
   }
 
   /** The first fallback model of these providers. Unreachable providers are skipped. */
-  #assumed(providers: readonly ModelProvider[]): ChosenModel | undefined {
+  #firstFallback(providers: readonly ModelProvider[]): ChosenModel | undefined {
     for (const provider of providers) {
       const [model] = this.#catalogue.modelsOf(provider);
       const failure = this.#catalogue.failureOf(provider);
@@ -261,46 +274,46 @@ export class Models {
   }
 
   /** The configured pair if both names are configured, otherwise the pair last used in the project folder. */
-  async #preferredPair(recent: Recent): Promise<ModelPair> {
+  async #preferredPair(recent: RecentPair): Promise<ModelPair> {
     const preference = this.#preference;
     if (preference.provider !== "" && preference.model !== "") return preference;
     const last = await recent();
     return last && this.#catalogue.lookup(last) ? last : preference;
   }
 
-  async #preferred(recent: Recent, signal: AbortSignal): Promise<ChosenModel> {
+  async #preferred(recent: RecentPair, signal: AbortSignal): Promise<ChosenModel> {
     const { providers, logger } = this.#options;
     const preference = this.#preference;
     if (preference.provider !== "" || preference.model !== "") {
-      const found = await this.#configured(signal);
-      if (found) return found;
-      logger.warn("the configured model is not known; choosing another", { ...preference });
+      const configuredModel = await this.#configured(signal);
+      if (configuredModel) return configuredModel;
+      logger.warn("configured model unknown; using another model", { ...preference });
     }
     const last = await recent();
     const again = last && this.#catalogue.lookup(last);
     if (again) return again;
-    const patience = deadline(PATIENCE_MS, signal);
+    const patience = deadline(SLOW_PROVIDER_WAIT_MS, signal);
     try {
       // All providers are asked concurrently, but the first in configured order that has a model is used.
       for (const provider of providers)
         if (this.#catalogue.modelsOf(provider).length === 0)
-          void this.#catalogue.heard(provider, patience.signal).catch(() => undefined);
+          void this.#catalogue.ensureListed(provider, patience.signal).catch(() => undefined);
       for (let pause = 500; ; pause = Math.min(pause * 2, 5_000)) {
         for (const provider of providers) {
-          const found = await this.#first(provider, patience.signal).catch(() => undefined);
+          const firstModel = await this.#first(provider, patience.signal).catch(() => undefined);
           signal.throwIfAborted();
-          if (found) return found;
+          if (firstModel) return firstModel;
         }
         // No provider has a model. Temporary failures are retried until the time limit; permanent ones are reported
         // now.
         if (providers.every((provider) => this.#catalogue.isHopeless(provider))) {
-          const assumed = this.#assumed(providers);
+          const assumed = this.#firstFallback(providers);
           if (assumed) return assumed;
-          const why = this.#catalogue.why();
+          const why = this.#catalogue.describeFailures();
           throw new ModelSelectionError(why === "" ? "no provider has a model" : `no model available (${why})`);
         }
         await delay(pause, signal);
-        for (const provider of providers) void this.#catalogue.ask(provider);
+        for (const provider of providers) void this.#catalogue.requestList(provider);
       }
     } finally {
       patience.clear();
@@ -314,18 +327,22 @@ export class Models {
   async #configured(signal: AbortSignal): Promise<ChosenModel | undefined> {
     const { provider: name, model } = this.#preference;
     const nobody = (): Promise<undefined> => Promise.resolve(undefined);
-    if (name === "") return await this.#patiently(signal, (patience) => this.#withId(model, nobody, patience));
+    if (name === "") return await this.#withTimeLimit(signal, (patience) => this.#withId(model, nobody, patience));
     const provider = this.#provider(name);
     if (!provider) return undefined;
-    if (model === "") return await this.#patiently(signal, (patience) => this.#first(provider, patience));
-    const found = this.#catalogue.lookup(this.#preference);
-    if (!found || this.#catalogue.isDescribed(found)) return found;
-    await this.#patiently(signal, (patience) => this.#catalogue.heard(provider, patience), DETAILS_MS);
+    if (model === "") return await this.#withTimeLimit(signal, (patience) => this.#first(provider, patience));
+    const configuredModel = this.#catalogue.lookup(this.#preference);
+    if (!configuredModel || this.#catalogue.isDescribed(configuredModel)) return configuredModel;
+    await this.#withTimeLimit(signal, (patience) => this.#catalogue.ensureListed(provider, patience), DETAILS_WAIT_MS);
     return this.#catalogue.lookup(this.#preference);
   }
 
   /** The result of `work`, or undefined if it takes longer than `ms`. */
-  async #patiently<T>(signal: AbortSignal, work: (patience: AbortSignal) => Promise<T>, ms = PATIENCE_MS) {
+  async #withTimeLimit<T>(
+    signal: AbortSignal,
+    work: (patience: AbortSignal) => Promise<T>,
+    ms = SLOW_PROVIDER_WAIT_MS,
+  ) {
     const patience = deadline(ms, signal);
     try {
       return await abortable(work(patience.signal), patience.signal);

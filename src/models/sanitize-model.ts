@@ -7,7 +7,7 @@ export function isModel(value: unknown): value is Model {
   if (!isRecord(value)) return false;
   const { id, name, ownedBy, efforts } = value;
   return (
-    [id, name, ownedBy].every((one) => typeof one === "string") && (efforts === undefined || Array.isArray(efforts))
+    [id, name, ownedBy].every((field) => typeof field === "string") && (efforts === undefined || Array.isArray(efforts))
   );
 }
 
@@ -16,20 +16,22 @@ export function isModel(value: unknown): value is Model {
  * would be used in calculations.
  */
 export function sanitizeModel(model: Model): Model {
-  const { contextWindow, maxOutput, efforts, prices, ...rest } = model;
+  const { contextWindow, maxOutput, efforts, prices, ...otherFields } = model;
   const isCount = (value: unknown): boolean => typeof value === "number" && value >= 1;
-  const known = efforts?.filter((one: string) => one !== "" && (EFFORTS as readonly string[]).includes(one));
+  const validEfforts = efforts?.filter(
+    (effort: string) => effort !== "" && (EFFORTS as readonly string[]).includes(effort),
+  );
   const arePrices =
     isRecord(prices) &&
     [prices.input, prices.output, prices.cacheRead ?? 0, prices.cacheWrite ?? 0].every(
       (price) => Number.isFinite(price) && price >= 0,
     );
   return {
-    ...rest,
+    ...otherFields,
     ...(isCount(contextWindow) && { contextWindow: contextWindow! }),
     ...(isCount(maxOutput) && { maxOutput: maxOutput! }),
     // An empty list means that the model has no efforts. Keep it only if the source list was empty.
-    ...(known && known.length >= Math.min(efforts?.length ?? 0, 1) && { efforts: known }),
+    ...(validEfforts && validEfforts.length >= Math.min(efforts?.length ?? 0, 1) && { efforts: validEfforts }),
     ...(arePrices && { prices }),
   };
 }

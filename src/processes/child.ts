@@ -6,7 +6,7 @@ import { abortable, deadline, settlesWithin } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
-import { register, guardGroup, unregister } from "./reaper.js";
+import { register, registerGroup, unregister } from "./reaper.js";
 import { commandPids, MARK } from "../base/linux-processes.js";
 import { ProcessGroup } from "./process-group.js";
 
@@ -23,9 +23,9 @@ export interface Program {
    * The processes have their own namespace and end with its first process. TERM goes to all except bubblewrap itself,
    * which would end the others immediately.
    */
-  sandbox?: boolean;
+  isSandbox?: boolean;
   /** Whether standard input is open for writing. Default false: it is closed. */
-  input?: boolean;
+  hasInput?: boolean;
   /** Whether the program starts no programs and can be killed without damage. Default false. */
   isLeaf?: boolean;
 }
@@ -35,19 +35,16 @@ export interface ChildOptions {
   timeoutMs?: number;
   signal: AbortSignal;
   onOutput?(chunk: Buffer): void;
-  /**
-   * Time in ms between TERM and KILL; read when it has started. Default `GRACE_MS`, or `SHUTDOWN_GRACE_MS` during a
-   * shutdown.
-   */
+  /** Time in ms between TERM and KILL; read when it has started. Default 2000, or 1000 during a shutdown. */
   graceMs?(): number;
 }
 
 export interface ChildEnd {
   code: number | null;
   signal: NodeJS.Signals | null;
-  why: "exit" | "timeout" | "abort";
+  reason: "exit" | "timeout" | "abort";
   /** Whether the program left processes running, which were then ended. */
-  leftBehind: boolean;
+  hadLeftovers: boolean;
   /** Bubblewrap's error message if it could not start the program; undefined otherwise and for other programs. */
   sandboxFault: string | undefined;
 }
@@ -57,21 +54,21 @@ export interface ChildEnd {
  * other.
  */
 const NAMESPACE_FD = 3;
-const ARRANGEMENT_FD = 4;
+const SWITCHES_FD = 4;
 
 /** Maximum length of bubblewrap's messages to keep, in characters. */
 const MAX_FAULT_CHARACTERS = 500;
 
 /** Time in ms between TERM and KILL; shorter when the server shuts down. */
-const GRACE_MS = 2_000;
+const DEFAULT_GRACE_MS = 2_000;
 const SHUTDOWN_GRACE_MS = 1_000;
 /** Time in ms that output may continue after the child ends. */
 const DRAIN_MS = 250;
 /** Time in ms that the exit event of an ended child may take. */
-const REAP_MS = 500;
+const EXIT_EVENT_WAIT_MS = 500;
 const POLL_MS = 25;
 /** Pauses in ms before processes are ended, so that they can exit without a signal. A sandbox needs about 1 ms. */
-const MOMENTS_MS = [1, 2, 5, 11] as const;
+const EXIT_PAUSES_MS = [1, 2, 5, 11] as const;
 
 const living = new Set<ProcessGroup>();
 
@@ -84,7 +81,7 @@ function killAll(): void {
 export class Child {
   readonly #process: ChildProcess;
   readonly #group: ProcessGroup;
-  readonly #ended: Ended;
+  readonly #ended: EndPromises;
   readonly #sandbox: boolean;
   readonly #isLeaf: boolean;
   readonly #mark: string;
@@ -94,8 +91,8 @@ export class Child {
   private constructor(
     child: ChildProcess,
     group: ProcessGroup,
-    ended: Ended,
-    { sandbox = false, isLeaf = false }: Program,
+    ended: EndPromises,
+    { isSandbox: sandbox = false, isLeaf = false }: Program,
     mark: string,
   ) {
     this.#process = child;
@@ -104,28 +101,28 @@ export class Child {
     this.#sandbox = sandbox;
     this.#isLeaf = isLeaf;
     this.#mark = mark;
-    enlist(group);
+    trackGroup(group);
     // Writing to a process that has ended fails; the error is ignored.
     child.stdin?.on("error", () => undefined);
     this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
-      group.toldOfNamespace(chunk.toString("latin1")),
+      group.readNamespaceInfo(chunk.toString("latin1")),
     );
     if (sandbox)
       child.stderr?.on("data", (chunk: Buffer) => {
         if (this.#sandboxErrors.length < MAX_FAULT_CHARACTERS) this.#sandboxErrors += chunk.toString();
       });
     // If bubblewrap cannot be written to, it has ended and reports the reason itself.
-    this.#stream<Writable>(ARRANGEMENT_FD)?.on("error", () => undefined);
+    this.#stream<Writable>(SWITCHES_FD)?.on("error", () => undefined);
   }
 
   /** Starts a program. Rejects with the system's error if it cannot start. */
   static async start(program: Program): Promise<Child> {
-    const { file, args, cwd, env, sandbox = false, input = false } = program;
+    const { file, args, cwd, env, isSandbox: sandbox = false, hasInput: input = false } = program;
     const { spawn } = await import("node:child_process");
     const mark = newId();
     // Sandboxed processes end with this process automatically and need no reaper.
     if (!sandbox) await register(mark);
-    const child = spawn(file, sandbox ? ["--args", String(ARRANGEMENT_FD), "--", ...args] : args, {
+    const child = spawn(file, sandbox ? ["--args", String(SWITCHES_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK]: mark },
       detached: true,
@@ -136,7 +133,7 @@ export class Child {
       unregister(mark);
       return ended.exit.then(() => Promise.reject(new Error("no process")));
     }
-    guardGroup(mark, child.pid);
+    registerGroup(mark, child.pid);
     return new Child(child, new ProcessGroup(child.pid, mark), ended, program, mark);
   }
 
@@ -157,7 +154,7 @@ export class Child {
     return this.#process.stderr;
   }
 
-  get living(): boolean {
+  get isRunning(): boolean {
     return this.#process.exitCode === null && this.#process.signalCode === null;
   }
 
@@ -167,16 +164,23 @@ export class Child {
    * Bubblewrap reports its namespace and ends with this process, unless `alone` is set for commands that end
    * immediately.
    */
-  arrange(switches: readonly string[], { taken, alone = false }: { taken?: () => void; alone?: boolean } = {}): void {
-    // `--info-fd` is set only here. If no process reads it, bubblewrap would fail halfway and leave a process behind.
-    const held = alone ? [] : ["--info-fd", String(NAMESPACE_FD), "--die-with-parent"];
-    this.#stream<Writable>(ARRANGEMENT_FD)?.end([...held, ...switches].map((one) => `${one}\0`).join(""), taken);
+  configureSandbox(
+    switches: readonly string[],
+    { onWritten, isShortLived = false }: { onWritten?: () => void; isShortLived?: boolean } = {},
+  ): void {
+    // `--info-fd` is set only here. If no process reads it, bubblewrap would fail halfway and its child would remain.
+    const fixedSwitches = isShortLived ? [] : ["--info-fd", String(NAMESPACE_FD), "--die-with-parent"];
+    this.#stream<Writable>(SWITCHES_FD)?.end(
+      [...fixedSwitches, ...switches].map((argument) => `${argument}\0`).join(""),
+      onWritten,
+    );
   }
 
   /** Whether the child keeps this process alive. */
-  hold(on: boolean): void {
+  keepAlive(on: boolean): void {
     // Pipes of a child are sockets.
-    for (const one of [this.#process, ...(this.#process.stdio as (Socket | null)[])]) one?.[on ? "ref" : "unref"]();
+    for (const handle of [this.#process, ...(this.#process.stdio as (Socket | null)[])])
+      handle?.[on ? "ref" : "unref"]();
   }
 
   /**
@@ -200,11 +204,11 @@ export class Child {
       const leftBehind = !this.#isLeaf && (await endAll(this.#group, why === "exit", this.#sandbox, signal, graceMs));
       // After KILL, only a process stuck in the kernel can remain, which cannot be awaited. On a busy machine the exit
       // event of an ended process is late; the exit code is known only after it.
-      await settlesWithin(this.#ended.exit, REAP_MS);
+      await settlesWithin(this.#ended.exit, EXIT_EVENT_WAIT_MS);
       if (onOutput) await settlesWithin(this.#ended.closed, DRAIN_MS);
       const { exitCode: code, signalCode } = this.#process;
       const sandboxFault = code === 0 ? undefined : /^bwrap: (.*)/m.exec(this.#sandboxErrors)?.[1];
-      return { code, signal: signalCode, why, leftBehind: leftBehind && why === "exit", sandboxFault };
+      return { code, signal: signalCode, reason: why, hadLeftovers: leftBehind && why === "exit", sandboxFault };
     } finally {
       time.clear();
       this.#dismiss(onOutput === undefined);
@@ -222,7 +226,7 @@ export class Child {
     const { stdio, stdout, stderr } = this.#process;
     for (const stream of stdio) if (!toTheirEnd || (stream !== stdout && stream !== stderr)) stream?.destroy();
     this.#process.unref();
-    dismiss(this.#group);
+    untrackGroup(this.#group);
     unregister(this.#mark);
   }
 
@@ -231,12 +235,12 @@ export class Child {
   }
 }
 
-interface Ended {
+interface EndPromises {
   exit: Promise<void>;
   closed: Promise<void>;
 }
 
-function waitFor(child: ChildProcess): Ended {
+function waitFor(child: ChildProcess): EndPromises {
   const exit = new Promise<void>((resolve, reject) => {
     child.once("exit", () => resolve());
     child.once("error", reject);
@@ -254,21 +258,22 @@ function waitFor(child: ChildProcess): Ended {
  */
 export async function endAll(
   group: ProcessGroup,
-  over: boolean,
-  sandbox: boolean,
+  hasEnded: boolean,
+  isSandbox: boolean,
   signal: AbortSignal,
-  graceMs = (): number => (signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : GRACE_MS),
+  graceMs = (): number =>
+    signal.aborted && hasCode(signal.reason, "shutting_down") ? SHUTDOWN_GRACE_MS : DEFAULT_GRACE_MS,
 ): Promise<boolean> {
-  const sparing = sandbox ? group.pid : undefined;
+  const sparedPid = isSandbox ? group.pid : undefined;
   // Processes that exit shortly without a signal, such as a pipeline or a sandbox, do not count as left behind.
-  for (const moment of MOMENTS_MS) {
+  for (const moment of EXIT_PAUSES_MS) {
     if (signal.aborted) break;
-    if (await nothingLeft(group, over)) return false;
+    if (await isEmpty(group, hasEnded)) return false;
     await sleep(moment);
   }
   let members = await group.members();
   if (members?.length === 0) return false;
-  group.signal("SIGTERM", members, sparing);
+  group.signal("SIGTERM", members, sparedPid);
   const started = monotonicMs();
   for (let pause = POLL_MS / 4; monotonicMs() - started < graceMs(); pause = Math.min(pause * 2, 4 * POLL_MS)) {
     await sleep(pause);
@@ -286,19 +291,19 @@ export async function endAll(
 }
 
 /** The kernel ends a namespace with its first process. If that process is known, no scan is needed. */
-async function nothingLeft(group: ProcessGroup, over: boolean): Promise<boolean> {
+async function isEmpty(group: ProcessGroup, over: boolean): Promise<boolean> {
   const ended = over ? group.namespaceEnded() : undefined;
   return ended ?? (await group.members())?.length === 0;
 }
 
 /** Registers a group, so that children do not outlive a process that exits without cleanup. */
-function enlist(group: ProcessGroup): void {
+function trackGroup(group: ProcessGroup): void {
   if (living.size === 0) process.once("exit", killAll);
   living.add(group);
   commandPids.add(group.pid);
 }
 
-function dismiss(group: ProcessGroup): void {
+function untrackGroup(group: ProcessGroup): void {
   living.delete(group);
   commandPids.delete(group.pid);
   if (living.size === 0) process.off("exit", killAll);

@@ -49,8 +49,8 @@ export class CleanStream {
 
   #clean(text: string, isLast = false): void {
     this.#sequence = isLast ? "" : (OPEN_SEQUENCE.exec(text.slice(-400))?.[0] ?? "");
-    const whole = text.slice(0, text.length - this.#sequence.length);
-    if (whole !== "")
-      this.#stream.push(stripVTControlCharacters(whole).replaceAll("\r\n", "\n").replaceAll("\0", "\uFFFD"));
+    const completeText = text.slice(0, text.length - this.#sequence.length);
+    if (completeText !== "")
+      this.#stream.push(stripVTControlCharacters(completeText).replaceAll("\r\n", "\n").replaceAll("\0", "\uFFFD"));
   }
 }

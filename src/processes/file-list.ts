@@ -1,6 +1,6 @@
 import type { PathGuard } from "../files/path-guard.js";
 import { runRipgrep, type RipgrepEnd } from "./ripgrep.js";
-import { foundPath, NulRecords, openSearchPlace, SEARCH_MS, type SearchPlace } from "./search-place.js";
+import { realMatchPath, NulRecords, openSearchPlace, SEARCH_TIMEOUT_MS, type SearchPlace } from "./search-place.js";
 
 export interface ListOptions {
   readonly signal: AbortSignal;
@@ -15,7 +15,7 @@ export interface ListOptions {
  */
 export function listFiles(
   place: SearchPlace,
-  { signal, timeoutMs = SEARCH_MS, args = [] }: ListOptions,
+  { signal, timeoutMs = SEARCH_TIMEOUT_MS, args = [] }: ListOptions,
   take: (name: string) => boolean,
 ): Promise<RipgrepEnd> {
   const records = new NulRecords();
@@ -37,13 +37,13 @@ export interface Ignored {
 
 /**
  * Finds the real paths that ignore files exclude in a folder and, down to `depth`, in its subfolders. Rejects as
- * `openSearchPlace`. R src/processes/file-list.ts MAX_IGNORED = MAX_IGNORED_PATHS
+ * `openSearchPlace`.
  */
 export async function ignoredBelow(
   guard: PathGuard,
   folder: string,
   project: string,
-  { depth, signal, timeoutMs = SEARCH_MS }: { depth: number; signal: AbortSignal; timeoutMs?: number },
+  { depth, signal, timeoutMs = SEARCH_TIMEOUT_MS }: { depth: number; signal: AbortSignal; timeoutMs?: number },
 ): Promise<Ignored> {
   const place = await openSearchPlace(guard, { path: folder, isFolder: true }, { project, all: false });
   try {
@@ -53,12 +53,12 @@ export async function ignoredBelow(
       cwd: place.cwd,
       signal,
       timeoutMs,
-      onIgnored: (name) => void (paths.size < MAX_IGNORED && paths.add(foundPath(place, name))),
+      onIgnored: (name) => void (paths.size < MAX_IGNORED_PATHS && paths.add(realMatchPath(place, name))),
     });
-    return { paths, isIncomplete: why === "timeout" || paths.size >= MAX_IGNORED };
+    return { paths, isIncomplete: why === "timeout" || paths.size >= MAX_IGNORED_PATHS };
   } finally {
     await place.close();
   }
 }
 
-const MAX_IGNORED = 200_000;
+const MAX_IGNORED_PATHS = 200_000;

@@ -7,9 +7,9 @@ import { settledBytes } from "./clean-stream.js";
 import { OutputFile, type HeldOutput } from "./output-file.js";
 
 /** Maximum bytes of input that may wait while a command does not read. A single text may be longer if nothing waits. */
-export const INPUT_BYTES = 1024 * 1024;
+export const MAX_WAITING_INPUT_BYTES = 1024 * 1024;
 /** Maximum bytes of unread output that are kept. */
-const KEPT_BYTES = 2 * MODEL_BYTES;
+const MAX_UNREAD_BYTES = 2 * MODEL_BYTES;
 
 /** Properties of a job besides its process. */
 export interface JobOptions {
@@ -17,19 +17,19 @@ export interface JobOptions {
   readonly command: string;
   readonly redactor: Redactor;
   /** Converts output to text as shown: without colours and secrets. */
-  readonly clean: (said: string) => string;
+  readonly clean: (output: string) => string;
   /** Path for the full output if it is long; undefined: no file. */
   readonly path: () => string | undefined;
   /** Called once, after the command and all its processes have ended. The returned notes are shown at the next look. */
-  readonly tidy: () => Promise<readonly string[]>;
+  readonly cleanUp: () => Promise<readonly string[]>;
   readonly onEnd: () => void;
 }
 
 /** The result of a look at a job. */
 export interface JobLook {
   /** Output since the last look. */
-  readonly said: string;
-  /** How the command ended; undefined while it runs. */
+  readonly output: string;
+  /** Exit code and signal; undefined while the command runs. */
   readonly end: Pick<ChildEnd, "code" | "signal"> | undefined;
   readonly notes: readonly string[];
   /** The file with the full output, if the output is long. */
@@ -43,7 +43,7 @@ export interface JobLook {
  * - `full`: not queued, because earlier input still waits.
  * - `closed`: the command no longer reads input.
  */
-export type Said = "taken" | "waits" | "full" | "closed";
+export type InputResult = "taken" | "waits" | "full" | "closed";
 
 /** A background command of a session. */
 export interface BackgroundJob {
@@ -60,13 +60,13 @@ export interface BackgroundJob {
    */
   look(first?: boolean): JobLook;
   /** Resolves when the command has printed since `version`, has ended, or the signal aborts. */
-  news(signal: AbortSignal, version?: number): Promise<void>;
+  waitForOutput(signal: AbortSignal, version?: number): Promise<void>;
   /** Writes to standard input and waits until the text is taken, at most until the signal aborts. */
-  say(text: string, close: boolean, signal: AbortSignal): Promise<Said>;
+  writeInput(text: string, close: boolean, signal: AbortSignal): Promise<InputResult>;
   /** Ends the command and all processes that it started. */
   stop(reason?: unknown): Promise<void>;
   /** Removes the files of an ended command that is no longer listed. */
-  forget?(): void;
+  removeFiles?(): void;
 }
 
 /** A job that ends with this process. */
@@ -90,8 +90,8 @@ export class Job implements BackgroundJob {
   constructor(child: Child, options: JobOptions) {
     this.#child = child;
     this.#options = options;
-    this.#unseen = this.#fresh();
-    this.#file = new OutputFile(options.path, options.redactor, KEPT_BYTES / 2);
+    this.#unseen = this.#newBuffer();
+    this.#file = new OutputFile(options.path, options.redactor, MAX_UNREAD_BYTES / 2);
     this.ended = this.#run();
   }
 
@@ -106,22 +106,22 @@ export class Job implements BackgroundJob {
   }
 
   look(first = false): JobLook {
-    const said = this.#unseen.text(this.#file.file === undefined ? "" : "see the file");
+    const output = this.#unseen.text(this.#file.file === undefined ? "" : "see the file");
     // A possible start of a secret is left for the next look.
-    const settled = this.#end === undefined ? settledOf(said, this.#options.redactor) : said.length;
-    this.#unseen = this.#fresh();
-    if (settled < said.length) this.#unseen.push(Buffer.from(said.slice(settled)));
+    const settled = this.#end === undefined ? shownLength(output, this.#options.redactor) : output.length;
+    this.#unseen = this.#newBuffer();
+    if (settled < output.length) this.#unseen.push(Buffer.from(output.slice(settled)));
     const notes = this.#notes;
     this.#notes = [];
-    this.#first = first ? said.slice(0, settled) : "";
-    return { said: said.slice(0, settled), end: this.#end, notes, file: this.#file.file };
+    this.#first = first ? output.slice(0, settled) : "";
+    return { output: output.slice(0, settled), end: this.#end, notes, file: this.#file.file };
   }
 
   get version(): number {
     return this.#version;
   }
 
-  async news(signal: AbortSignal, version = this.#version): Promise<void> {
+  async waitForOutput(signal: AbortSignal, version = this.#version): Promise<void> {
     if (signal.aborted || this.#end !== undefined || version !== this.#version) return;
     await new Promise<void>((resolve) => {
       const wake = (): void => {
@@ -134,12 +134,12 @@ export class Job implements BackgroundJob {
     });
   }
 
-  async say(text: string, close: boolean, signal: AbortSignal): Promise<Said> {
+  async writeInput(text: string, close: boolean, signal: AbortSignal): Promise<InputResult> {
     const { stdin } = this.#child;
     if (stdin === null || this.#end !== undefined || !stdin.writable) return "closed";
     const waiting = stdin.writableLength;
-    if (waiting > 0 && waiting + Buffer.byteLength(text) > INPUT_BYTES) return "full";
-    const written = new Promise<Said>((resolve) => {
+    if (waiting > 0 && waiting + Buffer.byteLength(text) > MAX_WAITING_INPUT_BYTES) return "full";
+    const written = new Promise<InputResult>((resolve) => {
       stdin.write(text, (error) => resolve(error ? "closed" : "taken"));
     });
     if (close) stdin.end();
@@ -151,17 +151,17 @@ export class Job implements BackgroundJob {
     await this.ended;
   }
 
-  #fresh(): HeadTail {
+  #newBuffer(): HeadTail {
     const { clean, redactor } = this.#options;
-    return new HeadTail(KEPT_BYTES, { clean, reach: redactor.reach });
+    return new HeadTail(MAX_UNREAD_BYTES, { clean, reach: redactor.reach });
   }
 
   async #run(): Promise<void> {
     const onOutput = (chunk: Buffer): void => {
-      const whole = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
-      const settled = settledBytes(whole);
-      this.#open = whole.subarray(settled);
-      if (settled > 0) this.#unseen.push(whole.subarray(0, settled));
+      const pendingOutput = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
+      const settled = settledBytes(pendingOutput);
+      this.#open = pendingOutput.subarray(settled);
+      if (settled > 0) this.#unseen.push(pendingOutput.subarray(0, settled));
       this.#file.push(chunk);
       this.#wake();
     };
@@ -171,7 +171,7 @@ export class Job implements BackgroundJob {
       end = ended;
       if (sandboxFault !== undefined)
         this.#notes.push(`[the sandbox could not start: ${sandboxFault}; the command did not run]`);
-      const removed = await this.#options.tidy();
+      const removed = await this.#options.cleanUp();
       if (removed.length > 0)
         this.#notes.push(`[removed again, because git would run or read it: ${removed.join(", ")}]`);
     } catch (error) {
@@ -195,7 +195,7 @@ export class Job implements BackgroundJob {
  * Length of the text that can be shown. Up to seven characters that might start a secret are shown, because they reveal
  * nothing and a caller may wait for them.
  */
-function settledOf(said: string, redactor: Redactor): number {
-  const settled = redactor.settled(said);
-  return said.length - settled < 8 ? said.length : settled;
+function shownLength(output: string, redactor: Redactor): number {
+  const settled = redactor.settledLength(output);
+  return output.length - settled < 8 ? output.length : settled;
 }

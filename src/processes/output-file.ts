@@ -9,13 +9,13 @@ import { CleanStream } from "./clean-stream.js";
  * - `begin`: only the start, so far or permanently.
  * - `ends`: the start and the end.
  */
-export type Held = "whole" | "begin" | "ends";
+export type HeldParts = "whole" | "begin" | "ends";
 
 /** The file of an output that is longer than the shown text. */
 export interface HeldOutput {
   /** Absolute path. */
   readonly path: string;
-  readonly holds: Held;
+  readonly holds: HeldParts;
 }
 
 /** Bytes of the start, written while the output arrives, and of the end, which is kept in memory. Together 64 MiB. */
@@ -28,7 +28,7 @@ const SIZES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
 export class OutputFile {
   readonly #path: () => string | undefined;
   readonly #redactor: Redactor;
-  readonly #from: number;
+  readonly #minBytes: number;
   readonly #sizes: { head: number; tail: number };
   #first: Buffer[] = [];
   #total = 0;
@@ -38,10 +38,10 @@ export class OutputFile {
   /** The last chunks. Undefined while everything was written to the file. */
   #tail: Buffer[] | undefined;
   #tailBytes = 0;
-  #leftOut = 0;
+  #omittedBytes = 0;
   #file: string | undefined;
-  #over = false;
-  #failed = false;
+  #hasEnded = false;
+  #hasFailed = false;
 
   /**
    * @param path Called when a file is needed; undefined: no file is written.
@@ -50,23 +50,23 @@ export class OutputFile {
   constructor(path: () => string | undefined, redactor: Redactor, from: number, sizes = SIZES) {
     this.#path = path;
     this.#redactor = redactor;
-    this.#from = from;
+    this.#minBytes = from;
     this.#sizes = sizes;
   }
 
   /** The file; undefined while there is none. */
   get file(): HeldOutput | undefined {
     if (this.#file === undefined) return undefined;
-    const isCut = this.#failed || (this.#tail !== undefined && !this.#over);
-    return { path: this.#file, holds: isCut ? "begin" : this.#leftOut > 0 ? "ends" : "whole" };
+    const isCut = this.#hasFailed || (this.#tail !== undefined && !this.#hasEnded);
+    return { path: this.#file, holds: isCut ? "begin" : this.#omittedBytes > 0 ? "ends" : "whole" };
   }
 
   push(chunk: Buffer): void {
-    if (this.#over) return;
+    if (this.#hasEnded) return;
     this.#total += chunk.length;
     if (this.#stream === undefined) {
       this.#first.push(chunk);
-      if (this.#total <= this.#from) return;
+      if (this.#total <= this.#minBytes) return;
       this.#begin();
       return;
     }
@@ -76,21 +76,21 @@ export class OutputFile {
 
   /** Ends the output and closes the file. */
   end(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
     const tail = Buffer.concat(this.#tail ?? []);
-    if (this.#leftOut === 0) {
+    if (this.#omittedBytes === 0) {
       if (tail.length > 0) this.#stream?.push(tail);
       this.#stream?.end();
     } else {
       // At the cut, part of a secret cannot be distinguished from other text. The held text before the cut and the
       // first characters after it are omitted.
       let text = "";
-      const last = new CleanStream(this.#redactor, (more) => (text += more));
+      const last = new CleanStream(this.#redactor, (cleanText) => (text += cleanText));
       last.push(tail);
       last.end();
       const behind = text.slice(this.#redactor.reach);
-      const gone = this.#leftOut + Buffer.byteLength(text) - Buffer.byteLength(behind);
+      const gone = this.#omittedBytes + Buffer.byteLength(text) - Buffer.byteLength(behind);
       this.#write(`\n[... ${gone.toLocaleString("en-US")} bytes left out ...]\n${behind}`);
     }
     this.#close();
@@ -123,7 +123,7 @@ export class OutputFile {
     while (tail.length > 1 && this.#tailBytes - (tail[0]?.length ?? 0) >= this.#sizes.tail) {
       const gone = tail.shift()?.length ?? 0;
       this.#tailBytes -= gone;
-      this.#leftOut += gone;
+      this.#omittedBytes += gone;
     }
     // Many small chunks use more memory as objects than for their bytes.
     if (tail.length > 1024) tail.splice(0, tail.length, Buffer.concat(tail));
@@ -136,14 +136,14 @@ export class OutputFile {
       for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at);
     } catch {
       // For example, the disk is full. The written part stays.
-      this.#failed = true;
+      this.#hasFailed = true;
       this.#close();
     }
     return bytes.length;
   }
 
   #drop(): void {
-    this.#over = true;
+    this.#hasEnded = true;
     this.#first = [];
   }
 

@@ -1,6 +1,14 @@
 import { setImmediate as breath } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
-import { hasMark, IS_LINUX, lineOf, MARK, processes, statOf, type ProcessStat } from "../base/linux-processes.js";
+import {
+  hasMark,
+  IS_LINUX,
+  readProcLine,
+  MARK,
+  listProcessIds,
+  readProcessStat,
+  type ProcessStat,
+} from "../base/linux-processes.js";
 
 /** A child that leads a process group, with all its descendants. */
 export class ProcessGroup {
@@ -8,24 +16,24 @@ export class ProcessGroup {
   readonly #mark: string;
   readonly #started: number | undefined;
   /** Text that bubblewrap has sent about its namespace. */
-  #told = "";
-  #first: ProcessStat | undefined;
+  #namespaceText = "";
+  #firstProcess: ProcessStat | undefined;
 
   constructor(pid: number, mark: string) {
     this.pid = pid;
     this.#mark = `${MARK}=${mark}`;
-    this.#started = IS_LINUX ? statOf(pid)?.started : undefined;
+    this.#started = IS_LINUX ? readProcessStat(pid)?.startTicks : undefined;
   }
 
   /**
    * Reads bubblewrap's startup message: JSON with `child-pid`, the first process of the namespace that contains all
    * others.
    */
-  toldOfNamespace(text: string): void {
-    this.#told += text;
+  readNamespaceInfo(text: string): void {
+    this.#namespaceText += text;
     // The character after the number shows that the number is complete.
-    const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(this.#told)?.[1];
-    if (pid !== undefined) this.#first ??= statOf(Number(pid));
+    const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(this.#namespaceText)?.[1];
+    if (pid !== undefined) this.#firstProcess ??= readProcessStat(Number(pid));
   }
 
   /**
@@ -35,11 +43,11 @@ export class ProcessGroup {
    * millisecond for its mounts.
    */
   namespaceEnded(): boolean | undefined {
-    if (this.#first === undefined) return undefined;
-    const { pid, started } = this.#first;
-    const now = statOf(pid);
+    if (this.#firstProcess === undefined) return undefined;
+    const { pid, startTicks: started } = this.#firstProcess;
+    const now = readProcessStat(pid);
     if (now === undefined) return !exists(pid);
-    return now.dead || now.started !== started || (now.ending && isChildless(pid));
+    return now.isDead || now.startTicks !== started || (now.isExiting && isChildless(pid));
   }
 
   /**
@@ -48,13 +56,13 @@ export class ProcessGroup {
    */
   async members(): Promise<number[] | undefined> {
     if (!IS_LINUX) return exists(-this.pid) ? undefined : [];
-    const found = new Set<number>();
-    const others: ProcessStat[] = [];
-    for (const [index, pid] of processes().entries()) {
+    const memberPids = new Set<number>();
+    const candidates: ProcessStat[] = [];
+    for (const [index, pid] of listProcessIds().entries()) {
       if (index % 500 === 499) await breath();
-      this.#look(pid, found, others);
+      this.#classify(pid, memberPids, candidates);
     }
-    return close(found, others);
+    return addDescendants(memberPids, candidates);
   }
 
   /** Sends a signal to every process of the group. `sparing`: id of a process to skip. */
@@ -68,37 +76,37 @@ export class ProcessGroup {
     if (IS_LINUX) {
       // Children of a dead parent could not be identified.
       kill(-this.pid, "SIGSTOP");
-      const found = new Set<number>();
-      const others: ProcessStat[] = [];
-      for (const pid of processes()) this.#look(pid, found, others);
-      for (const pid of close(found, others)) kill(pid, "SIGKILL");
+      const memberPids = new Set<number>();
+      const candidates: ProcessStat[] = [];
+      for (const pid of listProcessIds()) this.#classify(pid, memberPids, candidates);
+      for (const pid of addDescendants(memberPids, candidates)) kill(pid, "SIGKILL");
     }
     kill(-this.pid, "SIGKILL");
   }
 
-  #look(pid: number, found: Set<number>, others: ProcessStat[]): void {
-    const stat = statOf(pid);
-    if (!stat || stat.dead || pid === process.pid) return;
+  #classify(pid: number, memberPids: Set<number>, candidates: ProcessStat[]): void {
+    const stat = readProcessStat(pid);
+    if (!stat || stat.isDead || pid === process.pid) return;
     // A process older than the child is not its descendant. This also excludes reused process ids.
-    if (this.#started !== undefined && stat.started < this.#started) return;
-    if (stat.group === this.pid || hasMark(pid, this.#mark)) found.add(pid);
-    else others.push(stat);
+    if (this.#started !== undefined && stat.startTicks < this.#started) return;
+    if (stat.group === this.pid || hasMark(pid, this.#mark)) memberPids.add(pid);
+    else candidates.push(stat);
   }
 }
 
 /** Start of a living process, in clock ticks since boot; undefined if there is none, or no /proc. */
-export function startOf(pid: number): number | undefined {
-  const stat = IS_LINUX ? statOf(pid) : undefined;
-  return stat === undefined || stat.dead ? undefined : stat.started;
+export function readStartTicks(pid: number): number | undefined {
+  const stat = IS_LINUX ? readProcessStat(pid) : undefined;
+  return stat === undefined || stat.isDead ? undefined : stat.startTicks;
 }
 
 /** Adds descendants of the found processes, which may have cleared their environment. */
-function close(found: Set<number>, others: readonly ProcessStat[]): number[] {
-  for (let before = -1; before !== found.size;) {
-    before = found.size;
-    for (const { pid, parent } of others) if (found.has(parent)) found.add(pid);
+function addDescendants(memberPids: Set<number>, candidates: readonly ProcessStat[]): number[] {
+  for (let before = -1; before !== memberPids.size;) {
+    before = memberPids.size;
+    for (const { pid, parent } of candidates) if (memberPids.has(parent)) memberPids.add(pid);
   }
-  return [...found];
+  return [...memberPids];
 }
 
 /**
@@ -127,5 +135,5 @@ function kill(pid: number, signal: NodeJS.Signals): void {
  * from its first process, and orphans become its children.
  */
 function isChildless(pid: number): boolean {
-  return attempt(() => lineOf(`/proc/${pid}/task/${pid}/children`) === "", false);
+  return attempt(() => readProcLine(`/proc/${pid}/task/${pid}/children`) === "", false);
 }

@@ -66,11 +66,11 @@ fi
 const PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 
 /** Time in ms. A reaper that ran longer was ended from outside and is restarted. */
-const LIVED_MS = 1_000;
+const MIN_LIFETIME_MS = 1_000;
 
 /** Process group ids by mark, as the reaper must know them. 0: not known yet. */
-const guarded = new Map<string, number>();
-let guardian: ChildProcess | undefined;
+const groupsByMark = new Map<string, number>();
+let reaper: ChildProcess | undefined;
 
 /**
  * Registers a mark before its process starts. Processes with the mark do not outlive this process, however it ends. Has
@@ -78,26 +78,26 @@ let guardian: ChildProcess | undefined;
  */
 export async function register(mark: string): Promise<void> {
   if (process.platform === "win32") return;
-  guarded.set(mark, 0);
-  if (guardian === undefined) await start();
-  else tell(`${mark} 0`);
+  groupsByMark.set(mark, 0);
+  if (reaper === undefined) await start();
+  else send(`${mark} 0`);
 }
 
 /** Registers the process group of a started process by its mark. */
-export function guardGroup(mark: string, group: number): void {
-  if (!guarded.has(mark)) return;
-  guarded.set(mark, group);
-  tell(`${mark} ${group}`);
+export function registerGroup(mark: string, group: number): void {
+  if (!groupsByMark.has(mark)) return;
+  groupsByMark.set(mark, group);
+  send(`${mark} ${group}`);
 }
 
 /** Removes a mark after all its processes have ended. */
 export function unregister(mark: string): void {
-  if (guarded.delete(mark)) tell(`- ${mark}`);
+  if (groupsByMark.delete(mark)) send(`- ${mark}`);
 }
 
 async function start(): Promise<void> {
   const { spawn } = await import("node:child_process");
-  if (guardian !== undefined) return;
+  if (reaper !== undefined) return;
   // The reaper has its own session, so signals to our session (Ctrl-C, a kill of the group) do not reach it. Its
   // environment contains no secrets.
   const child = spawn("/bin/sh", ["-c", SCRIPT, "gantry-guardian"], {
@@ -106,31 +106,26 @@ async function start(): Promise<void> {
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
   });
-  guardian = child;
+  reaper = child;
   const since = monotonicMs();
-  const gone = (): void => {
-    if (guardian !== child) return;
-    guardian = undefined;
+  const onExit = (): void => {
+    if (reaper !== child) return;
+    reaper = undefined;
     // The reaper was ended from outside: start another with the same entries. A reaper that ended quickly is not
     // restarted, to avoid a loop.
-    if (guarded.size > 0 && monotonicMs() - since > LIVED_MS) start().catch(() => undefined);
+    if (groupsByMark.size > 0 && monotonicMs() - since > MIN_LIFETIME_MS) start().catch(() => undefined);
   };
-  child.once("exit", gone);
-  child.once("error", gone);
+  child.once("exit", onExit);
+  child.once("error", onExit);
   // The exit handler above handles the end of the reaper.
   child.stdin.on("error", () => undefined);
   child.unref();
   // A pipe of a child is a socket.
   (child.stdin as unknown as Socket).unref();
-  for (const [mark, group] of guarded) tell(`${mark} ${group}`);
+  for (const [mark, group] of groupsByMark) send(`${mark} ${group}`);
 }
 
-/**
- * The line has reached the kernel when this returns, unless the pipe is full. R src/processes/reaper.ts LIVED_MS =
- * MIN_LIFETIME_MS R src/processes/reaper.ts guarded = groupsByMark R src/processes/reaper.ts guardian = reaper R
- * src/processes/reaper.ts guardGroup = registerGroup R src/processes/reaper.ts tell = send R src/processes/reaper.ts
- * start.gone = onExit
- */
-function tell(line: string): void {
-  guardian?.stdin?.write(`${line}\n`);
+/** The line has reached the kernel when this returns, unless the pipe is full. */
+function send(line: string): void {
+  reaper?.stdin?.write(`${line}\n`);
 }

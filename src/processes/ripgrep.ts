@@ -2,57 +2,66 @@ import { createRequire } from "node:module";
 import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { readdirSync } from "node:fs";
-import { IS_LINUX, lineOf } from "../base/linux-processes.js";
+import { IS_LINUX, readProcLine } from "../base/linux-processes.js";
 import { ToolError, WorkLimitError } from "../ports/errors.js";
 
-/** Folders in which ripgrep is looked for where the package has none for this system. The environment is not asked: a project can add to PATH. */
+/**
+ * Folders to search for ripgrep if the package has no binary for this system. PATH is not used, because a project can
+ * change it.
+ */
 const SYSTEM_FOLDERS = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"];
-/** Address space of a search, in KiB: an ignore file of 1 MiB can make ripgrep take 640 MB. */
+/** Maximum address space of a search, in KiB. An ignore file of 1 MiB can make ripgrep use 640 MB. */
 const MAX_MEMORY_KIB = 2 * 1024 * 1024;
-/** Sets the limit where the system has one, and becomes ripgrep. */
+/** Sets the memory limit if the system supports it, then becomes ripgrep. */
 const WITH_LIMIT = `ulimit -v ${MAX_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"`;
-/** Flags of every search: nothing but its arguments decides what it does. */
+/** Flags of every search, so that only its arguments determine its behaviour. */
 const FLAGS = ["--no-config", "--color=never", "--no-follow", "--no-ignore-messages"];
-/** How often it is looked whether a search still does something, and CPU time below which it does not, in hundredths of a second. */
+/**
+ * Interval of the check for stalled searches, and the CPU time per interval below which a search is stalled, in
+ * hundredths of a second.
+ */
 const STALL_CHECK_MS = 500;
 const STALLED_TICKS = 3;
-/** Characters kept of its error messages, and of one line of them. */
+/** Maximum characters of all error messages, and of one line. */
 const MAX_ERROR_CHARACTERS = 8_192;
 const MAX_LINE_CHARACTERS = 16_384;
 
-/** A run of ripgrep. */
+/** Options of one ripgrep run. */
 export interface RipgrepOptions {
   readonly args: readonly string[];
   /** Working directory; paths in the output are relative to it. */
   readonly cwd: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** Gets the output in pieces; false ends the search. Left out: the output is dropped. */
+  /** Receives the output in pieces; false ends the search. Undefined: the output is dropped. */
   onOutput?(chunk: Buffer): boolean;
-  /** Gets each path that an ignore file hides. */
+  /** Receives each path that an ignore file excludes. */
   onIgnored?(path: string): void;
-  /** Gets each file over `--max-filesize`. */
+  /** Receives each file larger than `--max-filesize`. */
   onTooLarge?(path: string): void;
 }
 
-/** The end of a run of ripgrep. */
+/** The result of one ripgrep run. */
 export interface RipgrepEnd {
   readonly why: "exit" | "enough" | "timeout";
-  /** 0: something was found; 1: nothing; 2: there were errors, whatever was found; null: it was ended. */
+  /** 0: matches found; 1: no match; 2: errors, with or without matches; null: the process was ended. */
   readonly code: number | null;
-  /** Its standard error without the lines about unreadable files. */
+  /** Standard error without the lines about unreadable files. */
   readonly errors: string;
-  /** How many files and folders could not be read. */
+  /** Number of files and folders that could not be read. */
   readonly unreadable: number;
 }
 
-/** The binary, and what starts it: both are looked for at the first search. */
+/** The binary and the module that starts it, both loaded at the first search. */
 let loaded: Promise<[string, typeof import("./child.js")]> | undefined;
 
 /**
- * Runs ripgrep in a process of its own, without an environment, and resolves when it has ended. Rejects with the signal's
- * reason, with a `ToolError` where there is no ripgrep, and with a `WorkLimitError` when it needs too much memory or waits
- * for what is no file.
+ * Runs ripgrep in its own process without an environment. Resolves when it has ended.
+ *
+ * Rejects with:
+ * - the signal's reason;
+ * - `ToolError` if ripgrep is not available or cannot start;
+ * - `WorkLimitError` if the search needs too much memory, or waits for something that is not a regular file.
  */
 export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   const { cwd, signal, timeoutMs, onOutput } = options;
@@ -69,11 +78,11 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
     throw new ToolError(`the search could not start: ${(error as Error).message}. ${REMEDY}`, { cause: error });
   });
   const stop = new AbortController();
-  const messages = new Messages(options);
-  const stalls = new Stalls(child.pid, () => stop.abort(STALLED));
+  const messages = new MessageParser(options);
+  const stalls = new StallDetector(child.pid, () => stop.abort(STALLED));
   child.stderr?.on("data", (chunk: Buffer) => messages.push(chunk));
   child.stdout?.on("data", (chunk: Buffer) => {
-    stalls.isBusy();
+    stalls.markBusy();
     if (!stop.signal.aborted && onOutput !== undefined && !onOutput(chunk)) stop.abort();
   });
   const end = await child
@@ -83,29 +92,32 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   await Promise.all([closed(child.stdout), closed(child.stderr)]);
   messages.end();
   if (stop.signal.reason === STALLED) throw new WorkLimitError("time", "it waits for what it reads");
-  if (end.why === "exit" && end.code === null) throw new WorkLimitError("memory", "it needs too much memory");
-  const why = end.why === "abort" ? "enough" : end.why;
+  if (end.reason === "exit" && end.code === null) throw new WorkLimitError("memory", "it needs too much memory");
+  const why = end.reason === "abort" ? "enough" : end.reason;
   return { why, code: end.code, errors: messages.errors, unreadable: messages.unreadable };
 }
 
 const STALLED = Symbol("stalled");
 
-/** Notices a search that waits for ever: an ignore file of a repository can be a named pipe, which ripgrep opens. Linux only. */
-class Stalls {
+/**
+ * Detects a search that waits forever. An ignore file in a repository can be a named pipe, which ripgrep opens. Linux
+ * only.
+ */
+class StallDetector {
   readonly #timer: NodeJS.Timeout | undefined;
   #ticks = -1;
 
   constructor(pid: number, onStall: () => void) {
     if (!IS_LINUX) return;
     this.#timer = setInterval(() => {
-      const ticks = ticksOf(pid);
+      const ticks = cpuTicks(pid);
       if (ticks !== undefined && this.#ticks >= 0 && ticks - this.#ticks < STALLED_TICKS) onStall();
       this.#ticks = ticks ?? -1;
     }, STALL_CHECK_MS);
   }
 
-  /** It has just done something. */
-  isBusy(): void {
+  /** Records that the search has just made progress. */
+  markBusy(): void {
     this.#ticks = -1;
   }
 
@@ -114,10 +126,12 @@ class Stalls {
   }
 }
 
-/** CPU time of a process in hundredths of a second; undefined where it is unknown, and while a thread waits for a disk or a CPU. */
-function ticksOf(pid: number): number | undefined {
+/**
+ * CPU time of a process in hundredths of a second. Undefined if unknown, or while a thread waits for a disk or a CPU.
+ */
+function cpuTicks(pid: number): number | undefined {
   try {
-    const tasks = readdirSync(`/proc/${pid}/task`).map((task) => fieldsOf(`/proc/${pid}/task/${task}/stat`));
+    const tasks = readdirSync(`/proc/${pid}/task`).map((task) => readStatFields(`/proc/${pid}/task/${task}/stat`));
     if (tasks.some(([state]) => state === "D" || state === "R")) return undefined;
     return tasks.reduce((sum, fields) => sum + Number(fields[11]) + Number(fields[12]), 0);
   } catch {
@@ -125,13 +139,13 @@ function ticksOf(pid: number): number | undefined {
   }
 }
 
-/** The fields after the name, from the state on. */
-function fieldsOf(path: string): string[] {
-  const line = lineOf(path);
+/** The fields after the name, starting with the state. */
+function readStatFields(path: string): string[] {
+  const line = readProcLine(path);
   return line.slice(line.lastIndexOf(")") + 2).split(" ");
 }
 
-/** Its output ends with it: nothing else holds the pipes. */
+/** The streams end with the process, because no other process holds the pipes. */
 function closed(stream: Readable | null): Promise<unknown> | undefined {
   return stream === null || stream.closed ? undefined : new Promise((resolve) => stream.once("close", resolve));
 }
@@ -140,7 +154,9 @@ const REMEDY =
   "Install gantry with its optional dependencies (npm install --include=optional), or ripgrep so that rg is in " +
   "/usr/bin or /usr/local/bin.";
 
-/** The binary of the npm package for this platform, else the system's. */
+/**
+ * Returns the binary of the npm package for this platform, otherwise the system's. Throws `ToolError` if there is none.
+ */
 async function locate(): Promise<string> {
   const packaged = packagedBinary();
   if (packaged !== undefined) return packaged;
@@ -154,13 +170,16 @@ async function locate(): Promise<string> {
   );
 }
 
-/** Found from the package's own folder, where package managers put its binaries. No bundle of an embedder holds it. */
+/**
+ * Resolved from the package's own folder, where package managers install its binaries. Bundles of embedding programs do
+ * not contain it.
+ */
 function packagedBinary(): string | undefined {
   const { platform, arch } = process;
   try {
     const { resolve } = createRequire(createRequire(import.meta.url).resolve("@vscode/ripgrep"));
     const path = resolve(`@vscode/ripgrep-${platform}-${arch}/bin/${platform === "win32" ? "rg.exe" : "rg"}`);
-    // Electron reads files in an archive, and can start none of them.
+    // Electron can read files in an archive but cannot execute them.
     return path.replace(/\bapp\.asar(?=[\\/])/, "app.asar.unpacked");
   } catch {
     return undefined;
@@ -171,10 +190,10 @@ const always = (): boolean => true;
 const never = (): boolean => false;
 
 /**
- * The lines of the standard error. With `--debug` ripgrep names each path that it leaves out, and why: nothing else tells
- * an ignored folder or link from one that is not there. What another version says otherwise is not reported.
+ * Parses the lines of standard error. With `--debug` ripgrep reports each path that it skips, with the reason. Nothing
+ * else distinguishes an ignored path from a missing one. Messages of other versions that differ are not reported.
  */
-class Messages {
+class MessageParser {
   readonly #options: RipgrepOptions;
   readonly #decoder = new StringDecoder("utf8");
   #open = "";
@@ -190,7 +209,7 @@ class Messages {
     let start = 0;
     for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", end + 1)) {
       const line = text.slice(start, end);
-      // A name can hold a line feed.
+      // A name can contain a line feed.
       if (line.length < MAX_LINE_CHARACTERS && /: ignoring /.test(line) && !/: (\d+ bytes$|Ignore\()/.test(line))
         continue;
       this.#read(line);

@@ -2,26 +2,27 @@ import { lstat } from "node:fs/promises";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { isInside, type PathGuard } from "../files/path-guard.js";
 
-/** How long a search may take, in ms. */
-export const SEARCH_MS = 60_000;
+/** Default time limit of a search, in ms. */
+export const SEARCH_TIMEOUT_MS = 60_000;
 
-/** A folder in which ripgrep runs, held open so that it stays that folder, and what to search there. */
+/** The folder in which ripgrep runs, held open so that it cannot be replaced, and the search root in it. */
 export interface SearchPlace {
-  /** The real path of the folder in which it runs: paths of its output begin there. */
+  /** Real path of the folder in which ripgrep runs. Paths in its output are relative to it. */
   readonly base: string;
-  /** A path by which a process that is started now gets there. */
+  /** Path to the folder for a process started now. */
   readonly cwd: string;
-  /** The folder or file to search, from `base`. */
+  /** Folder or file to search, relative to `base`. */
   readonly root: string;
-  /** Flags of every search there: ignore files, `.git` and denied paths. */
+  /** Flags of every search here: ignore files, `.git` and denied paths. */
   readonly flags: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Opens the place for a search below `start`, a real path of a folder or a file. It runs in `project` where `start` lies in
- * it, so that globs and ignore files may speak of the project's folders. Denied paths are left out before anything of them
- * is read. Rejects with `PathError`.
+ * Opens the place for a search below `start`, the real path of a folder or file. Rejects with `PathError`.
+ *
+ * The search runs in `project` if it contains `start`, so that globs and ignore files can refer to the project's
+ * folders. Denied paths are excluded before anything in them is read.
  */
 export async function openSearchPlace(
   guard: PathGuard,
@@ -33,12 +34,12 @@ export async function openSearchPlace(
   try {
     const denied = guard
       .deniedBelow(folder.path)
-      .map((path) => `--iglob=!/${escapeGlob(slashes(relative(base, path)))}`);
+      .map((path) => `--iglob=!/${escapeGlob(toSlashes(relative(base, path)))}`);
     return {
       base: folder.path,
-      // On Linux a way by the handle: it leads to this folder whatever its name means by then.
+      // On Linux, a path through the open handle: it leads to this folder even if the name changes its meaning.
       cwd: folder.at("."),
-      root: `./${slashes(relative(folder.path, start.path))}`,
+      root: `./${toSlashes(relative(folder.path, start.path))}`,
       flags: ["--hidden", ...(await ignoreFlags(folder.path, all)), "--glob=!.git", ...denied],
       close: () => folder.close(),
     };
@@ -48,7 +49,10 @@ export async function openSearchPlace(
   }
 }
 
-/** Flags for the ignore files that count: `.gitignore` and `.git/info/exclude`, from the top of the repository or else from `base` down. */
+/**
+ * Flags for the ignore files that apply: `.gitignore` and `.git/info/exclude`, from the root of the repository. Outside
+ * a repository, from `base`.
+ */
 async function ignoreFlags(base: string, all: boolean): Promise<string[]> {
   if (all) return ["--no-ignore"];
   const flags = ["--no-ignore-dot", "--no-ignore-global", "--no-require-git"];
@@ -60,7 +64,8 @@ async function ignoreFlags(base: string, all: boolean): Promise<string[]> {
   }
   const isIgnoredFromAbove = (await Promise.all(above.map((at) => exists(join(at, ".gitignore"))))).includes(true);
   if (!isIgnoredFromAbove) return flags;
-  // In no repository a file above the project has no say; ripgrep can only be told to look at none above where it begins.
+  // Outside a repository, ignore files above the project must not apply. Ripgrep can only exclude all files above its
+  // start folder.
   return [
     ...flags,
     "--no-ignore-parent",
@@ -76,24 +81,24 @@ function exists(path: string): Promise<boolean> {
 }
 
 /** The real path that a line of ripgrep's output names. */
-export function foundPath(place: SearchPlace, name: string): string {
+export function realMatchPath(place: SearchPlace, name: string): string {
   return resolve(place.base, name);
 }
 
-/** A path as part of a glob that matches nothing else. */
+/** Escapes a path for a glob, so that it matches only that path. */
 export function escapeGlob(path: string): string {
   return path.replace(/[\\*?[\]{}!#]/g, "\\$&").replace(/ $/, "\\ ");
 }
 
-function slashes(path: string): string {
+function toSlashes(path: string): string {
   return path.split(sep).join("/");
 }
 
-/** Collects the parts of an output that end in NUL, whatever pieces it comes in. */
+/** Collects records that end in NUL from an output in pieces. */
 export class NulRecords {
   #open: Buffer = Buffer.alloc(0);
 
-  /** @param take Gets each part; false ends it. Returns false then. */
+  /** @param take Receives each record and returns false to stop. Then `push` returns false. */
   push(chunk: Buffer, take: (record: string) => boolean): boolean {
     const bytes = this.#open.length === 0 ? chunk : Buffer.concat([this.#open, chunk]);
     let start = 0;
@@ -106,15 +111,15 @@ export class NulRecords {
   }
 }
 
-/** Compared as text, these order paths as a walk meets them: name by name, what is in a folder right after it. */
+/** Sort key of a path. Keys sort as a walk visits paths: by name, with the contents of a folder directly after it. */
 export function pathKey(path: string): string {
-  // NUL is in no name, and comes before all that is.
+  // No name contains NUL, and it sorts before all other characters.
   return path.replaceAll("/", "\0");
 }
 
 /**
- * The first paths in the order in which a walk meets them: name by name, what is in a folder right after it. Holds few of
- * them, however many it is given.
+ * Keeps the first paths in the order of a walk: by name, with the contents of a folder directly after it. Memory is
+ * bounded, however many paths are added.
  */
 export class FirstPaths {
   readonly #max: number;
@@ -126,7 +131,7 @@ export class FirstPaths {
     this.#max = max;
   }
 
-  /** Returns true, so that a list goes on. */
+  /** Returns true, so that the listing continues. */
   add(name: string): true {
     this.count++;
     const key = pathKey(name);

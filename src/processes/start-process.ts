@@ -2,55 +2,60 @@ import type { Readable, Writable } from "node:stream";
 
 /** A program to start. */
 export interface OwnedProgram {
-  /** Looked for in the PATH of `env`, unless it is a path. */
+  /** Searched in the PATH of `env`, unless it is a path. */
   readonly file: string;
   readonly args: readonly string[];
-  /** Absolute path of its working directory. */
+  /** Absolute path of the working directory. */
   readonly cwd: string;
-  /** All that it gets, beside a mark by which it is found again. */
+  /** The program's environment. Only the mark that identifies the process is added. */
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** How a program ended: by itself with a code, or by a signal. */
+/** The end of a program: an exit code, or the signal that ended it. */
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
 }
 
-/** A program that was started, in a process group of its own. It keeps this process going until it has ended. */
+/** A started program in its own process group. It keeps this process alive until it has ended. */
 export interface OwnedProcess {
   readonly pid: number;
-  /** What is written when it has ended is lost, without an error. */
+  /** Text written after the end of the program is dropped without an error. */
   readonly stdin: Writable;
-  /** To be read to its end, also behind the end of the program: what nobody reads holds the program up. */
+  /** Must be read to its end, also after the program has ended. An unread stream blocks the program. */
   readonly stdout: Readable;
   readonly stderr: Readable;
-  /** Resolves when it has ended and nothing is left of what it started: that ends with it. Never rejects. */
+  /**
+   * Resolves when the program has ended and no process that it started is left; those are ended with it. Never rejects.
+   */
   readonly ended: Promise<ProcessEnd>;
-  /** End it with all that it started: TERM, and KILL `graceMs` (default 2000) later. Resolves when nothing of it is left. */
+  /**
+   * Ends the program and all processes that it started: TERM, and KILL after `graceMs` (default 2000). Resolves when
+   * none is left.
+   */
   stop(graceMs?: number): Promise<void>;
 }
 
 /**
- * Start a program of which nothing outlives this process, however that ends: a kill -9 of it is seen by a shell that
- * holds the other end of a pipe. Rejects with the system's error (`code` "ENOENT" and so on) when it cannot start.
+ * Starts a program. None of its processes outlives this process, even after kill -9: a shell at the other end of a pipe
+ * detects that. Rejects with the system's error (`code` "ENOENT" and so on) if the program cannot start.
  */
 export async function startProcess({ file, args, cwd, env }: OwnedProgram): Promise<OwnedProcess> {
   const [{ Child }, { PassThrough }] = await Promise.all([import("./child.js"), import("node:stream")]);
-  const child = await Child.start({ file, args, cwd, env, input: true });
+  const child = await Child.start({ file, args, cwd, env, hasInput: true });
   const { pid, stdin } = child;
-  // Node throws away what nobody has begun to read when a child exits.
+  // When a child exits, Node drops output that has not been read yet.
   const [stdout, stderr] = [child.stdout, child.stderr].map((stream) => stream?.pipe(new PassThrough()));
   if (stdin === null || !stdout || !stderr) throw new Error("a child without streams");
   const stopping = new AbortController();
   let grace: number | undefined;
   const ended = child
-    .run({ signal: stopping.signal, ...{ graceMs: () => grace ?? GRACE_MS } })
+    .run({ signal: stopping.signal, ...{ graceMs: () => grace ?? DEFAULT_GRACE_MS } })
     .then(({ code, signal }) => ({ code, signal }));
   return {
     ...{ pid, stdin, stdout, stderr, ended },
-    stop: async (graceMs = GRACE_MS) => {
-      // Who is in a greater hurry is heard.
+    stop: async (graceMs = DEFAULT_GRACE_MS) => {
+      // The shortest requested grace period wins.
       grace = Math.min(grace ?? graceMs, graceMs);
       stopping.abort();
       await ended;
@@ -59,4 +64,4 @@ export async function startProcess({ file, args, cwd, env }: OwnedProgram): Prom
   };
 }
 
-const GRACE_MS = 2_000;
+const DEFAULT_GRACE_MS = 2_000;

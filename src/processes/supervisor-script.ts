@@ -1,10 +1,12 @@
 /**
- * Who holds a command that outlives gantry: a Node of its own, the leader of the command's process group. It writes down
- * who it is before it starts the command, and how that ended; it gives it what is added to a file as fast as it reads, and
- * writes what it prints into files of bounded size. On a full disk output is lost, and the command goes on. What the command
- * leaves behind in its group ends with it, after TERM and up to 2 s.
+ * Script of the supervisor of a detached command: a Node process that leads the command's process group.
+ *
+ * - It records its identity before it starts the command, and then how the command ended.
+ * - It passes on input that is appended to a file, as fast as the command reads.
+ * - It writes the output to files of bounded size. On a full disk, output is lost and the command continues.
+ * - After the command ends, it ends the remaining processes of the group: TERM, and KILL after at most 2 s.
  */
-export const KEEPER = `
+export const SUPERVISOR_SCRIPT = `
 const fs = require("node:fs");
 const { spawn } = require("node:child_process");
 delete process.env.ELECTRON_RUN_AS_NODE;
@@ -25,7 +27,7 @@ const input = fs.openSync(base + ".in", "a+", 0o600);
 const own = JSON.stringify({ ...JSON.parse(record), pid: process.pid, started: startOf(process.pid), boot });
 fs.writeFileSync(base + ".tmp", own, { mode: 0o600 });
 fs.renameSync(base + ".tmp", base + ".json");
-// From here on the command must not go under with its keeper.
+// The command must survive errors of the supervisor from here on.
 process.on("uncaughtException", () => {});
 const note = (name, value) => {
   try {
@@ -90,7 +92,7 @@ child.once("error", (error) => {
   over(127, null);
 });
 child.once("exit", (code, signal) => {
-  // What it printed last is on its way; who has its output open beside it is not waited for.
+  // The last output may still arrive; do not wait for other processes that hold the output open.
   child.once("close", () => over(code, signal));
   setTimeout(over, 250, code, signal);
 });

@@ -14,26 +14,26 @@ import { join } from "node:path";
 import { attempt } from "../base/attempt.js";
 import { isRecord, parseJson } from "../base/json.js";
 import { newId } from "../base/ids.js";
-import { KEEPER } from "./supervisor-script.js";
-import { INPUT_BYTES, type Said } from "./job.js";
+import { SUPERVISOR_SCRIPT } from "./supervisor-script.js";
+import { MAX_WAITING_INPUT_BYTES, type InputResult } from "./job.js";
 import { MARK } from "../base/linux-processes.js";
 
 /** Bytes per output file. The first file is kept, and the last three of the later ones: 64 MiB in total. */
 export const PART_BYTES = 16 * 1024 * 1024;
 
 /** A program to start, and the text that it reads on its fourth pipe before it does anything. */
-export interface KeptProgram {
+export interface DetachedProgram {
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  readonly said: string;
+  readonly startupText: string;
 }
 
 /** A supervisor's record of itself. */
 export interface DetachedRecord {
   readonly id: string;
-  /** One line, without secrets. */
+  /** Command text on one line, without secrets. */
   readonly command: string;
   /** Start time, ISO 8601. */
   readonly since: string;
@@ -45,7 +45,7 @@ export interface DetachedRecord {
 }
 
 /** The process that a supervisor started. */
-export type KeptChild = Pick<DetachedRecord, "pid" | "started">;
+export type DetachedChild = Pick<DetachedRecord, "pid" | "started">;
 
 /** Makes an Electron program run as Node; otherwise it would open its windows. The supervisor removes the variable. */
 const NODE_ENVIRONMENT = process.versions["electron"] === undefined ? {} : { ELECTRON_RUN_AS_NODE: "1" };
@@ -53,39 +53,43 @@ const NODE_ENVIRONMENT = process.versions["electron"] === undefined ? {} : { ELE
 /** Starts a command that outlives this process, with its files in `folder`. Rejects if it cannot start. */
 export async function startDetached(
   folder: string,
-  { id, command, program }: { id: string; command: string; program: KeptProgram },
+  { id, command, program }: { id: string; command: string; program: DetachedProgram },
 ): Promise<void> {
   const { spawn } = await import("node:child_process");
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const base = join(folder, id);
   const mark = newId();
   const record = JSON.stringify({ id, command, since: new Date().toISOString(), mark });
-  const { file, args, cwd, env, said } = program;
-  const keeper = spawn(process.execPath, ["-e", KEEPER, base, record, String(PART_BYTES), cwd, file, ...args], {
-    cwd: "/",
-    env: { ...env, [MARK]: mark, ...NODE_ENVIRONMENT },
-    detached: true,
-    stdio: ["pipe", "ignore", "ignore"],
-  });
+  const { file, args, cwd, env, startupText } = program;
+  const keeper = spawn(
+    process.execPath,
+    ["-e", SUPERVISOR_SCRIPT, base, record, String(PART_BYTES), cwd, file, ...args],
+    {
+      cwd: "/",
+      env: { ...env, [MARK]: mark, ...NODE_ENVIRONMENT },
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
+    },
+  );
   const failed = new Promise<never>((_resolve, reject) => {
     keeper.once("error", reject);
-    keeper.once("exit", () => reject(new Error("its keeper ended at once")));
+    keeper.once("exit", () => reject(new Error("its supervisor ended immediately")));
   });
   failed.catch(() => undefined);
   keeper.stdin.on("error", () => undefined);
-  keeper.stdin.end(said);
+  keeper.stdin.end(startupText);
   keeper.unref();
   while (!existsSync(`${base}.json`)) await Promise.race([failed, new Promise((resolve) => setTimeout(resolve, 10))]);
 }
 
 /** Records of the supervisors in this folder, oldest first. */
-export function keptIn(folder: string): DetachedRecord[] {
-  return namesIn(folder)
+export function readDetachedRecords(folder: string): DetachedRecord[] {
+  return listNames(folder)
     .filter((name) => name.endsWith(".json"))
     .flatMap((name) => {
       try {
         const record: unknown = parseJson(readFileSync(join(folder, name), "utf8"));
-        return isKept(record) && `${record.id}.json` === name ? [record] : [];
+        return isDetachedRecord(record) && `${record.id}.json` === name ? [record] : [];
       } catch {
         return [];
       }
@@ -93,8 +97,8 @@ export function keptIn(folder: string): DetachedRecord[] {
     .sort((a, b) => (a.since < b.since ? -1 : 1));
 }
 
-/** How a detached command ended; undefined while it runs, or if its end was not recorded. */
-export function endOfKept(base: string): { code: number | null; signal: NodeJS.Signals | null } | undefined {
+/** Exit code and signal of a detached command; undefined while it runs, or if its end was not recorded. */
+export function readDetachedEnd(base: string): { code: number | null; signal: NodeJS.Signals | null } | undefined {
   try {
     const end: unknown = parseJson(readFileSync(`${base}.end`, "utf8"));
     if (!isRecord(end)) return undefined;
@@ -109,7 +113,7 @@ export function endOfKept(base: string): { code: number | null; signal: NodeJS.S
 }
 
 /** Records the end if the supervisor could not. */
-export function noteEnd(base: string, signal: NodeJS.Signals): void {
+export function recordEnd(base: string, signal: NodeJS.Signals): void {
   try {
     writeFileSync(`${base}.end`, JSON.stringify({ code: null, signal }), { mode: 0o600, flag: "wx" });
   } catch {
@@ -118,7 +122,7 @@ export function noteEnd(base: string, signal: NodeJS.Signals): void {
 }
 
 /** The process that a supervisor started. It survives if only the supervisor is killed. */
-export function childOf(base: string): KeptChild | undefined {
+export function readDetachedChild(base: string): DetachedChild | undefined {
   try {
     const child: unknown = parseJson(readFileSync(`${base}.child`, "utf8"));
     if (!isRecord(child)) return undefined;
@@ -132,15 +136,15 @@ export function childOf(base: string): KeptChild | undefined {
 }
 
 /** Number of bytes that a detached command has printed. */
-export function printedBy(base: string): number {
-  const last = namesIn(join(base, ".."))
+export function printedBytes(base: string): number {
+  const last = listNames(join(base, ".."))
     .filter((name) => name.startsWith(`${base.slice(base.lastIndexOf("/") + 1)}.`) && /\.\d+$/.test(name))
     .reduce((most, name) => Math.max(most, Number(/\d+$/.exec(name)?.[0])), 0);
   return last * PART_BYTES + (statSync(`${base}.${last}`, { throwIfNoEntry: false })?.size ?? 0);
 }
 
 /** Output bytes from `from` to `to`, without the parts that were removed. */
-export function readKept(base: string, from: number, to: number): Buffer {
+export function readDetachedOutput(base: string, from: number, to: number): Buffer {
   const pieces: Buffer[] = [];
   for (let at = from; at < to;) {
     const part = Math.floor(at / PART_BYTES);
@@ -165,22 +169,22 @@ function readPiece(path: string, at: number, length: number): Buffer {
 }
 
 /** Appends text to the command's standard input. `close`: no more input follows. */
-export function writeToDetached(base: string, text: string, close: boolean): Said {
+export function writeToDetached(base: string, text: string, close: boolean): InputResult {
   if (existsSync(`${base}.eof`)) return "closed";
   const bytes = Buffer.byteLength(text);
-  const waiting = (statSync(`${base}.in`, { throwIfNoEntry: false })?.size ?? 0) - numberIn(`${base}.took`);
-  if (waiting > 0 && waiting + bytes > INPUT_BYTES) return "full";
+  const waiting = (statSync(`${base}.in`, { throwIfNoEntry: false })?.size ?? 0) - readNumber(`${base}.took`);
+  if (waiting > 0 && waiting + bytes > MAX_WAITING_INPUT_BYTES) return "full";
   if (text !== "") appendFileSync(`${base}.in`, text, { mode: 0o600 });
   if (close) writeFileSync(`${base}.eof`, "", { mode: 0o600 });
   return "taken";
 }
 
 /** Offset up to which the output has been read. */
-export function seenOf(base: string): number {
-  return numberIn(`${base}.seen`);
+export function readOffset(base: string): number {
+  return readNumber(`${base}.seen`);
 }
 
-function numberIn(path: string): number {
+function readNumber(path: string): number {
   return attempt(() => Number(readFileSync(path, "utf8")) || 0, 0);
 }
 
@@ -197,14 +201,15 @@ export function saveReadOffset(base: string, at: number): void {
 export function removeDetached(base: string): void {
   const folder = join(base, "..");
   const name = base.slice(folder.length + 1);
-  for (const one of namesIn(folder)) if (one.startsWith(`${name}.`)) rmSync(join(folder, one), { force: true });
+  for (const fileName of listNames(folder))
+    if (fileName.startsWith(`${name}.`)) rmSync(join(folder, fileName), { force: true });
 }
 
-export function namesIn(folder: string): string[] {
+export function listNames(folder: string): string[] {
   return attempt(() => readdirSync(folder), []);
 }
 
-function isKept(value: unknown): value is DetachedRecord {
+function isDetachedRecord(value: unknown): value is DetachedRecord {
   return (
     isRecord(value) &&
     ["id", "command", "since", "mark", "boot"].every((key) => typeof value[key] === "string") &&

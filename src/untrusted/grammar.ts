@@ -3,27 +3,29 @@ import { isMainThread, workerData } from "node:worker_threads";
 import type { Node, Parser, Tree } from "@vscode/tree-sitter-wasm";
 import type { WorkerData } from "./worker-data.js";
 
-/** Node's types lack it. */
+/** Missing in the types of Node. */
 declare const WebAssembly: { Memory: new (pages: { initial: number; maximum: number }) => object };
 
 type TreeSitter = typeof import("@vscode/tree-sitter-wasm");
 
-/** Names of grammars, as the package calls their files. */
+/** Names of grammars as in the package's file names. */
 export type Grammar = "bash" | "go" | "java" | "javascript" | "php" | "python" | "ruby" | "rust" | "tsx" | "typescript";
 
-/** Memory of all parsers of a thread, in pages of 64 KiB: 256 MiB. 20 KB of nested text can take 2 GB. */
+/** Maximum memory of all parsers of a thread, in pages of 64 KiB: 256 MiB. 20 KB of nested text can take 2 GB. */
 const MAX_PAGES = 4096;
 const INITIAL_PAGES = 512;
 
-/** It has WebAssembly files, so no bundle holds it. */
+/** The package contains WebAssembly files, so bundles do not include it. */
 const PACKAGE = "@vscode/tree-sitter-wasm";
 
 const parsers = new Map<Grammar, Promise<Parser>>();
 let library: Promise<TreeSitter> | undefined;
 
 /**
- * The tree of a text, which the caller deletes, or null if that takes more than `ms`. Rejects if the grammar cannot be
- * loaded, and if the text needs too much memory; then the library is of no more use in this thread.
+ * Returns the syntax tree of a text, which the caller must delete, or null if parsing takes more than `ms`.
+ *
+ * Rejects if the grammar cannot be loaded, or if the text needs too much memory. In the second case the library cannot
+ * be used again in this thread.
  */
 export async function parseText(grammar: Grammar, text: string, ms: number): Promise<Tree | null> {
   let loading = parsers.get(grammar);
@@ -31,7 +33,7 @@ export async function parseText(grammar: Grammar, text: string, ms: number): Pro
   const parser = await loading;
   const end = performance.now() + ms;
   const tree = parser.parse(text, null, { progressCallback: () => performance.now() > end });
-  // A parser whose time was over would continue with the old text.
+  // Without the reset, the parser would continue with the old text after a timeout.
   if (!tree) parser.reset();
   return tree;
 }
@@ -44,7 +46,7 @@ async function load(grammar: Grammar): Promise<Parser> {
 async function loadLibrary(): Promise<TreeSitter> {
   const treeSitter = requireHere()(PACKAGE) as TreeSitter;
   const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: MAX_PAGES });
-  // It prints why it aborts; the thread's job reports that.
+  // The library prints the reason for an abort. The error of the job reports it instead.
   const options = { locateFile, wasmMemory, printErr: () => undefined };
   await treeSitter.Parser.init(options);
   return treeSitter;

@@ -9,29 +9,29 @@ import type { Expression } from "./search/expression.js";
 import type { SyntaxFault, SyntaxJob } from "./syntax-errors.js";
 import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
 
-/** What a thread can be asked. */
+/** Jobs of a worker thread, by name. */
 export interface Jobs {
-  /** Answered when its code is loaded. */
+  /** Answered when the thread's code is loaded. */
   ready: Record<string, never>;
   /** Text of a page, from an offset. */
   page: PageJob;
-  /** Edit the text of a file. */
+  /** Edits the text of a file. */
   edit: EditJob;
-  /** Apply the pieces of a patch to the text of a file. */
+  /** Applies the chunks of a patch to a file. */
   patch: PatchJob;
-  /** Check a regular expression. */
+  /** Checks a regular expression. */
   expression: Expression;
-  /** Search lines of files. */
+  /** Searches lines of files. */
   search: SearchJob;
-  /** Check a JSON Schema, and a value by it. */
+  /** Checks a JSON Schema, and a value against it. */
   schema: SchemaJob;
-  /** Hold a call against rules. */
+  /** Evaluates a tool call by permission rules. */
   judge: JudgeJob;
-  /** Where texts are no JSON. */
+  /** Finds new JSON errors in changed files. */
   json: JsonJob;
-  /** Syntax errors of changed files. */
+  /** Finds new syntax errors in changed files. */
   syntax: SyntaxJob;
-  /** Which globs fit one of some paths. */
+  /** Checks which globs match at least one of the paths. */
   globs: GlobsJob;
 }
 
@@ -49,5 +49,5 @@ export interface Answers {
   globs: boolean[];
 }
 
-/** What comes back from a thread. */
+/** A thread's reply: the answer, or an error message. */
 export type Reply = { answer: Answers[keyof Answers] } | { fault: string };

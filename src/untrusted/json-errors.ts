@@ -1,26 +1,32 @@
 import { JsonError, parseJson } from "../base/json.js";
 
-/** Read by what takes no comments, nor a comma behind the last element. */
+/** Files that are read as strict JSON, without comments or trailing commas. */
 const STRICT = /^(?:package|package-lock|npm-shrinkwrap|composer)\.json$/i;
-/** JSON5, which is another language, or may be. */
-const OTHER =
+/** Files that are or may be JSON5, a different language. */
+const JSON5_NAMES =
   /\.json5$|^(?:babel\.config|renovate|\.renovaterc)(?:\.json)?$|^\.(?:babelrc|jscsrc|renovaterc)(?:\.json)?$/i;
-/** Settings of a tool, which may take comments and such commas: by their names, and by folders that begin with a point. */
+/**
+ * Tool settings, which may contain comments and trailing commas. Recognized by name, and by folders that begin with a
+ * dot.
+ */
 const SETTINGS =
   /\.(?:jsonc|code-workspace|code-snippets|sublime-\w+)$|(?:^|\/)\.[^/]+(?:\/|$)|(?:config|settings|rc|options|rules|launch|tasks|extensions|keybindings|keymap|devcontainer|extractor|deno|biome|turbo|nx|wrangler|angular|project|rush|cspell|lerna|vercel|firebase|typedoc)(?:\.[\w-]+)*\.json$/i;
 
-/** Where a text stops to be JSON, and why. */
+/** The position of an error in a JSON text, and its reason. */
 export interface JsonFault {
   line: number;
   message: string;
 }
 
-/** Files by their paths, as they were and are. */
+/** Files by path, with their texts before and after a change. `was` is null for a new file. */
 export interface JsonJob {
   files: readonly { name: string; was: string | null; is: string }[];
 }
 
-/** Of each file the fault that is new; null: there is none, or there was one before, which it may be, or it may be meant so. */
+/**
+ * New JSON errors, one entry per file. Null if there is no error, if the file had one before, or if the deviation may
+ * be intended.
+ */
 export function jsonFaults({ files }: JsonJob): (JsonFault | null)[] {
   return files.map(({ name, was, is }) => {
     const isNew = was === null || was.trim() === "";
@@ -30,30 +36,30 @@ export function jsonFaults({ files }: JsonJob): (JsonFault | null)[] {
 }
 
 /**
- * Where a text is no JSON, and why; undefined where it is, or may be what the one who reads it takes. `was`: what it was before. In linear
- * time, as `JSON.parse` is.
+ * Finds the error in a text that must be JSON; undefined if it is valid, or may be valid for its reader. `was`: the
+ * text before a change. Takes linear time, as `JSON.parse`.
  */
 export function jsonFault(text: string, name: string, was?: string): JsonFault | undefined {
   const last = name.slice(name.lastIndexOf("/") + 1);
   const plain = text.replace(/^\uFEFF/, "");
-  // Made by a template, or a value in each line.
-  if (OTHER.test(last) || /\{\{|\{%|<%|\$\{/.test(plain)) return undefined;
+  // A template, or a language that is not JSON.
+  if (JSON5_NAMES.test(last) || /\{\{|\{%|<%|\$\{/.test(plain)) return undefined;
   const bare = withoutComments(plain);
-  if (STRICT.test(last)) return faultOf(plain);
-  const fault = faultOf(bare.text);
-  if (fault) return areLines(plain) ? undefined : fault;
-  // What is wrong for some is a comment or a comma: a comment is meant.
+  if (STRICT.test(last)) return parseFault(plain);
+  const fault = parseFault(bare.text);
+  if (fault) return isJsonLines(plain) ? undefined : fault;
+  // Only comments or trailing commas deviate from strict JSON. Comments are intended.
   if (bare.comments || SETTINGS.test(name)) return undefined;
-  return was === undefined || !faultOf(was.replace(/^\uFEFF/, "")) ? faultOf(plain) : undefined;
+  return was === undefined || !parseFault(was.replace(/^\uFEFF/, "")) ? parseFault(plain) : undefined;
 }
 
-function areLines(text: string): boolean {
+function isJsonLines(text: string): boolean {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
-  return lines.length > 1 && !lines.some((line) => faultOf(line));
+  return lines.length > 1 && !lines.some((line) => parseFault(line));
 }
 
-function faultOf(strict: string): JsonFault | undefined {
-  // An empty file is what many a program makes before it writes.
+function parseFault(strict: string): JsonFault | undefined {
+  // Many programs create an empty file before they write.
   if (strict.trim() === "") return undefined;
   try {
     parseJson(strict, 10_000, Infinity);
@@ -67,7 +73,7 @@ function faultOf(strict: string): JsonFault | undefined {
   }
 }
 
-/** With blanks in the place of comments and of commas behind the last element, so that places stay what they are. */
+/** Replaces comments and trailing commas with blanks, so that positions stay the same. */
 function withoutComments(text: string): { text: string; comments: boolean } {
   let comments = false;
   const out = text.split("");
@@ -80,8 +86,8 @@ function withoutComments(text: string): { text: string; comments: boolean } {
     } else if (char === "/" && (text[i + 1] === "/" || text[i + 1] === "*")) {
       comments = true;
       const isLine = text[i + 1] === "/";
-      const found = text.indexOf(isLine ? "\n" : "*/", i + 2);
-      const end = found === -1 ? text.length : found + (isLine ? 0 : 2);
+      const commentEnd = text.indexOf(isLine ? "\n" : "*/", i + 2);
+      const end = commentEnd === -1 ? text.length : commentEnd + (isLine ? 0 : 2);
       for (let k = i; k < end; k++) if (out[k] !== "\n") out[k] = " ";
       i = end - 1;
     } else if (char === ",") comma = i;

@@ -1,9 +1,9 @@
 import type { Node } from "@vscode/tree-sitter-wasm";
 import { childrenOf, parseText, type Grammar } from "./grammar.js";
 
-/** A place that a grammar cannot read. */
+/** A place that the grammar cannot parse. */
 export interface SyntaxFault {
-  /** From 1. */
+  /** Line number, from 1. */
   line: number;
   message: string;
 }
@@ -13,17 +13,23 @@ export interface SyntaxJob {
   files: readonly { grammar: Grammar; was: string | null; is: string }[];
 }
 
-/** For each parse. */
+/** Time limit of each parse, in ms. */
 const PARSE_MS = 1_000;
-/** Faults of one file. More say nothing new. */
+/** Maximum errors reported per file. Further errors are usually consequences. */
 const MAX_FAULTS = 5;
 const MAX_SHOWN_CHARACTERS = 40;
 const BRACKETS: Readonly<Record<string, string>> = { "{": "}", "(": ")", "[": "]" };
-/** Valid TypeScript that the grammar refuses: an imported type with members or arguments, and the variance of a type parameter. */
+/**
+ * Valid TypeScript that the grammar rejects: an imported type with members or arguments, and the variance of a type
+ * parameter.
+ */
 const IMPORT = /\bimport\((["'])[^"'\n]*\1\)/g;
 const VARIANCE = /(?<=[<,]\s*)\b(?:in\s+out|in|out)(?=\s+[A-Za-z_$][\w$]*\s*(?:[,>=]|extends\b))/g;
 
-/** For each file the faults of a change; none if the text before it had a fault too, since a parser does not recover well. */
+/**
+ * Syntax errors of a change, one list per file. Empty if the file had an error before, because the parser does not
+ * recover well.
+ */
 export function syntaxFaults({ files }: SyntaxJob): Promise<SyntaxFault[][]> {
   return Promise.all(
     files.map(async ({ grammar, was, is }) => {
@@ -58,7 +64,7 @@ async function faultsOf(grammar: Grammar, text: string, before: string | null): 
   }
 }
 
-/** An error may begin far above the place that caused it, and ends after it. */
+/** An error node may start far above its cause, and ends after it. */
 function faultOf(node: Node, changedRow: number | undefined): SyntaxFault {
   const { row } = node.startPosition;
   if (changedRow !== undefined && row < changedRow && changedRow <= node.endPosition.row)
@@ -69,10 +75,10 @@ function faultOf(node: Node, changedRow: number | undefined): SyntaxFault {
     else if (opened.length > 0 && child.type === BRACKETS[opened.at(-1)!.type]) opened.pop();
   const bracket = opened.at(-1);
   if (bracket) return { line: bracket.startPosition.row + 1, message: `${bracket.type} is not closed` };
-  return { line: row + 1, message: `syntax error near ${shown(node.text)}` };
+  return { line: row + 1, message: `syntax error near ${quoteStart(node.text)}` };
 }
 
-/** The text with a name in the place of each of them; all positions stay. */
+/** Replaces these types with text that the grammar accepts. All positions stay the same. */
 function withoutRareTypes(text: string): string {
   return text
     .replaceAll(IMPORT, (all) => "_".repeat(all.length))
@@ -84,7 +90,7 @@ function firstChangedRow(before: string, after: string): number {
   return lines.findIndex((line, i) => line !== old[i]);
 }
 
-function shown(text: string): string {
+function quoteStart(text: string): string {
   const [line = ""] = text.trim().split("\n");
   return JSON.stringify(line.length > MAX_SHOWN_CHARACTERS ? `${line.slice(0, MAX_SHOWN_CHARACTERS)}…` : line);
 }

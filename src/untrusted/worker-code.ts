@@ -1,10 +1,13 @@
 /**
- * The bundled files of the worker, by the names that its imports have. The build puts them in here, so that a program
- * that bundles gantry needs no file of ours beside it.
+ * The bundled files of the worker, by their import names. The build inserts them, so that a program that bundles gantry
+ * needs no separate worker file.
  */
 export const workerFiles: Readonly<Record<string, string>> = {};
 
-/** Loads the files of `workerData`. A package is never found from the working directory, which is a project's. */
+/**
+ * Loads the files of `workerData`. Packages are never resolved from the working directory, because it belongs to a
+ * project.
+ */
 const FROM_FILES = `
 const { workerData: { files } } = require("node:worker_threads");
 const { compileFunction } = require("node:vm");
@@ -18,12 +21,12 @@ const load = (name) => {
 };
 load("./worker.js");`;
 
-/** The sources need tsx, which threads of older Nodes do not inherit. */
+/** The sources need tsx, which threads do not inherit in older versions of Node. */
 function fromSource(): string {
   const file = JSON.stringify(new URL("./worker.ts", import.meta.url).href);
   const tsx = JSON.stringify(import.meta.resolve("tsx/esm/api"));
   return `import(${tsx}).then(({ register }) => (register(), import(${file})))`;
 }
 
-/** The code of a thread, for `new Worker(code, { eval: true })`. */
+/** The code of a worker thread, for `new Worker(code, { eval: true })`. */
 export const workerCode = Object.keys(workerFiles).length > 0 ? FROM_FILES : fromSource();

@@ -1,6 +1,6 @@
-/** The data that a thread gets at its start. */
+/** The data that a thread receives at its start. */
 export interface WorkerData {
-  /** URL of a file of ours, from which packages are found. */
+  /** URL of a file of this package, from which packages are resolved. */
   readonly packageUrl: string;
   /** See worker-code.ts. */
   readonly files: Readonly<Record<string, string>>;

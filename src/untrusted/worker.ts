@@ -1,12 +1,12 @@
-// Runs in a worker thread; workers.ts gives its tasks and limits.
+// Entry point of a worker thread. workers.ts sends its jobs and sets its limits.
 import { parentPort } from "node:worker_threads";
 import { patchText } from "./edits/apply-chunks.js";
 import { editText } from "./edits/apply-edit.js";
 import { compileExpression } from "./search/expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
-import { fittingGlobs } from "./search/matching-globs.js";
+import { matchingGlobs } from "./search/matching-globs.js";
 import { jsonFaults } from "./json-errors.js";
-import { judgeCall } from "./shell-rules/evaluate-call.js";
+import { evaluateCall } from "./shell-rules/evaluate-call.js";
 import { searchLines } from "./search/line-search.js";
 import { pageText } from "./html/page.js";
 
@@ -17,12 +17,12 @@ const work: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise
   patch: patchText,
   expression: compileExpression,
   search: searchLines,
-  // Its library is large, and few calls need it.
+  // Loaded on demand: the library is large and few calls need it.
   schema: async (job) => (await import("./schema-check.js")).checkSchema(job),
-  judge: judgeCall,
+  judge: evaluateCall,
   syntax: async (job) => (await import("./syntax-errors.js")).syntaxFaults(job),
   json: jsonFaults,
-  globs: fittingGlobs,
+  globs: matchingGlobs,
 };
 
 type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs];
@@ -31,7 +31,7 @@ async function answer(question: Question): Promise<void> {
   let reply: Reply;
   try {
     const { name, job } = question;
-    reply = { answer: await (work[name] as (given: typeof job) => Promise<Answers[typeof name]>)(job) };
+    reply = { answer: await (work[name] as (input: typeof job) => Promise<Answers[typeof name]>)(job) };
   } catch (error) {
     reply = { fault: error instanceof Error ? error.message : String(error) };
   }

@@ -6,19 +6,20 @@ import type { Answers, Jobs, Reply } from "./jobs.js";
 import type { WorkerData } from "./worker-data.js";
 
 /**
- * The one place where work on foreign input is done: pages of the web, patterns and folders of repositories, regular
- * expressions of models. Each can be made to take for ever, and nothing but the end of its thread stops it then. So
- * it runs in a thread of its own, with a limit of time and of memory, and ends with the signal of whoever asked.
+ * Runs all work on untrusted input: web pages, patterns and folders of repositories, regular expressions of models.
+ *
+ * Any of these can be made to run forever, and only the end of its thread stops it. Each job therefore runs in a worker
+ * thread with limits on time and memory, and ends when the caller's signal aborts.
  */
 
-/** Threads at a time; who comes later waits. Bounds the memory, and leaves a core's share to the server. */
+/** Maximum concurrent threads; further callers wait. Limits the memory and the CPU share taken from the server. */
 const MAX_THREADS = Math.max(4, 2 * availableParallelism());
-/** Threads kept for the next call, and for how long, in ms: agents call tools in quick succession. */
+/** Number of idle threads to keep, and for how long in ms. Agents call tools in quick succession. */
 const MAX_IDLE = 2;
 const IDLE_MS = 10_000;
-/** For a thread to load its code, in ms; only a machine that is out of memory takes so long. */
+/** Time limit for a thread to load its code, in ms. Only a machine without free memory takes that long. */
 const START_MS = 30_000;
-/** For a thread to end, in ms. */
+/** Time to wait for a thread to end, in ms. */
 const END_MS = 500;
 const RESOURCES = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
 
@@ -26,35 +27,35 @@ const idle: { thread: SandboxedWorker; timer: NodeJS.Timeout }[] = [];
 const waiting: (() => void)[] = [];
 let alive = 0;
 
-/** Give `use` a thread, and take it back. Rejects with the signal's reason when that comes first. */
+/** Calls `use` with a thread and takes the thread back afterwards. Rejects with the signal's reason on abort. */
 export async function withWorker<T>(signal: AbortSignal, use: (thread: SandboxedWorker) => Promise<T>): Promise<T> {
-  const thread = await borrow(signal);
+  const thread = await acquire(signal);
   try {
     return await use(thread);
   } finally {
-    await giveBack(thread);
+    await returnWorker(thread);
   }
 }
 
-async function borrow(signal: AbortSignal): Promise<SandboxedWorker> {
+async function acquire(signal: AbortSignal): Promise<SandboxedWorker> {
   signal.throwIfAborted();
-  const kept = idle.pop();
-  if (kept) {
-    clearTimeout(kept.timer);
-    return kept.thread.take(signal);
+  const idleEntry = idle.pop();
+  if (idleEntry) {
+    clearTimeout(idleEntry.timer);
+    return idleEntry.thread.assign(signal);
   }
   if (alive < MAX_THREADS) alive++;
-  else await turn(signal);
+  else await waitForSlot(signal);
   try {
-    return (await SandboxedWorker.start(signal)).take(signal);
+    return (await SandboxedWorker.start(signal)).assign(signal);
   } catch (error) {
-    free();
+    releaseSlot();
     throw error;
   }
 }
 
-/** Resolves when a thread has ended, whose place is then the caller's. */
-function turn(signal: AbortSignal): Promise<void> {
+/** Resolves when a thread has ended; the caller takes its slot. */
+function waitForSlot(signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = (): void => {
       forget();
@@ -68,22 +69,22 @@ function turn(signal: AbortSignal): Promise<void> {
   });
 }
 
-function free(): void {
+function releaseSlot(): void {
   const next = waiting.shift();
   if (next) next();
   else alive--;
 }
 
-async function giveBack(thread: SandboxedWorker): Promise<void> {
-  if (thread.rest() && waiting.length === 0 && idle.length < MAX_IDLE) {
+async function returnWorker(thread: SandboxedWorker): Promise<void> {
+  if (thread.release() && waiting.length === 0 && idle.length < MAX_IDLE) {
     const entry = { thread, timer: setTimeout(() => void drop(entry), IDLE_MS) };
-    // Neither the timer nor the thread keeps a program alive that has nothing else to do; both end with it.
+    // Neither the timer nor the thread keeps the process alive. Both end with it.
     entry.timer.unref();
     idle.push(entry);
     return;
   }
-  const ended = thread.end().finally(free);
-  // A thread in the middle of a system call ends with it; whoever asked does not wait for that.
+  const ended = thread.end().finally(releaseSlot);
+  // A thread in a system call ends only after that call. The caller does not wait longer than `END_MS`.
   await settlesWithin(ended, END_MS);
 }
 
@@ -92,23 +93,23 @@ async function drop(entry: (typeof idle)[number]): Promise<void> {
   if (at < 0) return;
   idle.splice(at, 1);
   await entry.thread.end();
-  free();
+  releaseSlot();
 }
 
-/** A thread that answers one question after the other. */
+/** A worker thread that processes jobs one after another. */
 export class SandboxedWorker {
   readonly #worker: Worker;
   #signal: AbortSignal = AbortSignal.abort();
-  /** Ended, or of no more use. */
-  #broken = false;
-  /** Questions without their answer, and the last of them. */
-  #open = 0;
+  /** Whether the thread has ended or cannot be used again. */
+  #isBroken = false;
+  /** Number of unanswered jobs, and the promise of the last one. */
+  #pendingJobs = 0;
   #last: Promise<unknown> = Promise.resolve();
 
   private constructor(worker: Worker) {
     this.#worker = worker;
-    const onBreak = (): void => void (this.#broken = true);
-    // Each question listens for itself; between two of them there is nobody to tell.
+    const onBreak = (): void => void (this.#isBroken = true);
+    // Each job has its own listeners; between jobs these errors need no report.
     worker.on("error", onBreak).on("exit", onBreak);
   }
 
@@ -118,16 +119,16 @@ export class SandboxedWorker {
     const { workerCode, workerFiles } = await import("./worker-code.js");
     const worker = new Worker(workerCode, {
       eval: true,
-      // Its code has no place on the disk from which it could find a package.
+      // The code has no path on disk from which packages could be resolved.
       workerData: { packageUrl: import.meta.url, files: workerFiles } satisfies WorkerData,
-      // Neither our environment nor our loaders belong in there.
+      // The thread gets neither the environment nor the loaders of this process.
       env: {},
       execArgv: [],
       resourceLimits: RESOURCES,
     });
-    const thread = new SandboxedWorker(worker).take(signal);
+    const thread = new SandboxedWorker(worker).assign(signal);
     try {
-      await thread.ask("ready", {}, { ms: START_MS });
+      await thread.runJob("ready", {}, { ms: START_MS });
     } catch (error) {
       await thread.end();
       throw error;
@@ -136,40 +137,42 @@ export class SandboxedWorker {
   }
 
   /** @internal */
-  take(signal: AbortSignal): this {
+  assign(signal: AbortSignal): this {
     this.#signal = signal;
     this.#worker.ref();
     return this;
   }
 
-  /** Forget what was asked; false when it cannot be used again. @internal */
-  rest(): boolean {
-    // A question without its answer: the thread may be at it for ever.
-    if (this.#broken || this.#open > 0) return false;
+  /** Ends the use by a caller. Returns false if the thread cannot be used again. @internal */
+  release(): boolean {
+    // An unanswered job may run forever.
+    if (this.#isBroken || this.#pendingJobs > 0) return false;
     this.#worker.unref();
     return true;
   }
 
   /** @internal */
   async end(): Promise<void> {
-    this.#broken = true;
+    this.#isBroken = true;
     await this.#worker.terminate();
   }
 
   /**
-   * Ask, and wait for `ms` at most from when it is this question's turn. `transfer` goes over to the thread, and is gone
-   * here. Rejects with `WorkLimitError` when it takes too much time or memory; such a thread, and one whose caller gave
-   * up, is never asked again.
+   * Sends a job and waits at most `ms`, counted from its turn. Buffers in `transfer` move to the thread and become
+   * unusable here.
+   *
+   * Rejects with `WorkLimitError` if the job takes too much time or memory. Such a thread is not used again, nor is one
+   * whose caller aborted.
    */
-  ask<Name extends keyof Jobs>(
+  runJob<Name extends keyof Jobs>(
     name: Name,
     job: Jobs[Name],
     limits: { ms: number; transfer?: readonly Uint8Array[] },
   ): Promise<Answers[Name]> {
-    this.#open++;
-    const asked = this.#last.then(() => this.#ask(name, job, limits)).finally(() => this.#open--);
-    this.#last = asked.catch(() => undefined);
-    return asked;
+    this.#pendingJobs++;
+    const answer = this.#last.then(() => this.#ask(name, job, limits)).finally(() => this.#pendingJobs--);
+    this.#last = answer.catch(() => undefined);
+    return answer;
   }
 
   #ask<Name extends keyof Jobs>(
@@ -181,15 +184,15 @@ export class SandboxedWorker {
     const signal = this.#signal;
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason as Error);
-      if (this.#broken) return reject(new WorkLimitError("failed", "its thread has ended"));
+      if (this.#isBroken) return reject(new WorkLimitError("failed", "its thread has ended"));
       const settle = (act: () => void, answered = false): void => {
-        if (!answered) this.#broken = true;
+        if (!answered) this.#isBroken = true;
         forget();
         time.clear();
         worker.off("message", onMessage).off("error", onError).off("exit", onExit);
         act();
       };
-      // After a fault nothing is known about the state of the thread's libraries.
+      // After an error, the state of the thread's libraries is unknown.
       const onMessage = (reply: Reply): void =>
         settle(
           () => {
@@ -215,7 +218,7 @@ export class SandboxedWorker {
         settle(() => reject(time.expired ? late : (signal.reason as Error)));
       });
       worker.on("message", onMessage).on("error", onError).on("exit", onExit);
-      worker.postMessage({ name, job }, limits.transfer?.map((one) => one.buffer as ArrayBuffer) ?? []);
+      worker.postMessage({ name, job }, limits.transfer?.map((bytes) => bytes.buffer as ArrayBuffer) ?? []);
     });
   }
 }

@@ -3,7 +3,7 @@ import { prefersCrlf } from "../../files/line-ends.js";
 import { indentRule, indentsOf, type Reindent } from "./indentation.js";
 import { mergeLines } from "./merge-lines.js";
 import { NamedPlaces, type NamedPlace } from "./named-place.js";
-import { notFound } from "./near-miss.js";
+import { notFoundMessage } from "./near-miss.js";
 import { FileLines, TextView, type ViewPlace } from "./text-views.js";
 import { REINDENTED, MATCH_MODES, type MatchMode } from "./match-modes.js";
 
@@ -12,16 +12,16 @@ export interface PatchLine {
   readonly sign: " " | "-" | "+";
   readonly text: string;
   /** Whether the line is empty and without a sign. It is either a context line or separates two chunks. */
-  readonly bare?: boolean;
+  readonly isUnsigned?: boolean;
 }
 
-/** One chunk of the patch of a file. */
+/** A chunk of the patch of a file. */
 export interface PatchChunk {
   /** Lines that precede the chunk in the file, in order, such as a class and a function. */
   readonly headers: readonly string[];
   readonly lines: readonly PatchLine[];
   /** Whether the file ends with the chunk. */
-  readonly atEnd: boolean;
+  readonly isAtEnd: boolean;
 }
 
 /** The chunks of a patch for one file. */
@@ -39,7 +39,7 @@ export interface PatchedFile {
   /** Line number of the first change. */
   line: number;
   /** For each chunk that did not match exactly: which differences were ignored. */
-  how: string[];
+  tolerated: string[];
 }
 
 /** Applies all chunks, or none. */
@@ -52,7 +52,7 @@ export function patchText({ content, chunks, name, maxBytes }: PatchJob): Patche
     const text = file.text();
     if (text.length > maxBytes)
       throw new ToolError(`${name}: the file would have more bytes than a patch may make (${maxBytes}). Use bash.`);
-    return { content: Buffer.from(text, "latin1"), line: file.firstLine, how: file.how };
+    return { content: Buffer.from(text, "latin1"), line: file.firstLine, tolerated: file.how };
   } catch (error) {
     if (error instanceof ToolError) return { refused: error.message };
     throw error;
@@ -101,15 +101,15 @@ class PatchedText {
 
   /** Applies a chunk. Throws `ToolError`. */
   apply(chunk: PatchChunk, which: string): void {
-    const named = this.#names.named(chunk.headers, `${this.#name}${which}`);
+    const named = this.#names.find(chunk.headers, `${this.#name}${which}`);
     const lines = chunk.lines.map((line) => ({ ...line, text: Buffer.from(line.text).toString("latin1") }));
-    const own = lines.findLastIndex(({ bare }) => !bare) + 1;
+    const chunkLength = lines.findLastIndex(({ isUnsigned: bare }) => !bare) + 1;
     // Trailing empty lines may belong to the chunk, or separate it from the next.
-    for (const some of own < lines.length ? [lines, lines.slice(0, own)] : [lines]) {
-      const found = this.#find(some, named, chunk, which);
-      if (found) return this.#change(some, found.place, found.way, which);
+    for (const candidateLines of chunkLength < lines.length ? [lines, lines.slice(0, chunkLength)] : [lines]) {
+      const match = this.#find(candidateLines, named, chunk, which);
+      if (match) return this.#change(candidateLines, match.place, match.way, which);
     }
-    throw this.#missing(lines.slice(0, own), named, chunk, which);
+    throw this.#missingError(lines.slice(0, chunkLength), named, chunk, which);
   }
 
   text(): string {
@@ -134,17 +134,17 @@ class PatchedText {
   #find(
     lines: readonly PatchLine[],
     named: NamedPlace | undefined,
-    { headers, atEnd }: PatchChunk,
+    { headers, isAtEnd: atEnd }: PatchChunk,
     which: string,
   ): { place: ViewPlace; way: MatchMode } | undefined {
-    const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
-    if (wanted.length === 0) return { place: this.#insertion(headers, which), way: MATCH_MODES[0]! };
+    const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
+    if (oldLines.length === 0) return { place: this.#insertion(headers, which), way: MATCH_MODES[0]! };
     for (const way of MATCH_MODES) {
       const places = this.#view(way)
-        .places(wanted, true, true)
+        .places(oldLines, true, true)
         .filter(({ first, last }) => first >= this.#next && (!atEnd || last === this.#lines.length - 1))
         .filter((place) => !named || this.#names.isIn(place, named));
-      const exact = places.filter(({ first }) => wanted.every((line, i) => this.#raw(first + i) === line));
+      const exact = places.filter(({ first }) => oldLines.every((line, i) => this.#raw(first + i) === line));
       const candidates = exact.length > 0 ? exact : places;
       const [place] = candidates;
       if (!place) continue;
@@ -165,7 +165,7 @@ class PatchedText {
         `${this.#name}${which}: has lines to add, and none beside which they go. Give the lines around them.`,
       );
     const end = this.#lines.length;
-    return { first: end, from: 0, last: end - 1, to: 0, whole: true };
+    return { first: end, from: 0, last: end - 1, to: 0, isFullLines: true };
   }
 
   #change(lines: readonly PatchLine[], { first }: ViewPlace, way: MatchMode, which: string): void {
@@ -183,8 +183,8 @@ class PatchedText {
       const group = lines.slice(i, end);
       const old = group.flatMap(({ sign, text }) => (sign === "-" ? [text] : []));
       const fresh = group.flatMap(({ sign, text }) => (sign === "+" ? [text] : []));
-      const found = old.map((_, line) => ({ raw: this.#raw(at + line), end: this.#endOf(at + line) }));
-      const text = reindent && this.#merged(old, fresh, found, way, reindent);
+      const fileLines = old.map((_, line) => ({ raw: this.#raw(at + line), end: this.#endOf(at + line) }));
+      const text = reindent && this.#merged(old, fresh, fileLines, way, reindent);
       if (text === undefined)
         throw new ToolError(
           `${this.#name}${which}: its lines are at line ${first + 1}, not to the letter (${way.how}), and how the new ones ` +
@@ -202,14 +202,14 @@ class PatchedText {
   #merged(
     old: readonly string[],
     fresh: readonly string[],
-    found: readonly { raw: string; end: string }[],
+    fileLines: readonly { raw: string; end: string }[],
     tolerance: MatchMode,
     reindent: Reindent,
   ): string | undefined {
     const last = { raw: "", end: undefined };
     const ended = (lines: readonly string[]): string[] => [...lines, ""];
     return mergeLines({
-      ...{ tolerance, reindent, found: [...found, last], old: ended(old), fresh: ended(fresh) },
+      ...{ tolerance, reindent, fileLines: [...fileLines, last], old: ended(old), fresh: ended(fresh) },
       lineEnd: this.#lineEnd,
     });
   }
@@ -225,14 +225,14 @@ class PatchedText {
     );
   }
 
-  #missing(
+  #missingError(
     lines: readonly PatchLine[],
     named: NamedPlace | undefined,
-    { atEnd }: PatchChunk,
+    { isAtEnd: atEnd }: PatchChunk,
     which: string,
   ): ToolError {
-    const wanted = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
-    const places = this.#view(MATCH_MODES[0]!).places(wanted, true, true);
+    const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
+    const places = this.#view(MATCH_MODES[0]!).places(oldLines, true, true);
     const elsewhere = places.find(({ first }) => first >= this.#next);
     if (named && elsewhere && !atEnd) {
       const lines = named.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
@@ -247,8 +247,8 @@ class PatchedText {
         `${this.#name}${which}: its lines are at line ${place.first + 1}, before a piece that stands above it in the patch, ` +
           "or in what that changes. Give the pieces in the order of the file.",
       );
-    const text = Buffer.from(wanted.join("\n"), "latin1").toString();
-    return new ToolError(notFound(this.#latin, text, `${this.#name}${which}`, "the patch"));
+    const text = Buffer.from(oldLines.join("\n"), "latin1").toString();
+    return new ToolError(notFoundMessage(this.#latin, text, `${this.#name}${which}`, "the patch"));
   }
 
   #view(way: MatchMode): TextView {

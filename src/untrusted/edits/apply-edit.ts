@@ -3,7 +3,7 @@ import { prefersCrlf } from "../../files/line-ends.js";
 import { findPlaces, replacePlaces } from "./find-places.js";
 import { reindentReplacement } from "./reindent-replacement.js";
 import { TolerantText } from "./tolerant-edit.js";
-import { notFound } from "./near-miss.js";
+import { notFoundMessage } from "./near-miss.js";
 
 /** Edits of one file. The search for a text can take time proportional to the product of the lengths. */
 export interface EditJob {
@@ -53,7 +53,7 @@ export interface TextEdit {
 }
 
 /** Result of one edit. */
-interface Applied {
+interface AppliedEdit {
   /** The file as Latin-1, one character per byte, so that bytes that are not UTF-8 stay unchanged. */
   latin: string;
   count: number;
@@ -67,17 +67,17 @@ interface Applied {
  * Replaces a text: at its exact occurrences, otherwise at the only tolerant match. `latin` is the file as Latin-1.
  * Keeps the file's line ends, whatever the edit contains. Throws `ToolError`.
  */
-function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
+function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number): AppliedEdit {
   if (edit.old_string === "")
     throw new ToolError(`${name}: old_string is empty. Give the text to replace, or use write.`);
   if (edit.old_string === edit.new_string)
     throw new ToolError(`${name}: old_string and new_string are the same. Nothing to do.`);
-  const asked = bytesOf(edit.old_string);
-  const found = findPlaces(latin, asked);
-  const places = [...found.values()].flat();
-  if (found.size > 1) places.sort((one, two) => one - two);
+  const oldBytes = bytesOf(edit.old_string);
+  const placesByText = findPlaces(latin, oldBytes);
+  const places = [...placesByText.values()].flat();
+  if (placesByText.size > 1) places.sort((left, right) => left - right);
   const [first] = places;
-  if (first === undefined) return applyLoosely(latin, edit, name, maxBytes);
+  if (first === undefined) return applyTolerantly(latin, edit, name, maxBytes);
   if (places.length > 1 && !edit.replace_all) {
     const lines = lineNumbers(latin, places.slice(0, 10));
     throw new ToolError(
@@ -85,9 +85,9 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
         "Add lines around it until it is unique, or set replace_all.",
     );
   }
-  const freshFor = reindentReplacement(asked, bytesOf(edit.new_string), prefersCrlf(latin));
-  const growths = [...found].map(([old, some]) => some.length * (freshFor(old).length - old.length));
-  if ([...found.keys()].every((old) => freshFor(old) === old))
+  const freshFor = reindentReplacement(oldBytes, bytesOf(edit.new_string), prefersCrlf(latin));
+  const growths = [...placesByText].map(([old, offsets]) => offsets.length * (freshFor(old).length - old.length));
+  if ([...placesByText.keys()].every((old) => freshFor(old) === old))
     throw new ToolError(`${name}: old_string and new_string differ in line ends alone. Nothing to do.`);
   refuseLarge(
     growths.reduce((sum, growth) => sum + growth, latin.length),
@@ -95,17 +95,17 @@ function applyEdit(latin: string, edit: TextEdit, name: string, maxBytes: number
     maxBytes,
   );
   return {
-    latin: replacePlaces(latin, found, freshFor),
+    latin: replacePlaces(latin, placesByText, freshFor),
     count: places.length,
     line: lineNumbers(latin, [first])[0] ?? 1,
   };
 }
 
-function applyLoosely(latin: string, edit: TextEdit, name: string, maxBytes: number): Applied {
-  const found = new TolerantText(latin, prefersCrlf(latin) ? "\r" : "").edit(edit.old_string, edit.new_string);
-  if (found === undefined) throw new ToolError(notFound(latin, edit.old_string, name));
-  if (typeof found === "string") throw new ToolError(`${name}: old_string ${found}.`);
-  const { start, end, text, line, how } = found;
+function applyTolerantly(latin: string, edit: TextEdit, name: string, maxBytes: number): AppliedEdit {
+  const match = new TolerantText(latin, prefersCrlf(latin) ? "\r" : "").edit(edit.old_string, edit.new_string);
+  if (match === undefined) throw new ToolError(notFoundMessage(latin, edit.old_string, name));
+  if (typeof match === "string") throw new ToolError(`${name}: old_string ${match}.`);
+  const { start, end, text, line, how } = match;
   if (latin.slice(start, end) === text)
     throw new ToolError(
       `${name}: old_string is at line ${line} (not to the letter: ${how}), and new_string would change nothing there.`,

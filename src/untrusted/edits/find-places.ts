@@ -1,24 +1,26 @@
 import { toLf } from "../../files/line-ends.js";
 import { placesOf, replaceAt } from "./find-text.js";
 
-/** Where something is in a file, ascending, by how it stands there: as often as its line ends differ. */
+/** Ascending offsets in a file by matched text. The matched texts differ only in their line ends. */
 export type Places = ReadonlyMap<string, readonly number[]>;
 
 /**
- * Where a text is in a file, both one character a byte. Line ends count alike, since who was shown the file did not see which
- * it has; those of Windows that are asked for are found to the letter first. None is cut in two.
+ * Finds a text in a file, both as one character per byte.
+ *
+ * All line ends are treated as equal, because a reader of the file does not see them. If the text contains Windows line
+ * ends, exact matches are tried first. A match never splits a line end.
  */
 export function findPlaces(latin: string, part: string): Places {
   const ends = windowsEnds(latin);
   if (part.includes("\r") && ends.length > 0) {
     const exact = placesOf(latin, part);
-    const whole = exact.filter((at) => !isWithinEnd(latin, at) && !isWithinEnd(latin, at + part.length));
-    if (whole.length > 0) return new Map([[part, whole]]);
+    const unsplitPlaces = exact.filter((at) => !isWithinEnd(latin, at) && !isWithinEnd(latin, at + part.length));
+    if (unsplitPlaces.length > 0) return new Map([[part, unsplitPlaces]]);
   }
   const plain = toLf(part);
   if (ends.length === 0) return groups(plain, placesOf(latin, plain));
-  const found = new Map<string, number[]>();
-  // How many of them lie before a place, of places that only rise.
+  const placesByText = new Map<string, number[]>();
+  // Number of Windows line ends before an offset. Offsets must ascend.
   let passed = 0;
   const inFile = (at: number): number => {
     while (passed < ends.length && (ends[passed] ?? 0) < at) passed++;
@@ -27,18 +29,20 @@ export function findPlaces(latin: string, part: string): Places {
   for (const place of placesOf(toLf(latin), plain)) {
     const start = inFile(place);
     const text = latin.slice(start, inFile(place + plain.length));
-    const known = found.get(text);
-    if (known) known.push(start);
-    else found.set(text, [start]);
+    const sameTextPlaces = placesByText.get(text);
+    if (sameTextPlaces) sameTextPlaces.push(start);
+    else placesByText.set(text, [start]);
   }
-  return found;
+  return placesByText;
 }
 
-/** A text with something in the place of each. */
+/** Returns the text with a replacement at each place. */
 export function replacePlaces(text: string, places: Places, freshFor: (old: string) => string): string {
-  const [first, ...others] = places;
-  if (first && others.length === 0) return replaceAt(text, first[1], first[0].length, freshFor(first[0]));
-  const all = [...places].flatMap(([old, some]) => some.map((at) => ({ at, old }))).sort((one, two) => one.at - two.at);
+  const [first, ...otherGroups] = places;
+  if (first && otherGroups.length === 0) return replaceAt(text, first[1], first[0].length, freshFor(first[0]));
+  const all = [...places]
+    .flatMap(([old, offsets]) => offsets.map((at) => ({ at, old })))
+    .sort((left, right) => left.at - right.at);
   const pieces: string[] = [];
   let from = 0;
   for (const { at, old } of all) {
@@ -57,7 +61,7 @@ function isWithinEnd(latin: string, at: number): boolean {
   return latin[at - 1] === "\r" && latin[at] === "\n";
 }
 
-/** Where the line ends of Windows are when each is one character. */
+/** Offsets of Windows line ends in the text after each is reduced to one character. */
 function windowsEnds(latin: string): number[] {
   const ends: number[] = [];
   for (let at = latin.indexOf("\r\n"); at >= 0; at = latin.indexOf("\r\n", at + 2)) ends.push(at - ends.length);

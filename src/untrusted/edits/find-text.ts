@@ -1,15 +1,17 @@
-/** So many characters of a text are looked for first. */
-const HEAD = 64;
+/** Number of characters of a text that the engine searches for first. */
+const PREFIX_CHARACTERS = 64;
 
 /**
- * Where `part` is in `text`, ascending; those that overlap another only where they are asked for. In linear time (Knuth, Morris and Pratt): the engine's own
- * search can take the product of both lengths, and does not even end with its thread.
+ * Offsets of `part` in `text`, ascending. Overlapping matches are included only if `overlapping`.
+ *
+ * Takes linear time (Knuth, Morris and Pratt). The engine's own search can take the product of both lengths and cannot
+ * be interrupted, even by ending its thread.
  */
 export function placesOf(text: string, part: string, overlapping = false): number[] {
   const places: number[] = [];
   if (part === "" || part.length > text.length) return places;
-  // The engine is quick with a few characters, and with those it cannot take long.
-  const begin = text.indexOf(part.slice(0, HEAD));
+  // The engine's search is fast, and its time is bounded for so few characters.
+  const begin = text.indexOf(part.slice(0, PREFIX_CHARACTERS));
   if (begin < 0) return places;
   const back = new Int32Array(part.length);
   for (let at = 1, matched = 0; at < part.length; at++) {
@@ -28,7 +30,7 @@ export function placesOf(text: string, part: string, overlapping = false): numbe
   return places;
 }
 
-/** `text` with `fresh` at these places, in place of `length` characters each. */
+/** Replaces `length` characters with `fresh` at each of these offsets. */
 export function replaceAt(text: string, places: readonly number[], length: number, fresh: string): string {
   const pieces: string[] = [];
   let from = 0;

@@ -1,100 +1,104 @@
 import { indentOf } from "./text-views.js";
 
-/** What an indentation becomes in the file; undefined where that cannot be said. */
+/** Maps an indentation of a text to that of the file; undefined if it cannot be determined. */
 export type Reindent = (indent: string) => string | undefined;
 
 /**
- * How a file indents what a text indents otherwise: all of it shifted, or by other blanks for each level. Of each line the
- * indentation in the text and the one in the file; undefined where the lines do not agree on one rule.
+ * Finds the rule by which a file's indentation differs from that of a text: a constant shift, or another unit per
+ * level.
+ *
+ * `pairs`: for each line, the indentation in the text and in the file. Undefined if the lines do not follow one rule.
  */
 export function indentRule(pairs: readonly (readonly [wanted: string, file: string])[] = []): Reindent | undefined {
   if (pairs.length === 0) return undefined;
-  const known = new Map<string, string>();
+  const fileIndents = new Map<string, string>();
   const back = new Map<string, string>();
-  for (const [wanted, file] of pairs) {
-    // Lines that were on one level are on one level.
-    if ((known.get(wanted) ?? file) !== file || (back.get(file) ?? wanted) !== wanted) return undefined;
-    known.set(wanted, file);
-    back.set(file, wanted);
+  for (const [textIndent, file] of pairs) {
+    // Lines on one level in the text must be on one level in the file.
+    if ((fileIndents.get(textIndent) ?? file) !== file || (back.get(file) ?? textIndent) !== textIndent)
+      return undefined;
+    fileIndents.set(textIndent, file);
+    back.set(file, textIndent);
   }
-  const rule = [deeper, shallower, byUnits]
-    .map((make) => make(known))
-    .find((one) => one && [...known].every(([wanted, file]) => one(wanted) === file));
-  return rule && ((indent) => known.get(indent) ?? rule(indent));
+  const rule = [shiftRight, shiftLeft, convertUnits]
+    .map((make) => make(fileIndents))
+    .find((candidate) => candidate && [...fileIndents].every(([textIndent, file]) => candidate(textIndent) === file));
+  return rule && ((indent) => fileIndents.get(indent) ?? rule(indent));
 }
 
 /**
- * The indentation of lines as they were asked for, and as they are in the file; nothing is known of blank ones. Undefined
- * where the file has spaces of print before a word, which no rule could make.
+ * Indentation of each non-blank line in the text and in the file. Undefined if the file indents with typographic
+ * spaces, which no rule could produce.
  */
-export function indentsOf(wanted: readonly string[], raws: readonly string[]): [string, string][] | undefined {
+export function indentsOf(textLines: readonly string[], raws: readonly string[]): [string, string][] | undefined {
   if (raws.some((raw) => /^[ \t]*(?:\xc2\xa0|\xe2\x80[\x80-\x8b\xaf]|\xe3\x80\x80)/.test(raw))) return undefined;
-  return wanted.flatMap((line, at): [string, string][] =>
+  return textLines.flatMap((line, at): [string, string][] =>
     line.trim() === "" ? [] : [[indentOf(line), indentOf(raws[at] ?? "")]],
   );
 }
 
-type Known = ReadonlyMap<string, string>;
+type FileIndents = ReadonlyMap<string, string>;
 
-/** The same blanks before each line. */
-function deeper(known: Known): Reindent | undefined {
-  const [[wanted, file] = ["", ""]] = known;
-  if (!file.endsWith(wanted)) return undefined;
-  const added = file.slice(0, file.length - wanted.length);
-  return (indent) => (added === "" || indent === "" || !mixes(added, indent, known) ? added + indent : undefined);
+/** The file has the same additional blanks before each line. */
+function shiftRight(fileIndents: FileIndents): Reindent | undefined {
+  const [[textIndent, file] = ["", ""]] = fileIndents;
+  if (!file.endsWith(textIndent)) return undefined;
+  const added = file.slice(0, file.length - textIndent.length);
+  return (indent) => (added === "" || indent === "" || !mixes(added, indent, fileIndents) ? added + indent : undefined);
 }
 
-/** Whether tabs would stand beside spaces where the file has shown none that do. */
-function mixes(added: string, indent: string, known: Known): boolean {
+/** Whether the result would mix tabs and spaces although no line of the file does. */
+function mixes(added: string, indent: string, fileIndents: FileIndents): boolean {
   const both = (text: string): boolean => text.includes("\t") && text.includes(" ");
-  return both(added + indent) && ![...known.values()].some(both);
+  return both(added + indent) && ![...fileIndents.values()].some(both);
 }
 
-/** The same blanks less before each line. */
-function shallower(known: Known): Reindent | undefined {
-  const [[wanted, file] = ["", ""]] = known;
-  if (!wanted.endsWith(file)) return undefined;
-  const removed = wanted.slice(0, wanted.length - file.length);
+/** The file has the same number of blanks fewer before each line. */
+function shiftLeft(fileIndents: FileIndents): Reindent | undefined {
+  const [[textIndent, file] = ["", ""]] = fileIndents;
+  if (!textIndent.endsWith(file)) return undefined;
+  const removed = textIndent.slice(0, textIndent.length - file.length);
   return (indent) => (indent.startsWith(removed) ? indent.slice(removed.length) : undefined);
 }
 
-/** So many blanks of the text are so many of the file, from the level on that the lines share. */
-function byUnits(known: Known): Reindent | undefined {
-  const pairs = [...known].sort(([one], [other]) => one.length - other.length);
+/** A unit of blanks in the text corresponds to a unit in the file, beyond the level that the lines share. */
+function convertUnits(fileIndents: FileIndents): Reindent | undefined {
+  const pairs = [...fileIndents].sort(([left], [right]) => left.length - right.length);
   const [[base, fileBase] = ["", ""]] = pairs;
   const rests = pairs
     .slice(1)
-    .map(([wanted, file]) => [wanted.slice(base.length), file.slice(fileBase.length)] as const);
-  if (!pairs.every(([wanted, file]) => wanted.startsWith(base) && file.startsWith(fileBase))) return undefined;
-  // One level alone tells the unit where it is in tabs here and in spaces there.
+    .map(([textIndent, file]) => [textIndent.slice(base.length), file.slice(fileBase.length)] as const);
+  if (!pairs.every(([textIndent, file]) => textIndent.startsWith(base) && file.startsWith(fileBase))) return undefined;
+  // A single level is enough to find the unit if one text uses tabs and the other spaces.
   const measured = rests.length > 0 ? rests : [[base, fileBase] as const];
   const [[from, to] = ["", ""]] = measured;
-  if (!measured.every(([wanted, file]) => isOf(from.charAt(0), wanted) && isOf(to.charAt(0), file))) return undefined;
+  if (!measured.every(([textIndent, file]) => isRepeated(from.charAt(0), textIndent) && isRepeated(to.charAt(0), file)))
+    return undefined;
   const [char, fileChar] = [from.charAt(0), to.charAt(0)];
   if (rests.length === 0 && char === fileChar) return undefined;
-  const common = measured.flatMap(([wanted, file]) => [wanted.length, file.length]).reduce(divisor);
+  const common = measured.flatMap(([textIndent, file]) => [textIndent.length, file.length]).reduce(divisor);
   const [unit, fileUnit] = [from.length / common, to.length / common];
   if (rests.length === 0 && Math.min(unit, fileUnit) !== 1) return undefined;
   return (indent) => {
     if (indent.length < base.length) {
       const less = base.slice(indent.length);
       const gone = fileChar.repeat((less.length / unit) * fileUnit);
-      if (!base.startsWith(indent) || !isOf(char, less) || less.length % unit !== 0) return undefined;
+      if (!base.startsWith(indent) || !isRepeated(char, less) || less.length % unit !== 0) return undefined;
       return fileBase.endsWith(gone) ? fileBase.slice(0, fileBase.length - gone.length) : undefined;
     }
-    const rest = indent.slice(base.length);
-    if (!indent.startsWith(base) || !(rest === "" || isOf(char, rest))) return undefined;
-    const left = rest.length % unit;
-    // Spaces that line something up stay spaces.
-    if (left > 0 && !(char === " " && fileChar === "\t")) return undefined;
-    return fileBase + fileChar.repeat(Math.floor(rest.length / unit) * fileUnit) + " ".repeat(left);
+    const extraIndent = indent.slice(base.length);
+    if (!indent.startsWith(base) || !(extraIndent === "" || isRepeated(char, extraIndent))) return undefined;
+    const alignmentSpaces = extraIndent.length % unit;
+    // Spaces that align text stay spaces.
+    if (alignmentSpaces > 0 && !(char === " " && fileChar === "\t")) return undefined;
+    return fileBase + fileChar.repeat(Math.floor(extraIndent.length / unit) * fileUnit) + " ".repeat(alignmentSpaces);
   };
 }
 
-function isOf(char: string, text: string): boolean {
+function isRepeated(char: string, text: string): boolean {
   return text !== "" && char !== "" && text === char.repeat(text.length);
 }
 
-function divisor(one: number, other: number): number {
-  return other === 0 ? one : divisor(other, one % other);
+function divisor(left: number, right: number): number {
+  return right === 0 ? left : divisor(right, left % right);
 }

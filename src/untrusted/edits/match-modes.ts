@@ -1,11 +1,11 @@
 import type { MatchTolerance } from "./text-views.js";
 
-/** What is overlooked, and what a model is told of it. */
+/** Ignored differences, with a description for the model. */
 export interface MatchMode extends MatchTolerance {
   readonly how: string;
 }
 
-/** The ways to overlook slips, each less near to the letter than the one before; blanks at the ends of lines in all of them. */
+/** Match modes from strict to tolerant. All of them ignore blanks at the ends of lines. */
 export const MATCH_MODES: readonly MatchMode[] = [
   { typography: false, blanks: false, indentation: false, how: "blanks at the ends of lines differ" },
   { typography: true, blanks: false, indentation: false, how: "quotes, dashes or spaces are others" },
@@ -15,5 +15,5 @@ export const MATCH_MODES: readonly MatchMode[] = [
   { typography: true, blanks: true, indentation: true, how: "indentation and blanks between words differ" },
 ];
 
-/** What is told beside that of lines that were found with another indentation. */
+/** Added to the description if lines matched with another indentation. */
 export const REINDENTED = "the new text was indented as the file is";

@@ -1,21 +1,21 @@
 import { indentOf } from "./text-views.js";
 
-/** What a line of a file opens, as who names it means it. */
+/** The block that a named line of a file opens. */
 export interface NamedBlock {
-  /** The line that was named, from 0. */
+  /** Index of the named line, from 0. */
   readonly at: number;
-  /** The first line behind it that is something else. */
+  /** Index of the first line after the block. */
   readonly end: number;
 }
 
 const OPENS = /(?:[([{]|=>)\s*$/;
-/** Closes what was opened on its level. */
+/** Closes a block on the same level. */
 const CLOSES = /^(?:[)\]}]|\/?>\s*$|<\/|(?:end|fi|done|esac)\b(?!\s*(?:[=([:]|\w+\s*=)))/i;
-/** Goes on with what the lines before it began, on the same level. */
-const GOES_ON =
+/** Continues a block on the same level. */
+const CONTINUES =
   /^(?:(?:else|elif|elsif|elseif|except|finally|catch|then|where)\b|(?:rescue|ensure)\b(?!\s*[(.=])|do\s*$)/;
 const COMMENT = /^(?:\/\/|\/\*|\*\s|\*\/|--\s|#\s)/;
-/** A decorator, an attribute, what a template takes: said of what stands behind it. */
+/** A decorator, an attribute or template parameters: applies to the next line. */
 const ATTRIBUTE = /^(?:@[\w.]+\s*(?:\(.*)?$|#!?\[.*\]\s*$|template\s*<)/;
 const CSHARP_ATTRIBUTE = /^\[[A-Z]\w*(?:\(.*\))?\]\s*$/;
 const DIRECTIVE = /^#\s*(?:if|ifdef|ifndef|else|elif|endif|define|undef|pragma|include)\b/;
@@ -23,8 +23,10 @@ const HEADING = /^(#{1,6})\s/;
 const PROSE = /\.(?:md|mdx|markdown|mkd)$/i;
 
 /**
- * Up to where what a line opens goes: a class, a function, a section. Found by how lines are indented and by what closes it
- * on the level of the line, as no language is known; where that may be sooner or later, it is sooner. `name`: the file's.
+ * Finds the end of the block that a line opens: a class, a function, a section.
+ *
+ * Uses the indentation and the closing line on the same level, because the language is not known. If the end is
+ * ambiguous, the earlier one is used. `name`: the file's name.
  */
 export function namedBlock(lines: readonly string[], at: number, name: string): NamedBlock {
   return { at, end: new Layout(lines, name).end(at) };
@@ -44,72 +46,76 @@ class Layout {
   end(at: number): number {
     const [, signs] = this.#isProse ? (HEADING.exec(this.#text(at)) ?? []) : [];
     if (signs !== undefined) return this.#nextHeading(at, signs.length);
-    const head = this.#announced(at);
-    const next = this.#nextFull(head);
+    const head = this.#declarationOf(at);
+    const next = this.#nextNonBlank(head);
     const level = this.#width(head);
-    const [own, behind] = [this.#text(head), this.#text(next)];
-    if (OPENS.test(own) || (this.#width(next) === level && behind === "{")) return this.#bracketEnd(head, level);
-    // A list may stand on the level of its name.
-    const isList = own.endsWith(":") && !own.startsWith("- ") && behind.startsWith("- ") && this.#width(next) === level;
-    return isList || this.#width(next) > level || CLOSES.test(behind)
+    const [headText, nextText] = [this.#text(head), this.#text(next)];
+    if (OPENS.test(headText) || (this.#width(next) === level && nextText === "{")) return this.#bracketEnd(head, level);
+    // A list may be on the same level as its key.
+    const isList =
+      headText.endsWith(":") && !headText.startsWith("- ") && nextText.startsWith("- ") && this.#width(next) === level;
+    return isList || this.#width(next) > level || CLOSES.test(nextText)
       ? this.#indentedEnd(head, level, isList)
       : this.#flatEnd(head, level);
   }
 
-  /** Of a comment or a decorator: the line that it is for. */
-  #announced(at: number): number {
+  /** For a comment or decorator: the line to which it applies. */
+  #declarationOf(at: number): number {
     let head = at;
     for (;;) {
       const text = this.#text(head);
       const isAttribute = ATTRIBUTE.test(text) || (this.#isCSharp && CSHARP_ATTRIBUTE.test(text));
       if (this.#isProse || !(isAttribute || COMMENT.test(text)) || /[{[]$/.test(text)) return head;
-      // Its arguments may have lines of their own.
+      // The arguments of an attribute may span several lines.
       const last = isAttribute && text.endsWith("(") ? this.#bracketEnd(head, this.#width(head)) - 1 : head;
-      const next = this.#nextFull(last);
+      const next = this.#nextNonBlank(last);
       if (next >= this.#lines.length || this.#width(next) < this.#width(at)) return at;
       head = next;
     }
   }
 
-  /** Behind the line that closes it. */
+  /** Index after the line that closes the bracket. */
   #bracketEnd(head: number, level: number): number {
     for (let at = head + 1; at < this.#lines.length; at++) {
       const text = this.#text(at);
       if (this.#width(at) > level || !/^[)\]}]/.test(text) || OPENS.test(text)) continue;
-      // The body of a function whose arguments were in it.
+      // The parameters are closed here, and the function body follows.
       if (text.endsWith(":")) return this.#indentedEnd(at, level, false);
-      const next = this.#nextFull(at);
-      const goesOn = this.#width(next) === level && (GOES_ON.test(this.#text(next)) || this.#text(next) === "{");
+      const next = this.#nextNonBlank(at);
+      const goesOn = this.#width(next) === level && (CONTINUES.test(this.#text(next)) || this.#text(next) === "{");
       if (!goesOn) return at + 1;
     }
     return this.#lines.length;
   }
 
-  /** Where the first line is that is indented no more, and neither closes it nor goes on with it. */
+  /** Index of the first line that is not indented more and neither closes nor continues the block. */
   #indentedEnd(head: number, level: number, isList: boolean): number {
-    // A text in three quotes may stand anywhere.
+    // A string in triple quotes may have any indentation.
     let isQuoted = false;
-    let said: number | undefined;
+    let undecidedAt: number | undefined;
     for (let at = head; at < this.#lines.length; at++) {
       const text = this.#text(at);
       const wasQuoted = isQuoted;
       if ((text.split('"""').length + text.split("'''").length) % 2 === 1) isQuoted = !isQuoted;
       if (at === head || text === "" || wasQuoted) continue;
       const width = this.#width(at);
-      const goesOn = CLOSES.test(text) || GOES_ON.test(text) || text === "{" || (isList && text.startsWith("- "));
-      if (width > level || (width === level && goesOn)) said = undefined;
-      // Whether it belongs to what was or to what comes, the next line says.
-      else if (COMMENT.test(text) || DIRECTIVE.test(text)) said ??= at;
-      else return said ?? at;
+      const goesOn = CLOSES.test(text) || CONTINUES.test(text) || text === "{" || (isList && text.startsWith("- "));
+      if (width > level || (width === level && goesOn)) undecidedAt = undefined;
+      // The next line determines whether a comment or directive belongs to this block or to the next.
+      else if (COMMENT.test(text) || DIRECTIVE.test(text)) undecidedAt ??= at;
+      else return undecidedAt ?? at;
     }
-    return said ?? this.#lines.length;
+    return undecidedAt ?? this.#lines.length;
   }
 
-  /** Of a line that opens nothing that can be seen: where another of its kind is, something that opens, or a lower level. */
+  /**
+   * End of a line that visibly opens nothing: the next line of the same kind, a line that opens a block, or a lower
+   * level.
+   */
   #flatEnd(head: number, level: number): number {
-    const own = this.#text(head);
-    const [, tag] = /^<([\w-]+)/.exec(own) ?? [];
-    const kind = kindOf(own);
+    const headText = this.#text(head);
+    const [, tag] = /^<([\w-]+)/.exec(headText) ?? [];
+    const kind = kindOf(headText);
     for (let at = head + 1; at < this.#lines.length; at++) {
       const text = this.#text(at);
       const width = this.#width(at);
@@ -119,7 +125,7 @@ class Layout {
         continue;
       }
       const isOther = width < level || kindOf(text) === kind || OPENS.test(text) || this.#isHeading(text);
-      if (isOther || this.#width(this.#nextFull(at)) > level) return at;
+      if (isOther || this.#width(this.#nextNonBlank(at)) > level) return at;
     }
     return this.#lines.length;
   }
@@ -139,8 +145,8 @@ class Layout {
     return this.#lines.length;
   }
 
-  /** The next line that is not blank; behind the last one: none. */
-  #nextFull(at: number): number {
+  /** Index of the next line that is not blank; the number of lines if there is none. */
+  #nextNonBlank(at: number): number {
     let next = at + 1;
     while (next < this.#lines.length && this.#text(next) === "") next++;
     return next;
@@ -150,7 +156,7 @@ class Layout {
     return (this.#lines[at] ?? "").trim();
   }
 
-  /** Of its indentation, with tabs as Python counts them. */
+  /** Width of the indentation, with tabs counted as in Python. */
   #width(at: number): number {
     let width = 0;
     for (const char of indentOf(this.#lines[at] ?? "")) width += char === "\t" ? 8 - (width % 8) : 1;

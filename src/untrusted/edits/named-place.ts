@@ -3,39 +3,43 @@ import { namedBlock, type NamedBlock } from "./named-block.js";
 import { comparable } from "./text-views.js";
 
 const LOOSEST = { typography: true, blanks: true, indentation: true };
-/** A name that stands for more lines says nothing. */
+/** Maximum lines that a header may match. A header with more matches does not identify a place. */
 const MAX_NAMED = 100;
 
-/** Where a piece of a patch may be that names what it is in; several where the name stands for several. */
+/** Blocks to which a chunk's header limits it. Several if the header matches several lines. */
 export interface NamedPlace {
   readonly header: string;
   readonly blocks: readonly NamedBlock[];
 }
 
-/** The lines of a file, one character a byte, and what headers name of them. */
+/** Finds the blocks that headers name in the lines of a file (one character per byte). */
 export class NamedPlaces {
   readonly #lines: readonly string[];
   readonly #name: string;
   #compared: readonly string[] | undefined;
 
-  /** `name`: the file's. */
+  /** `name`: the file's name. */
   constructor(lines: readonly string[], name: string) {
     this.#lines = lines;
     this.#name = name;
   }
 
-  /** What headers name, each in what the one before it names; undefined for none. Throws `ToolError`, which begins with `of`. */
-  named(headers: readonly string[], of: string): NamedPlace | undefined {
+  /**
+   * Finds the blocks that headers name, each within those of the previous header; undefined for no headers. Throws a
+   * `ToolError` whose message begins with `of`.
+   */
+  find(headers: readonly string[], of: string): NamedPlace | undefined {
     let named: NamedPlace | undefined;
     for (const header of headers) {
-      const wanted = comparable(Buffer.from(header).toString("latin1"), LOOSEST);
-      const whole = this.#within(named, (line) => line === wanted);
-      // A signature is often not copied to its end.
-      const places = whole.length > 0 ? whole : this.#within(named, (line) => line.startsWith(wanted));
-      const said = `${of}: there is no line ${JSON.stringify(header)}`;
+      const comparableHeader = comparable(Buffer.from(header).toString("latin1"), LOOSEST);
+      const fullMatches = this.#within(named, (line) => line === comparableHeader);
+      // Signatures are often copied incompletely, so a prefix is enough.
+      const places =
+        fullMatches.length > 0 ? fullMatches : this.#within(named, (line) => line.startsWith(comparableHeader));
+      const missingLine = `${of}: there is no line ${JSON.stringify(header)}`;
       if (places.length === 0)
         throw new ToolError(
-          `${said}${named ? ` in ${JSON.stringify(named.header)}` : ""}, as it stands after @@. Read the file again.`,
+          `${missingLine}${named ? ` in ${JSON.stringify(named.header)}` : ""}, as it stands after @@. Read the file again.`,
         );
       if (places.length > MAX_NAMED)
         throw new ToolError(
@@ -46,7 +50,10 @@ export class NamedPlaces {
     return named;
   }
 
-  /** Whether lines (both counted from 0) are in what is named: in its block, right behind the line that names it, or around that. */
+  /**
+   * Whether a range of lines (from 0, inclusive) belongs to a named block: inside it, separated from its first line
+   * only by blank lines, or around that line.
+   */
   isIn({ first, last }: { first: number; last: number }, { blocks }: NamedPlace): boolean {
     return blocks.some(({ at, end }) => {
       if (first <= at) return last >= at;
@@ -56,9 +63,9 @@ export class NamedPlaces {
 
   #within(named: NamedPlace | undefined, fits: (line: string) => boolean): number[] {
     const compared = (this.#compared ??= this.#lines.map((line) => comparable(line, LOOSEST)));
-    const found = new Set<number>();
+    const lineNumbers = new Set<number>();
     for (const { at, end } of named?.blocks ?? [{ at: -1, end: compared.length }])
-      for (let line = at + 1; line < end; line++) if (fits(compared[line] ?? "")) found.add(line);
-    return [...found];
+      for (let line = at + 1; line < end; line++) if (fits(compared[line] ?? "")) lineNumbers.add(line);
+    return [...lineNumbers];
   }
 }

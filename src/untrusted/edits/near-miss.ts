@@ -1,21 +1,24 @@
 import { toLf } from "../../files/line-ends.js";
 
-/** Why a text may not have matched, by the place in the file (as latin1) that is most like it. `what`: the text is of. */
-export function notFound(latin: string, wanted: string, name: string, what = "old_string"): string {
+/**
+ * Explains why a text may not have matched, from the most similar place in the file (Latin-1). `what`: the source of
+ * the text.
+ */
+export function notFoundMessage(latin: string, requestedText: string, name: string, what = "old_string"): string {
   const start = `${name}: ${what} was not found`;
-  const near = closest(linesOf(Buffer.from(latin, "latin1").toString()), linesOf(wanted));
+  const near = closest(linesOf(Buffer.from(latin, "latin1").toString()), linesOf(requestedText));
   if (!near) return `${start}, nor anything like it. Read the file and copy the text exactly.`;
-  const { line, text, asked, agreed } = near;
+  const { line, text, requestedLine, equalLinesBefore: agreed } = near;
   const ahead =
     agreed > 0 ? ` The ${agreed > 1 ? `${agreed} lines` : "line"} before it ${agreed > 1 ? "agree" : "agrees"}.` : "";
   const there =
     text === undefined
       ? `The file ends after line ${line - 1}`
       : `Line ${line} is most like it and differs: ${quoted(text)}`;
-  return `${start}. ${there}, where ${what} has ${quoted(asked)}.${ahead} Copy the text exactly as it is there, or read the file again.`;
+  return `${start}. ${there}, where ${what} has ${quoted(requestedLine)}.${ahead} Copy the text exactly as it is there, or read the file again.`;
 }
 
-/** Behind the last line end is no line. */
+/** A final line end does not start another line. */
 function linesOf(text: string): string[] {
   const lines = toLf(text).split("\n");
   if (lines.at(-1) === "") lines.pop();
@@ -26,42 +29,42 @@ function quoted(line: string): string {
   return JSON.stringify(line.length > 200 ? `${line.slice(0, 199)}…` : line);
 }
 
-/** The first line that differs, at the place that fits best. */
-interface Near {
-  /** From 1. */
+/** The first line that differs at the most similar place. */
+interface NearestLine {
+  /** Line number, from 1. */
   line: number;
-  /** As it is in the file; undefined behind its end. */
+  /** The file's line; undefined after the end of the file. */
   text: string | undefined;
-  /** As it was asked for. */
-  asked: string;
-  /** How many lines before it are the same. */
-  agreed: number;
+  /** The requested line. */
+  requestedLine: string;
+  /** Number of equal lines directly before it. */
+  equalLinesBefore: number;
 }
 
-/** So many lines of what is asked for are looked for. */
-const MAX_WANTED = 40;
-/** So many lines of a file are looked at. */
+/** Maximum lines of the requested text that are compared. */
+const MAX_REQUESTED_LINES = 40;
+/** Maximum lines of the file that are compared. */
 const MAX_LINES = 100_000;
-/** So many where none agrees and one that is alike is sought. */
-const MAX_LIKENED = 20_000;
+/** Maximum lines of the file that are checked for similarity, if no line is equal. */
+const MAX_SIMILARITY_LINES = 20_000;
 
-function closest(file: readonly string[], wanted: readonly string[]): Near | undefined {
-  const start = wanted.findIndex((line) => line.trim() !== "");
+function closest(file: readonly string[], requestedLines: readonly string[]): NearestLine | undefined {
+  const start = requestedLines.findIndex((line) => line.trim() !== "");
   if (start < 0) return undefined;
-  const asked = wanted.slice(start);
-  const pattern = asked.slice(0, MAX_WANTED).map(squeezed);
-  const lines = file.slice(0, MAX_LINES).map(squeezed);
-  const near = (at: number, offset: number): Near => ({
+  const comparedLines = requestedLines.slice(start);
+  const pattern = comparedLines.slice(0, MAX_REQUESTED_LINES).map(squeezeBlanks);
+  const lines = file.slice(0, MAX_LINES).map(squeezeBlanks);
+  const near = (at: number, offset: number): NearestLine => ({
     line: at + offset + 1,
     text: file[at + offset],
-    asked: asked[offset] ?? "",
-    agreed: offset,
+    requestedLine: comparedLines[offset] ?? "",
+    equalLinesBefore: offset,
   });
   let best = { score: 0, at: -1 };
   for (let at = 0; at < lines.length; at++) {
-    // Whole lines that agree but for white space; a long one says more than a brace.
+    // Score: the length of equal lines, ignoring white space, because a long line is more specific than a brace.
     let score = 0;
-    // Those that it begins with count twice: the first that differs is sought.
+    // Equal lines at the start count twice, because the first different line is to be found.
     let begins = true;
     for (const [i, line] of pattern.entries()) {
       begins &&= lines[at + i] === line;
@@ -70,37 +73,37 @@ function closest(file: readonly string[], wanted: readonly string[]): Near | und
     if (score > best.score) best = { score, at };
   }
   if (best.at >= 0) {
-    const differs = (same: (one: string, other: string | undefined) => boolean): number =>
-      asked.findIndex((line, i) => !same(line, file[best.at + i]));
-    const offset = differs((one, other) => other !== undefined && squeezed(one) === squeezed(other));
-    // Where white space is all that differs, that is it.
+    const differs = (same: (left: string, right: string | undefined) => boolean): number =>
+      comparedLines.findIndex((line, i) => !same(line, file[best.at + i]));
+    const offset = differs((left, right) => right !== undefined && squeezeBlanks(left) === squeezeBlanks(right));
+    // If only white space differs, the first such line is the result.
     return near(
       best.at,
       offset >= 0
         ? offset
         : Math.max(
             0,
-            differs((one, other) => one === other),
+            differs((left, right) => left === right),
           ),
     );
   }
-  const pairs = pairsOf(pattern[0] ?? "");
+  const pairs = characterPairs(pattern[0] ?? "");
   if (pairs.size === 0) return undefined;
-  for (const [at, line] of lines.slice(0, MAX_LIKENED).entries()) {
-    const other = pairsOf(line);
+  for (const [at, line] of lines.slice(0, MAX_SIMILARITY_LINES).entries()) {
+    const linePairs = characterPairs(line);
     let common = 0;
-    for (const pair of pairs) if (other.has(pair)) common++;
-    const score = (2 * common) / (pairs.size + other.size);
+    for (const pair of pairs) if (linePairs.has(pair)) common++;
+    const score = (2 * common) / (pairs.size + linePairs.size);
     if (score > best.score) best = { score, at };
   }
   return best.score >= 0.5 ? near(best.at, 0) : undefined;
 }
 
-function squeezed(line: string): string {
+function squeezeBlanks(line: string): string {
   return line.slice(0, 2_000).trim().replace(/\s+/g, " ");
 }
 
-function pairsOf(line: string): Set<string> {
+function characterPairs(line: string): Set<string> {
   const pairs = new Set<string>();
   for (let i = 0; i + 1 < line.length && i < 300; i++) pairs.add(line.slice(i, i + 2));
   return pairs;

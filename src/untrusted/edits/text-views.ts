@@ -1,73 +1,74 @@
 import { placesOf } from "./find-text.js";
 
-/** In what a text may differ from a file and be found in it all the same; blanks at the ends of lines always. */
+/** Differences that are ignored when a text is compared with a file. Blanks at the ends of lines are always ignored. */
 export interface MatchTolerance {
-  /** Quotes, dashes and spaces of print, for those of a keyboard. */
+  /** Typographic quotes, dashes and spaces instead of ASCII characters. */
   readonly typography: boolean;
-  /** How many blanks stand between two words. */
+  /** The number of blanks between two words. */
   readonly blanks: boolean;
   /** Blanks before the first word of a line. */
   readonly indentation: boolean;
 }
 
-/** What stands in place of the signs of print; their UTF-8, one character a byte. */
-const PRINTED: readonly (readonly [RegExp, string])[] = [
+/** Typographic characters, as UTF-8 with one character per byte, and their ASCII replacements. */
+const TYPOGRAPHIC_CHARACTERS: readonly (readonly [RegExp, string])[] = [
   [/\xe2\x80[\x98-\x9b\xb2]/, "'"],
   [/\xe2\x80[\x9c-\x9f\xb3]/, '"'],
   [/\xe2\x80[\x90-\x95]|\xe2\x88\x92/, "-"],
   [/\xc2\xa0|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80/, " "],
   [/\xe2\x80\xa6/, "..."],
-  // Of no width.
+  // Characters of zero width.
   [/\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/, ""],
 ];
-/** Any of them. */
-export const PRINT = new RegExp(PRINTED.map(([sign]) => sign.source).join("|"), "g");
+/** Matches any typographic character. */
+export const TYPOGRAPHIC = new RegExp(TYPOGRAPHIC_CHARACTERS.map(([sign]) => sign.source).join("|"), "g");
 
 function plainOf(sign: string): string {
-  return PRINTED.find(([of]) => of.test(sign))?.[1] ?? sign;
+  return TYPOGRAPHIC_CHARACTERS.find(([of]) => of.test(sign))?.[1] ?? sign;
 }
 
-/** A line as it is compared, and where in the line each character of that is. */
+/** A line in comparable form, with the position of each character in the original line. */
 export interface MappedLine {
   readonly text: string;
-  /** Where each character begins, and where it ends. */
+  /** Start and end of each character in the original line. */
   readonly from: readonly number[];
   readonly to: readonly number[];
 }
 
-/** A line, one character a byte, as it is compared. */
+/** Returns the form of a line (one character per byte) that is compared. */
 export function comparable(line: string, { typography, blanks, indentation }: MatchTolerance): string {
-  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(PRINT, plainOf) : line;
+  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(TYPOGRAPHIC, plainOf) : line;
   text = text.slice(0, wordsEnd(text));
   const start = indentOf(text).length;
   const words = blanks ? text.slice(start).replace(/[ \t]+/g, " ") : text.slice(start);
   return indentation ? words : text.slice(0, start) + words;
 }
 
-/** As `comparable`, with the places. */
-export function mapped(line: string, tolerance: MatchTolerance): MappedLine {
+/** As `comparable`, with the positions in the original line. */
+export function mapLine(line: string, tolerance: MatchTolerance): MappedLine {
   const chars: { char: string; from: number; to: number }[] = [];
   const plain = (from: number, to: number): void => {
     for (let at = from; at < to; at++) chars.push({ char: line.charAt(at), from: at, to: at + 1 });
   };
   let done = 0;
   if (tolerance.typography)
-    for (const { 0: sign, index } of line.matchAll(PRINT)) {
+    for (const { 0: sign, index } of line.matchAll(TYPOGRAPHIC)) {
       plain(done, index);
       done = index + sign.length;
       for (const char of plainOf(sign)) chars.push({ char, from: index, to: done });
     }
   plain(done, line.length);
   const text = chars.map(({ char }) => char).join("");
-  const kept = chars.slice(0, wordsEnd(text));
-  const start = indentOf(text.slice(0, kept.length)).length;
-  const words = kept
+  const visibleChars = chars.slice(0, wordsEnd(text));
+  const start = indentOf(text.slice(0, visibleChars.length)).length;
+  const words = visibleChars
     .slice(start)
     .filter(({ char }, at, all) => !tolerance.blanks || !isBlank(char) || !isBlank(all[at - 1]?.char ?? ""));
   if (tolerance.blanks)
-    for (const [at, one] of words.entries())
-      if (isBlank(one.char)) words[at] = { char: " ", from: one.from, to: words[at + 1]?.from ?? one.to };
-  const all = tolerance.indentation ? words : [...kept.slice(0, start), ...words];
+    for (const [at, mappedChar] of words.entries())
+      if (isBlank(mappedChar.char))
+        words[at] = { char: " ", from: mappedChar.from, to: words[at + 1]?.from ?? mappedChar.to };
+  const all = tolerance.indentation ? words : [...visibleChars.slice(0, start), ...words];
   return {
     text: all.map(({ char }) => char).join(""),
     from: all.map(({ from }) => from),
@@ -85,64 +86,64 @@ function wordsEnd(text: string): number {
   return end;
 }
 
-/** The blanks that a line begins with. */
+/** The blanks at the start of a line. */
 export function indentOf(line: string): string {
   let end = 0;
   while (end < line.length && isBlank(line.charAt(end))) end++;
   return line.slice(0, end);
 }
 
-/** Where a text is in a view: lines from 0, columns of the lines as they are compared. */
+/** A match in a view. Lines from 0; columns refer to the comparable form of the lines. */
 export interface ViewPlace {
   readonly first: number;
   readonly from: number;
   readonly last: number;
   readonly to: number;
-  /** Whether nothing but blanks stands beside it in its lines. */
-  readonly whole: boolean;
+  /** Whether the match covers its lines completely, apart from blanks. */
+  readonly isFullLines: boolean;
 }
 
 const WORD = /[A-Za-z0-9_\x80-\xff]/;
 
-/** Words that more lines have say nothing of where a text is. */
+/** Maximum lines with a word. More frequent words do not help to locate a text. */
 const MAX_ROWS = 200;
-/** So many are tried. */
+/** Maximum words that are tried. */
 const MAX_WORDS = 20;
-/** Signs of no width, which may be in the middle of a word. */
+/** Characters of zero width, which may occur within a word. */
 const HIDDEN = /\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/;
 
-/** The lines of a file, one character a byte, and which of them have a word. */
+/** The lines of a file (one character per byte), with an index of words. */
 export class FileLines {
   readonly lines: readonly string[];
   readonly #text: string;
   #starts: Int32Array | undefined;
   #isHidden: boolean | undefined;
-  readonly #known = new Map<string, readonly number[] | undefined>();
+  readonly #rowsByWord = new Map<string, readonly number[] | undefined>();
 
   constructor(text: string, lines: readonly string[] = text.split("\n")) {
     this.#text = text;
     this.lines = lines;
   }
 
-  /** Where each line begins. */
+  /** Offset of the start of each line. */
   get starts(): Int32Array {
     return (this.#starts ??= startsOf(this.lines));
   }
 
   /**
-   * The lines, ascending, that these may begin at, by a long word in them that few have: it is in the file as it is, whatever else is overlooked.
-   * Undefined where it does not tell.
+   * Finds the lines, ascending, at which a text can start, from a long and rare word in it. The word occurs in the file
+   * unchanged, whatever differences are ignored. Undefined if no word helps.
    */
-  rowsOf(wanted: readonly string[], { typography }: MatchTolerance): readonly number[] | undefined {
+  candidateRows(textLines: readonly string[], { typography }: MatchTolerance): readonly number[] | undefined {
     if (typography && (this.#isHidden ??= HIDDEN.test(this.#text))) return undefined;
     const words = new Map<string, number>();
-    for (const [at, line] of wanted.slice(0, 100).entries())
+    for (const [at, line] of textLines.slice(0, 100).entries())
       for (const [word] of line.slice(0, 2_000).matchAll(/[A-Za-z0-9_]{3,60}/g)) words.set(word, at);
-    const longest = [...words].sort(([one], [other]) => other.length - one.length).slice(0, MAX_WORDS);
+    const longest = [...words].sort(([left], [right]) => right.length - left.length).slice(0, MAX_WORDS);
     for (const [word, offset] of longest) {
-      if (!this.#known.has(word)) this.#known.set(word, this.#rowsWith(word));
-      const rows = this.#known.get(word)?.map((row) => row - offset);
-      if (rows) return rows.filter((row) => row >= 0 && row + wanted.length <= this.lines.length);
+      if (!this.#rowsByWord.has(word)) this.#rowsByWord.set(word, this.#rowsWith(word));
+      const rows = this.#rowsByWord.get(word)?.map((row) => row - offset);
+      if (rows) return rows.filter((row) => row >= 0 && row + textLines.length <= this.lines.length);
     }
     return undefined;
   }
@@ -154,7 +155,7 @@ export class FileLines {
       const row = lineAt(this.starts, at);
       rows.push(row);
       if (rows.length > MAX_ROWS) return undefined;
-      // Behind the end of its line.
+      // Continue after the end of this line.
       const next = this.starts[row + 1];
       at = next === undefined ? -1 : this.#text.indexOf(word, next);
     }
@@ -183,10 +184,10 @@ function lineAt(starts: Int32Array, at: number): number {
   return low;
 }
 
-/** A file's lines as they are compared: all of them, or where they are looked at. */
+/** A file's lines in comparable form: all of them, or only those that are checked. */
 export class TextView {
   readonly #file: FileLines;
-  #whole: ComparedLines | undefined;
+  #allLines: ComparedLines | undefined;
 
   constructor(
     file: FileLines,
@@ -195,23 +196,23 @@ export class TextView {
     this.#file = file;
   }
 
-  /** Where these lines are, in words that are whole; `begins` and `ends`: with a line's begin and end alone. */
-  places(wanted: readonly string[], begins = false, ends = false): ViewPlace[] {
-    const lines = wanted.map((line) => comparable(line, this.tolerance));
-    const sought = { lines, last: wanted.at(-1) ?? "", begins, ends };
-    const rows = this.#whole ? undefined : this.#file.rowsOf(lines, this.tolerance);
-    if (!rows) return (this.#whole ??= new ComparedLines(this.#file.lines, this.tolerance)).places(sought);
+  /** Finds lines, aligned to whole words. `begins`, `ends`: only at the start, or the end, of a line. */
+  places(textLines: readonly string[], begins = false, ends = false): ViewPlace[] {
+    const lines = textLines.map((line) => comparable(line, this.tolerance));
+    const sought = { lines, last: textLines.at(-1) ?? "", begins, ends };
+    const rows = this.#allLines ? undefined : this.#file.candidateRows(lines, this.tolerance);
+    if (!rows) return (this.#allLines ??= new ComparedLines(this.#file.lines, this.tolerance)).places(sought);
     return rows.flatMap((row) => {
-      const some = new ComparedLines(this.#file.lines.slice(row, row + lines.length), this.tolerance);
-      return some.places(sought).map((place) => ({ ...place, first: place.first + row, last: place.last + row }));
+      const candidate = new ComparedLines(this.#file.lines.slice(row, row + lines.length), this.tolerance);
+      return candidate.places(sought).map((place) => ({ ...place, first: place.first + row, last: place.last + row }));
     });
   }
 }
 
-/** Lines to look for, as they are compared. */
-interface Sought {
+/** Lines to find, in comparable form. */
+interface LineQuery {
   readonly lines: readonly string[];
-  /** The last of them, as it was asked for. */
+  /** The last of them as requested. */
   readonly last: string;
   readonly begins: boolean;
   readonly ends: boolean;
@@ -219,7 +220,7 @@ interface Sought {
 
 class ComparedLines {
   readonly #text: string;
-  /** Where each line begins in it. */
+  /** Offset of the start of each line in `#text`. */
   readonly #starts: Int32Array;
   readonly #tolerance: MatchTolerance;
 
@@ -230,15 +231,16 @@ class ComparedLines {
     this.#text = lines.join("\n");
   }
 
-  places({ lines, last, begins, ends }: Sought): ViewPlace[] {
+  places({ lines, last, begins, ends }: LineQuery): ViewPlace[] {
     const { indentation } = this.#tolerance;
     const text = lines.join("\n");
-    // Blanks that the text ends with and the file has not are those of a line's end, or the place is another.
+    // Trailing blanks of the text that the file lacks must be at the end of a line; otherwise the match is another
+    // place.
     const wholeEnd = ends || indentation || wordsEnd(last) < last.length;
-    // So are those that it begins with an indentation, and a whole one; nothing is an empty line.
+    // A text that starts with indentation must match from the start of the line, and an empty text only an empty line.
     const wholeBegin = begins || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
-    const found: ViewPlace[] = [];
-    // Those too that share lines: a text that fits twice is not unique.
+    const matches: ViewPlace[] = [];
+    // Overlapping matches are included, because a text that matches twice is not unique.
     for (const from of placesOf(this.#text, text, true)) {
       const to = from + text.length;
       if (!this.#begins(from, wholeBegin)) continue;
@@ -246,18 +248,18 @@ class ComparedLines {
       const first = lineAt(this.#starts, from);
       const end = first + lines.length - 1;
       const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[end]];
-      const whole = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#ends(to, true));
-      found.push({ first, from: from - firstStart, last: end, to: to - endStart, whole });
+      const isFullLines = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#ends(to, true));
+      matches.push({ first, from: from - firstStart, last: end, to: to - endStart, isFullLines });
     }
-    return found;
+    return matches;
   }
 
-  #begins(at: number, whole: boolean): boolean {
-    return at === 0 || this.#text[at - 1] === "\n" || (!whole && !this.#isInWord(at));
+  #begins(at: number, atLineOnly: boolean): boolean {
+    return at === 0 || this.#text[at - 1] === "\n" || (!atLineOnly && !this.#isInWord(at));
   }
 
-  #ends(at: number, whole: boolean): boolean {
-    return at === this.#text.length || this.#text[at] === "\n" || (!whole && !this.#isInWord(at));
+  #ends(at: number, atLineOnly: boolean): boolean {
+    return at === this.#text.length || this.#text[at] === "\n" || (!atLineOnly && !this.#isInWord(at));
   }
 
   #isInWord(at: number): boolean {

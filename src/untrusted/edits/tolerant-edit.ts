@@ -1,33 +1,33 @@
 import { toLf } from "../../files/line-ends.js";
 import { indentRule, indentsOf, type Reindent } from "./indentation.js";
-import { mergeLines, type FoundLine } from "./merge-lines.js";
+import { mergeLines, type MatchedLine } from "./merge-lines.js";
 import { editInterpretations, type EditInterpretation } from "./edit-interpretations.js";
-import { FileLines, indentOf, mapped, TextView, type MatchTolerance, type ViewPlace } from "./text-views.js";
+import { FileLines, indentOf, mapLine, TextView, type MatchTolerance, type ViewPlace } from "./text-views.js";
 import { REINDENTED, MATCH_MODES } from "./match-modes.js";
 
-/** A replacement in a file, one character a byte. */
+/** A replacement in a file (one character per byte). */
 export interface TolerantEdit {
   readonly start: number;
   readonly end: number;
   readonly text: string;
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
-  /** What was overlooked, in words. */
+  /** The ignored differences, in words. */
   readonly how: string;
 }
 
-/** A text with less in it is found by its letter alone. */
+/** Minimum letters and digits of a text for a tolerant match. */
 const MIN_LETTERS = 3;
 
-/** The lines of a file, one character a byte, and how they are compared. */
+/** Tolerant edits of a file (one character per byte). */
 export class TolerantText {
   readonly #file: FileLines;
-  /** Bytes of the byte order mark. */
+  /** Length of the byte order mark, in bytes. */
   readonly #begin: number;
   readonly #views = new Map<MatchTolerance, TextView>();
   readonly #lineEnd: string;
 
-  /** `lineEnd`: what stands before the line feeds of new lines. */
+  /** `lineEnd`: characters before the line feeds of new lines. */
   constructor(latin: string, lineEnd: string) {
     this.#begin = latin.startsWith("\xef\xbb\xbf") ? 3 : 0;
     this.#file = new FileLines(latin.slice(this.#begin));
@@ -35,33 +35,35 @@ export class TolerantText {
   }
 
   /**
-   * The one place that is meant by an edit whose text is not in the file to the letter. Undefined where there is none; a
-   * text where there are several, or where it cannot be said what to make of it.
+   * Finds the only tolerant match of an edit whose text is not in the file exactly. Undefined if there is none. Returns
+   * a message if there are several, or if the result is unclear.
    */
   edit(old: string, fresh: string): TolerantEdit | string | undefined {
     for (const reading of editInterpretations(old, fresh)) {
-      const found = this.#by(reading);
-      if (found !== undefined) return found;
+      const edit = this.#editBy(reading);
+      if (edit !== undefined) return edit;
     }
     return undefined;
   }
 
-  #by(reading: EditInterpretation): TolerantEdit | string | undefined {
-    const wanted = latinOf(reading.old).split("\n");
+  #editBy(reading: EditInterpretation): TolerantEdit | string | undefined {
+    const textLines = latinOf(reading.old).split("\n");
     if ((reading.old.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
     for (const [at, way] of MATCH_MODES.entries()) {
-      let places = this.#places(way, wanted, reading);
+      let places = this.#places(way, textLines, reading);
       const [place] = places;
       if (!place) continue;
-      // Part of a line is not preferred to lines that are meant as a whole, maybe.
-      if (!place.whole)
+      // A match within a line does not take precedence over full lines that match more tolerantly.
+      if (!place.isFullLines)
         for (const looser of MATCH_MODES.slice(at + 1))
           places = places.concat(
-            this.#places(looser, wanted, reading).filter(({ whole, first }) => whole && first !== place.first),
+            this.#places(looser, textLines, reading).filter(
+              ({ isFullLines, first }) => isFullLines && first !== place.first,
+            ),
           );
       const how = [...reading.how, ...(reading.how.length > 0 && way === MATCH_MODES[0] ? [] : [way.how])].join(", ");
       if (places.length > 1) {
-        const lines = [...new Set(places.map(({ first }) => first + 1))].sort((one, other) => one - other);
+        const lines = [...new Set(places.map(({ first }) => first + 1))].sort((left, right) => left - right);
         return (
           `is nowhere to the letter, and ${Math.max(2, lines.length)} times not to the letter (${how}; lines ` +
           `${lines.slice(0, 10).join(", ")}${lines.length > 10 ? ", …" : ""}). Copy the lines that you mean exactly, with lines around them`
@@ -69,15 +71,19 @@ export class TolerantText {
       }
       const not = `is at line ${place.first + 1}, not to the letter (${how})`;
       if (reading.fresh === undefined) return `${not}, but ${reading.unclear}. Copy the text exactly as it is there`;
-      const edit = this.#replacement(place, wanted, latinOf(reading.fresh).split("\n"), way);
+      const edit = this.#replacement(place, textLines, latinOf(reading.fresh).split("\n"), way);
       if (!edit) return `${not}, and what new_string becomes there is not clear. Copy the text exactly as it is there`;
       return { ...edit, how: how + (way.indentation ? `; ${REINDENTED}` : "") };
     }
     return undefined;
   }
 
-  #places(way: MatchTolerance, wanted: readonly string[], { begins, ends }: EditInterpretation): ViewPlace[] {
-    return this.#view(way).places(wanted, begins, ends);
+  #places(
+    way: MatchTolerance,
+    textLines: readonly string[],
+    { startsAtLine: begins, endsAtLine: ends }: EditInterpretation,
+  ): ViewPlace[] {
+    return this.#view(way).places(textLines, begins, ends);
   }
 
   #view(way: MatchTolerance): TextView {
@@ -88,27 +94,34 @@ export class TolerantText {
 
   #replacement(
     place: ViewPlace,
-    wanted: readonly string[],
+    textLines: readonly string[],
     fresh: readonly string[],
     way: MatchTolerance,
   ): Omit<TolerantEdit, "how"> | undefined {
     const { first, last } = place;
-    const found: FoundLine[] = [];
+    const fileLines: MatchedLine[] = [];
     let [start, end] = [0, 0];
     for (let at = first; at <= last; at++) {
       const line = this.#file.lines[at] ?? "";
-      const own = line.endsWith("\r") ? line.slice(0, -1) : line;
-      const { from, to, text } = mapped(line, way);
-      const begin = at > first || way.indentation ? 0 : (from[place.from] ?? own.length);
-      const stop = at < last || place.to === text.length ? own.length : (to[place.to - 1] ?? 0);
+      const lineText = line.endsWith("\r") ? line.slice(0, -1) : line;
+      const { from, to, text } = mapLine(line, way);
+      const begin = at > first || way.indentation ? 0 : (from[place.from] ?? lineText.length);
+      const stop = at < last || place.to === text.length ? lineText.length : (to[place.to - 1] ?? 0);
       const close = at === last && place.to === 0 ? begin : stop;
       if (at === first) start = this.#startOf(at) + begin;
       if (at === last) end = this.#startOf(at) + close;
-      found.push({ raw: line.slice(begin, close), end: at < last ? line.slice(own.length) : undefined });
+      fileLines.push({ raw: line.slice(begin, close), end: at < last ? line.slice(lineText.length) : undefined });
     }
     const merged = way.indentation
-      ? this.#indented(found, wanted, fresh, way)
-      : mergeLines({ tolerance: way, found, old: wanted, fresh, reindent: (indent) => indent, lineEnd: this.#lineEnd });
+      ? this.#mergeReindented(fileLines, textLines, fresh, way)
+      : mergeLines({
+          tolerance: way,
+          fileLines,
+          old: textLines,
+          fresh,
+          reindent: (indent) => indent,
+          lineEnd: this.#lineEnd,
+        });
     return merged === undefined ? undefined : { start, end, text: merged, line: first + 1 };
   }
 
@@ -116,28 +129,28 @@ export class TolerantText {
     return this.#begin + (this.#file.starts[line] ?? 0);
   }
 
-  #indented(
-    found: readonly FoundLine[],
-    wanted: readonly string[],
+  #mergeReindented(
+    fileLines: readonly MatchedLine[],
+    textLines: readonly string[],
     fresh: readonly string[],
     tolerance: MatchTolerance,
   ): string | undefined {
-    const merge = (reindent: Reindent, old: readonly string[], other: readonly string[]): string | undefined =>
-      mergeLines({ tolerance, found, old, fresh: other, reindent, lineEnd: this.#lineEnd });
-    const raws = found.map(({ raw }) => raw);
-    const rule = indentRule(indentsOf(wanted, raws));
-    if (rule) return merge(rule, wanted, fresh);
-    // Who copies a piece often leaves out the blanks before its first word, and no others.
+    const merge = (reindent: Reindent, old: readonly string[], newLines: readonly string[]): string | undefined =>
+      mergeLines({ tolerance, fileLines, old, fresh: newLines, reindent, lineEnd: this.#lineEnd });
+    const raws = fileLines.map(({ raw }) => raw);
+    const rule = indentRule(indentsOf(textLines, raws));
+    if (rule) return merge(rule, textLines, fresh);
+    // A copied text often lacks only the blanks before its first word.
     const bare = (lines: readonly string[]): boolean => indentOf(lines[0] ?? "") === "" && lines[0] !== "";
-    if (!bare(wanted) || !bare(fresh)) return undefined;
-    const indent = indentOf(found[0]?.raw ?? "");
-    const whole = ([line = "", ...lines]: readonly string[]): string[] => [indent + line, ...lines];
-    const other = indentRule(indentsOf(whole(wanted), raws));
-    return other && merge(other, whole(wanted), whole(fresh));
+    if (!bare(textLines) || !bare(fresh)) return undefined;
+    const indent = indentOf(fileLines[0]?.raw ?? "");
+    const withIndent = ([line = "", ...lines]: readonly string[]): string[] => [indent + line, ...lines];
+    const indentedRule = indentRule(indentsOf(withIndent(textLines), raws));
+    return indentedRule && merge(indentedRule, withIndent(textLines), withIndent(fresh));
   }
 }
 
-/** As the lines of a file are held: one character a byte, lines ended by line feeds alone. */
+/** A text in the form of file lines: one character per byte, with line feeds as line ends. */
 function latinOf(text: string): string {
   return Buffer.from(toLf(text)).toString("latin1");
 }

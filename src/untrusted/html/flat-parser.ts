@@ -1,17 +1,19 @@
 import { Parser } from "htmlparser2";
 
-/** Deeper elements stand beside each other; browsers do the same from 512 on. */
+/** Maximum depth. Deeper elements become siblings; browsers do the same from 512 on. */
 const MAX_DEPTH = 512;
 
 /**
- * The parser keeps its open elements in a list that it moves whole with each tag, so a page of nested elements costs the
- * square of its length. Below a depth that no reader misses, an element counts as closed when it is opened.
+ * HTML parser with a bounded element stack.
+ *
+ * The base parser moves its whole list of open elements with each tag, so nested elements take quadratic time. Beyond
+ * `MAX_DEPTH` an element therefore counts as closed when it is opened.
  */
 export class FlatParser extends Parser {
   #phase: "opening" | "open" | "closing" = "open";
-  /** Whether the tag at hand is one of those. */
+  /** Whether the current tag is beyond the maximum depth. */
   #isFlat = false;
-  /** How many of them were opened, whose closing tags are still to come. */
+  /** Number of such elements whose closing tags are still to come. */
   #flat = 0;
 
   override onopentagname(start: number, end: number): void {
@@ -27,7 +29,7 @@ export class FlatParser extends Parser {
     this.#phase = "open";
   }
 
-  /** What the parser asks before it puts an element on its list, or looks for it there. */
+  /** Called by the base parser before it adds an element to its list or searches for it there. */
   override isVoidElement(name: string): boolean {
     if (super.isVoidElement(name)) return true;
     if (this.#phase === "closing") return this.#flat > 0 && this.#flat-- > 0;

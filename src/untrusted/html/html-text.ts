@@ -1,4 +1,4 @@
-/** Nothing in these is for readers. */
+/** Elements whose content is not for readers. */
 const SKIPPED = new Set([
   "title",
   "script",
@@ -49,8 +49,8 @@ const BLOCKS = new Set([
   "h5",
   "h6",
 ]);
-/** Blocks with an empty line around them. */
-const APART = new Set([
+/** Blocks with an empty line before and after. */
+const SPACED_BLOCKS = new Set([
   "p",
   "pre",
   "ul",
@@ -69,30 +69,30 @@ const APART = new Set([
   "article",
 ]);
 
-/** Of the text, in characters; there is nothing behind it. */
-const MAX_TEXT = 5 * 1024 * 1024;
-const MAX_TITLE = 500;
-const MAX_LINK = 500;
-/** For one page, in ms; then what was read until there is all. */
-const PARSE_MS = 3_000;
-/** How much is parsed between two looks at the clock, in characters. */
-const SLICE = 64 * 1024;
+/** Maximum characters of text. Text after it is dropped. */
+const MAX_TEXT_CHARACTERS = 5 * 1024 * 1024;
+const MAX_TITLE_CHARACTERS = 500;
+const MAX_LINK_CHARACTERS = 500;
+/** Time limit for parsing a page, in ms. The text read until then is returned. */
+const PARSE_TIMEOUT_MS = 3_000;
+/** Characters parsed between two checks of the time limit. */
+const SLICE_CHARACTERS = 64 * 1024;
 
 export interface Page {
   title: string;
-  /** Markdown. */
+  /** Page content as Markdown. */
   text: string;
-  /** Whether there was more than is read. */
-  cut: boolean;
+  /** Whether the page had more text than was read. */
+  isTruncated: boolean;
 }
 
 /**
- * What a person would read of a page: headings, text, lists, code, tables and links, as Markdown. Takes nesting of any
- * depth, a few seconds at most, and text of 5 million characters.
+ * Converts the readable content of a page to Markdown: headings, text, lists, code, tables and links. Handles any
+ * nesting depth, parses for at most 3 s, and returns at most 5 million characters.
  */
 export async function htmlToText(html: string, base: string): Promise<Page> {
   const { FlatParser } = await import("./flat-parser.js");
-  const writer = new Writer(base);
+  const writer = new MarkdownWriter(base);
   const parser = new FlatParser(
     {
       onopentag: (name, attributes) => writer.open(name, attributes),
@@ -101,24 +101,24 @@ export async function htmlToText(html: string, base: string): Promise<Page> {
     },
     { decodeEntities: true, lowerCaseTags: true },
   );
-  const until = performance.now() + PARSE_MS;
-  for (let from = 0; from < html.length; from += SLICE) {
-    if (writer.full || performance.now() > until) return { ...writer.page(), cut: true };
-    parser.write(html.slice(from, from + SLICE));
+  const until = performance.now() + PARSE_TIMEOUT_MS;
+  for (let from = 0; from < html.length; from += SLICE_CHARACTERS) {
+    if (writer.isFull || performance.now() > until) return { ...writer.page(), isTruncated: true };
+    parser.write(html.slice(from, from + SLICE_CHARACTERS));
   }
   parser.end();
-  return { ...writer.page(), cut: writer.full };
+  return { ...writer.page(), isTruncated: writer.isFull };
 }
 
-/** Builds the text while the parser goes, without a tree. */
-class Writer {
+/** Builds the text during parsing, without a tree. */
+class MarkdownWriter {
   readonly #base: string;
   #out: string[] = [];
   #title = "";
   #inTitle = false;
   #skipped = 0;
   #pre = 0;
-  /** Line breaks to write before the next text; a space to write before the next word. */
+  /** Line breaks to write before the next text, and whether to write a space before the next word. */
   #breaks = 0;
   #space = false;
   #atStart = true;
@@ -131,17 +131,18 @@ class Writer {
     this.#base = base;
   }
 
-  /** Whether it takes no more. */
-  get full(): boolean {
-    return this.#length >= MAX_TEXT;
+  /** Whether the maximum length is reached. */
+  get isFull(): boolean {
+    return this.#length >= MAX_TEXT_CHARACTERS;
   }
 
   open(name: string, attributes: Record<string, string>): void {
-    // A drawing has titles of its own.
+    // An SVG drawing has its own `title` elements.
     if (name === "title") this.#inTitle = this.#title === "" && this.#skipped === 0;
     if (SKIPPED.has(name)) this.#skipped++;
     if (this.#skipped > 0) return;
-    if (BLOCKS.has(name)) this.#break(APART.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
+    if (BLOCKS.has(name))
+      this.#break(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
     if (name === "br" && this.#pre > 0) this.#put("\n");
     else if (name === "br") this.#break(this.#breaks + 1);
     else if (name === "hr") this.#put("---");
@@ -182,11 +183,12 @@ class Writer {
       const link = this.#links.pop();
       if (link !== undefined) this.#closeLink(link);
     }
-    if (BLOCKS.has(name)) this.#break(APART.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
+    if (BLOCKS.has(name))
+      this.#break(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
   }
 
   text(text: string): void {
-    if (this.#inTitle && this.#title.length < MAX_TITLE) this.#title += text.slice(0, MAX_TITLE);
+    if (this.#inTitle && this.#title.length < MAX_TITLE_CHARACTERS) this.#title += text.slice(0, MAX_TITLE_CHARACTERS);
     if (this.#skipped > 0) return;
     if (this.#pre > 0) return this.#put(text);
     const words = text.split(/[\s\u200B\uFEFF]+/);
@@ -196,25 +198,25 @@ class Writer {
     });
   }
 
-  page(): Omit<Page, "cut"> {
+  page(): Omit<Page, "isTruncated"> {
     const text = this.#out
       .join("")
       .replace(/\n{3,}/g, "\n\n")
       .trim()
-      .slice(0, MAX_TEXT);
+      .slice(0, MAX_TEXT_CHARACTERS);
     return { title: this.#title.replace(/\s+/g, " ").trim(), text };
   }
 
   #put(text: string, spaced = true): void {
-    if (this.full) return;
-    // At most two signs come before it.
+    if (this.isFull) return;
+    // At most two characters are written before the text.
     this.#length += text.length + (this.#breaks > 0 ? Math.min(2, this.#breaks) : 1);
     if (this.#breaks > 0 && !this.#atStart) {
       this.#out.push("\n".repeat(Math.min(2, this.#breaks)));
     } else if (this.#space && spaced && !this.#atStart && !/\s/.test(this.#out.at(-1)?.at(-1) ?? ""))
       this.#out.push(" ");
     this.#breaks = 0;
-    // A closing sign does not use up the space behind it.
+    // A closing mark does not consume the space after it.
     if (spaced) this.#space = false;
     this.#atStart = false;
     this.#out.push(text);
@@ -237,16 +239,16 @@ class Writer {
   }
 
   #link(href: string | undefined): string | undefined {
-    if (href === undefined || href.startsWith("#") || href.length > MAX_LINK) return undefined;
+    if (href === undefined || href.startsWith("#") || href.length > MAX_LINK_CHARACTERS) return undefined;
     try {
       const url = new URL(href, this.#base);
-      return /^https?:$/.test(url.protocol) && url.href.length <= MAX_LINK ? url.href : undefined;
+      return /^https?:$/.test(url.protocol) && url.href.length <= MAX_LINK_CHARACTERS ? url.href : undefined;
     } catch {
       return undefined;
     }
   }
 
-  /** A link around nothing (an icon) is left out. */
+  /** Links without text, such as icons, are omitted. */
   #closeLink(link: string): void {
     if (this.#out.at(-1) === "[") this.#out.pop();
     else this.#put(`](${link})`, false);

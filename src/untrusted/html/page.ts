@@ -1,42 +1,42 @@
 import { htmlToText } from "./html-text.js";
 
-/** A body that was fetched, and which part of its text is wanted. */
+/** A fetched response body, and the requested part of its text. */
 export interface PageJob {
   body: Uint8Array;
-  /** Whether it is HTML, to be shown as a person reads it. */
-  html: boolean;
-  /** What the text is encoded in; anything that is not known counts as UTF-8. */
+  /** Whether the body is HTML and must be converted to readable text. */
+  isHtml: boolean;
+  /** Encoding of the text. An unknown name counts as UTF-8. */
   charset: string;
-  /** Address that links are relative to. */
+  /** Base address of relative links. */
   url: string;
-  /** First character, and most bytes of UTF-8. */
+  /** Index of the first character, and maximum bytes of UTF-8. */
   offset: number;
   bytes: number;
 }
 
 export interface PageText {
   text: string;
-  /** Characters of the whole text. */
+  /** Length of the full text, in characters. */
   length: number;
-  /** Whether there is nothing but white space in the whole. */
-  blank: boolean;
+  /** Whether the full text consists only of white space. */
+  isBlank: boolean;
   /** Whether the page had more text than is kept. */
-  cut: boolean;
+  isTruncated: boolean;
 }
 
-/** Text of a page, a part at a time. */
-export async function pageText({ body, html, charset, url, offset, bytes }: PageJob): Promise<PageText> {
+/** Returns part of the text of a page. */
+export async function pageText({ body, isHtml: html, charset, url, offset, bytes }: PageJob): Promise<PageText> {
   let text = decoder(charset).decode(body);
   let cut = false;
   if (html) {
     const page = await htmlToText(text, url);
-    cut = page.cut;
+    cut = page.isTruncated;
     text = page.title === "" || page.text.startsWith(`# ${page.title}`) ? page.text : `# ${page.title}\n\n${page.text}`;
   }
-  return { text: part(text, offset, bytes), length: text.length, blank: !/\S/.test(text), cut };
+  return { text: part(text, offset, bytes), length: text.length, isBlank: !/\S/.test(text), isTruncated: cut };
 }
 
-/** As much as is wanted at once, ending at a line where one is near. */
+/** The requested part, ending after a line if a line ends in its second half. */
 function part(text: string, offset: number, bytes: number): string {
   let page = text.slice(offset, offset + bytes);
   while (Buffer.byteLength(page) > bytes)

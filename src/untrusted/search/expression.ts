@@ -1,13 +1,13 @@
-/** A regular expression as a model gives it. */
+/** A regular expression from a model. */
 export interface Expression {
   pattern: string;
   ignoreCase: boolean;
 }
 
-/** Flags with which it compiles. */
+/** Returns the flags with which the expression compiles, or the reason why it does not. */
 export function compileExpression({ pattern, ignoreCase }: Expression): { flags: string } | { refused: string } {
   let fault = "";
-  // `u` knows \p{L}, but is strict about escapes that models write out of habit.
+  // `u` supports \p{L} but rejects unnecessary escapes, which models often write.
   for (const unicode of ["u", ""]) {
     const flags = unicode + (ignoreCase ? "i" : "");
     try {

@@ -1,6 +1,8 @@
 /**
- * Globs without regular expressions. A glob can come from a model or from a cloned repository, and translated to a
- * regular expression `*a*a*a*a*b` takes minutes on a long name; here the worst case is pattern length times text length.
+ * Globs without regular expressions. A glob can come from a model or a cloned repository.
+ *
+ * As a regular expression, `*a*a*a*a*b` takes minutes on a long name. Here the worst case is pattern length times text
+ * length.
  */
 
 type CharTest = (char: string) => boolean;
@@ -18,8 +20,11 @@ const CLASSES: Readonly<Record<string, CharTest>> = {
   xdigit: (c) => /^[\da-f]$/i.test(c),
 };
 
-/** Greedy, going back to the last star alone, which is enough. Serves characters of a name and names of a path. */
-function wild<P, T>(
+/**
+ * Greedy matching that backtracks only to the last star, which is sufficient. Used for the characters of a name and for
+ * the names of a path.
+ */
+function matchWildcards<P, T>(
   pattern: readonly P[],
   text: readonly T[],
   isStar: (p: P) => boolean,
@@ -46,7 +51,7 @@ function wild<P, T>(
 }
 
 function matchSegment(tokens: readonly Token[], chars: readonly string[]): boolean {
-  return wild(
+  return matchWildcards(
     tokens,
     chars,
     (token) => token.kind === "star",
@@ -55,7 +60,7 @@ function matchSegment(tokens: readonly Token[], chars: readonly string[]): boole
   );
 }
 
-/** Undefined for a pattern that can match nothing (a bracket without its end, a trailing backslash). */
+/** Undefined for a pattern that cannot match, such as one with an unclosed bracket or a trailing backslash. */
 function parseSegment(segment: string): readonly Token[] | undefined {
   const chars = [...segment];
   const tokens: Token[] = [];
@@ -103,7 +108,7 @@ function parseClass(chars: readonly string[], start: number): { has: CharTest; e
       i += chars[i + 2] === "\\" ? 3 : 2;
       high = codePoint(chars[i]);
     }
-    tests.push((one) => codePoint(one) >= low && codePoint(one) <= high);
+    tests.push((candidate) => codePoint(candidate) >= low && codePoint(candidate) <= high);
   }
   return { has: (char) => tests.some((test) => test(char)) !== negated, end: i };
 }
@@ -112,25 +117,25 @@ function codePoint(char: string | undefined): number {
   return char?.codePointAt(0) ?? -1;
 }
 
-/** What every match of a pattern has, looked at before the pattern itself: most names fail here. */
+/** Properties of every match of a pattern, checked before the pattern itself. Most names fail here. */
 interface Outline {
-  /** The first name of the path, where the pattern begins with a plain one. */
+  /** The first name of the path, if the pattern begins with a literal name. */
   first: string | undefined;
-  /** How the last name begins and ends; empty where that is open. */
+  /** Literal start and end of the last name; empty if a wildcard is there. */
   head: string;
   tail: string;
-  /** Names and characters that there are at least. */
+  /** Minimum number of names and of characters. */
   names: number;
   length: number;
 }
 
-/** How a pattern that is simple can be looked up instead of matched. */
-export type Simple =
+/** A simple pattern, which can be looked up instead of matched. */
+export type SimplePattern =
   | { kind: "path"; path: string }
-  /** The last name is this, begins or ends so; at any depth. */
+  /** Matches the last name at any depth: equal to `text`, or with that start or end. */
   | { kind: "name" | "head" | "tail"; text: string };
 
-/** A compiled path pattern of `/`-separated segments; `**` as a whole segment stands for any number of them. */
+/** A compiled path pattern of segments separated by `/`. The segment `**` matches any number of segments. */
 export class PathPattern {
   readonly #segments: readonly Segment[] | undefined;
   readonly #outline: Outline | undefined;
@@ -146,23 +151,24 @@ export class PathPattern {
     this.#outline = outlineOf(segments);
   }
 
-  /** Undefined for one that must be matched, or that matches nothing. */
-  get simple(): Simple | undefined {
-    const [first, second, ...more] = this.#segments ?? [];
-    if (this.#segments?.every((segment) => plain(segment) !== undefined))
-      return { kind: "path", path: this.#segments.map(plain).join("/") };
-    if (first !== "globstar" || second === undefined || second === "globstar" || more.length > 0) return undefined;
-    const name = plain(second);
+  /** Undefined if the pattern must be matched, or cannot match. */
+  get simple(): SimplePattern | undefined {
+    const [first, second, ...otherSegments] = this.#segments ?? [];
+    if (this.#segments?.every((segment) => literalText(segment) !== undefined))
+      return { kind: "path", path: this.#segments.map(literalText).join("/") };
+    if (first !== "globstar" || second === undefined || second === "globstar" || otherSegments.length > 0)
+      return undefined;
+    const name = literalText(second);
     if (name !== undefined) return { kind: "name", text: name };
-    const head = plain(second.slice(0, -1));
+    const head = literalText(second.slice(0, -1));
     if (head !== undefined && second.at(-1)?.kind === "star") return { kind: "head", text: head };
-    const tail = plain(second.slice(1));
+    const tail = literalText(second.slice(1));
     if (tail !== undefined && second[0]?.kind === "star") return { kind: "tail", text: tail };
     return undefined;
   }
 
-  /** Whether it may match; cheap. @param name The last one of the path. */
-  fits(path: string, name: string): boolean {
+  /** Whether the pattern may match; a cheap check. @param name Last name of the path. */
+  mayMatch(path: string, name: string): boolean {
     const outline = this.#outline;
     if (!outline || path.length < outline.length) return false;
     const { first, head, tail } = outline;
@@ -172,10 +178,10 @@ export class PathPattern {
     );
   }
 
-  /** @param names Of the path, in characters. */
+  /** @param names Names of the path, each split into characters. */
   matches(names: readonly (readonly string[])[]): boolean {
     if (!this.#segments || !this.#outline || names.length < this.#outline.names) return false;
-    return wild(
+    return matchWildcards(
       this.#segments,
       names,
       (segment) => segment === "globstar",
@@ -184,13 +190,13 @@ export class PathPattern {
   }
 }
 
-/** Names of a path in the form that patterns are matched with. */
+/** Splits a path into the form that `matches` requires. */
 export function namesOf(path: string): string[][] {
   return path.split("/").map((name) => [...name]);
 }
 
-/** Text of a segment without wildcards. */
-function plain(segment: Segment): string | undefined {
+/** Text of a segment; undefined if it has wildcards. */
+function literalText(segment: Segment): string | undefined {
   if (segment === "globstar") return undefined;
   return segment.every((token) => token.kind === "char") ? charsOf(segment) : undefined;
 }
@@ -208,11 +214,11 @@ function outlineOf(segments: readonly Segment[]): Outline {
   const wildcard = (token: Token): boolean => token.kind !== "char";
   const open = tokens.findIndex(wildcard);
   return {
-    first: first === undefined ? undefined : plain(first),
+    first: first === undefined ? undefined : literalText(first),
     head: charsOf(open < 0 ? tokens : tokens.slice(0, open)),
     tail: charsOf(tokens.slice(tokens.findLastIndex(wildcard) + 1)),
     names: named.length,
-    // Characters outside the basic plane count twice in a path, so this is the least; with the slashes between names.
+    // Minimum length, including the slashes between names. Characters outside the basic plane count twice in a path.
     length: characters + Math.max(0, named.length - 1),
   };
 }

@@ -1,32 +1,32 @@
-/** Files to search by an expression that compiles. */
+/** Files to search with a regular expression that compiles. */
 export interface SearchJob {
   pattern: string;
   flags: string;
-  /** Lines shown before and after a match. */
+  /** Number of lines shown before and after a match. */
   context: number;
-  /** Matching lines kept of one file; all are counted. */
-  keep: number;
+  /** Maximum matching lines kept per file. All matches are counted. */
+  maxKeptLines: number;
   files: readonly Uint8Array[];
 }
 
 export interface FoundLine {
-  /** From 1. */
+  /** Line number, from 1. */
   line: number;
   text: string;
-  match: boolean;
+  isMatch: boolean;
 }
 
-/** What was found in one file of a batch. */
+/** Matches in one file. */
 export interface FileMatches {
-  /** Matching lines. */
+  /** Number of matching lines. */
   count: number;
   lines: FoundLine[];
 }
 
-const WIDTH = 300;
+const MAX_LINE_CHARACTERS = 300;
 
-/** Matching lines of each file. */
-export function searchLines({ pattern, flags, context, keep, files }: SearchJob): FileMatches[] {
+/** Searches each file for matching lines. */
+export function searchLines({ pattern, flags, context, maxKeptLines: keep, files }: SearchJob): FileMatches[] {
   const expression = new RegExp(pattern, flags);
   return files.map((bytes) => searchFile(expression, context, keep, new TextDecoder().decode(bytes)));
 }
@@ -47,25 +47,29 @@ function searchFile(expression: RegExp, context: number, keep: number, text: str
     if (hit) {
       count++;
       if (count <= keep) {
-        for (const one of before) lines.push(one);
-        lines.push({ line: number, text: show(line, hit.index), match: true });
+        for (const contextLine of before) lines.push(contextLine);
+        lines.push({ line: number, text: show(line, hit.index), isMatch: true });
         pending = context;
       }
       before = [];
     } else if (pending > 0) {
-      lines.push({ line: number, text: show(line, 0), match: false });
+      lines.push({ line: number, text: show(line, 0), isMatch: false });
       pending--;
     } else if (context > 0) {
-      before.push({ line: number, text: show(line, 0), match: false });
+      before.push({ line: number, text: show(line, 0), isMatch: false });
       if (before.length > context) before.shift();
     }
   }
   return { count, lines };
 }
 
-/** The part of a long line around a match. */
+/** Shortens a long line to the part around a match. */
 function show(line: string, at: number): string {
-  if (line.length <= WIDTH) return line;
-  const start = Math.max(0, Math.min(at - 100, line.length - WIDTH));
-  return (start > 0 ? "…" : "") + line.slice(start, start + WIDTH) + (start + WIDTH < line.length ? "…" : "");
+  if (line.length <= MAX_LINE_CHARACTERS) return line;
+  const start = Math.max(0, Math.min(at - 100, line.length - MAX_LINE_CHARACTERS));
+  return (
+    (start > 0 ? "…" : "") +
+    line.slice(start, start + MAX_LINE_CHARACTERS) +
+    (start + MAX_LINE_CHARACTERS < line.length ? "…" : "")
+  );
 }

@@ -2,15 +2,15 @@ import { namesOf, PathPattern } from "./glob-match.js";
 
 export interface PathRule {
   pattern: string;
-  /** Whether it speaks of folders alone. */
+  /** Whether the rule applies only to folders. */
   foldersOnly: boolean;
 }
 
-/** Thrown when patterns have had all the time that there is for them. */
+/** Thrown when the patterns of a search have used up their time. */
 export class TimeLimitExceeded extends Error {}
 
-/** The time that the patterns of one search may take together. */
-export class Allowance {
+/** Time limit for all patterns of one search together. */
+export class TimeBudget {
   #leftMs: number;
   #since = Infinity;
   #ticks = 0;
@@ -19,8 +19,8 @@ export class Allowance {
     this.#leftMs = ms;
   }
 
-  /** Count the time of `work`, which does not wait for anything. */
-  spend<T>(work: () => T): T {
+  /** Runs `work`, which must be synchronous, and counts its time. */
+  measure<T>(work: () => T): T {
     this.#since = performance.now();
     try {
       return work();
@@ -30,51 +30,56 @@ export class Allowance {
     }
   }
 
-  /** Called before each match, and for each rule that is read. Throws `OutOfTime`. */
+  /** Called for each rule that is read and before each match. Throws `TimeLimitExceeded`. */
   tick(): void {
     if (++this.#ticks % 16 === 0 && performance.now() - this.#since > this.#leftMs) throw new TimeLimitExceeded();
   }
 }
 
-/** Place of the last rule for anything, and for folders; -1 for none. */
-interface Last {
+/** Index of the last rule for any path, and for folders; -1 if there is none. */
+interface LastRule {
   any: number;
   folder: number;
 }
 
-const NONE: Last = { any: -1, folder: -1 };
+const NO_RULE: LastRule = { any: -1, folder: -1 };
 
-/** Texts with the last rule of each, looked up by their lengths. */
+/** The last rule for each text, searched by the lengths of the texts. */
 class Index {
-  readonly #rules = new Map<string, Last>();
+  readonly #rules = new Map<string, LastRule>();
   readonly #lengths = new Set<number>();
 
   add(text: string, place: number, foldersOnly: boolean): void {
-    const known = this.#rules.get(text);
-    this.#rules.set(text, { any: foldersOnly ? (known?.any ?? -1) : place, folder: place });
+    const earlierRule = this.#rules.get(text);
+    this.#rules.set(text, { any: foldersOnly ? (earlierRule?.any ?? -1) : place, folder: place });
     this.#lengths.add(text.length);
   }
 
-  at(text: string): Last {
-    return this.#rules.get(text) ?? NONE;
+  at(text: string): LastRule {
+    return this.#rules.get(text) ?? NO_RULE;
   }
 
-  /** The last rule whose text `cut` finds in `name`. A name is short, so are the lengths that matter. */
+  /**
+   * Index of the last rule whose text equals the part of `name` that `cut` returns. Names are short, so few lengths are
+   * tried.
+   */
   last(name: string, isFolder: boolean, cut: (length: number) => string): number {
     let place = -1;
     for (const length of this.#lengths)
-      if (length <= name.length) place = Math.max(place, placeOf(this.at(cut(length)), isFolder));
+      if (length <= name.length) place = Math.max(place, ruleIndex(this.at(cut(length)), isFolder));
     return place;
   }
 }
 
-function placeOf(last: Last, isFolder: boolean): number {
+function ruleIndex(last: LastRule, isFolder: boolean): number {
   return isFolder ? last.folder : last.any;
 }
 
 /**
- * Rules for paths, of which the last that matches counts. The usual ones (`name`, `*.ext`, `name*`, `/a/b`) are looked up,
- * the others looked at one after the other, so that a name costs little however many rules there are.
+ * Rules for paths; the last match applies.
+ *
+ * Simple rules (`name`, `*.ext`, `name*`, `/a/b`) are looked up and only the others are matched one by one. The cost
+ * per name is small even with many rules.
  */
 export class PathRules {
   readonly #paths = new Index();
@@ -82,9 +87,9 @@ export class PathRules {
   readonly #heads = new Index();
   readonly #tails = new Index();
   readonly #others: { pattern: PathPattern; foldersOnly: boolean; place: number }[] = [];
-  readonly #allowance: Allowance;
+  readonly #allowance: TimeBudget;
 
-  constructor(rules: readonly PathRule[], allowance: Allowance) {
+  constructor(rules: readonly PathRule[], allowance: TimeBudget) {
     this.#allowance = allowance;
     for (const [place, { pattern: text, foldersOnly }] of rules.entries()) {
       allowance.tick();
@@ -98,24 +103,27 @@ export class PathRules {
     }
   }
 
-  /** Place of the last rule that matches; -1 for none. @param path Relative, with `/`. Throws `OutOfTime`. */
+  /**
+   * Index of the last rule that matches; -1 for none. Throws `TimeLimitExceeded`. @param path Relative path, with `/`
+   * as separator.
+   */
   last(path: string, isFolder: boolean): number {
     const name = path.slice(path.lastIndexOf("/") + 1);
     let place = Math.max(
-      placeOf(this.#paths.at(path), isFolder),
-      placeOf(this.#names.at(name), isFolder),
+      ruleIndex(this.#paths.at(path), isFolder),
+      ruleIndex(this.#names.at(name), isFolder),
       this.#heads.last(name, isFolder, (length) => name.slice(0, length)),
       this.#tails.last(name, isFolder, (length) => name.slice(name.length - length)),
     );
     let names: string[][] | undefined;
     for (let at = this.#others.length - 1; at >= 0; at--) {
-      const other = this.#others[at];
-      if (!other || other.place < place) break;
+      const complexRule = this.#others[at];
+      if (!complexRule || complexRule.place < place) break;
       this.#allowance.tick();
-      if ((other.foldersOnly && !isFolder) || !other.pattern.fits(path, name)) continue;
+      if ((complexRule.foldersOnly && !isFolder) || !complexRule.pattern.mayMatch(path, name)) continue;
       names ??= namesOf(path);
-      if (!other.pattern.matches(names)) continue;
-      place = other.place;
+      if (!complexRule.pattern.matches(names)) continue;
+      place = complexRule.place;
       break;
     }
     return place;

@@ -2,12 +2,12 @@ import { MAX_STARTS, starterOf } from "./command-starters.js";
 import { namesOf, PathPattern } from "../search/glob-match.js";
 import type { ShellCommand, ShellWord } from "./shell-line.js";
 
-/** Whether a command matches. `"maybe"`: the shell or the program decides what runs. */
+/** Whether a command matches. `"maybe"`: the shell or the program determines which command runs. */
 export type Fit = "yes" | "maybe" | "no";
 
 interface WordPattern {
   readonly glob: PathPattern;
-  /** Whether further words may follow that match it too. */
+  /** Whether further words that match may follow. */
   readonly repeats: boolean;
   /** For paths: the text before the first wildcard, after which no `..` is matched. */
   readonly folder: string | undefined;
@@ -16,8 +16,8 @@ interface WordPattern {
 type Item = WordPattern | "any";
 
 /**
- * Globs for the words of one command: `git push*`. A `*` alone, and one at the end, stand for any number of words, none
- * included.
+ * Globs for the words of one command, for example `git push*`. A separate `*`, or a `*` at the end, matches any number
+ * of words, including none.
  */
 export class CommandPattern {
   readonly #words: readonly string[];
@@ -36,25 +36,28 @@ export class CommandPattern {
     if (hasFiles || words.slice(0, 2).some(({ expansion }) => expansion)) return false;
     if (words.some(({ expansion }) => expansion === "tilde")) return false;
     const { fixedWords = 0, starts = "nothing" } = starterOf(command) ?? {};
-    // A shell or an interpreter alone runs what comes in, which may be the output of another command.
+    // A shell or interpreter without arguments runs its input, which may be the output of another command.
     if (starts === "anything" && words.length === 1 && this.#allowed.includes("any")) return false;
     if (!words.slice(0, fixedWords).every((word, at) => this.#isWritten(word, at))) return false;
     return fits(this.#allowed, words, { perhaps: false, gaps: false });
   }
 
-  /** Whether a rule that forbids or asks is for the command: options before a word, case and the program's folder are ignored. */
-  meets(command: ShellCommand): Fit {
+  /**
+   * Whether a rule with action `deny` or `ask` applies to the command. Options between words, letter case and the
+   * program's folder are ignored.
+   */
+  forbids(command: ShellCommand): Fit {
     const { words } = command;
     const starter = starterOf(command);
-    // A program that starts others can start each word that follows it.
+    // A program that starts others may start any of its arguments.
     const starts = starter && starter.starts !== "nothing" ? Math.min(words.length, MAX_STARTS) : 1;
-    const found = new Set(Array.from({ length: starts }, (_, at) => this.#meetsWords(words.slice(at))));
-    if (found.has("yes")) return "yes";
+    const results = new Set(Array.from({ length: starts }, (_, at) => this.#meetsWords(words.slice(at))));
+    if (results.has("yes")) return "yes";
     const isUnknown = starter?.starts === "anything" || (starter !== undefined && words.length > MAX_STARTS);
-    return isUnknown || found.has("maybe") ? "maybe" : "no";
+    return isUnknown || results.has("maybe") ? "maybe" : "no";
   }
 
-  /** Whether the pattern has the word itself, without a wildcard. */
+  /** Whether the pattern contains the word literally, without a wildcard. */
   #isWritten({ text, isLiteral }: ShellWord, at: number): boolean {
     const word = this.#words[at] ?? "";
     const written = at === this.#words.length - 1 ? word.replace(/\*$/, "") : word;
@@ -62,13 +65,13 @@ export class CommandPattern {
   }
 
   #meetsWords(words: readonly ShellWord[]): Fit {
-    const [program, ...rest] = words;
+    const [program, ...args] = words;
     if (!program) return "no";
     const name = withoutFolder(program);
-    const ways = [[name, ...rest], words];
-    // `git push` is also a file of its own.
+    const ways = [[name, ...args], words];
+    // `git-push` is also a separate program.
     if (/^git-./i.test(name.text))
-      ways.push([...["git", name.text.slice(4)].map((text) => ({ ...name, text })), ...rest]);
+      ways.push([...["git", name.text.slice(4)].map((text) => ({ ...name, text })), ...args]);
     for (const perhaps of [false, true])
       for (const way of ways)
         if (fits(this.#forbidden, way.map(lowerCase), { perhaps, gaps: true })) return perhaps ? "maybe" : "yes";
@@ -96,7 +99,7 @@ function wildcardIn(word: string): number {
   return word.search(/[*?[\\]/);
 }
 
-/** In a word a slash is a character like the others. */
+/** Within a word, a slash is an ordinary character. */
 function withoutSlashes(word: string): string {
   return word.replaceAll("/", "\0");
 }
@@ -116,8 +119,8 @@ function matchesWord({ glob, folder }: WordPattern, { text, isLiteral }: ShellWo
 }
 
 /**
- * `perhaps`: a word that is not literal may become any word. `gaps`: before each word but the first there may be
- * options, each with a value or without.
+ * `perhaps`: a word that is not literal may become any word. `gaps`: options, with or without a value, may precede each
+ * word but the first.
  */
 function fits(items: readonly Item[], words: readonly ShellWord[], how: { perhaps: boolean; gaps: boolean }): boolean {
   /** Positions in `items` after the words so far. */
@@ -136,7 +139,7 @@ function fits(items: readonly Item[], words: readonly ShellWord[], how: { perhap
       if (item === "any") next.add(i);
       if (!word.isLiteral && how.perhaps && i <= items.length) {
         if (item && item !== "any") next.add(i + 1);
-        // It may become no word, or all that follow.
+        // The word may become no word, or several.
         if (word.isSplit) for (let to = i; to <= items.length; to++) next.add(to);
       }
       if (!item || item === "any") continue;

@@ -1,15 +1,16 @@
 import type { ShellCommand, ShellWord } from "./shell-line.js";
 
-/** Words of a command that are tried as the program that it starts. Limits the time for long commands. */
+/** Maximum words of a command that are tried as the program that it starts. Limits the time for long commands. */
 export const MAX_STARTS = 64;
 
-/** How much of a command a rule must spell out, because the rest decides which program runs. */
+/** Number of words that a rule must name literally, because the others determine which program runs. */
 export interface Starter {
-  /** Number of words, the program included, that an `allow` must name without a wildcard. */
+  /** Number of words, including the program, that an `allow` rule must name without a wildcard. */
   readonly fixedWords: number;
   /**
-   * `"arguments"`: it starts a command that is written in its words. `"anything"`: what it runs is not among them.
-   * `"nothing"`: it runs a file, which no rule looks into.
+   * - `"arguments"`: the program starts a command that is written in its arguments.
+   * - `"anything"`: the command that it runs is not among its arguments.
+   * - `"nothing"`: it runs a file, which rules do not inspect.
    */
   readonly starts: "nothing" | "arguments" | "anything";
 }
@@ -24,12 +25,12 @@ const WRAPPERS = setOf(
     "script setarch setpriv setsid sg ssh-agent start-stop-daemon stdbuf strace su su-exec sudo systemd-run taskset " +
     "time timeout toybox uname26 unbuffer unshare valgrind watch x86_64 xargs xvfb-run",
 );
-/** Programs that start the one of a package. */
+/** Programs that run a package's program. */
 const RUNNERS = setOf("bunx npx pipx pnpx uvx");
-/** Programs that hand a command in their arguments on. An `allow` with a wildcard permits whatever they do. */
+/** Programs that pass on a command in their arguments. An `allow` rule with a wildcard permits whatever they do. */
 const CARRIERS =
   /^(cross-env|dotenv|hyperfine|nix-shell|ssh|watchexec|(conda|pipenv|poetry|uv) run|(bundle|direnv|mise) exec) /;
-/** Words that follow the written command while it runs, so that the words alone do not say what it does. */
+/** Programs that append words to the written command at run time, so the arguments alone do not show what it does. */
 const APPENDING = setOf("entr parallel xargs");
 /** Commands that change what later words of the line mean, or evaluate their arguments. */
 const EVALUATING = setOf(
@@ -40,14 +41,14 @@ const SHELLS = setOf("ash bash csh dash fish ksh mksh powershell pwsh rbash sh t
 /** Programs that run a file or the code in their arguments. */
 const INTERPRETERS =
   /^(awk|bun|deno|gawk|lua|luajit|mawk|nawk|node|nodejs|osascript|perl|php|pypy|python|ruby|tclsh|tsx)[\d.]*$/;
-/** Their first operand is code. Only with one of these it starts a command. */
+/** The first operand of awk is code. It starts a command only if it contains one of these. */
 const AWK = /^[gmn]?awk/;
 const AWK_STARTS = /system|@|(?<!\|)\|(?!\|)/;
 /** Options of interpreters and runners whose value is the next word. */
 const HAS_VALUE =
   /^(\S*awk\S* -[Fv]|lua\S* -l|node\S* (-C|--conditions|--title)|(perl|ruby)\S* -I|php\S* -d|py\S* -[WX]|\w*sh ([-+]\w*[oO]|--(rc|init-)file)|\S+x (-p|--package|--from|--with))$/;
 const INLINE_CODE = /^(-[a-zA-Z]*[ceEpr].*|--(eval|print|command|execute|require|import|loader)\b.*|-|eval)$/;
-/** Arguments by which other programs start a command. A file of this name can be the result of a pattern, too. */
+/** Arguments with which other programs start a command. A file with such a name can also result from a pattern. */
 const STARTING_ARGUMENTS: Readonly<Record<string, RegExp>> = {
   "[": /^-[vR]$|\[.*[$`]/s,
   fd: /^(-[a-zA-Z]*[xX]|--exec)/,
@@ -70,7 +71,7 @@ const STARTING_ARGUMENTS: Readonly<Record<string, RegExp>> = {
   yarn: /^(exec|dlx)$/,
 };
 /**
- * The same for git: the subcommand, and an argument of it. Git reads `-ix` as `-i -x`, and `--ex` as `--exec`. The hooks of
+ * The same for git: the subcommand, and an argument of it. Git reads `-ix` as `-i -x`, and `--ex` as `--exec`. Hooks of
  * a template run during a clone.
  */
 const GIT_STARTS = new RegExp(
@@ -78,35 +79,35 @@ const GIT_STARTS = new RegExp(
     "|submodule foreach$|rebase (-\\w*x|--ex)|grep (-\\w*O|--op)|clone (-\\w*[uc]|--(u|co|te))|init --te" +
     "|\\S+ (--upl|--rece|--ex(ec?)?(=|$)|ext::))",
 );
-/** Options of git before the subcommand that have a value. */
+/** Options with a value that precede git's subcommand. */
 const GIT_VALUES = setOf("-C --attr-source --git-dir --namespace --super-prefix --work-tree");
-/** Options of `set` that change no word. */
+/** Options of `set` that do not change later words. */
 const PLAIN_SET = /^(-[euxo]+|[-+]o|pipefail|errexit|nounset|xtrace)$/;
 
-/** Undefined if a command starts no other one that is known here. */
+/** Undefined if the command starts no other command that is known here. */
 export function starterOf({ words }: ShellCommand): Starter | undefined {
-  const [program, ...rest] = words;
+  const [program, ...args] = words;
   if (!program) return undefined;
   const unknown: Starter = { fixedWords: Infinity, starts: "anything" };
   if (!program.isLiteral) return unknown;
   const name = nameOf(program.text);
   if (EVALUATING.has(name) || /^ld(-linux.*)?\.so/.test(name)) return unknown;
-  if (name === "set") return rest.every(({ text }) => PLAIN_SET.test(text)) ? undefined : unknown;
-  if (name === "git") return gitStarts(rest) ? unknown : undefined;
-  if (name === "command" && /^-[vV]$/.test(rest[0]?.text ?? "")) return undefined;
+  if (name === "set") return args.every(({ text }) => PLAIN_SET.test(text)) ? undefined : unknown;
+  if (name === "git") return gitStarts(args) ? unknown : undefined;
+  if (name === "command" && /^-[vV]$/.test(args[0]?.text ?? "")) return undefined;
   if (WRAPPERS.has(name) || RUNNERS.has(name))
     return {
-      fixedWords: RUNNERS.has(name) ? headOf(name, rest).length + 1 : Infinity,
-      starts: isWritten(name, rest) ? "arguments" : "anything",
+      fixedWords: RUNNERS.has(name) ? headOf(name, args).length + 1 : Infinity,
+      starts: isWritten(name, args) ? "arguments" : "anything",
     };
-  if (SHELLS.has(name) || INTERPRETERS.test(name)) return interpreterOf(name, rest);
+  if (SHELLS.has(name) || INTERPRETERS.test(name)) return interpreterOf(name, args);
   const starting = STARTING_ARGUMENTS[name];
   const starts = ({ text, isLiteral }: ShellWord): boolean =>
     starting?.test(text) === true || (starting !== undefined && !isLiteral && mayBeOption(text));
-  if (argumentsOf(name, rest).some(starts)) return unknown;
-  const operands = rest.filter(({ text }) => !text.startsWith("-")).map(({ text }) => text);
+  if (argumentsOf(name, args).some(starts)) return unknown;
+  const operands = args.filter(({ text }) => !text.startsWith("-")).map(({ text }) => text);
   if (!CARRIERS.test(`${name} ${operands.join(" ")}`)) return undefined;
-  return { fixedWords: 0, starts: isWritten(name, rest) ? "arguments" : "anything" };
+  return { fixedWords: 0, starts: isWritten(name, args) ? "arguments" : "anything" };
 }
 
 function interpreterOf(name: string, words: readonly ShellWord[]): Starter {
@@ -119,10 +120,10 @@ function interpreterOf(name: string, words: readonly ShellWord[]): Starter {
   return { fixedWords: head.length + 1, starts: isFile ? "nothing" : "anything" };
 }
 
-/** Whether a program that starts the command in its words starts none that is not among them. */
+/** Whether a program that starts the command in its arguments starts no other command. */
 function isWritten(name: string, words: readonly ShellWord[]): boolean {
   if (APPENDING.has(name) || !words.every(({ text, isLiteral }) => isLiteral && !/[\s;&|$`]/.test(text))) return false;
-  // A builtin is reached through these two alone; elsewhere its name is an ordinary word.
+  // Only these two programs reach a builtin. Elsewhere its name is an ordinary word.
   const isBuiltin = name === "command" || name === "builtin";
   return words.slice(0, MAX_STARTS).every(({ text }, at) => {
     const inner = nameOf(text);
@@ -132,7 +133,7 @@ function isWritten(name: string, words: readonly ShellWord[]): boolean {
   });
 }
 
-/** Up to the first word that is neither an option nor the value of one. */
+/** Words up to the first that is neither an option nor an option's value. */
 function headOf(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
   const operand = words.findIndex(
     ({ text }, at) => !/^[-+]./.test(text) && !HAS_VALUE.test(`${name} ${words[at - 1]?.text}`),
@@ -144,7 +145,7 @@ function nameOf(program: string): string {
   return program.slice(program.lastIndexOf("/") + 1).toLowerCase();
 }
 
-/** Without the words after `--`, which a package manager passes to the script. */
+/** Arguments without those after `--`, which a package manager passes to the script. */
 function argumentsOf(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
   const end = /^(npm|pnpm|yarn)$/.test(name) ? words.findIndex(({ text }) => text === "--") : -1;
   return end < 0 ? words : words.slice(0, end);
@@ -160,10 +161,10 @@ function gitStarts(words: readonly ShellWord[]): boolean {
   // A pattern or a variable can become options.
   if (words.slice(0, at + 1).some(({ isLiteral }) => !isLiteral)) return true;
   const subcommand = words[at]?.text ?? "";
-  const rest = words.slice(at + 1);
+  const subcommandArgs = words.slice(at + 1);
   return (
     GIT_STARTS.test(`${subcommand} `) ||
-    rest.some(
+    subcommandArgs.some(
       ({ text, isLiteral }) =>
         GIT_STARTS.test(`${subcommand} ${text}`) ||
         (!isLiteral && /^(grep|rebase|clone|fetch|pull|push|ls-remote)$/.test(subcommand) && mayBeOption(text)),

@@ -2,112 +2,115 @@ import { join, resolve, sep } from "node:path";
 import { folded, isInside } from "../../files/names.js";
 import { CommandPattern, type Fit } from "./command-pattern.js";
 import { compileGlob } from "../search/globs.js";
-import { Allowance } from "../search/path-rules.js";
+import { TimeBudget } from "../search/path-rules.js";
 import { readShellLine, type ShellCommand, type ShellLine } from "./shell-line.js";
 
-/** What may become of a call. */
+/** The action of a rule for a tool call. */
 export type RuleAction = "allow" | "ask" | "deny";
 
-/** A rule for the tool that is called. */
+/** A rule that applies to the called tool. */
 export interface RuleForCall {
   readonly action: RuleAction;
   readonly match?: string;
   readonly path?: string;
-  /** Whether it speaks of this tool and no other. */
-  readonly exact: boolean;
+  /** Whether the rule names this tool exactly. */
+  readonly isExact: boolean;
 }
 
-/** A place that a call works on. */
+/** A path that a call works on. */
 export interface CallPlace {
-  /** All the paths that lead there, absolute: as the call says it, and one more for each link on the way. */
-  readonly ways: readonly string[];
-  /** What it leads to. */
-  readonly real: string;
-  /** Whether all below it is meant as well. */
-  readonly whole: boolean;
+  /** All absolute paths that lead to it: as the call contains it, and one more for each link on the way. */
+  readonly paths: readonly string[];
+  /** The real path. */
+  readonly realPath: string;
+  /** Whether everything below the path is meant as well. */
+  readonly isRecursive: boolean;
 }
 
-/** A call, and the rules that may be for it. */
+/** A tool call, and the rules that may apply to it. */
 export interface JudgeJob {
   readonly rules: readonly RuleForCall[];
-  /** What a shell is given, or a program's words; undefined where the call has neither. */
+  /** A shell line, or the words of a program; undefined if the call has neither. */
   readonly command: string | readonly string[] | undefined;
-  /** Whether it is a tool that starts programs. */
-  readonly executes: boolean;
+  /** Whether the tool starts programs. */
+  readonly startsPrograms: boolean;
   readonly places: readonly CallPlace[];
-  /** Whether it is a tool that works on files. */
-  readonly files: boolean;
+  /** Whether the tool works on files. */
+  readonly isFileTool: boolean;
   readonly projectDir: string;
   readonly realProjectDir: string;
-  /** What `~` means. */
+  /** Folder for `~`; undefined if unknown. */
   readonly homeDir: string | undefined;
 }
 
-/** `pass`: no rule is for the call. */
+/** `pass`: no rule applies to the call. */
 export interface Judgement {
   readonly action: RuleAction | "pass";
-  /** Place in the job's rules of the one that decided; -1 for none. */
+  /** Index in the job's rules of the deciding rule; -1 for none. */
   readonly rule: number;
-  /** Whether it is asked because the command could not be read. */
-  readonly unread: boolean;
+  /** Whether the action is `ask` because the command could not be parsed. */
+  readonly isUnparsed: boolean;
 }
 
-/** Of several, the one that counts comes first. */
+/** From the strictest to the least strict action. */
 const STRICTEST: readonly Judgement["action"][] = ["deny", "ask", "pass", "allow"];
-const PASS: Judgement = { action: "pass", rule: -1, unread: false };
+const PASS: Judgement = { action: "pass", rule: -1, isUnparsed: false };
 
 interface ReadRule extends RuleForCall {
   readonly pattern: CommandPattern | undefined;
-  /** Whether the call's paths fit. */
+  /** Whether the call's paths match the rule's path. */
   readonly place: Fit;
 }
 
-/** The judgement of the rules: for each command of the call that of the first rule that fits, and the strictest of these. */
-export async function judgeCall(job: JudgeJob): Promise<Judgement> {
+/**
+ * Evaluates a call: for each of its commands the first rule that applies decides, and the strictest of these results
+ * applies.
+ */
+export async function evaluateCall(job: JudgeJob): Promise<Judgement> {
   const rules = job.rules.map((rule): ReadRule => ({
     ...rule,
     pattern: rule.match === undefined ? undefined : new CommandPattern(rule.match),
-    place: rule.path === undefined ? "yes" : placeFit(rule.path, rule, job),
+    place: rule.path === undefined ? "yes" : pathFit(rule.path, rule, job),
   }));
   const line = rules.some(({ pattern }) => pattern) ? await lineOf(job) : undefined;
-  if (!line) return first(rules, undefined);
-  const judged = line.commands.map((command) => first(rules, command));
-  if (line.commands.length === 0 && line.isUnderstood) judged.push(first(rules, undefined));
-  if (!line.isUnderstood && !judged.some(({ action }) => action === "deny")) return unread(rules);
-  return judged.reduce((worst, one) => (isStricter(one, worst) ? one : worst));
+  if (!line) return evaluateCommand(rules, undefined);
+  const judged = line.commands.map((command) => evaluateCommand(rules, command));
+  if (line.commands.length === 0 && line.isUnderstood) judged.push(evaluateCommand(rules, undefined));
+  if (!line.isUnderstood && !judged.some(({ action }) => action === "deny")) return evaluateUnparsed(rules);
+  return judged.reduce((worst, judgement) => (isStricter(judgement, worst) ? judgement : worst));
 }
 
-/** Undefined for a call without a command, of a tool that starts none. */
-async function lineOf({ command, executes }: JudgeJob): Promise<ShellLine | undefined> {
+/** Undefined for a call without a command, if the tool starts no programs. */
+async function lineOf({ command, startsPrograms: executes }: JudgeJob): Promise<ShellLine | undefined> {
   if (command === undefined) return executes ? { commands: [], isUnderstood: false } : undefined;
   if (typeof command === "string") return readShellLine(command);
   const words = command.map((text) => ({ text, isLiteral: true, isSplit: false, expansion: undefined }));
   return { commands: [{ words, hasFiles: false }], isUnderstood: true };
 }
 
-function isStricter(one: Judgement, other: Judgement): boolean {
-  return STRICTEST.indexOf(one.action) < STRICTEST.indexOf(other.action);
+function isStricter(left: Judgement, right: Judgement): boolean {
+  return STRICTEST.indexOf(left.action) < STRICTEST.indexOf(right.action);
 }
 
-function first(rules: readonly ReadRule[], command: ShellCommand | undefined): Judgement {
+function evaluateCommand(rules: readonly ReadRule[], command: ShellCommand | undefined): Judgement {
   let least: Judgement | undefined;
   for (const [i, rule] of rules.entries()) {
     const fit = both(rule.place, commandFit(rule, command));
     if (fit === "no") continue;
-    if (fit === "yes") return strictest(least, { action: rule.action, rule: i, unread: false });
-    // It may be the one that decides: whatever the next ones say, it is no less than a question.
-    if (rule.action !== "allow") least ??= { action: "ask", rule: i, unread: false };
+    if (fit === "yes") return strictest(least, { action: rule.action, rule: i, isUnparsed: false });
+    // This rule may be the deciding one. The result is at least `ask`, because later rules cannot weaken it.
+    if (rule.action !== "allow") least ??= { action: "ask", rule: i, isUnparsed: false };
   }
   return least ?? PASS;
 }
 
-/** Of a command that cannot be read nobody knows whether a rule for commands is for it. */
-function unread(rules: readonly ReadRule[]): Judgement {
+/** For a command that cannot be parsed, rules with a command pattern may or may not apply. */
+function evaluateUnparsed(rules: readonly ReadRule[]): Judgement {
   let least: Judgement | undefined;
   for (const [i, rule] of rules.entries()) {
-    if (rule.pattern) least ??= { action: "ask", rule: i, unread: true };
-    else if (rule.place === "yes") return strictest(least, { action: rule.action, rule: i, unread: false });
-    else if (rule.place === "maybe" && rule.action !== "allow") least ??= { action: "ask", rule: i, unread: false };
+    if (rule.pattern) least ??= { action: "ask", rule: i, isUnparsed: true };
+    else if (rule.place === "yes") return strictest(least, { action: rule.action, rule: i, isUnparsed: false });
+    else if (rule.place === "maybe" && rule.action !== "allow") least ??= { action: "ask", rule: i, isUnparsed: false };
   }
   return least ?? PASS;
 }
@@ -123,57 +126,57 @@ function both(a: Fit, b: Fit): Fit {
 function commandFit({ pattern, action }: ReadRule, command: ShellCommand | undefined): Fit {
   if (!pattern) return "yes";
   if (!command) return "no";
-  return action !== "allow" ? pattern.meets(command) : pattern.covers(command) ? "yes" : "no";
+  return action !== "allow" ? pattern.forbids(command) : pattern.covers(command) ? "yes" : "no";
 }
 
-/** An `allow` is for what really lies there, in all places of the call; the others for one of them, by either name. */
-function placeFit(glob: string, { action, exact }: RuleForCall, job: JudgeJob): Fit {
-  const { places, files } = job;
+/** `allow` must match the real path of every place of the call. Other actions must match any path of any place. */
+function pathFit(glob: string, { action, isExact: exact }: RuleForCall, job: JudgeJob): Fit {
+  const { places, isFileTool: files } = job;
   if (places.length === 0) return action !== "allow" && (files || exact) ? "maybe" : "no";
   const { homeDir } = job;
-  // Where nobody knows the home folder, nobody knows what lies in it either.
+  // Without a known home folder, it is also unknown which paths are in it.
   if (homeDir === undefined && glob.startsWith("~/")) return action === "allow" ? "no" : "maybe";
   const inside = glob.replace(/^~(?=\/)/, homeDir ?? "~");
   if (action === "allow") {
-    const covers = compileGlob(inside, new Allowance(Infinity));
-    return places.every(({ real, whole }) => {
+    const covers = compileGlob(inside, new TimeBudget(Infinity));
+    return places.every(({ realPath: real, isRecursive }) => {
       const path = nameIn(real, job.realProjectDir, inside);
-      return path !== undefined && covers(path) && (!whole || inside.endsWith("**"));
+      return path !== undefined && covers(path) && (!isRecursive || inside.endsWith("**"));
     })
       ? "yes"
       : "no";
   }
   let fit: Fit = "no";
-  for (const { ways, real, whole } of places)
+  for (const { paths: ways, realPath: real, isRecursive } of places)
     for (const path of [...ways, real])
       for (const root of [job.projectDir, job.realProjectDir]) {
-        if (isMet(inside, path, root)) return "yes";
-        if (whole && mayLieBelow(inside, path, root)) fit = "maybe";
+        if (matchesPath(inside, path, root)) return "yes";
+        if (isRecursive && mayLieBelow(inside, path, root)) fit = "maybe";
       }
   return fit;
 }
 
-/** A path as globs of that sort see it; undefined for one elsewhere. */
+/** A path in the form that the glob requires; undefined if the path is outside `root`. */
 function nameIn(path: string, root: string, glob: string): string | undefined {
-  const unix = (one: string) => one.split(sep).join("/");
+  const unix = (nativePath: string) => nativePath.split(sep).join("/");
   if (glob.startsWith("/")) return unix(path).slice(1);
   if (!isInside(path, root)) return undefined;
   return unix(path.slice(root.length)).replace(/^\/+/, "");
 }
 
-/** Whether the glob, in small letters or as it is, fits a path or a folder that it lies in. */
-function isMet(glob: string, path: string, root: string): boolean {
-  // A name alone is meant wherever it stands.
+/** Whether the glob matches the path or a folder that contains it, in lower case or unchanged. */
+function matchesPath(glob: string, path: string, root: string): boolean {
+  // A glob without a slash matches a name in any folder.
   const name = glob.includes("/") ? nameIn(path, root, glob) : (nameIn(path, root, glob) ?? nameIn(path, root, "/"));
   if (name === undefined) return false;
   return [(text: string) => text, folded].some((fold) => {
-    const fits = compileGlob(fold(glob), new Allowance(Infinity));
+    const fits = compileGlob(fold(glob), new TimeBudget(Infinity));
     const names = fold(name).split("/");
     return names.some((_, i) => fits(names.slice(0, i + 1).join("/")));
   });
 }
 
-/** Whether what the glob means may lie below a folder. */
+/** Whether a path that the glob matches may be below a folder. */
 function mayLieBelow(glob: string, folder: string, root: string): boolean {
   if (!glob.includes("/")) return true;
   const fixed = glob.split("/").findIndex((name) => /[*?[{\\]/.test(name));

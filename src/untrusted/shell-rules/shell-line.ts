@@ -2,13 +2,14 @@ import type { Node } from "@vscode/tree-sitter-wasm";
 import { childrenOf, parseText } from "../grammar.js";
 
 /**
- * Reads the simple commands of a shell line. The tree comes from tree-sitter-bash. A line is understood only if it
- * consists of simple commands with literal or quoted words, lists, pipelines and redirections, and if each word and
- * each gap between two words also passes the checks below. These checks do not depend on the grammar, so that an error
- * of the parser cannot hide a command. Bash, dash and busybox read such a line in the same way.
+ * Reads the simple commands of a shell line from the syntax tree of tree-sitter-bash.
+ *
+ * A line is understood only if it consists of simple commands with literal or quoted words, lists, pipelines and
+ * redirections. Each word and each gap between two words must also pass the checks below. These checks do not depend on
+ * the grammar, so a parser error cannot hide a command. Bash, dash and busybox read such a line in the same way.
  */
 
-/** One word of a simple command. */
+/** A word of a simple command. */
 export interface ShellWord {
   /** The argument that the program receives; the source text if `isLiteral` is false. */
   readonly text: string;
@@ -20,7 +21,7 @@ export interface ShellWord {
   readonly expansion: "variable" | "tilde" | undefined;
 }
 
-/** One simple command. */
+/** A simple command. */
 export interface ShellCommand {
   /** Program and arguments; empty for a redirection without a program. */
   readonly words: readonly ShellWord[];
@@ -29,7 +30,7 @@ export interface ShellCommand {
 }
 
 export interface ShellLine {
-  /** All simple commands that the parser found, those in substitutions and functions included. */
+  /** All simple commands that the parser found, including those in substitutions and functions. */
   readonly commands: readonly ShellCommand[];
   /** False if a shell can start a program that is not among `commands`. */
   readonly isUnderstood: boolean;
@@ -37,7 +38,10 @@ export interface ShellLine {
 
 const MAX_CHARACTERS = 32_768;
 const MAX_COMMANDS = 512;
-/** For the parse. A line that is understood takes milliseconds; one with thousands of errors takes 12 s. */
+/**
+ * Time limit of the parser, in ms. A line that is understood takes milliseconds; one with thousands of errors takes 12
+ * s.
+ */
 const PARSE_MS = 1_000;
 const RESERVED = new Set(
   "if then elif else fi for while until do done case esac in select function coproc { } ! [[ ]]".split(" "),
@@ -49,12 +53,15 @@ const SEPARATORS = new Set([";", "&", "&&", "||", "|"]);
 const UNQUOTED = /^(?:[\w@%+=:,./^!~{}*?[\]#-]|\\[\x20-\x7e])+$/;
 const DOUBLE_QUOTED = /^"(?:[^"\\`$]|\\[^\n]|\$(?=[ |)/"])|\$[A-Za-z_]\w*)*"$/;
 const VARIABLE = /\$[A-Za-z_]/;
-/** Between two words of a command. A continued line must follow a blank, because the shell removes it within a word. */
+/**
+ * Text between two words of a command. A line continuation must follow a blank, because within a word the shell removes
+ * it.
+ */
 const BLANKS = /^(?:[ \t]|(?<=[ \t])\\\n)*$/;
-/** Between two commands of a list. */
+/** Text between two commands of a list. */
 const LINES = /^[ \t]*(?:\n[ \t\n]*)?$/;
 
-/** Rejects if the grammar cannot be loaded. */
+/** Parses a shell line. Rejects if the grammar cannot be loaded. */
 export async function readShellLine(text: string): Promise<ShellLine> {
   // eslint-disable-next-line no-control-regex -- control characters are what it refuses
   if (text.length > MAX_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text)) return { commands: [], isUnderstood: false };
@@ -65,7 +72,7 @@ export async function readShellLine(text: string): Promise<ShellLine> {
     const isUnderstood = !tree.rootNode.hasError && readGroup(tree.rootNode, text, commands);
     if (isUnderstood && commands.length <= MAX_COMMANDS) return { commands, isUnderstood };
     const nodes = tree.rootNode.descendantsOfType("command").slice(0, MAX_COMMANDS);
-    return { commands: nodes.map((node) => readLoosely(node!)), isUnderstood: false };
+    return { commands: nodes.map((node) => readTolerantly(node!)), isUnderstood: false };
   } finally {
     tree.delete();
   }
@@ -89,7 +96,7 @@ function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean 
     if (!(BLANKS.test(gap) || LINES.test(gap))) return false;
     end = part.endIndex;
     if (part.type === "comment") {
-      // The shell takes a `#` within a word for a character.
+      // Within a word, the shell treats `#` as an ordinary character.
       if (gap === "" && part.startIndex > 0 && !/[\s;&|]/.test(text[part.startIndex - 1]!)) return false;
     } else if (SEPARATORS.has(part.type)) {
       isComplete = false;
@@ -103,7 +110,7 @@ function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean 
   return LINES.test(text.slice(end)) || BLANKS.test(text.slice(end));
 }
 
-/** Undefined if it is anything but words and, after them, redirections. */
+/** Undefined if the node is anything but words and, after them, redirections. */
 function readCommand(node: Node, text: string): ShellCommand | undefined {
   const parts = node.type === "redirected_statement" ? childrenOf(node) : [node];
   const words: ShellWord[] = [];
@@ -114,7 +121,7 @@ function readCommand(node: Node, text: string): ShellCommand | undefined {
       for (const child of childrenOf(part)) {
         const word = readWord(child, text);
         if (!word || !BLANKS.test(text.slice(end, child.startIndex))) return undefined;
-        // The shell may take the first word for a keyword or an assignment.
+        // The shell may treat the first word as a keyword or an assignment.
         if (
           words.length === 0 &&
           (child.type !== "command_name" || RESERVED.has(child.text) || child.text.includes("="))
@@ -134,12 +141,12 @@ function readCommand(node: Node, text: string): ShellCommand | undefined {
   return { words, hasFiles };
 }
 
-/** Whether it names a file that matters; undefined if it is not understood. */
+/** Whether the redirection names a relevant file; undefined if it is not understood. */
 function readRedirection(node: Node, text: string): boolean | undefined {
   const match = /^([0-9])?(>>|>\||>&|<&|<>|&>>|&>|<|>)(?:[ \t]*)/.exec(node.text);
   const target = childrenOf(node).at(-1)!;
   if (!match || node.startIndex + match[0].length !== target.startIndex) return undefined;
-  // A digit that touches the word before it belongs to that word.
+  // A digit directly after a word belongs to that word.
   if (match[1] !== undefined && /[^\s;&|]/.test(text[node.startIndex - 1] ?? " ")) return undefined;
   const word = readWord(target, text);
   if (!word?.isLiteral || word.text === "") return undefined;
@@ -147,7 +154,7 @@ function readRedirection(node: Node, text: string): boolean | undefined {
   return !SAFE_FILES.has(word.text);
 }
 
-/** Undefined if it is not understood. */
+/** Undefined if the word is not understood. */
 function readWord(node: Node, text: string): ShellWord | undefined {
   const pieces = piecesOf(node);
   let value = "";
@@ -185,8 +192,8 @@ function piecesOf(node: Node): readonly Node[] {
   return node.type === "concatenation" ? childrenOf(node).flatMap(piecesOf) : [node];
 }
 
-/** A command of a line that is not understood, for rules that forbid: assignments and redirections are left out. */
-function readLoosely(node: Node): ShellCommand {
+/** A command of a line that is not understood, for rules that deny or ask. Assignments and redirections are omitted. */
+function readTolerantly(node: Node): ShellCommand {
   const unknown = (child: Node): ShellWord => ({
     text: child.text,
     isLiteral: false,
