@@ -1,5 +1,4 @@
-// Your own transport: one prompt per line over TCP, and the answer back. docs/writing-a-transport.md turns it into a
-// package.
+// Your own transport: one prompt per line over TCP. docs/writing-a-transport.md turns it into a package.
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { createInterface } from "node:readline";

@@ -22,11 +22,11 @@ class FolderDriver extends MemoryDriver {
   }
 
   override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
-    const left = await super.write(id, change);
+    const result = await super.write(id, change);
     const chain = await this.dump(id);
     const root = chain?.sessions[0]?.session.id ?? id;
     if (change.sync) await writeFile(join(this.#folder, `${root}.json`), JSON.stringify(chain));
-    return left;
+    return result;
   }
 }
 

@@ -27,13 +27,13 @@ class Redis implements DocumentStore {
   async scan(prefixes: readonly string[]): Promise<StoredDocument[]> {
     for (;;) {
       await this.#send("WATCH", "version");
-      const found: StoredDocument[] = [];
+      const documents: StoredDocument[] = [];
       for (const prefix of prefixes) {
         const keys = (await this.#send("KEYS", `${prefix.replaceAll(/[\\*?[\]]/g, "\\$&")}*`)) as string[];
-        if (keys.length > 0) found.push(...(await this.get(keys)).filter((one) => one !== undefined));
+        if (keys.length > 0) documents.push(...(await this.get(keys)).filter((document) => document !== undefined));
       }
       await this.#send("MULTI");
-      if ((await this.#send("EXEC")) !== null) return found; // Otherwise another client changed a document meanwhile.
+      if ((await this.#send("EXEC")) !== null) return documents; // Otherwise another client changed a document meanwhile.
     }
   }
   async compareAndSet(changes: readonly DocumentChange[]): Promise<boolean> {
@@ -62,10 +62,10 @@ class Redis implements DocumentStore {
   }
   async #reply(): Promise<unknown> {
     const line = await this.#take(async () => this.#bytes.indexOf("\r\n"));
-    const [kind, rest] = [line[0], line.slice(1)];
-    if (kind === "-") throw new Error(rest);
-    if (kind === "+" || kind === ":") return rest;
-    const length = Number(rest);
+    const [kind, value] = [line[0], line.slice(1)];
+    if (kind === "-") throw new Error(value);
+    if (kind === "+" || kind === ":") return value;
+    const length = Number(value);
     if (length < 0) return null;
     if (kind === "$") return this.#take(async () => (this.#bytes.length >= length + 2 ? length : -1));
     const all: unknown[] = [];

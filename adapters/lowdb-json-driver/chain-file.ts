@@ -73,7 +73,7 @@ export function readChainFile(path: string): ChainFile | undefined {
 /** Error for an unusable chain file. */
 export function damaged(path: string, why: string): StoreError {
   return new StoreError(
-    `the session's file ${path} is damaged and left as it is (${why}); restore it from a copy, or delete the session`,
+    `the session's file ${path} is damaged and was not modified (${why}); restore it from a copy, or delete the session`,
   );
 }
 

@@ -25,17 +25,17 @@ export interface Chain {
   isComplete: boolean;
 }
 
-interface Card extends StoredDocument {
+interface SmallDocument extends StoredDocument {
   chain: string;
 }
 
 /** Whether a document is small. Lists and runs need small documents, so they are always in memory. */
-export const isCard = (key: string): boolean => contentChain(key) === undefined;
+export const isSmall = (key: string): boolean => contentChain(key) === undefined;
 
 /** The chains of a store by the id of the original. `""` has the documents of the complete store. */
 export class Chains {
   readonly byRoot = new Map<string, Chain>();
-  readonly cards = new DocumentMap();
+  readonly smallDocuments = new DocumentMap();
   /** Version of the last change. */
   version = 0;
   readonly #create: (root: string) => Low<ChainFile>;
@@ -46,7 +46,7 @@ export class Chains {
 
   document(key: string): StoredDocument | undefined {
     const root = contentChain(key);
-    if (root === undefined) return this.cards.get(key);
+    if (root === undefined) return this.smallDocuments.get(key);
     const document = this.byRoot.get(root)?.low.data.documents[key];
     return document && document.value !== null ? { key, ...document } : undefined;
   }
@@ -60,17 +60,18 @@ export class Chains {
   /** Applies a log line. */
   apply({ version, set = [], filed = [] }: Line): void {
     this.version = Math.max(this.version, version);
-    for (const [root, key, value, own = version] of set) this.#put(root, key, { version: own, value });
+    for (const [root, key, value, entryVersion = version] of set)
+      this.#put(root, key, { version: entryVersion, value });
     for (const root of this.deletedBy(set)) this.byRoot.delete(root);
     for (const [root, upTo] of filed) this.#filed(this.#chain(root), upTo);
   }
 
   /** Chains that have no small document left after these entries. The entries may be applied already. */
   deletedBy(set: readonly Entry[]): string[] {
-    const deleted = set.filter(([, key, value]) => value === null && isCard(key));
+    const deleted = set.filter(([, key, value]) => value === null && isSmall(key));
     const keys = new Set(deleted.map(([, key]) => key));
     const isDeleted = (root: string): boolean => {
-      for (const key in this.byRoot.get(root)?.low.data.documents) if (isCard(key) && !keys.has(key)) return false;
+      for (const key in this.byRoot.get(root)?.low.data.documents) if (isSmall(key) && !keys.has(key)) return false;
       return true;
     };
     return [...new Set(deleted.map(([root]) => root))].filter(isDeleted);
@@ -82,7 +83,7 @@ export class Chains {
     chain.isComplete = false;
     const { documents } = chain.low.data;
     for (const key in documents)
-      if ((documents[key]?.version ?? 0) <= chain.filed && !isCard(key)) delete documents[key];
+      if ((documents[key]?.version ?? 0) <= chain.filed && !isSmall(key)) delete documents[key];
   }
 
   /** Log lines with everything that the files lack, and all small documents. */
@@ -91,7 +92,7 @@ export class Chains {
     for (const [root, { filed, low }] of this.byRoot) {
       const set: Entry[] = [];
       for (const [key, document] of Object.entries(low.data.documents))
-        if (document.version > filed || isCard(key)) set.push([root, key, document.value, document.version]);
+        if (document.version > filed || isSmall(key)) set.push([root, key, document.value, document.version]);
       yield JSON.stringify({ version, filed: filed > 0 ? [[root, filed]] : [], set } satisfies Line);
     }
   }
@@ -100,14 +101,14 @@ export class Chains {
     const { data } = this.#chain(root).low;
     data.upTo = Math.max(data.upTo, document.version);
     data.documents[key] = document;
-    if (!isCard(key)) return;
+    if (!isSmall(key)) return;
     // The head of a chain belongs to no chain before the chain is created.
-    const old = this.cards.get(key) as Card | undefined;
+    const old = this.smallDocuments.get(key) as SmallDocument | undefined;
     if (old && old.chain !== root) delete this.byRoot.get(old.chain)?.low.data.documents[key];
-    if (document.value !== null) this.cards.set({ key, ...document, chain: root } as Card);
+    if (document.value !== null) this.smallDocuments.set({ key, ...document, chain: root } as SmallDocument);
     else {
       delete data.documents[key];
-      this.cards.delete(key);
+      this.smallDocuments.delete(key);
     }
   }
 

@@ -6,7 +6,7 @@ import { createFolder, withoutLease } from "gantry/plugin";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, damaged, LAYOUT, readChainFile, type ChainFile } from "./chain-file.js";
-import { Chains, isCard, type Chain, type Entry, type Line } from "./chains.js";
+import { Chains, isSmall, type Chain, type Entry, type Line } from "./chains.js";
 import { fileName, readJson, syncFolder } from "./files.js";
 import { Log } from "./log.js";
 import { ProcessLock } from "./process-lock.js";
@@ -95,7 +95,7 @@ export class JsonDocuments implements DocumentStore {
   }
 
   scan(prefixes: readonly string[]): Promise<StoredDocument[]> {
-    return Promise.resolve(this.#chains.cards.scan(prefixes));
+    return Promise.resolve(this.#chains.smallDocuments.scan(prefixes));
   }
 
   async compareAndSet(changes: readonly DocumentChange[], { sync }: { sync: boolean }): Promise<boolean> {
@@ -158,7 +158,7 @@ export class JsonDocuments implements DocumentStore {
     const file = low.data;
     if (file.upTo < chain.filed) throw damaged(this.#pathOf(root), "it is older than the log says");
     if (file.upTo > this.#chains.version) throw damaged(this.#pathOf(root), "it is newer than the log");
-    for (const [key, document] of Object.entries(file.documents)) if (!isCard(key)) documents[key] ??= document;
+    for (const [key, document] of Object.entries(file.documents)) if (!isSmall(key)) documents[key] ??= document;
     chain.isComplete = true;
     this.#noteUse(root);
   }
@@ -196,7 +196,7 @@ export class JsonDocuments implements DocumentStore {
   }
 
   #warn(fields: Record<string, string>): void {
-    this.#logger?.warn("a file of the session store could not be written; the log has everything", fields);
+    this.#logger?.warn("session store file not written; its data stays in the log", fields);
   }
 
   async #tryFile(root: string): Promise<void> {
@@ -244,7 +244,7 @@ export class JsonDocuments implements DocumentStore {
     if (!isDamaged) return;
     const copy = join(this.#beside, `bad-${Date.now()}-log.jsonl`);
     copyFileSync(this.#log.path, copy);
-    this.#logger?.error("the log of the session store is damaged; readable lines are used, a copy is kept", { copy });
+    this.#logger?.error("session store log damaged; readable lines used, copy stored", { copy });
     await this.#rewrite();
   }
 
@@ -257,7 +257,7 @@ export class JsonDocuments implements DocumentStore {
       try {
         this.#takeIn(path);
       } catch (error) {
-        this.#logger?.error("a session's file cannot be used; it is left as it is", { path, why: String(error) });
+        this.#logger?.error("session file unusable; ignored", { path, why: String(error) });
       }
   }
 
@@ -270,10 +270,10 @@ export class JsonDocuments implements DocumentStore {
     const file = readChainFile(path);
     if (!file) return;
     const { chain: root, upTo, documents } = file;
-    const cards = Object.entries(documents).filter(([key]) => isCard(key));
-    if (this.#pathOf(root) !== path) throw new Error(`it has the session ${root}`);
-    for (const [key] of cards) if (this.#chains.document(key)) throw new Error(`the store has another ${key}`);
-    const set = cards.map(([key, { value }]): Entry => [root, key, withoutLease(key, value)]);
+    const smallEntries = Object.entries(documents).filter(([key]) => isSmall(key));
+    if (this.#pathOf(root) !== path) throw new Error(`it contains the session ${root}`);
+    for (const [key] of smallEntries) if (this.#chains.document(key)) throw new Error(`the store has another ${key}`);
+    const set = smallEntries.map(([key, { value }]): Entry => [root, key, withoutLease(key, value)]);
     this.#append({ version: Math.max(this.#chains.version, upTo) + 1, set, filed: [[root, upTo]] });
     const chain = this.#chains.byRoot.get(root);
     if (chain) this.#chains.forgetFiled(chain);
@@ -312,7 +312,7 @@ function checkLayout(path: string, beside: string): void {
   }
   if (layout === LAYOUT) return;
   throw new StoreError(
-    `session store ${path}: its layout is ${String(layout)}, and this gantry uses layout ${LAYOUT}; it is left as it is. ` +
+    `session store ${path}: its layout is ${String(layout)}, and this gantry uses layout ${LAYOUT}; it was not modified. ` +
       `Keep the folders ${path} and ${beside}, and set another session.path`,
   );
 }

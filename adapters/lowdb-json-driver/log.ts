@@ -8,7 +8,7 @@ const datasync = promisify(fdatasync);
 const NEWLINE = 10;
 
 /**
- * An append-only file of lines, which can be replaced as a whole. Writes are synchronous: the page cache takes them in
+ * An append-only file of lines; a rewrite replaces all lines. Writes are synchronous: the page cache takes them in
  * microseconds, and a turn of the event loop takes ten times as long.
  */
 export class Log {

@@ -22,7 +22,7 @@ interface OpenStore {
   closed?: Promise<void>;
 }
 
-/** By real path. */
+/** Open stores by their real path. */
 const openStores = new Map<string, OpenStore>();
 
 /** Documents of a folder. The first driver opens them, the last one closes them. */

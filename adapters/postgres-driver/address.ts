@@ -3,10 +3,10 @@ import { userInfo } from "node:os";
 import type { ConnectionOptions } from "node:tls";
 import { ConfigError } from "gantry/plugin";
 
-/** How a connection is to be encrypted. */
+/** Encryption of a connection. */
 export type Tls = "none" | "if offered" | "always" | "verified" | "verified authority";
 
-/** Where a database is, as a URL says it. The password is in no field that is printed. */
+/** Location of a database, from a URL. No printable field contains the password. */
 export interface Address {
   readonly host: string;
   readonly port: number;
@@ -14,22 +14,22 @@ export interface Address {
   readonly password: () => string;
   readonly database: string;
   readonly tls: Tls;
-  /** Files of a URL's `sslrootcert`, `sslcert` and `sslkey`. */
+  /** Files named by the URL's `sslrootcert`, `sslcert` and `sslkey`. */
   readonly files: { readonly ca?: string; readonly cert?: string; readonly key?: string };
-  /** What is asked of the server with the connection (`options` of a URL); a pooler may refuse it. */
+  /** `options` of the URL, sent with the connection request. A pooler may reject them. */
   readonly options: string | undefined;
   readonly name: string;
-  /** Whether the password's proof must be bound to the encryption. */
-  readonly bound: boolean;
-  /** `host:port/database`: what may be told. */
+  /** Whether authentication must use channel binding. */
+  readonly requiresChannelBinding: boolean;
+  /** `host:port/database`; safe to log. */
   readonly where: string;
 }
 
 const EXPECTED =
   "expected a postgres:// URL with user:password@host:port/database, where / ? # @ % of a password are percent-encoded";
 
-/** `sslmode`. Without `no-verify` nothing is called encrypted that anybody in between could read. */
-const MODES: Readonly<Record<string, Tls>> = {
+/** Encryption by `sslmode`. Only `no-verify` accepts an unverified certificate when encryption is required. */
+const TLS_BY_SSLMODE: Readonly<Record<string, Tls>> = {
   disable: "none",
   allow: "if offered",
   prefer: "if offered",
@@ -39,7 +39,7 @@ const MODES: Readonly<Record<string, Tls>> = {
   "verify-full": "verified",
 };
 
-/** Read a `session.url`. `ConfigError` for one that says no place, which does not repeat it. */
+/** Parses a `session.url`. Throws `ConfigError` for an invalid URL, without repeating it. */
 export function readAddress(text: string, field = "session.url"): Address {
   const wrong = (what: string): ConfigError => new ConfigError(`${field}: ${what}`);
   let url: URL;
@@ -48,7 +48,7 @@ export function readAddress(text: string, field = "session.url"): Address {
   let host: string;
   let database: string;
   try {
-    // Without a host, as for a socket's folder, a URL may not have a user for all others who read it.
+    // The URL parser rejects a user without a host, which a URL for a socket folder may have.
     url = new URL(text.replace(/^([a-z]+:\/\/[^/?#]*@)(?=[/?]|$)/, "$1localhost"));
     user = decodeURIComponent(url.username);
     password = decodeURIComponent(url.password);
@@ -58,20 +58,22 @@ export function readAddress(text: string, field = "session.url"): Address {
     throw wrong(EXPECTED);
   }
   if (url.protocol !== "postgres:" && url.protocol !== "postgresql:") throw wrong(EXPECTED);
-  // A password that was not encoded ends the host's part early: what is left of it would be told as a host or a database.
+  // An unencoded `/`, `?` or `#` in a password ends the host early. The remaining password would then appear as the
+  // database or a parameter in messages.
   const keys = [...url.searchParams.keys()].join("");
   if (url.hash !== "" || (url.username === "" && `${url.pathname}${keys}`.includes("@"))) throw wrong(EXPECTED);
-  const asked = url.searchParams;
-  const mode = asked.get("sslmode") ?? (asked.get("ssl") === "true" ? "require" : "disable");
-  const tls = MODES[mode];
-  if (tls === undefined) throw wrong(`sslmode: expected one of ${Object.keys(MODES).join(", ")}`);
-  host = asked.get("host") ?? (host || "localhost");
-  const port = Number(asked.get("port") ?? (url.port || "5432"));
+  const parameters = url.searchParams;
+  const mode = parameters.get("sslmode") ?? (parameters.get("ssl") === "true" ? "require" : "disable");
+  const tls = TLS_BY_SSLMODE[mode];
+  if (tls === undefined) throw wrong(`sslmode: expected one of ${Object.keys(TLS_BY_SSLMODE).join(", ")}`);
+  host = parameters.get("host") ?? (host || "localhost");
+  const port = Number(parameters.get("port") ?? (url.port || "5432"));
   if (!Number.isInteger(port) || port < 1 || port > 65_535) throw wrong(EXPECTED);
-  user = asked.get("user") ?? (user || systemUser());
-  database ||= asked.get("dbname") ?? user;
-  const secret = asked.get("password") ?? password;
-  const file = (name: string, parameter: string) => (asked.has(parameter) ? { [name]: asked.get(parameter) } : {});
+  user = parameters.get("user") ?? (user || systemUser());
+  database ||= parameters.get("dbname") ?? user;
+  const secret = parameters.get("password") ?? password;
+  const file = (name: string, parameter: string) =>
+    parameters.has(parameter) ? { [name]: parameters.get(parameter) } : {};
   return {
     host,
     port,
@@ -80,14 +82,14 @@ export function readAddress(text: string, field = "session.url"): Address {
     database,
     tls,
     files: { ...file("ca", "sslrootcert"), ...file("cert", "sslcert"), ...file("key", "sslkey") },
-    options: asked.get("options") ?? undefined,
-    name: asked.get("application_name") ?? "gantry",
-    bound: asked.get("channel_binding") === "require",
+    options: parameters.get("options") ?? undefined,
+    name: parameters.get("application_name") ?? "gantry",
+    requiresChannelBinding: parameters.get("channel_binding") === "require",
     where: `${host.includes(":") ? `[${host}]` : host}:${port}/${database}`,
   };
 }
 
-/** As other programs have it where a URL names no user. */
+/** Default user if the URL has none, as in other PostgreSQL clients. */
 function systemUser(): string {
   try {
     return userInfo().username;
@@ -96,14 +98,14 @@ function systemUser(): string {
   }
 }
 
-/** What `node:tls` is told; undefined for no encryption. Reads the URL's files. */
+/** Options for `node:tls`; undefined for no encryption. Reads the files named in the URL. */
 export function tlsOptions({ tls, files }: Address): ConnectionOptions | undefined {
   if (tls === "none" || (tls === "if offered" && Object.keys(files).length === 0)) {
     return tls === "none" ? undefined : { rejectUnauthorized: false };
   }
   const read = Object.fromEntries(Object.entries(files).map(([name, path]) => [name, readFileSync(path)]));
   if (tls === "always" || tls === "if offered") return { ...read, rejectUnauthorized: false };
-  // Whoever names an authority of their own trusts all that it signed.
+  // With an explicit authority, every certificate that it signed is trusted.
   if (tls === "verified authority" && files.ca !== undefined) return { ...read, checkServerIdentity: () => undefined };
   return { ...read };
 }

@@ -3,41 +3,47 @@ import type { Connections } from "./connections.js";
 import { unavailable } from "./errors.js";
 import type { Part } from "./rows.js";
 
-/** A call that may go in one statement with others, for `calls` of the database. */
+/** A call that may share a statement with others; the database function `calls` runs it. */
 export interface Call {
   /** Its fields as JSON, without the braces. */
   readonly text: string;
-  /** Whether the disk must have it when it is answered. */
+  /** Whether the change must be on disk when the call is answered. */
   readonly sync: boolean;
-  /** Whether it changes nothing. */
-  readonly reads: boolean;
-  /** Whether it goes with what is under way, which would be lost: it waits also for a server that has been away for a while. */
+  /** Whether the call changes nothing. */
+  readonly isReadOnly: boolean;
+  /**
+   * Whether the call belongs to active work that would be lost. Such a call also waits for a server that has been away
+   * for a while.
+   */
   readonly patient?: boolean;
 }
 
-/** Longest that a statement may take that carries or tells much, in seconds. */
+/** Maximum time of a statement with much data, in seconds. */
 export const LONG_STATEMENT_SECONDS = 300;
 
-interface Waiting extends Call {
-  /** When it came, in ms. */
+interface QueuedCall extends Call {
+  /** Time of arrival, in ms since the epoch. */
   readonly since: number;
   resolve(parts: Part[]): void;
   reject(error: unknown): void;
 }
 
-/** Most statements of a lane at the same time: what comes meanwhile goes together in the next. */
-const STATEMENTS = 3;
-/** Most calls of a statement, and most characters; a longer one goes alone. */
-const GROUP = { calls: 32, size: 200_000 };
-/** Whoever has waited so long, in ms, when a statement fails for want of a server is told so as well. */
-const PATIENCE_MS = 1000;
-/** What may wait to be sent; beyond it calls are refused at once. */
-const WAITING = { calls: 2000, size: 64 * 1024 * 1024 };
+/** Maximum number of concurrent statements per lane. Calls that arrive meanwhile share the next statement. */
+const MAX_CONCURRENT_STATEMENTS = 3;
+/** Maximum number of calls and of characters per statement. A longer call is sent alone. */
+const MAX_BATCH = { calls: 32, size: 200_000 };
+/**
+ * When a statement fails because the server is unreachable, calls that have waited longer than this, in ms, fail with
+ * it.
+ */
+const MAX_WAIT_MS = 1000;
+/** Maximum number of calls and of characters in the queue of a lane. Further calls are rejected at once. */
+const MAX_QUEUE = { calls: 2000, size: 64 * 1024 * 1024 };
 
 /**
- * The short calls of which a turn is made. While a few statements are under way, calls of different chains that come
- * meanwhile share the next one, and so a round trip and a commit; with little to do each goes at once and alone. What is
- * to be on the disk has a lane of its own: nothing else waits for that.
+ * Batches the short calls of a run. While a few statements are active, new calls of different chains share the next
+ * one, which saves round trips and commits. Without load each call is sent at once, alone. Changes that must be on disk
+ * have a separate lane, so that no other call waits for the disk.
  */
 export class CallBatcher {
   readonly #connections: Connections;
@@ -52,11 +58,11 @@ export class CallBatcher {
     };
   }
 
-  /** What the call tells. Rejects as `Connections.query`. */
+  /** Resolves with the rows of the call. Rejects like `Connections.query`. */
   add(call: Call): Promise<Part[]> {
     const lane = this.#lanes[call.sync ? 1 : 0];
-    // Behind those that wait it would wait too.
-    if (!call.patient && this.#connections.isAway) return this.#ask([call]).then(([own = []]) => own);
+    // Bypasses the queue, in which it would have to wait for the patient calls.
+    if (!call.patient && this.#connections.isAway) return this.#ask([call]).then(([parts = []]) => parts);
     return new Promise((resolve, reject) => {
       if (lane.isFull(call.text.length)) {
         reject(unavailable(this.#connections.address.where, "too many calls wait for it"));
@@ -68,90 +74,91 @@ export class CallBatcher {
   }
 
   #send(lane: Lane): void {
-    while (lane.underWay < STATEMENTS && lane.length > 0) {
-      lane.underWay++;
-      // Never rejects: each call hears of its own failure.
-      void this.#together(lane, lane.take()).then(() => {
-        lane.underWay--;
+    while (lane.activeStatements < MAX_CONCURRENT_STATEMENTS && lane.length > 0) {
+      lane.activeStatements++;
+      // Never rejects: each call gets its own error.
+      void this.#sendBatch(lane, lane.take()).then(() => {
+        lane.activeStatements--;
         this.#send(lane);
       });
     }
   }
 
-  async #together(lane: Lane, group: readonly Waiting[]): Promise<void> {
+  async #sendBatch(lane: Lane, group: readonly QueuedCall[]): Promise<void> {
     try {
       const parts = await this.#ask(group);
       group.forEach((call, at) => call.resolve(parts[at] ?? []));
     } catch (error) {
       if (error instanceof StoreError) {
-        // Where nothing can be reached the same would be told to all who wait, one group after the other, each after a wait
-        // of its own. Where one statement alone was too long nobody waits.
-        for (const call of [...group, ...lane.takeOlder(Date.now() - PATIENCE_MS)]) call.reject(error);
+        // An unreachable server would give all queued calls this error, one batch after the other, each after its own
+        // wait. If only one statement exceeded its time, no call has waited that long.
+        for (const call of [...group, ...lane.takeOlder(Date.now() - MAX_WAIT_MS)]) call.reject(error);
       } else if (group.length === 1) group[0]?.reject(error);
-      // One of them was refused, or its chain is taken for long: nothing was done, and alone each has its own answer.
-      else for (const call of group) this.#ask([call]).then(([own = []]) => call.resolve(own), call.reject);
+      // One call was rejected, or its chain is locked for long, and nothing was done. Alone, each call gets its own
+      // result.
+      else for (const call of group) this.#ask([call]).then(([parts = []]) => call.resolve(parts), call.reject);
     }
   }
 
   async #ask(group: readonly Call[]): Promise<Part[][]> {
     const text = `[${group.map((call, n) => `{"n":${n},${call.text}}`).join()}]`;
-    // A copy of a long conversation may take its time.
+    // Copying a long conversation may take longer.
     const seconds = text.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
-    const again = group.every(({ reads }) => reads) ? "read" : "once";
+    const repeatable = group.every(({ isReadOnly: reads }) => reads) ? "read" : "once";
     const patient = group.some((call) => call.patient);
-    const asking = { seconds, patient };
-    const rows = await this.#connections.query<Part & { n: number }>(this.#sql, [text], again, asking);
+    const options = { seconds, patient };
+    const rows = await this.#connections.query<Part & { n: number }>(this.#sql, [text], repeatable, options);
     const parts = group.map((): Part[] => []);
     for (const row of rows) parts[row.n]?.push(row);
     return parts;
   }
 }
 
-/** What waits to be sent, first come, first served. */
+/** Queue of unsent calls, first in, first out. */
 class Lane {
-  #waiting: Waiting[] = [];
+  #waiting: QueuedCall[] = [];
   #size = 0;
-  underWay = 0;
+  activeStatements = 0;
 
   get length(): number {
     return this.#waiting.length;
   }
 
   isFull(size: number): boolean {
-    return this.length >= WAITING.calls || (this.length > 0 && this.#size + size > WAITING.size);
+    return this.length >= MAX_QUEUE.calls || (this.length > 0 && this.#size + size > MAX_QUEUE.size);
   }
 
-  push(call: Waiting): void {
+  push(call: QueuedCall): void {
     this.#waiting.push(call);
     this.#size += call.text.length;
   }
 
-  /** Those that go next. */
-  take(): Waiting[] {
+  /** Removes and returns the calls of the next statement. */
+  take(): QueuedCall[] {
     let size = 0;
     let count = 0;
-    while (count < Math.min(this.length, GROUP.calls)) {
+    while (count < Math.min(this.length, MAX_BATCH.calls)) {
       size += this.#waiting[count]?.text.length ?? 0;
-      if (count > 0 && size > GROUP.size) break;
+      if (count > 0 && size > MAX_BATCH.size) break;
       count++;
     }
-    return this.#took(this.#waiting.splice(0, count));
+    return this.#release(this.#waiting.splice(0, count));
   }
 
-  /** Those that came before a time. */
-  takeOlder(time: number): Waiting[] {
+  /** Removes and returns the calls that arrived before a time. */
+  takeOlder(time: number): QueuedCall[] {
     const younger = this.#waiting.findIndex(({ since }) => since > time);
-    return this.#took(this.#waiting.splice(0, younger < 0 ? this.length : younger));
+    return this.#release(this.#waiting.splice(0, younger < 0 ? this.length : younger));
   }
 
-  /** Those that wait for no server that is away. */
-  takeImpatient(): Waiting[] {
+  /** Removes and returns the calls that do not wait for an unreachable server. */
+  takeImpatient(): QueuedCall[] {
     const taken = this.#waiting.filter(({ patient }) => !patient);
     this.#waiting = this.#waiting.filter(({ patient }) => patient);
-    return this.#took(taken);
+    return this.#release(taken);
   }
 
-  #took(calls: Waiting[]): Waiting[] {
+  #release(calls: QueuedCall[]): QueuedCall[] {
     for (const { text } of calls) this.#size -= text.length;
     return calls;
   }

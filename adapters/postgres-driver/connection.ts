@@ -1,8 +1,8 @@
 import type { Client, ClientConfig, Notification } from "pg";
 import { tlsOptions, type Address } from "./address.js";
 
-/** What the types of the package leave out. */
-interface Inside {
+/** Members of `pg.Client` that the package's types omit. */
+interface ClientInternals {
   readonly processID: number;
   readonly secretKey: number;
   readonly connection: { readonly stream: { destroy(): void } };
@@ -10,7 +10,7 @@ interface Inside {
   unref(): void;
 }
 
-/** A connection that only asks for a cancel, as the package has it. */
+/** The package's connection class, used only to send a cancel request. */
 interface Messenger {
   readonly stream: { destroy(): void };
   on(event: "connect" | "sslconnect" | "error", then: () => void): void;
@@ -24,33 +24,33 @@ interface Pg {
   readonly Connection: unknown;
 }
 
-/** What a statement may carry. */
+/** Value of a statement parameter. */
 export type Value = string | number | boolean | null | Buffer | readonly (string | number | boolean | null)[];
 
-/** Silence of a peer after which the system asks whether it is there still, in ms. */
+/** Idle time after which the system probes the peer, in ms. */
 const KEEP_ALIVE_MS = 10_000;
-/** How long a cancelled statement may take to say so, in ms; then its connection is given up. */
+/** Time for a cancelled statement to end, in ms; after that its connection is destroyed. */
 const CANCEL_MS = 2000;
-const GOODBYE_MS = 1000;
+const CLOSE_TIMEOUT_MS = 1000;
 
-/** A statement took longer than it may. */
-export class TooLong extends Error {
+/** Error of a statement that exceeded its time limit. */
+export class StatementTimeout extends Error {
   constructor(readonly seconds: number) {
     super(`no answer within ${seconds} s`);
   }
 }
 
-/** One connection. What it says of itself has neither the address nor the password. */
+/** A connection to the server. Its errors contain neither the address nor the password. */
 export class Connection {
   readonly #pg: Pg;
   readonly #address: Address;
   readonly #client: Client;
   readonly #encrypted: boolean;
   #lost: Error | undefined;
-  /** Called once, when it is of no use any more, however that came. */
-  whenLost: (() => void) | undefined;
-  whenNotified: ((payload: string) => void) | undefined;
-  /** When it was put aside, and when it came about; both in ms. */
+  /** Called once when the connection becomes unusable for any reason. */
+  onLost: (() => void) | undefined;
+  onNotification: ((payload: string) => void) | undefined;
+  /** Times of the last use and of the creation, in ms since the epoch. */
   idleSince = 0;
   readonly since = Date.now();
 
@@ -61,54 +61,60 @@ export class Connection {
     this.#client = new pg.Client(config(address, encrypted));
     this.#client.on("error", (error) => this.#lose(error));
     this.#client.on("end", () => this.#lose(new Error("Connection terminated unexpectedly")));
-    this.#client.on("notification", ({ payload }: Notification) => this.whenNotified?.(payload ?? ""));
+    this.#client.on("notification", ({ payload }: Notification) => this.onNotification?.(payload ?? ""));
   }
 
-  /** Connect. Rejects as `pg` or the system says why not; at the latest after `ms`, or when the signal says so. With `held` false it keeps no process from ending. */
+  /**
+   * Connects. Rejects with the error of `pg` or the system, after `ms` at the latest or on an abort of `signal`. With
+   * `held` false the connection does not keep the process alive.
+   */
   static async dial(address: Address, ms: number, signal: AbortSignal, held = true): Promise<Connection> {
     const { default: pg } = await import("pg");
-    const soon = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(ms)]);
     try {
-      return await new Connection(pg, address, address.tls !== "none").#connect(soon, held);
+      return await new Connection(pg, address, address.tls !== "none").#connect(deadline, held);
     } catch (error) {
       if (address.tls !== "if offered" || !/does not support SSL/.test(String(error))) throw error;
-      return new Connection(pg, address, false).#connect(soon, held);
+      return new Connection(pg, address, false).#connect(deadline, held);
     }
   }
 
-  async #connect(soon: AbortSignal, held: boolean): Promise<this> {
+  async #connect(deadline: AbortSignal, held: boolean): Promise<this> {
     const end = (): void => this.destroy();
-    soon.addEventListener("abort", end);
+    deadline.addEventListener("abort", end);
     try {
-      soon.throwIfAborted();
-      this.hold(held);
+      deadline.throwIfAborted();
+      this.keepAlive(held);
       await this.#client.connect();
-      // Encryption brought another socket.
-      this.hold(held);
+      // Encryption replaced the socket.
+      this.keepAlive(held);
       return this;
     } catch (error) {
       this.destroy();
-      throw soon.aborted ? new Error("timeout expired") : error;
+      throw deadline.aborted ? new Error("timeout expired") : error;
     } finally {
-      soon.removeEventListener("abort", end);
+      deadline.removeEventListener("abort", end);
     }
   }
 
-  get lost(): boolean {
+  get isLost(): boolean {
     return this.#lost !== undefined;
   }
 
-  /** Which process of the server this is, as the server told; a pooler in between tells another number. */
+  /** Process id of the server's backend, as sent at connection. A pooler sends another number. */
   get backend(): number {
-    return this.#inside.processID;
+    return this.#internals.processID;
   }
 
-  /** One statement; several when there are no values. `TooLong` after so many seconds, for ever with 0; it is lost then. */
+  /**
+   * Runs one statement, or several if there are no values. After `seconds` (0: no limit) it cancels the statement,
+   * rejects with a timeout error, and the connection is lost.
+   */
   async run<Row extends object>(text: string, values: readonly Value[], seconds: number): Promise<Row[]> {
-    let late = false;
+    let isLate = false;
     let end: NodeJS.Timeout | undefined;
     const cancel = (): void => {
-      late = true;
+      isLate = true;
       this.#cancel();
       end = setTimeout(() => this.destroy(), CANCEL_MS);
     };
@@ -117,55 +123,55 @@ export class Connection {
       const result = await (values.length === 0
         ? this.#client.query<Row>(text)
         : this.#client.query<Row>(text, values as unknown[]));
-      // Several statements have several results.
+      // Several statements return a list of results.
       const last = Array.isArray(result) ? (result as (typeof result)[]).at(-1) : result;
       return last?.rows ?? [];
     } catch (error) {
-      throw late ? new TooLong(seconds) : error;
+      throw isLate ? new StatementTimeout(seconds) : error;
     } finally {
       clearTimeout(timer);
       clearTimeout(end);
-      // The cancel may come so late that it would hit the next statement.
-      if (late) this.destroy();
+      // A late cancel request could hit the next statement.
+      if (isLate) this.destroy();
     }
   }
 
-  /** Whether it keeps the process from ending. */
-  hold(held: boolean): void {
-    if (held) this.#inside.ref();
-    else this.#inside.unref();
+  /** Sets whether the connection keeps the process alive. */
+  keepAlive(held: boolean): void {
+    if (held) this.#internals.ref();
+    else this.#internals.unref();
   }
 
-  /** Say goodbye; resolves when it is gone, which it is soon. */
+  /** Closes the connection in an orderly way. Resolves after a second at the latest. */
   async end(): Promise<void> {
     if (this.#lost) return;
     this.#lose(new Error("Connection terminated"));
-    const timer = setTimeout(() => this.#cut(), GOODBYE_MS);
+    const timer = setTimeout(() => this.#destroySocket(), CLOSE_TIMEOUT_MS);
     await this.#client.end().catch(() => undefined);
     clearTimeout(timer);
   }
 
-  /** Cut it: what is under way on it rejects. */
+  /** Destroys the connection; active statements reject. */
   destroy(why = new Error("Connection terminated")): void {
     this.#lose(why);
-    this.#cut();
+    this.#destroySocket();
   }
 
-  #cut(): void {
-    // Its own end may wait for the peer. Asked each time, because encryption brings another socket.
-    this.#inside.connection.stream.destroy();
+  #destroySocket(): void {
+    // `Client.end` may wait for the peer. Read each time, because encryption replaces the socket.
+    this.#internals.connection.stream.destroy();
   }
 
   #lose(error: Error): void {
     if (this.#lost) return;
     this.#lost = error;
-    this.whenLost?.();
+    this.onLost?.();
   }
 
-  /** Ask the server to break off what runs here, which goes by a connection of its own. */
+  /** Asks the server to cancel the active statement, over a separate connection. */
   #cancel(): void {
     const { host, port } = this.#address;
-    const { processID, secretKey } = this.#inside;
+    const { processID, secretKey } = this.#internals;
     const ssl = this.#encrypted ? config(this.#address, true).ssl : false;
     const Messenger = this.#pg.Connection as new (options: object) => Messenger;
     const messenger = new Messenger({ ssl });
@@ -178,18 +184,18 @@ export class Connection {
     setTimeout(() => messenger.stream.destroy(), CANCEL_MS).unref();
   }
 
-  get #inside(): Inside {
-    return this.#client as unknown as Inside;
+  get #internals(): ClientInternals {
+    return this.#client as unknown as ClientInternals;
   }
 }
 
 function config(address: Address, encrypted: boolean): ClientConfig {
-  const { host, port, user, password, database, name, options, bound } = address;
+  const { host, port, user, password, database, name, options, requiresChannelBinding: bound } = address;
   return {
     host,
     port,
     user,
-    // By a function, so that no file and no variable of the environment is asked for one.
+    // A function, so that `pg` does not read a password from a file or the environment.
     password,
     database,
     application_name: name,

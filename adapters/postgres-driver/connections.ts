@@ -1,40 +1,40 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger, StoreError } from "gantry";
 import { readAddress, type Address } from "./address.js";
-import { isConflict, isLost, reason, unavailable, withoutWords } from "./errors.js";
+import { isConflict, isLost, reason, unavailable, withoutUserText } from "./errors.js";
 import { ConnectionPool, type ConnectionLoss, type PoolOptions } from "./connection-pool.js";
-import { TooLong, type Value } from "./connection.js";
+import { StatementTimeout, type Value } from "./connection.js";
 
 export type { Value } from "./connection.js";
 
-/** What `Connections` reads of the driver's options. */
+/** The driver options that `Connections` uses. */
 export interface ConnectionOptions {
   url: string;
   pool: PoolOptions;
 }
 
-/** Ask something on one connection: one statement, or several in a text without values. */
+/** Runs a query on one connection: one statement, or several in a text without values. */
 export type Query = <Row extends object>(text: string, values?: readonly Value[]) => Promise<Row[]>;
 
-/** How a statement is asked for. */
-export interface Asking {
+/** Options of a query. */
+export interface QueryOptions {
   seconds?: number | undefined;
   patient?: boolean;
 }
 
-/** How often a statement that the server broke off for another's sake is sent again. */
-const CONFLICTS = 10;
+/** Maximum number of retries of a statement that the server aborted because of a conflict. */
+const MAX_CONFLICT_RETRIES = 10;
 
 /**
- * What is asked of a database. While it cannot be reached calls wait a while and are then told so. Nothing is left behind
- * in a connection's session, so that a pooler may give each statement to another one.
+ * Runs statements on a database. While the server is unreachable, calls wait for a limited time and then fail. No
+ * statement leaves state in a connection's session, so a pooler may assign each statement to another connection.
  */
 export class Connections {
   readonly #options: PoolOptions;
   readonly #address: Address;
   readonly #pool: ConnectionPool;
 
-  /** Opens nothing. `ConfigError` for a URL that says no place. */
+  /** Opens no connection. Throws `ConfigError` for an invalid URL. */
   constructor(options: ConnectionOptions, logger?: Logger) {
     this.#options = options.pool;
     this.#address = readAddress(options.url);
@@ -45,28 +45,28 @@ export class Connections {
     return this.#address;
   }
 
-  /** Whether nothing has been reached for a while: who is not patient is told so at once. */
+  /** Whether the server has been unreachable for a while. Calls that are not patient then fail at once. */
   get isAway(): boolean {
     return this.#pool.isAway;
   }
 
-  /** Called when that is found, with what to tell. */
+  /** Called with an error when the server is found to be away. */
   set whenAway(tell: (error: StoreError) => void) {
     this.#pool.whenAway = tell;
   }
 
-  /** `host:port/database`: what may be told. */
+  /** `host:port/database`; safe to log. */
   get where(): string {
     return this.#address.where;
   }
 
   /**
-   * The first connection; `prepare` has it alone, for as long as it takes, and begins again when it is lost. `StoreError`
-   * when there is none in time.
+   * Opens the first connection. `prepare` has exclusive use of it, without a time limit, and runs again if the
+   * connection is lost. Rejects with `StoreError` if no connection is available in time.
    */
   async open(prepare: (query: Query) => Promise<void>): Promise<void> {
     this.#pool.open();
-    const until = this.#soon();
+    const until = this.#deadline();
     let lost: ConnectionLoss | undefined;
     for (let losses = 1; ; losses++) {
       const link = await this.#pool.take(until, 0, { lost });
@@ -75,31 +75,31 @@ export class Connections {
         this.#pool.put(link);
         return;
       } catch (error) {
-        const isGone = link.lost || isLost(error);
-        // It may be in the middle of a transaction.
+        const isGone = link.isLost || isLost(error);
+        // The connection may be in the middle of a transaction.
         link.destroy();
-        if (!isGone) throw withoutWords(error);
+        if (!isGone) throw withoutUserText(error);
         lost = { why: reason(error).why, note: "" };
-        await this.#again(losses, until, lost);
+        await this.#pauseBeforeRetry(losses, until, lost);
       }
     }
   }
 
   /**
-   * One statement, which is one round trip. What a lost connection broke off is sent again: one that changes something
-   * (`"once"`) finds by a token among its values that it was done before. `seconds` is how long it may take, where that is
-   * not as usual. One that is `patient` waits as long as it may also while the server is known to be away. Rejects with
-   * `StoreError` for what is about connections and time, else as the server says.
+   * Runs one statement in one round trip. A statement interrupted by a lost connection is sent again. A change
+   * (`"once"`) has a token among its values, by which it detects an earlier execution. `seconds`: time limit; default
+   * `statementTimeout`. A patient query waits its full time even for a server that is known to be away. Rejects with
+   * `StoreError` for connection errors and timeouts, otherwise with the server's error.
    */
   async query<Row extends object>(
     text: string,
     values: readonly Value[],
     again: "read" | "once",
-    { seconds = this.#options.statementTimeout, patient = false }: Asking = {},
+    { seconds = this.#options.statementTimeout, patient = false }: QueryOptions = {},
   ): Promise<Row[]> {
     const size = sizeOf(values);
-    const note = again === "once" ? UNKNOWN : "";
-    let until = this.#soon();
+    const note = again === "once" ? UNKNOWN_OUTCOME : "";
+    let until = this.#deadline();
     let lost: ConnectionLoss | undefined;
     for (let losses = 0, conflicts = 0; ;) {
       const link = await this.#pool.take(until, size, { lost, patient });
@@ -108,43 +108,43 @@ export class Connections {
         this.#pool.put(link);
         return rows;
       } catch (error) {
-        const isGone = link.lost || isLost(error);
+        const isGone = link.isLost || isLost(error);
         if (isGone) link.destroy();
         else this.#pool.put(link);
-        if (error instanceof TooLong) throw unavailable(this.#address.where, error.message + note);
+        if (error instanceof StatementTimeout) throw unavailable(this.#address.where, error.message + note);
         if (isGone) {
-          // The wait for a connection begins again: the time of the attempt does not count.
-          if (losses++ === 0) until = this.#soon();
+          // Restarts the waiting time for a connection: the time of the attempt does not count.
+          if (losses++ === 0) until = this.#deadline();
           lost = { why: reason(error).why, note };
-          await this.#again(losses, until, lost);
-        } else if (isConflict(error) && conflicts++ < CONFLICTS) {
-          until = this.#soon();
+          await this.#pauseBeforeRetry(losses, until, lost);
+        } else if (isConflict(error) && conflicts++ < MAX_CONFLICT_RETRIES) {
+          until = this.#deadline();
           await sleep(Math.random() * 10 * conflicts);
-        } else throw withoutWords(error);
+        } else throw withoutUserText(error);
       }
     }
   }
 
-  /** Wait for what is under way, a while, and let go of it all. May be opened again. */
+  /** Waits a limited time for active calls and closes all connections. Can be opened again. */
   close(): Promise<void> {
     return this.#pool.close();
   }
 
-  #soon(): number {
+  #deadline(): number {
     return Date.now() + this.#options.connectTimeout * 1000;
   }
 
-  /** A moment, so that nothing turns in circles; the error where no time is left. */
-  async #again(losses: number, until: number, { why, note }: ConnectionLoss): Promise<void> {
+  /** A short pause before a retry, against busy loops. Throws if no time is left. */
+  async #pauseBeforeRetry(losses: number, until: number, { why, note }: ConnectionLoss): Promise<void> {
     if (Date.now() >= until) throw unavailable(this.#address.where, why + note);
     if (losses > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** losses));
   }
 }
 
-/** Whoever changed something and hears of a failure must not believe that nothing was changed. */
-const UNKNOWN = "; whether the change was made is not known";
+/** A caller must not assume that a failed change was not made. */
+const UNKNOWN_OUTCOME = "; whether the change was made is not known";
 
-/** Characters, or bytes, of what a statement carries. */
+/** Size of a statement's values, in characters or bytes. */
 function sizeOf(values: readonly Value[]): number {
   let size = 0;
   for (const value of values) {

@@ -1,18 +1,18 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-// In the files `@.` is the schema, and `@v` tells these functions from those of other versions. A refusal raises an SQLSTATE
-// of the class GN (`refusals.ts`) and undoes all of the call. Every change has a token, so that a change that is sent again
-// because its answer was lost is made once.
+// The SQL files use `@.` for the schema and `@v` for a suffix that distinguishes these functions from those of other
+// versions. A rejected call raises an SQLSTATE of the class GN (`sql-errors.ts`), which rolls it back. Every change has
+// a token, so that a change sent again after a lost answer is made once.
 
-/** The build replaces each call by the text of its file: a program that bundles gantry has no file beside it. */
+/** The build replaces each call with the text of its file, because a bundled program has no files next to it. */
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), "utf8");
 
 let functions: { sql: string; suffix: string } | undefined;
 
 /**
- * The SQL of all functions, and the suffix of their names. Functions of another text have another suffix, so that servers of
- * two versions can share a schema.
+ * SQL of all functions, and the suffix of their names. The suffix depends on the text, so that servers of two versions
+ * can share a schema.
  */
 export function databaseFunctions(): { sql: string; suffix: string } {
   if (functions) return functions;

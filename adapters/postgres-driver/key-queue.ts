@@ -1,51 +1,51 @@
-/** Most chains whose ids are remembered. */
-const KNOWN = 20_000;
+/** Maximum number of session ids whose chain is cached. */
+const MAX_CACHED_IDS = 20_000;
 
 /**
- * Changes that touch the same thing take effect in the order in which they were asked for, whichever connection they go by;
- * others do not wait for each other.
+ * Orders changes: those with a common key run in the order of the calls, on any connection. Others do not wait for each
+ * other.
  */
 export class KeyQueue {
-  /** By what is touched: the last change that touches it. */
+  /** The last change by key. */
   readonly #last = new Map<string, Promise<void>>();
-  /** The last change of which nobody knows what it touches. */
-  #whole: Promise<void> | undefined;
-  /** Roots by the ids of sessions. */
+  /** The last change with unknown keys. */
+  #lastOfUnknownKeys: Promise<void> | undefined;
+  /** Ids of chains' originals by session id. */
   readonly #roots = new Map<string, string>();
 
-  /** A session of a chain was seen. */
-  learn(id: string, root: string): void {
+  /** Caches the chain of a session. */
+  cacheRoot(id: string, root: string): void {
     if (this.#roots.get(id) === root) return;
     this.#roots.set(id, root);
-    if (this.#roots.size <= KNOWN) return;
+    if (this.#roots.size <= MAX_CACHED_IDS) return;
     const [oldest] = this.#roots.keys();
     if (oldest !== undefined) this.#roots.delete(oldest);
   }
 
-  /** What names the chain of a session; undefined where that was never seen. */
-  chain(id: string): string | undefined {
+  /** Key of a session's chain; undefined if the chain is not cached. */
+  chainKey(id: string): string | undefined {
     const root = this.#roots.get(id);
     return root === undefined ? undefined : `chain ${root}`;
   }
 
-  /** Do it when all that was asked for before and touches one of these is done; undefined among them: it may touch all. */
+  /** Runs `work` after all earlier changes with a common key. An undefined entry in `touched` stands for every key. */
   async after<T>(touched: readonly (string | undefined)[], work: () => Promise<T>): Promise<T> {
-    const named = touched.filter((one) => one !== undefined);
-    const isWhole = named.length < touched.length;
-    const last = isWhole ? [...this.#last.values()] : named.map((one) => this.#last.get(one));
-    const before = [...last, this.#whole].filter((one) => one !== undefined);
+    const knownKeys = touched.filter((key) => key !== undefined);
+    const affectsAll = knownKeys.length < touched.length;
+    const last = affectsAll ? [...this.#last.values()] : knownKeys.map((key) => this.#last.get(key));
+    const before = [...last, this.#lastOfUnknownKeys].filter((promise) => promise !== undefined);
     const result = before.length === 0 ? work() : Promise.all(before).then(work);
     const done = result.then(
       () => undefined,
       () => undefined,
     );
-    if (isWhole) this.#whole = done;
-    for (const one of named) this.#last.set(one, done);
+    if (affectsAll) this.#lastOfUnknownKeys = done;
+    for (const key of knownKeys) this.#last.set(key, done);
     try {
       return await result;
     } finally {
-      if (this.#whole === done) this.#whole = undefined;
-      for (const one of named) if (this.#last.get(one) === done) this.#last.delete(one);
+      if (this.#lastOfUnknownKeys === done) this.#lastOfUnknownKeys = undefined;
+      for (const key of knownKeys) if (this.#last.get(key) === done) this.#last.delete(key);
     }
   }
 }

@@ -7,75 +7,87 @@ import type { Address } from "./address.js";
 import type { Connections } from "./connections.js";
 import { reason } from "./errors.js";
 import { Connection } from "./connection.js";
-import { LOOK_MS as ROOM_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
+import { CAPACITY_CHECK_INTERVAL_MS as ROOM_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
 
-/** Between two statements that tell others, in ms: what comes meanwhile goes with the next. */
+/** Minimum interval between two notification statements, in ms. Changes in between share the next one. */
 const BATCH_MS = 50;
-/** Chains of one message, of which a server takes no more than 8,000 bytes; more are told as "any". */
-const MOST = 400;
+/**
+ * Maximum number of chains per message, because a server limits messages to 8,000 bytes. More are sent as `*` (any
+ * chain).
+ */
+const MAX_CHAINS = 400;
 const ANY = "*";
-/** A message may be lost with its sender or on its way, so the chains are looked at so often, in ms; more often while no message can be heard. */
-const LOOK_MS = 1000;
-const DEAF_MS = 250;
-/** When a chain is looked at first, in ms. */
-const SOON_MS = 200;
-/** How long a connection that nobody needs is kept, longest attempt to have one, longest pause between two; in ms. */
-const REST_MS = 10_000;
-const ATTEMPT_MS = 5000;
-const PAUSE_MS = 5000;
-/** Longest that a close takes to tell what is to be told, in ms. */
-const GOODBYE_MS = 1000;
+/**
+ * Polling intervals of watched chains in ms, with and without received messages. A message may be lost with its sender
+ * or in transit.
+ */
+const POLL_INTERVAL_MS = 1000;
+const UNNOTIFIED_POLL_INTERVAL_MS = 250;
+/** Delay of the first poll of a chain, in ms. */
+const FIRST_POLL_DELAY_MS = 200;
+/**
+ * Times in ms: how long an unneeded connection stays open, the timeout of a connection attempt, and the maximum delay
+ * between attempts.
+ */
+const IDLE_TIMEOUT_MS = 10_000;
+const CONNECT_TIMEOUT_MS = 5000;
+const MAX_RETRY_DELAY_MS = 5000;
+/** Maximum time for which `close` waits for unsent notifications, in ms. */
+const CLOSE_TIMEOUT_MS = 1000;
 
-/** Where and how a notifier listens. */
+/** Options of the notifier. */
 export interface ListenOptions {
-  /** Of the server itself, where the others are of a pooler. */
+  /** Address of the server itself, if the other connections use a pooler. */
   address: Address;
-  /** What changes with each of these chains, by its original's id, in one statement; nothing for a chain that is not there. */
+  /**
+   * Returns a state per chain (id of its original) that changes with each change of the chain, in one statement. A
+   * missing chain has no entry.
+   */
   states: (rootIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
   logger?: Logger | undefined;
 }
 
-/** A chain of which somebody wants to hear. */
+/** A chain with subscribers. */
 interface Watched {
   readonly rootId: string;
   subscribers: number;
-  /** How it was when it was looked at last; undefined before that, null when it was not there. */
+  /** State at the last poll. Undefined before the first poll; null if the chain did not exist. */
   state?: string | null;
 }
 
 /**
- * Tells other processes by the database what this one changed, and hears them by a connection of its own, which is there
- * while somebody wants to know. What was not heard it sees: once a second it looks whether the chains that somebody wants to
- * hear of are as they were, all in one statement; four times a second behind a pooler that gives each statement to another
- * connection, through which nothing can be heard.
+ * Notifies other processes of changes through the database, and listens for theirs on a separate connection while there
+ * are subscribers. It also polls all subscribed chains once a second, in one statement, to find lost notifications.
+ * With a pooler that gives each statement to another connection, no notification arrives, and it polls four times a
+ * second.
  */
 export class PostgresNotifier implements Notifier {
   readonly #connections: Connections;
   readonly #channel: string;
   readonly #address: Address;
   readonly #logger: Logger | undefined;
-  /** Both by short names of chains. */
+  /** Both use short chain names (`nameOf`) as keys. */
   readonly #hints = new ChainListeners();
   readonly #watched = new Map<string, Watched>();
   readonly #states: ListenOptions["states"];
-  #looking: Promise<void> | undefined;
+  #polling: Promise<void> | undefined;
   #soon: NodeJS.Timeout | undefined;
-  readonly #me = randomBytes(6).toString("base64url");
+  readonly #senderId = randomBytes(6).toString("base64url");
   #life: AbortController | undefined = new AbortController();
-  readonly #news = new Set<string>();
-  #telling: Promise<void> | undefined;
+  readonly #unpublished = new Set<string>();
+  #publishing: Promise<void> | undefined;
   #pause: NodeJS.Timeout | undefined;
   #link: Connection | undefined;
   #dialing: Promise<void> | undefined;
   #failures = 0;
   #retry: NodeJS.Timeout | undefined;
-  #tick: NodeJS.Timeout | undefined;
-  #rest: NodeJS.Timeout | undefined;
-  /** Whether there is a connection to listen at; behind a pooler there is none. */
-  #room: ServerCapacity = "enough";
-  #roomCheck: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
+  /** Whether the server has a connection for listening; a pooler has none. */
+  #capacity: ServerCapacity = "enough";
+  #capacityTimer: NodeJS.Timeout | undefined;
 
-  /** Opens nothing. `channel` is at most 63 bytes. */
+  /** Opens no connection. `channel` has at most 63 bytes. */
   constructor(connections: Connections, channel: string, { address, states, logger }: ListenOptions) {
     this.#connections = connections;
     this.#channel = channel;
@@ -86,11 +98,11 @@ export class PostgresNotifier implements Notifier {
 
   publish(rootId: string): void {
     if (!this.#life) return;
-    this.#news.add(this.#news.size < MOST ? nameOf(rootId) : ANY);
-    if (this.#telling) return;
-    // There is something to be told: a process with nothing else to do ends when it is.
+    this.#unpublished.add(this.#unpublished.size < MAX_CHAINS ? nameOf(rootId) : ANY);
+    if (this.#publishing) return;
+    // Keeps the process alive until the change is published.
     if (this.#pause) this.#pause.ref();
-    else this.#telling = this.#tell();
+    else this.#publishing = this.#publishAll();
   }
 
   subscribe(rootId: string, hint: () => void): () => void {
@@ -99,7 +111,7 @@ export class PostgresNotifier implements Notifier {
     const watched = this.#watched.get(name) ?? { rootId, subscribers: 0 };
     this.#watched.set(name, watched);
     watched.subscribers++;
-    clearTimeout(this.#rest);
+    clearTimeout(this.#idleTimer);
     this.#listen();
     let ended = false;
     return () => {
@@ -108,81 +120,86 @@ export class PostgresNotifier implements Notifier {
       end();
       if (--watched.subscribers === 0) this.#watched.delete(name);
       if (this.#watched.size > 0) return;
-      clearInterval(this.#tick);
-      this.#tick = undefined;
-      this.#rest = setTimeout(() => this.#link?.destroy(), REST_MS).unref();
+      clearInterval(this.#pollTimer);
+      this.#pollTimer = undefined;
+      this.#idleTimer = setTimeout(() => this.#link?.destroy(), IDLE_TIMEOUT_MS).unref();
     };
   }
 
-  /** What was published is told, unless that takes long, and nobody listens any more. Never rejects. `open` undoes it. */
+  /** Publishes pending changes, for a limited time, and stops listening. Never rejects. `open` reverts it. */
   async close(): Promise<void> {
     if (!this.#life) return;
     this.#life.abort();
     this.#life = undefined;
-    for (const timer of [this.#pause, this.#retry, this.#tick, this.#soon, this.#rest, this.#roomCheck])
+    for (const timer of [this.#pause, this.#retry, this.#pollTimer, this.#soon, this.#idleTimer, this.#capacityTimer])
       clearTimeout(timer);
-    this.#pause = this.#retry = this.#tick = this.#soon = this.#rest = undefined;
-    const told = async (): Promise<void> => {
-      await this.#telling;
-      if (this.#news.size > 0) await this.#tell();
+    this.#pause = this.#retry = this.#pollTimer = this.#soon = this.#idleTimer = undefined;
+    const publishRemaining = async (): Promise<void> => {
+      await this.#publishing;
+      if (this.#unpublished.size > 0) await this.#publishAll();
     };
-    await Promise.race([told(), sleep(GOODBYE_MS, undefined, { ref: false })]);
+    await Promise.race([publishRemaining(), sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
     await Promise.all([this.#dialing, this.#link?.end()]);
   }
 
-  /** Only after a close. */
+  /** Only after `close`. */
   open(): void {
     this.#life ??= new AbortController();
     if (this.#watched.size > 0) this.#listen();
   }
 
-  /** Tell all that is to be told, at once. What cannot be told others find within the second. */
-  async #tell(): Promise<void> {
-    const names = this.#news.has(ANY) ? ANY : [...this.#news].join();
-    this.#news.clear();
+  /** Publishes all pending changes at once. If that fails, other processes find them within a second by polling. */
+  async #publishAll(): Promise<void> {
+    const names = this.#unpublished.has(ANY) ? ANY : [...this.#unpublished].join();
+    this.#unpublished.clear();
     try {
-      // A commit of its own, beside which no other one waits; nothing of it must outlive a crash.
+      // A separate commit without a sync: no other commit waits for it, and it need not survive a crash.
       await this.#connections.query(
         "SELECT pg_notify($1, $2), set_config('synchronous_commit', 'off', true)",
-        [this.#channel, `${this.#me}:${names}`],
+        [this.#channel, `${this.#senderId}:${names}`],
         "read",
       );
     } catch (error) {
-      this.#logger?.debug("others were not told what changed", { reason: reason(error).why });
+      this.#logger?.debug("change notification not sent; other processes find it by polling", {
+        reason: reason(error).why,
+      });
     }
-    this.#telling = undefined;
+    this.#publishing = undefined;
     if (!this.#life) return;
     const next = (): void => {
       this.#pause = undefined;
-      if (this.#news.size > 0) this.#telling = this.#tell();
+      if (this.#unpublished.size > 0) this.#publishing = this.#publishAll();
     };
     this.#pause = setTimeout(next, BATCH_MS);
-    if (this.#news.size === 0) this.#pause.unref();
+    if (this.#unpublished.size === 0) this.#pause.unref();
   }
 
   #listen(): void {
     if (!this.#life) return;
-    this.#tick ??= this.#ticks();
-    // A chain that somebody wants to hear of from now on: what was said of it before was not heard.
+    this.#pollTimer ??= this.#startPolling();
+    // A newly subscribed chain is polled soon, because earlier notifications for it were not received.
     this.#soon ??= setTimeout(() => {
       this.#soon = undefined;
-      this.#look(true);
-    }, SOON_MS).unref();
-    if (this.#link || this.#dialing || this.#retry || this.#room === "pooled") return;
+      this.#poll(true);
+    }, FIRST_POLL_DELAY_MS).unref();
+    if (this.#link || this.#dialing || this.#retry || this.#capacity === "pooled") return;
     this.#dialing = this.#dial(this.#life.signal).finally(() => (this.#dialing = undefined));
   }
 
-  #ticks(): NodeJS.Timeout {
-    return setInterval(() => this.#look(), this.#room === "enough" ? LOOK_MS : DEAF_MS).unref();
+  #startPolling(): NodeJS.Timeout {
+    return setInterval(
+      () => this.#poll(),
+      this.#capacity === "enough" ? POLL_INTERVAL_MS : UNNOTIFIED_POLL_INTERVAL_MS,
+    ).unref();
   }
 
-  #look(onlyNew = false): void {
-    if (!this.#life || this.#looking) return;
+  #poll(onlyNew = false): void {
+    if (!this.#life || this.#polling) return;
     const all = [...this.#watched].filter(([, { state }]) => !onlyNew || state === undefined);
-    if (all.length > 0) this.#looking = this.#compare(all).finally(() => (this.#looking = undefined));
+    if (all.length > 0) this.#polling = this.#compare(all).finally(() => (this.#polling = undefined));
   }
 
-  /** Hint of what is not as it was. Never rejects: whoever reads the store hears why it cannot be read. */
+  /** Notifies subscribers of chains with a changed state. Never rejects: readers of the store get the error. */
   async #compare(all: readonly (readonly [name: string, watched: Watched])[]): Promise<void> {
     try {
       const states = await this.#states(all.map(([, { rootId }]) => rootId));
@@ -193,7 +210,7 @@ export class PostgresNotifier implements Notifier {
         this.#hints.notify(name);
       }
     } catch (error) {
-      this.#logger?.debug("what other processes changed cannot be seen", { reason: reason(error).why });
+      this.#logger?.debug("polling for changes of other processes failed", { reason: reason(error).why });
     }
   }
 
@@ -201,66 +218,67 @@ export class PostgresNotifier implements Notifier {
   async #dial(signal: AbortSignal): Promise<void> {
     let link: Connection | undefined;
     try {
-      link = await Connection.dial(this.#address, ATTEMPT_MS, signal, false);
+      link = await Connection.dial(this.#address, CONNECT_TIMEOUT_MS, signal, false);
       if (!(await this.#mayListen(link))) return;
-      link.whenNotified = (payload) => this.#heard(payload);
-      await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], ATTEMPT_MS / 1000);
+      link.onNotification = (payload) => this.#receive(payload);
+      await link.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], CONNECT_TIMEOUT_MS / 1000);
       signal.throwIfAborted();
-      link.whenLost = () => this.#lost();
+      link.onLost = () => this.#lost();
       this.#link = link;
       this.#failures = 0;
-      this.#makeRoomLater();
+      this.#checkCapacityLater();
     } catch (error) {
       link?.destroy();
-      this.#logger?.debug("what other processes change cannot be heard", { reason: reason(error).why });
-      this.#later();
+      this.#logger?.debug("listening for changes of other processes failed; retrying", { reason: reason(error).why });
+      this.#listenLater();
     }
   }
 
-  /** Only where enough connections are left for those who work. Ends it otherwise. */
+  /** Whether the server has enough connections for working calls. If not, ends the listening connection. */
   async #mayListen(link: Connection): Promise<boolean> {
-    const before = this.#room;
-    this.#room = await readServerCapacity(link);
-    if (this.#room !== before && this.#tick) {
-      clearInterval(this.#tick);
-      this.#tick = this.#ticks();
+    const before = this.#capacity;
+    this.#capacity = await readServerCapacity(link);
+    if (this.#capacity !== before && this.#pollTimer) {
+      clearInterval(this.#pollTimer);
+      this.#pollTimer = this.#startPolling();
     }
-    if (this.#room === "enough") return true;
-    if (this.#room === "pooled")
+    if (this.#capacity === "enough") return true;
+    if (this.#capacity === "pooled")
       this.#logger?.warn(
-        "the session store is behind a pooler, through which no news can be heard: it is looked at four times a second; " +
+        "the session store's pooler passes no notifications; polling four times a second; " +
           "name the server itself in session.pool.listen_url",
         { store: this.#address.where },
       );
     await link.end();
-    if (this.#link !== link) this.#later();
+    if (this.#link !== link) this.#listenLater();
     return false;
   }
 
-  /** Whether others lack the connection that this one has: they cannot say so. */
-  #makeRoomLater(): void {
+  /** Checks later whether other processes lack this connection, because they cannot report it themselves. */
+  #checkCapacityLater(): void {
     const look = (): void => {
       const link = this.#link;
       if (!link) return;
       this.#mayListen(link).then(
-        (may) => may && this.#makeRoomLater(),
+        (may) => may && this.#checkCapacityLater(),
         () => link.destroy(),
       );
     };
-    clearTimeout(this.#roomCheck);
-    this.#roomCheck = setTimeout(look, ROOM_MS).unref();
+    clearTimeout(this.#capacityTimer);
+    this.#capacityTimer = setTimeout(look, ROOM_MS).unref();
   }
 
   #lost(): void {
     this.#link = undefined;
-    this.#look();
-    this.#later();
+    this.#poll();
+    this.#listenLater();
   }
 
-  /** Listen again after a while; what is not heard meanwhile the hints for nothing make good. */
-  #later(): void {
-    if (!this.#life || this.#retry || this.#watched.size === 0 || this.#room === "pooled") return;
-    const pause = this.#room === "scarce" ? PAUSE_MS : Math.min(PAUSE_MS, 100 * 2 ** this.#failures++);
+  /** Listens again after a delay. Polling finds the changes in between. */
+  #listenLater(): void {
+    if (!this.#life || this.#retry || this.#watched.size === 0 || this.#capacity === "pooled") return;
+    const pause =
+      this.#capacity === "scarce" ? MAX_RETRY_DELAY_MS : Math.min(MAX_RETRY_DELAY_MS, 100 * 2 ** this.#failures++);
     const again = (): void => {
       this.#retry = undefined;
       if (this.#watched.size > 0) this.#listen();
@@ -268,16 +286,16 @@ export class PostgresNotifier implements Notifier {
     this.#retry = setTimeout(again, pause * (0.5 + Math.random() / 2)).unref();
   }
 
-  /** Its own words come back as well. */
-  #heard(payload: string): void {
+  /** Ignores the messages of this process, which the server returns too. */
+  #receive(payload: string): void {
     const [, sender, names = ""] = /^([^:]*):(.*)$/.exec(payload) ?? [];
-    if (sender === undefined || sender === this.#me) return;
-    if (names === ANY) this.#look();
+    if (sender === undefined || sender === this.#senderId) return;
+    if (names === ANY) this.#poll();
     else for (const name of names.split(",")) this.#hints.notify(name);
   }
 }
 
-/** Short, of one length, and nobody's words. Two chains may have the same one: a hint may come for nothing. */
+/** Short name of fixed length, without user text. On a collision a subscriber gets an unneeded notification. */
 function nameOf(rootId: string): string {
   return createHash("sha256").update(rootId).digest("base64url").slice(0, 16);
 }

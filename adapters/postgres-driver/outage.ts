@@ -1,14 +1,14 @@
 import type { Logger } from "gantry";
 
-/** A server that was not reached for so long, in ms, is away: whoever can come again is told so at once. */
-const AWAY_MS = 2000;
+/** Time in ms after which an unreachable server counts as away; callers that can retry are then rejected at once. */
+const MIN_OUTAGE_MS = 2000;
 
-/** What is known of a server that cannot be reached. */
+/** State of a server that cannot be reached. */
 export class Outage {
   readonly #where: string;
   readonly #logger: Logger | undefined;
-  /** Since when, in ms, and why not last. */
-  #now: { since: number; told: boolean; why: string; passing: boolean } | undefined;
+  /** Start of the outage in ms since the epoch, and the last reason. */
+  #now: { since: number; isLogged: boolean; why: string; passing: boolean } | undefined;
 
   constructor(where: string, logger?: Logger) {
     this.#where = where;
@@ -19,30 +19,33 @@ export class Outage {
     return this.#now?.why;
   }
 
-  /** Whether it lasts for a while, and may pass by itself. */
+  /** Whether the server has been unreachable for two seconds and the outage may end without intervention. */
   get isLong(): boolean {
-    return this.#now !== undefined && this.#now.passing && Date.now() - this.#now.since >= AWAY_MS;
+    return this.#now !== undefined && this.#now.passing && Date.now() - this.#now.since >= MIN_OUTAGE_MS;
   }
 
-  /** An attempt failed, which began at `begun`. With `tell` the log is told, once. */
-  missed(begun: number, { why, passing }: { why: string; passing: boolean }, tell: boolean): void {
-    this.#now = { since: begun, told: false, ...this.#now, why, passing };
-    if (!tell || this.#now.told) return;
-    this.#now.told = true;
-    this.#logger?.warn("the session store cannot be reached", { store: this.#where, reason: why });
+  /**
+   * Records a failed attempt that started at `begun` (ms since the epoch). The outage is logged once, as soon as `tell`
+   * is true.
+   */
+  attemptFailed(begun: number, { why, passing }: { why: string; passing: boolean }, tell: boolean): void {
+    this.#now = { since: begun, isLogged: false, ...this.#now, why, passing };
+    if (!tell || this.#now.isLogged) return;
+    this.#now.isLogged = true;
+    this.#logger?.warn("session store unreachable", { store: this.#where, reason: why });
   }
 
-  /** It is over. */
+  /** Records that the server is reachable again. */
   reached(): void {
-    if (this.#now?.told)
-      this.#logger?.info("the session store is reached again", {
+    if (this.#now?.isLogged)
+      this.#logger?.info("session store reachable again", {
         store: this.#where,
         seconds: Math.round((Date.now() - this.#now.since) / 1000),
       });
     this.#now = undefined;
   }
 
-  /** Nobody asks any more. */
+  /** Clears the state when the pool is closed. */
   forget(): void {
     this.#now = undefined;
   }

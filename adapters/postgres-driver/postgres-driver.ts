@@ -22,7 +22,7 @@ import type {
 import { readAddress } from "./address.js";
 import { Connections } from "./connections.js";
 import { explain } from "./errors.js";
-import { whole } from "./options.js";
+import { withDefaults } from "./options.js";
 import type { PostgresOptions } from "./options.js";
 import { PostgresNotifier } from "./listener.js";
 import { KeyQueue } from "./key-queue.js";
@@ -37,24 +37,24 @@ import {
   listSessions,
   statesOf,
 } from "./reads.js";
-import { refusalOf } from "./sql-errors.js";
+import { toDriverError } from "./sql-errors.js";
 import { prepareSchema } from "./schema.js";
 import { Store } from "./store.js";
 import { changeSession, createSession, deleteChains, forgetKeys, loadChain, takeLease } from "./writes.js";
 import type { Work } from "./writes.js";
 
-/** Sessions in a schema of a PostgreSQL database that any number of processes on any number of hosts share. */
+/** Stores sessions in a schema of a PostgreSQL database, shared by any number of processes on any number of hosts. */
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
   readonly notifier: PostgresNotifier;
-  readonly #life: DriverLifecycle<Store>;
-  readonly #order = new KeyQueue();
-  readonly #full: boolean;
+  readonly #lifecycle: DriverLifecycle<Store>;
+  readonly #queue = new KeyQueue();
+  readonly #isFullyDurable: boolean;
 
-  /** Throws `ConfigError` for a URL that says no place. */
-  constructor(given: PostgresOptions, logger?: Logger) {
-    const options = whole(given);
-    this.#full = options.durability === "full";
+  /** Throws `ConfigError` for an invalid URL. */
+  constructor(input: PostgresOptions, logger?: Logger) {
+    const options = withDefaults(input);
+    this.#isFullyDurable = options.durability === "full";
     const connections = new Connections(options, logger);
     const { listenUrl } = options.pool;
     const address = listenUrl === "" ? connections.address : readAddress(listenUrl, "session.pool.listen_url");
@@ -62,7 +62,7 @@ export class PostgresDriver implements SessionDriver {
     const states = (rootIds: readonly string[]): Promise<Map<string, string>> => statesOf(store, rootIds);
     const notifier = new PostgresNotifier(connections, `gantry ${options.schema}`, { address, states, logger });
     this.notifier = notifier;
-    this.#life = new DriverLifecycle({
+    this.#lifecycle = new DriverLifecycle({
       where: connections.where,
       open: async () => {
         try {
@@ -83,36 +83,36 @@ export class PostgresDriver implements SessionDriver {
   }
 
   open(): Promise<void> {
-    return this.#life.open();
+    return this.#lifecycle.open();
   }
 
   close(): Promise<void> {
-    return this.#life.close();
+    return this.#lifecycle.close();
   }
 
   create(start: SessionStart): Promise<void> {
     const { id, alias, chain } = start.session;
-    this.#order.learn(id, chain.root);
+    this.#queue.cacheRoot(id, chain.root);
     const names = alias === "" ? [id] : [id, alias];
     const touched = [this.#chain(chain.root), ...names.map((name) => `name ${name}`), ...keysOf(start.run)];
-    return this.#change(touched, () => createSession(start, this.#full));
+    return this.#change(touched, () => createSession(start, this.#isFullyDurable));
   }
 
   async get(id: string): Promise<Session | undefined> {
     const session = await this.#read((store) => getSession(store, id));
-    this.#see(session);
+    this.#cacheRoots(session);
     return session;
   }
 
-  async head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
-    const head = await this.#read((store) => headOfChain(store, id, wanted.messages));
-    this.#see(head?.original, head?.newest);
+  async head(id: string, options = { messages: true }): Promise<ChainHead | undefined> {
+    const head = await this.#read((store) => headOfChain(store, id, options.messages));
+    this.#cacheRoots(head?.original, head?.newest);
     return head;
   }
 
   async list(query: SessionQuery): Promise<SessionPage> {
     const page = await this.#read((store) => listSessions(store, query));
-    this.#see(...page.sessions);
+    this.#cacheRoots(...page.sessions);
     return page;
   }
 
@@ -122,13 +122,13 @@ export class PostgresDriver implements SessionDriver {
 
   async runs(query: RunQuery): Promise<StoredRun[]> {
     const runs = await this.#read((store) => listRuns(store, query));
-    for (const { run } of runs) this.#order.learn(run.sessionId, run.sessionId);
+    for (const { run } of runs) this.#queue.cacheRoot(run.sessionId, run.sessionId);
     return runs;
   }
 
   async asks(query: AskQuery): Promise<Ask[]> {
     const asks = await this.#read((store) => listAsks(store, query));
-    for (const { sessionId } of asks) this.#order.learn(sessionId, sessionId);
+    for (const { sessionId } of asks) this.#queue.cacheRoot(sessionId, sessionId);
     return asks;
   }
 
@@ -143,16 +143,16 @@ export class PostgresDriver implements SessionDriver {
   write(id: string, change: SessionChange): Promise<ChangeResult> {
     const { runs = [], asks = [], instruct } = change;
     const touched = [
-      this.#order.chain(id),
+      this.#queue.chainKey(id),
       ...runs.flatMap(keysOf),
       ...asks.map((ask) => `ask ${ask.id}`),
       ...(instruct ? [`instruction ${instruct.id}`] : []),
     ];
-    return this.#change(touched, () => changeSession(id, change, this.#full));
+    return this.#change(touched, () => changeSession(id, change, this.#isFullyDurable));
   }
 
   delete(ids: readonly string[]): Promise<void> {
-    const touched = ids.map((id) => this.#order.chain(id));
+    const touched = ids.map((id) => this.#queue.chainKey(id));
     return this.#change(touched, () => deleteChains(ids));
   }
 
@@ -162,11 +162,11 @@ export class PostgresDriver implements SessionDriver {
     ttlMs: number,
     options?: LeaseOptions,
   ): Promise<AcquiredLease | LeaseConflict> {
-    const chain = this.#order.chain(id) ?? this.#chain(id);
+    const chain = this.#queue.chainKey(id) ?? this.#chain(id);
     const lease = await this.#change([chain], () => takeLease(id, holder, ttlMs, options));
     const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
-    this.#order.learn(id, rootId);
-    if ("head" in lease) this.#see(lease.head?.original, lease.head?.newest);
+    this.#queue.cacheRoot(id, rootId);
+    if ("head" in lease) this.#cacheRoots(lease.head?.original, lease.head?.newest);
     return lease;
   }
 
@@ -176,30 +176,30 @@ export class PostgresDriver implements SessionDriver {
 
   load(chain: ChainData): Promise<void> {
     const root = chain.sessions[0]?.session.id ?? "";
-    for (const { session } of chain.sessions) this.#order.learn(session.id, root);
-    // It may take any number of ids, aliases and keys.
-    return this.#change([undefined], () => loadChain(chain, this.#full));
+    for (const { session } of chain.sessions) this.#queue.cacheRoot(session.id, root);
+    // Unknown keys, because a chain may have any number of ids, aliases and keys.
+    return this.#change([undefined], () => loadChain(chain, this.#isFullyDurable));
   }
 
   #chain(root: string): string {
     return `chain ${root}`;
   }
 
-  #see(...sessions: readonly (Session | undefined)[]): void {
-    for (const session of sessions) if (session) this.#order.learn(session.id, session.chain.root);
+  #cacheRoots(...sessions: readonly (Session | undefined)[]): void {
+    for (const session of sessions) if (session) this.#queue.cacheRoot(session.id, session.chain.root);
   }
 
   #read<T>(read: (store: Store) => Promise<T>): Promise<T> {
-    return this.#life.run((store) => read(store));
+    return this.#lifecycle.run((store) => read(store));
   }
 
   #change<T>(touched: readonly (string | undefined)[], ready: () => Work<T>): Promise<T> {
-    return this.#life.run(async (store) => {
+    return this.#lifecycle.run(async (store) => {
       try {
         const change = ready();
-        return await this.#order.after(touched, () => change(store));
+        return await this.#queue.after(touched, () => change(store));
       } catch (error) {
-        throw refusalOf(error) ?? error;
+        throw toDriverError(error) ?? error;
       }
     });
   }

@@ -9,9 +9,9 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry/plugin";
-import { stored, told } from "./text-encoding.js";
+import { encodeText, decodeText } from "./text-encoding.js";
 
-/** A row of what a read tells; what its columns hold depends on the kind (`sql/read.sql`). */
+/** A result row of a read. The meaning of its columns depends on the kind (`sql/read.sql`). */
 export interface Part {
   kind: string;
   seq: string;
@@ -23,7 +23,7 @@ export interface Part {
   gained: string | null;
 }
 
-/** A session's row, as JSON. */
+/** Row of a session, as JSON. */
 interface SessionRow {
   id: string;
   alias: string;
@@ -54,30 +54,30 @@ interface SessionRow {
 export function sessionOf(body: string): Session {
   const row = JSON.parse(body) as SessionRow;
   return {
-    id: told(row.id),
-    alias: told(row.alias),
-    title: told(row.title),
+    id: decodeText(row.id),
+    alias: decodeText(row.alias),
+    title: decodeText(row.title),
     hasFinalTitle: row.titled,
-    provider: told(row.provider),
-    model: told(row.model),
-    reasoningEffort: told(row.reasoning_effort) as ReasoningEffort,
-    mode: told(row.mode) as SessionMode,
+    provider: decodeText(row.provider),
+    model: decodeText(row.model),
+    reasoningEffort: decodeText(row.reasoning_effort) as ReasoningEffort,
+    mode: decodeText(row.mode) as SessionMode,
     permissionGrants: currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
     rewinds: JSON.parse(row.cuts) as number[],
-    projectDir: told(row.project_dir),
-    parentId: told(row.parent_id),
+    projectDir: decodeText(row.project_dir),
+    parentId: decodeText(row.parent_id),
     spawnedBy:
       row.spawner === null
         ? null
         : {
-            sessionId: told(row.spawner),
-            runId: told(row.spawner_run ?? ""),
-            callId: told(row.spawner_call ?? ""),
+            sessionId: decodeText(row.spawner),
+            runId: decodeText(row.spawner_run ?? ""),
+            callId: decodeText(row.spawner_call ?? ""),
           },
-    chain: { root: told(row.root), index: row.idx },
+    chain: { root: decodeText(row.root), index: row.idx },
     lastSeq: row.last_seq,
-    createdAt: told(row.created_at),
-    updatedAt: told(row.updated_at),
+    createdAt: decodeText(row.created_at),
+    updatedAt: decodeText(row.updated_at),
     usage: {
       promptTokens: row.prompt_tokens,
       completionTokens: row.completion_tokens,
@@ -87,7 +87,7 @@ export function sessionOf(body: string): Session {
   };
 }
 
-/** All of a session, with what is said in it. */
+/** Complete row of a session, including the last `seq` of its messages. */
 export function rowOfSession(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
   const {
     chain,
@@ -104,40 +104,40 @@ export function rowOfSession(session: Session, seqs: readonly number[], cut: str
   } = session;
   return {
     ...rowOfFields({ ...fields, permissionGrants: leave, rewinds: cuts }, usage, seqs),
-    id: stored(id),
-    alias: stored(alias),
-    root: stored(chain.root),
+    id: encodeText(id),
+    alias: encodeText(alias),
+    root: encodeText(chain.root),
     idx: chain.index,
-    parent_id: stored(parentId),
+    parent_id: encodeText(parentId),
     ...(spawnedBy && {
-      spawner: stored(spawnedBy.sessionId),
-      spawner_run: stored(spawnedBy.runId),
-      spawner_call: stored(spawnedBy.callId),
+      spawner: encodeText(spawnedBy.sessionId),
+      spawner_run: encodeText(spawnedBy.runId),
+      spawner_call: encodeText(spawnedBy.callId),
     }),
-    created_at: stored(createdAt),
-    cut: stored(cut),
+    created_at: encodeText(createdAt),
+    cut: encodeText(cut),
     last_seq: seqs.reduce((last, seq) => Math.max(last, seq), lastSeq),
   };
 }
 
-/** Fields that a change sets, what it adds to the counters, and where what it adds begins and ends. */
+/** Fields that a change sets, increments of the counters, and the range of the added `seq`s. */
 export function rowOfFields(
   { title, hasFinalTitle: titled, permissionGrants: leave, rewinds: cuts, ...fields }: SessionFields,
   usage: Usage | undefined,
   seqs: readonly number[],
 ): Record<string, unknown> {
   return {
-    title: storedOf(title),
-    search: storedOf(title?.toLowerCase()),
+    title: encodeOptional(title),
+    search: encodeOptional(title?.toLowerCase()),
     titled,
-    provider: storedOf(fields.provider),
-    model: storedOf(fields.model),
-    reasoning_effort: storedOf(fields.reasoningEffort),
-    mode: storedOf(fields.mode),
+    provider: encodeOptional(fields.provider),
+    model: encodeOptional(fields.model),
+    reasoning_effort: encodeOptional(fields.reasoningEffort),
+    mode: encodeOptional(fields.mode),
     leave: leave && JSON.stringify(leave),
     cuts: cuts && JSON.stringify(cuts),
-    project_dir: storedOf(fields.projectDir),
-    updated_at: storedOf(fields.updatedAt),
+    project_dir: encodeOptional(fields.projectDir),
+    updated_at: encodeOptional(fields.updatedAt),
     prompt_tokens: usage?.promptTokens,
     completion_tokens: usage?.completionTokens,
     total_tokens: usage?.totalTokens,
@@ -149,30 +149,30 @@ export function rowOfFields(
   };
 }
 
-const storedOf = (text: string | undefined): string | undefined => text && stored(text);
+const encodeOptional = (text: string | undefined): string | undefined => text && encodeText(text);
 
-/** What of a message is not told by its place. */
+/** Columns of a message, without those of its position. */
 export function rowOfMessage({ seq, finished, shown, sessionId: _, ...body }: Message): Record<string, unknown> {
   return {
     seq,
-    id: stored(body.id),
+    id: encodeText(body.id),
     finished,
-    name: stored(body.name),
+    name: encodeText(body.name),
     body: JSON.stringify(body),
     shown: shown ? JSON.stringify(shown) : "",
   };
 }
 
-/** A message as it is stored, with what it has gained since when it is still growing. */
+/** A stored message, with its appended text if it is still growing. */
 export function messageOf({ seq, done, body, more, gained }: Part, sessionId: string): Message {
-  const { id, ...rest } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
-  rest.parts = currentParts(rest.parts);
-  if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(rest.parts, deltas);
+  const { id, ...fields } = JSON.parse(body) as Omit<Message, "seq" | "sessionId" | "finished" | "shown">;
+  fields.parts = currentParts(fields.parts);
+  if (gained !== null) for (const deltas of JSON.parse(gained) as Delta[][]) grow(fields.parts, deltas);
   return {
     id,
     sessionId,
     seq: Number(seq),
-    ...rest,
+    ...fields,
     ...(more ? { shown: JSON.parse(more) as NonNullable<Message["shown"]> } : {}),
     finished: done,
   };
@@ -188,7 +188,7 @@ function grow(parts: Message["parts"], deltas: readonly Delta[]): void {
   }
 }
 
-/** What each message gained, in the order in which the first of it came. */
+/** Appended text per message, in the order of first appearance. */
 export function rowsOfDeltas(append: readonly PartDelta[]): { id: string; deltas: string }[] {
   const byMessage = new Map<string, Delta[]>();
   for (const { messageId, part, type, text } of append) {
@@ -196,10 +196,10 @@ export function rowsOfDeltas(append: readonly PartDelta[]): { id: string; deltas
     if (deltas) deltas.push([part, type, text]);
     else byMessage.set(messageId, [[part, type, text]]);
   }
-  return [...byMessage].map(([id, deltas]) => ({ id: stored(id), deltas: JSON.stringify(deltas) }));
+  return [...byMessage].map(([id, deltas]) => ({ id: encodeText(id), deltas: JSON.stringify(deltas) }));
 }
 
-/** A run as it is stored; what it keeps for its key is apart, as it is forgotten before the run is. */
+/** A stored run. The data for its key (`named`) is separate, because it is removed before the run is. */
 export interface RunRow {
   record: string;
   named: string | null;
@@ -208,26 +208,33 @@ export interface RunRow {
   holder: string | null;
 }
 
-type Named = Pick<RunRecord, "fingerprint" | "answer">;
+type KeyData = Pick<RunRecord, "fingerprint" | "answer">;
 
 export function rowOfRun({ fingerprint, answer, idempotencyKey: key, ...run }: RunRecord): Record<string, unknown> {
-  const named = fingerprint === "" && answer === null ? "" : JSON.stringify({ fingerprint, answer } satisfies Named);
+  const named = fingerprint === "" && answer === null ? "" : JSON.stringify({ fingerprint, answer } satisfies KeyData);
   const { id, state, startedAt } = run;
-  return { id: stored(id), key: stored(key), state, started_at: stored(startedAt), named, record: JSON.stringify(run) };
+  return {
+    id: encodeText(id),
+    key: encodeText(key),
+    state,
+    started_at: encodeText(startedAt),
+    named,
+    record: JSON.stringify(run),
+  };
 }
 
 export function recordOf({ record, named, key }: Pick<RunRow, "record" | "named" | "key">, root: string): RunRecord {
-  const kept: Named = named ? (JSON.parse(named) as Named) : { fingerprint: "", answer: null };
+  const keyData: KeyData = named ? (JSON.parse(named) as KeyData) : { fingerprint: "", answer: null };
   const run = currentRun(JSON.parse(record) as RunRecord);
-  return { ...run, sessionId: root, idempotencyKey: told(key), ...kept };
+  return { ...run, sessionId: root, idempotencyKey: decodeText(key), ...keyData };
 }
 
 export function runOf(row: RunRow): StoredRun {
   const holder = row.holder === null ? null : (JSON.parse(row.holder) as StoredRun["holder"]);
-  return { run: recordOf(row, told(row.root)), holder };
+  return { run: recordOf(row, decodeText(row.root)), holder };
 }
 
-/** An ask; its answer is apart. */
+/** A stored ask; its answer is separate. */
 export interface AskRow {
   root: string;
   state: string;
@@ -236,26 +243,26 @@ export interface AskRow {
 }
 
 export function rowOfAsk(ask: Ask): Record<string, unknown> {
-  return { id: stored(ask.id), state: ask.state, created_at: stored(ask.createdAt), ask: JSON.stringify(ask) };
+  return { id: encodeText(ask.id), state: ask.state, created_at: encodeText(ask.createdAt), ask: JSON.stringify(ask) };
 }
 
 export function rowOfAnswer({ askId, ...answered }: NonNullable<SessionChange["answer"]>): Record<string, unknown> {
-  return { id: stored(askId), answered: JSON.stringify(answered) };
+  return { id: encodeText(askId), answered: JSON.stringify(answered) };
 }
 
 export function askOf({ root, state, ask, answered }: AskRow): Ask {
   const answer = answered === "" ? {} : (JSON.parse(answered) as Partial<Ask>);
-  return { ...(JSON.parse(ask) as Ask), sessionId: told(root), ...answer, state: state as Ask["state"] };
+  return { ...(JSON.parse(ask) as Ask), sessionId: decodeText(root), ...answer, state: state as Ask["state"] };
 }
 
 export function instructionOf({ root, instruction }: { root: string; instruction: string }): Instruction {
-  return { ...(JSON.parse(instruction) as Instruction), sessionId: told(root) };
+  return { ...(JSON.parse(instruction) as Instruction), sessionId: decodeText(root) };
 }
 
 export function rowOfSnapshot({ id, after, createdAt }: Snapshot): Record<string, unknown> {
-  return { id: stored(id), after, created_at: stored(createdAt) };
+  return { id: encodeText(id), after, created_at: encodeText(createdAt) };
 }
 
 export function snapshotOf({ id, after, created_at }: { id: string; after: string; created_at: string }): Snapshot {
-  return { id: told(id), after: Number(after), createdAt: told(created_at) };
+  return { id: decodeText(id), after: Number(after), createdAt: decodeText(created_at) };
 }

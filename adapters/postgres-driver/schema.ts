@@ -3,52 +3,54 @@ import { databaseFunctions } from "./functions.js";
 import { MIGRATIONS, VERSION } from "./tables.js";
 import type { Query } from "./connections.js";
 
-/** SQL with `@.` for the schema and `@v` for the version of the functions, as one schema has it. */
+/**
+ * Resolves the placeholders of SQL for one schema: `@.` is the schema, and `@v` the version suffix of the functions.
+ */
 export function sqlOf(schema: string): (sql: string) => string {
-  const known = new Map<string, string>();
+  const sqlByTemplate = new Map<string, string>();
   return (sql) => {
-    let text = known.get(sql);
+    let text = sqlByTemplate.get(sql);
     if (text === undefined) {
       text = sql.replaceAll("@.", `"${schema}".`).replaceAll("@v", databaseFunctions().suffix);
-      known.set(sql, text);
+      sqlByTemplate.set(sql, text);
     }
     return text;
   };
 }
 
-/** What there is of a schema. */
-interface Found {
-  /** Whether it is there itself. */
+/** Current state of a schema. */
+interface SchemaStatus {
+  /** Whether the schema exists. */
   schema: boolean;
-  /** 0: no tables of ours. */
+  /** Version of the tables; 0 without tables. */
   version: number;
   functions: boolean;
 }
 
 /**
- * Bring the schema to `VERSION`, with the functions of this code. Any number of processes may do so at once: all that is
- * changed is changed in one transaction, under a lock. Where there is nothing to do nothing is written, and no right is needed
- * but to use what is there.
+ * Migrates the schema to `VERSION` and installs the functions of this code. Any number of processes may do so at once:
+ * all changes are in one transaction, under a lock. A complete schema is not written, and the role then needs no
+ * privilege except to use it.
  */
 export async function prepareSchema(query: Query, schema: string): Promise<void> {
   const sql = sqlOf(schema);
-  const complete = ({ version, functions }: Found): boolean => version === VERSION && functions;
-  if (complete(await look(query, schema))) return;
+  const complete = ({ version, functions }: SchemaStatus): boolean => version === VERSION && functions;
+  if (complete(await readStatus(query, schema))) return;
   await checkEncoding(query, schema);
   await query("BEGIN", []);
   try {
     await query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [`gantry ${schema}`]);
-    const found = await look(query, schema);
-    if (!complete(found)) await query(steps(found, schema).map(sql).join(";\n"), []);
+    const status = await readStatus(query, schema);
+    if (!complete(status)) await query(steps(status, schema).map(sql).join(";\n"), []);
     await query("COMMIT", []);
   } catch (error) {
-    // The connection may be gone, and with it the transaction.
+    // The connection may be lost, and the transaction with it.
     await query("ROLLBACK", []).catch(() => undefined);
     throw missingRight(error, schema) ?? error;
   }
 }
 
-/** A database of another encoding refuses whatever that has no character for, in the middle of a run. */
+/** A database with another encoding rejects characters that it cannot represent, in the middle of a run. */
 async function checkEncoding(query: Query, schema: string): Promise<void> {
   const [{ encoding } = { encoding: "" }] = await query<{ encoding: string }>(
     "SELECT pg_catalog.current_setting('server_encoding') AS encoding",
@@ -56,14 +58,14 @@ async function checkEncoding(query: Query, schema: string): Promise<void> {
   );
   if (encoding === "UTF8" || encoding === "SQL_ASCII") return;
   throw new StoreError(
-    `session store in schema ${schema}: the database is of encoding ${encoding}, which does not hold every text; ` +
-      "name one of encoding UTF8 in session.url (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)",
+    `session store in schema ${schema}: the database encoding ${encoding} cannot store every text; ` +
+      "name a database with encoding UTF8 in session.url (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)",
   );
 }
 
-function steps({ schema: made, version, functions }: Found, schema: string): string[] {
+function steps({ schema: made, version, functions }: SchemaStatus, schema: string): string[] {
   return [
-    // Not IF NOT EXISTS, for which a right on the database is asked even where there is nothing to do.
+    // Not `IF NOT EXISTS`, which requires a privilege on the database even if the schema exists.
     ...(made ? [] : [`CREATE SCHEMA "${schema}"`]),
     ...(version > 0 ? [] : ["CREATE TABLE @.version (version integer NOT NULL)"]),
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
@@ -73,26 +75,26 @@ function steps({ schema: made, version, functions }: Found, schema: string): str
   ];
 }
 
-async function look(query: Query, schema: string): Promise<Found> {
-  // By the tables themselves: names that were looked up in vain are remembered within a transaction.
-  const [there] = await query<{ version: boolean; functions: boolean }>(
+async function readStatus(query: Query, schema: string): Promise<SchemaStatus> {
+  // Reads the system tables directly: PostgreSQL caches failed name look-ups within a transaction.
+  const [schemaRow] = await query<{ version: boolean; functions: boolean }>(
     `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = s.oid AND c.relname = 'version') AS version,
        EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = s.oid AND p.proname = $2) AS functions
      FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
     [schema, `dump${databaseFunctions().suffix}`],
   );
-  if (!there?.version) return { schema: there !== undefined, version: 0, functions: false };
+  if (!schemaRow?.version) return { schema: schemaRow !== undefined, version: 0, functions: false };
   const [row] = await query<{ version: number }>(sqlOf(schema)("SELECT version FROM @.version"), []);
   const version = row?.version ?? 0;
   if (version > VERSION)
     throw new StoreError(
       `session store in schema ${schema}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
-        "it was left as it is: update gantry, or choose another session.schema",
+        "it was not modified: update gantry, or choose another session.schema",
     );
-  return { schema: true, version, functions: there.functions };
+  return { schema: true, version, functions: schemaRow.functions };
 }
 
-/** Whoever may not make what is missing is told who can. */
+/** Error for a role without the required privileges; names the roles that can create the missing objects. */
 function missingRight(error: unknown, schema: string): StoreError | undefined {
   if ((error as { code?: unknown }).code !== "42501") return undefined;
   return new StoreError(

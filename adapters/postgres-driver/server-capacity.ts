@@ -1,23 +1,26 @@
 import type { Connection } from "./connection.js";
 
-/** What a server has left for connections: enough, hardly any, or nobody can tell because a pooler stands in between. */
+/** Free connections of a server: enough, few, or unknown because a pooler is in between. */
 export type ServerCapacity = "enough" | "scarce" | "pooled";
 
-/** How often whoever has connections looks whether others get none, in ms: those cannot say so themselves. */
-export const LOOK_MS = 2000;
-/** How long a connection is kept, used or not, where there are too few for all, in ms. */
-export const TURN_MS = 500;
-/** How long it counts as scarce after it was found so, in ms. */
+/**
+ * Interval at which a process with connections checks whether other processes get one, in ms. The other processes cannot report
+ * it.
+ */
+export const CAPACITY_CHECK_INTERVAL_MS = 2000;
+/** Time for which a process keeps a connection, used or not, while connections are scarce, in ms. */
+export const MAX_HOLD_MS = 500;
+/** Time for which the capacity counts as scarce after it was found scarce, in ms. */
 export const SCARCE_MS = 10_000;
 
-const ASKED = `SELECT pg_backend_pid() AS pid, (SELECT sum(numbackends)::int FROM pg_stat_database) AS used,
+const CAPACITY_QUERY = `SELECT pg_backend_pid() AS pid, (SELECT sum(numbackends)::int FROM pg_stat_database) AS used,
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
     - coalesce(current_setting('reserved_connections', true)::int, 0) AS most`;
 
-/** What the server has left. Rejects when the connection is lost. */
+/** Reads the free capacity of the server. Rejects if the connection is lost. */
 export async function readServerCapacity(link: Connection): Promise<ServerCapacity> {
-  const [row] = await link.run<{ pid: number; used: number; most: number }>(ASKED, [], 5);
-  // What a pooler says of a connection is its own.
+  const [row] = await link.run<{ pid: number; used: number; most: number }>(CAPACITY_QUERY, [], 5);
+  // A pooler reports its own process id for a connection.
   if (!row || row.pid !== link.backend) return "pooled";
   return row.most - row.used > Math.max(1, row.most / 20) ? "enough" : "scarce";
 }

@@ -4,7 +4,7 @@ import type { Connections, Value } from "./connections.js";
 import type { Part } from "./rows.js";
 import { sqlOf } from "./schema.js";
 
-/** Statements of one schema: `@.` stands for it, and `@v` for the version of the functions. */
+/** Runs statements in one schema: `@.` stands for the schema, and `@v` for the version suffix of the functions. */
 export class Store {
   readonly #connections: Connections;
   readonly #sql: (sql: string) => string;
@@ -16,17 +16,17 @@ export class Store {
     this.#calls = new CallBatcher(connections, this.#sql("SELECT * FROM @.calls@v($1)"));
   }
 
-  /** One that may go together with others. */
+  /** Runs a call that may share a statement with others. */
   call(call: Call): Promise<Part[]> {
     return this.#calls.add(call);
   }
 
-  /** A statement that may be sent twice. */
+  /** Runs a statement that may be sent twice. */
   read<Row extends object>(sql: string, values: readonly Value[], seconds?: number): Promise<Row[]> {
     return this.#connections.query<Row>(this.#sql(sql), values, "read", { seconds });
   }
 
-  /** A change that knows by its token, or by what it compares, that it was made before. */
+  /** Runs a change that detects an earlier execution by its token, or by the values that it compares. */
   change<Row extends object>(sql: string, values: readonly Value[], seconds?: number): Promise<Row[]> {
     return this.#connections.query<Row>(this.#sql(sql), values, "once", { seconds });
   }

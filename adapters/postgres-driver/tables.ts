@@ -1,6 +1,6 @@
 /**
- * Each brings the tables from the version of its index to the next; `@.` is the schema. Never change one that was released:
- * add one, which servers of the version before can go on beside.
+ * Each migration moves the tables from the version of its index to the next; `@.` is the schema. Never change a
+ * released migration. A new one must let servers of the previous version keep working.
  */
 export const MIGRATIONS: readonly string[] = [
   `

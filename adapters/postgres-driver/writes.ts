@@ -28,16 +28,16 @@ import {
 } from "./rows.js";
 import type { Part } from "./rows.js";
 import type { Store } from "./store.js";
-import { stored, told } from "./text-encoding.js";
+import { encodeText, decodeText } from "./text-encoding.js";
 
-/** A change, ready to be sent: what it was made of may become another meanwhile. */
+/** A change whose data is already copied, so that the caller may modify its input. */
 export type Work<T> = (store: Store) => Promise<T>;
 
-/** Most messages that one statement deletes. */
-const SWEEP = 5000;
+/** Maximum number of messages that one statement deletes. */
+const MAX_DELETED_MESSAGES = 5000;
 
-/** Undefined for an empty list: a function of the database then does nothing about it. */
-function rowsOf<T>(list: readonly T[] | undefined, row: (one: T) => unknown): unknown[] | undefined {
+/** Undefined for an empty list, so that the database function skips it. */
+function rowsOf<T>(list: readonly T[] | undefined, row: (item: T) => unknown): unknown[] | undefined {
   return list && list.length > 0 ? list.map(row) : undefined;
 }
 
@@ -64,15 +64,15 @@ function chainOf({ sessions, snapshots, runs, asks }: ChainData): Record<string,
     data.messages.map(({ message, hiddenBy: cut }) => ({
       ...rowOfMessage(message),
       idx: data.session.chain.index,
-      cut: stored(cut),
+      cut: encodeText(cut),
     })),
   );
   const views = sessions.filter(({ view }) => view.length > 0);
   return {
-    sessions: sessions.map(({ session, hiddenBy: cut, messages: said }) =>
+    sessions: sessions.map(({ session, hiddenBy: cut, messages: sessionMessages }) =>
       rowOfSession(
         session,
-        said.map(({ message }) => message.seq),
+        sessionMessages.map(({ message }) => message.seq),
         cut,
       ),
     ),
@@ -91,12 +91,12 @@ function create(
   sync: boolean,
   chain: Record<string, unknown>,
 ): Work<void> {
-  const fields = { call: "create", id: stored(root), fresh, fence, token: randomUUID(), sync, change: chain };
-  const call = { text: fieldsOf(fields), sync, reads: false };
+  const fields = { call: "create", id: encodeText(root), fresh, fence, token: randomUUID(), sync, change: chain };
+  const call = { text: fieldsOf(fields), sync, isReadOnly: false };
   return async (store) => void (await store.call(call));
 }
 
-/** As JSON, without the braces. */
+/** Encodes the fields as JSON, without the braces. */
 function fieldsOf(fields: Record<string, unknown>): string {
   return JSON.stringify(fields).slice(1, -1);
 }
@@ -106,46 +106,46 @@ export function changeSession(id: string, change: SessionChange, full: boolean):
   const { answer, instruct } = change;
   const fields = set || usage || add.length > 0;
   const seqs = add.map(({ seq }) => seq);
-  const says = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
-  const own = {
+  const changesMessages = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+  const content = {
     fields: fields ? rowOfFields(set ?? {}, usage, seqs) : undefined,
     cut: cut && rowOfSnapshot(cut),
-    restore: restore === undefined ? undefined : stored(restore),
+    restore: restore === undefined ? undefined : encodeText(restore),
     add: rowsOf(add, rowOfMessage),
     append: rowsOf(rowsOfDeltas(append), (row) => row),
     finish: rowsOf(finish, rowOfMessage),
     runs: rowsOf(change.runs, rowOfRun),
     asks: rowsOf(change.asks, rowOfAsk),
   };
-  const others = {
+  const requests = {
     answer: answer && rowOfAnswer(answer),
-    instruct: instruct && { id: stored(instruct.id), instruction: JSON.stringify(instruct) },
-    followed: rowsOf(change.consumedInstructions, stored),
+    instruct: instruct && { id: encodeText(instruct.id), instruction: JSON.stringify(instruct) },
+    followed: rowsOf(change.consumedInstructions, encodeText),
   };
-  // A run waits for a server that is away; a caller that only releases, answers or instructs is told at once.
-  const patient = Object.values(own).some((value) => value !== undefined);
+  // A run waits for a server that is away. A caller that only releases, answers or instructs gets the error at once.
+  const patient = Object.values(content).some((value) => value !== undefined);
   const text = fieldsOf({
     call: "write",
-    id: stored(id),
+    id: encodeText(id),
     fence,
     token: randomUUID(),
     sync: full && sync,
     release: release && fence !== null,
-    says,
-    change: { ...own, ...others },
+    says: changesMessages,
+    change: { ...content, ...requests },
   });
-  const call = { text, sync: full && sync, reads: false, patient };
+  const call = { text, sync: full && sync, isReadOnly: false, patient };
   return async (store) => resultOf(await store.call(call));
 }
 
-/** The result of `write` of the database. */
+/** Parses the result of the database function `write`. */
 function resultOf(parts: readonly Part[]): ChangeResult {
   const instructions: Instruction[] = [];
   const consumedInstructions: string[] = [];
   let answer: AnswerResult | undefined;
   for (const { kind, done, tag, body, more, gained } of parts)
     if (kind === "i") instructions.push(instructionOf({ root: tag, instruction: body }));
-    else if (kind === "f") consumedInstructions.push(told(tag));
+    else if (kind === "f") consumedInstructions.push(decodeText(tag));
     else answer = { ask: askOf({ root: gained ?? "", state: tag, ask: body, answered: more ?? "" }), counts: done };
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
@@ -158,53 +158,53 @@ export function takeLease(
 ): Work<AcquiredLease | LeaseConflict> {
   const text = fieldsOf({
     call: "lease",
-    id: stored(id),
-    holder_id: stored(holder.id),
+    id: encodeText(id),
+    holder_id: encodeText(holder.id),
     holder: JSON.stringify(holder),
     ttl: Math.round(ttlMs),
     replacing,
     head: head !== undefined,
     messages: head?.messages ?? false,
-    known: head?.known,
+    known: head?.cachedFence,
   });
-  return async (store) => leaseOf(await store.call({ text, sync: false, reads: false }), head !== undefined);
+  return async (store) => leaseOf(await store.call({ text, sync: false, isReadOnly: false }), head !== undefined);
 }
 
-/** What `lease` of the database told. */
+/** Parses the result of the database function `lease`. */
 function leaseOf(rows: readonly Part[], isWanted: boolean): AcquiredLease | LeaseConflict {
   const [first, ...parts] = rows;
-  if (!first) throw new Error("the database told nothing of the lease");
+  if (!first) throw new Error("the database returned no lease");
   const lease: Lease = {
-    rootId: told(first.tag),
+    rootId: decodeText(first.tag),
     holder: JSON.parse(first.body) as LeaseHolder,
     fence: Number(first.seq),
     expiresAt: new Date(Number(first.more)).toISOString(),
   };
   if (first.kind === "h") return { heldBy: lease };
   const previous = first.gained === null ? {} : { previous: Number(first.gained) };
-  const found = isWanted ? leaseHeadOf(parts) : undefined;
-  return { ...lease, ...previous, ...(found && { head: found }) };
+  const currentHead = isWanted ? leaseHeadOf(parts) : undefined;
+  return { ...lease, ...previous, ...(currentHead && { head: currentHead }) };
 }
 
 export function forgetKeys(before: string): Work<void> {
   return async (store) =>
-    void (await store.change("SELECT @.forget_keys@v($1)", [stored(before)], LONG_STATEMENT_SECONDS));
+    void (await store.change("SELECT @.forget_keys@v($1)", [encodeText(before)], LONG_STATEMENT_SECONDS));
 }
 
-/** With what others began to delete and did not end. */
+/** Deletes chains, and completes deletes that another process started and did not finish. */
 export function deleteChains(ids: readonly string[]): Work<void> {
-  let given = ids.map(stored);
+  let remainingIds = ids.map(encodeText);
   return async (store) => {
     for (;;) {
       const chains = await store.change<{ chain: string }>(
         "SELECT * FROM @.delete@v($1, $2)",
-        [given, SWEEP],
+        [remainingIds, MAX_DELETED_MESSAGES],
         LONG_STATEMENT_SECONDS,
       );
       if (chains.length === 0) return;
       for (const { chain } of chains)
-        await store.change("SELECT @.sweep@v($1, $2)", [chain, SWEEP], LONG_STATEMENT_SECONDS);
-      given = [];
+        await store.change("SELECT @.sweep@v($1, $2)", [chain, MAX_DELETED_MESSAGES], LONG_STATEMENT_SECONDS);
+      remainingIds = [];
     }
   };
 }

@@ -4,17 +4,17 @@ import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
 import { limitOf } from "./reads.js";
 import type { Statements } from "./statements.js";
 
-/** A new ask, or in place of the one of the chain that has its id and was not answered. */
+/** Inserts an ask, or replaces the chain's ask with its id unless that was answered. */
 export function putAsk(db: Statements, root: string, ask: Ask): void {
   const { id, state, createdAt } = ask;
-  const known = db.get<{ root: string; state: string }>("SELECT root, state FROM asks WHERE id = ?", id);
-  if (known && known.root !== root) throw new SessionExistsError(id);
+  const storedAsk = db.get<{ root: string; state: string }>("SELECT root, state FROM asks WHERE id = ?", id);
+  if (storedAsk && storedAsk.root !== root) throw new SessionExistsError(id);
   const row = { root, state, created_at: createdAt, ask: JSON.stringify({ ...ask, sessionId: root }) };
-  if (!known) db.insert("asks", { id, ...row });
-  else if (known.state !== "answered") db.update("asks", "id", id, row);
+  if (!storedAsk) db.insert("asks", { id, ...row });
+  else if (storedAsk.state !== "answered") db.update("asks", "id", id, row);
 }
 
-/** Undefined where the chain has no such ask. */
+/** Undefined if the chain has no such ask. */
 export function answerAsk(
   db: Statements,
   root: string,
@@ -43,7 +43,7 @@ export function listAsks(db: Statements, { id, sessionId, open = false, before, 
 
 const askOf = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;
 
-/** What names runs that began before a time, and have ended. */
+/** Frees the keys, fingerprints and answers of ended runs that started before a time. */
 export function forgetKeys(db: Statements, before: string): void {
   const rows = db.all<{ id: string; record: string }>(
     `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('queued', 'running', 'waiting')`,

@@ -4,25 +4,31 @@ import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { StoreError, type Logger } from "gantry";
 import { createFolder } from "gantry/plugin";
-import { keep, prepare, readPragma, setPragma } from "./retained-objects.js";
+import { retain, prepare, readPragma, setPragma } from "./retained-objects.js";
 import { LOWER } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 
-/** Longest that SQLite itself may block the event loop for a lock, in ms; all further waiting is asynchronous. */
-const BUSY_MS = 5;
-/** The write-ahead log is cut back to this size after a checkpoint, in bytes. */
-const WAL_LIMIT = 16 * 1024 * 1024;
-/** Older ones can corrupt a write-ahead log that several connections use. */
-const OLDEST_SQLITE = [3, 51, 3] as const;
+/**
+ * Maximum time for which SQLite itself may block the event loop to wait for a lock, in ms. All further waiting is
+ * asynchronous.
+ */
+const MAX_BLOCKING_MS = 5;
+/** Size to which a checkpoint truncates the write-ahead log, in bytes. */
+const MAX_WAL_BYTES = 16 * 1024 * 1024;
+/** Older versions can corrupt a write-ahead log that several connections use. */
+const MIN_SQLITE_VERSION = [3, 51, 3] as const;
 
 export interface Connection {
   readonly db: Database;
-  /** Whether readers and a writer do not disturb each other. False on file systems that refuse it. */
+  /**
+   * Whether the file has a write-ahead log, so that readers and a writer do not block each other. False if the file
+   * system does not support it.
+   */
   readonly wal: boolean;
 }
 
-/** Open the file and make it ready. `retry` runs a step again for as long as another process is in the way. */
+/** Opens the file and prepares it. `retry` repeats a step while another process blocks it. */
 export async function connect(
   options: SqliteOptions,
   logger: Logger | undefined,
@@ -32,14 +38,14 @@ export async function connect(
   prepareFile(path);
   const db = await openDatabase(path);
   try {
-    // Even this prepares a statement, which looks at the file.
+    // Needs a retry too, because preparing the statement reads the file.
     await retry(() => checkSqlite(db));
     await retry(() => inspect(db, path));
     const mode = await retry(() => String(readPragma(db, "journal_mode = WAL")));
     const wal = mode === "wal";
     if (!wal) {
       logger?.warn(
-        "the file system of the session store refuses a write-ahead log; readers and writers wait for each other",
+        "the file system of the session store does not support a write-ahead log; readers and writers block each other",
         {
           path,
           journalMode: mode,
@@ -56,22 +62,22 @@ export async function connect(
   }
 }
 
-/** Explicit on every open: none of these but the journal mode is kept in the file. */
+/** Set on every open: the file stores none of these settings, only the journal mode. */
 function configure(db: Database, wal: boolean, maxPages: number | undefined): void {
   setPragma(db, `synchronous = ${wal ? "NORMAL" : "FULL"}`);
   setPragma(db, "secure_delete = ON");
-  setPragma(db, `journal_size_limit = ${WAL_LIMIT}`);
+  setPragma(db, `journal_size_limit = ${MAX_WAL_BYTES}`);
   setPragma(db, "trusted_schema = OFF");
   setPragma(db, "foreign_keys = OFF");
   setPragma(db, "temp_store = MEMORY");
   if (maxPages !== undefined) setPragma(db, `max_page_count = ${Math.trunc(maxPages)}`);
 }
 
-/** The addon is loaded with the first database. */
+/** Loads the addon with the first database. */
 async function openDatabase(path: string): Promise<Database> {
   try {
     const { default: Sqlite } = await import("better-sqlite3");
-    return keep(new Sqlite(path, { timeout: BUSY_MS, nativeBinding: loadAddon() }));
+    return retain(new Sqlite(path, { timeout: MAX_BLOCKING_MS, nativeBinding: loadAddon() }));
   } catch (error) {
     const why = whyNotLoaded(error);
     if (why === undefined) throw error;
@@ -84,9 +90,9 @@ async function openDatabase(path: string): Promise<Database> {
 }
 
 function remedy(error: unknown): string {
-  // A bundle does not hold the package.
+  // A bundled program does not include the package.
   if (isMissing(error)) return "install it beside this program (npm install better-sqlite3)";
-  return `build it for this Node (npm rebuild better-sqlite3${whereIs()})`;
+  return `build it for this Node (npm rebuild better-sqlite3${prefixOption()})`;
 }
 
 function isMissing(error: unknown): boolean {
@@ -94,8 +100,8 @@ function isMissing(error: unknown): boolean {
   return code === "MODULE_NOT_FOUND" && message.includes("'better-sqlite3/package.json'");
 }
 
-/** What leads npm there, wherever it is typed. */
-function whereIs(): string {
+/** The `--prefix` option that lets npm find the package from any folder; `""` if its folder is unknown. */
+function prefixOption(): string {
   try {
     const [folder] = packageFolder().split(/[\\/]node_modules[\\/]better-sqlite3$/);
     return folder ? ` --prefix ${/^[\w./:\\~-]+$/.test(folder) ? folder : JSON.stringify(folder)}` : "";
@@ -105,12 +111,12 @@ function whereIs(): string {
 }
 
 /**
- * Named, because the package's own search for it takes longer than all the rest of opening a file. Loaded here, because a
- * bundler replaces the `require` of the package's code.
+ * Loads the native addon of better-sqlite3. The path is explicit, because the package's own search takes longer than
+ * all other steps of opening a file. The `require` is here, because a bundler replaces the one in the package's code.
  */
 function loadAddon(): string {
   const file = join(packageFolder(), "build", "Release", "better_sqlite3.node");
-  // An object, which the package takes and its types do not know.
+  // An object in fact, which the package accepts although its types do not.
   return createRequire(import.meta.url)(file) as string;
 }
 
@@ -118,11 +124,11 @@ function packageFolder(): string {
   return dirname(createRequire(import.meta.url).resolve("better-sqlite3/package.json"));
 }
 
-/** Why the addon or its package cannot be loaded; undefined for what is no matter of loading. */
+/** Why the addon or its package cannot be loaded; undefined for other errors. */
 function whyNotLoaded(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const versions = /NODE_MODULE_VERSION (\d+)[\s\S]*NODE_MODULE_VERSION (\d+)/.exec(error.message);
-  if (versions) return `it was built for another one (module version ${versions[1]}, wanted ${versions[2]})`;
+  if (versions) return `it was built for another Node version (module version ${versions[1]}, wanted ${versions[2]})`;
   if (isMissing(error)) return "it is not installed";
   const { code } = error as NodeJS.ErrnoException;
   if (code === "MODULE_NOT_FOUND" && error.message.includes("better_sqlite3.node")) return "its native part is missing";
@@ -132,8 +138,9 @@ function whyNotLoaded(error: unknown): string | undefined {
 }
 
 /**
- * Make the file and its folder for the owner's eyes alone, and refuse what is no store of ours before SQLite touches it.
- * At once, as SQLite itself works: a turn of the loop for each call would take longer than all of them.
+ * Creates the file and its folder with access for the owner only, and rejects another program's file before SQLite
+ * opens it. Synchronous like SQLite itself: a turn of the event loop per call would take longer than all calls
+ * together.
  */
 function prepareFile(path: string): void {
   const folder = dirname(path);
@@ -142,7 +149,7 @@ function prepareFile(path: string): void {
   const file = openSync(path, "a+", 0o600);
   try {
     const { mode, size } = fstatSync(file);
-    // SQLite gives its -wal and -shm the mode of this file, whatever the umask.
+    // SQLite gives its -wal and -shm files the mode of this file, independent of the umask.
     if ((mode & 0o777) !== 0o600) fchmodSync(file, 0o600);
     if (size > 0) {
       const header = Buffer.alloc(100);
@@ -155,12 +162,12 @@ function prepareFile(path: string): void {
     try {
       if (((statSync(beside, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777) !== 0o600) chmodSync(beside, 0o600);
     } catch {
-      // Another process has just taken it away, or it is not ours to change.
+      // Another process has just removed the file, or this user may not change it.
     }
   }
 }
 
-/** So that a power cut does not lose the file's name. */
+/** Keeps the file's name across a power failure. */
 function syncFolder(folder: string): void {
   const handle = openSync(folder, "r");
   try {
@@ -170,11 +177,11 @@ function syncFolder(folder: string): void {
   }
 }
 
-/** The header tells by itself what a file is; asking SQLite could already fold a write-ahead log into it. */
+/** Identifies the file by its header alone, because a query by SQLite could already merge a write-ahead log into it. */
 function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
   if (bytesRead < 100 || buffer.toString("latin1", 0, 16) !== "SQLite format 3\0") {
     throw new StoreError(
-      `session store ${path}: the file is damaged or no database; it was left as it is: restore a copy, or move it away`,
+      `session store ${path}: the file is damaged or not a database; it was not modified: restore a copy, or move it away`,
     );
   }
   if (buffer.readUInt32BE(68) === APPLICATION_ID) checkVersion(buffer.readUInt32BE(60), path);
@@ -183,21 +190,21 @@ function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
 function checkSqlite(db: Database): void {
   const version = String(prepare(db, "SELECT sqlite_version()").pluck().get());
   const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
-  const [oldMajor, oldMinor, oldPatch] = OLDEST_SQLITE;
+  const [oldMajor, oldMinor, oldPatch] = MIN_SQLITE_VERSION;
   const rank = (a: number, b: number, c: number): number => a * 1e6 + b * 1e3 + c;
   if (rank(major, minor, patch) >= rank(oldMajor, oldMinor, oldPatch)) return;
   throw new StoreError(
-    `SQLite ${version} can corrupt a store that several processes use; update better-sqlite3 (SQLite ${OLDEST_SQLITE.join(".")} or newer)`,
+    `SQLite ${version} can corrupt a store that several processes use; update better-sqlite3 (SQLite ${MIN_SQLITE_VERSION.join(".")} or newer)`,
   );
 }
 
-/** Read only: a file of a newer gantry, or of another program, is not ours to write. */
+/** Read-only: a file of a newer gantry or of another program must not be modified. */
 function inspect(db: Database, path: string): void {
   const tables = Number(prepare(db, "SELECT count(*) FROM sqlite_schema").pluck().get());
   const application = Number(readPragma(db, "application_id"));
   if (tables > 0 && application !== APPLICATION_ID) {
     throw new StoreError(
-      `session store ${path}: a database of another program; it was left as it is: choose another session.path`,
+      `session store ${path}: a database of another program; it was not modified: choose another session.path`,
     );
   }
   checkVersion(Number(readPragma(db, "user_version")), path);

@@ -6,7 +6,7 @@ import { rowOfSnapshot, sessionOf, snapshotOf, type MessageRow, type SessionRow,
 import type { Statements } from "./statements.js";
 import { createSession, putRun } from "./writes.js";
 
-/** All of a chain as of one moment. */
+/** Complete data of a chain, read at one moment. */
 export function dumpChain(db: Statements, id: string): ChainData | undefined {
   return db.atOnce(() => {
     const sessions = db.all<SessionRow & { cut: string }>(
@@ -33,7 +33,7 @@ export function dumpChain(db: Statements, id: string): ChainData | undefined {
   });
 }
 
-/** Inside a transaction that holds the write lock; a throw undoes all of it. */
+/** Must run in a transaction that holds the write lock; a throw rolls it back. */
 export function loadChain(db: Statements, { sessions, snapshots, runs, asks }: ChainData): void {
   let chain = 0;
   for (const { session, hiddenBy: cut, view, messages } of sessions) {

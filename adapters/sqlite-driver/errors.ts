@@ -1,27 +1,27 @@
-/** SQLite's own name of what went wrong, or `""`. */
+/** SQLite's error code; `""` for other errors. */
 export function sqliteCode(error: unknown): string {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" && code.startsWith("SQLITE_") ? code : "";
 }
 
-/** Whether another connection is in the way, so that trying again helps. */
+/** Whether another connection blocks the operation, so that a retry can succeed. */
 export function isBusy(error: unknown): boolean {
   return /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(sqliteCode(error));
 }
 
 const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
-  [/^SQLITE_FULL/, "there is no room left; free some and try again"],
+  [/^SQLITE_FULL/, "no space left; free some space and retry"],
   [
     /^SQLITE_(CORRUPT|NOTADB)/,
-    "the file is damaged or no database; it was left as it is: restore a copy, or move it away",
+    "the file is damaged or not a database; it was not modified: restore a copy, or move it away",
   ],
-  [/^SQLITE_(READONLY|PERM|AUTH)/, "the file or its folder cannot be written; check who owns it"],
-  [/^SQLITE_CANTOPEN/, "the file cannot be opened; check that its folder exists and who owns it"],
+  [/^SQLITE_(READONLY|PERM|AUTH)/, "the file or its folder is not writable; check owner and permissions"],
+  [/^SQLITE_CANTOPEN/, "the file cannot be opened; check that its folder exists, and its owner and permissions"],
   [/^SQLITE_IOERR/, "the disk failed to read or write"],
   [/^SQLITE_TOOBIG/, "a message is too large to be stored"],
 ];
 
-/** What to tell of a failure of SQLite's; undefined for all others. */
+/** Reason and remedy for an SQLite error; undefined for other errors. */
 export function explain(error: unknown): { why: string; full: boolean } | undefined {
   const code = sqliteCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];

@@ -1,31 +1,33 @@
 import { closeSync, fdatasync, openSync, realpathSync } from "node:fs";
 
 /**
- * Brings the write-ahead log to the disk, beside the event loop, which a commit with `synchronous = FULL` would stop. It is
- * as safe: a commit that is done has written its frames to the log, in order, and a checkpoint syncs the log before it
- * takes any of them into the database.
+ * Syncs the write-ahead log to disk without blocking the event loop, unlike a commit with `synchronous = FULL`. It is
+ * equally safe. A completed commit has written its frames to the log in order. A checkpoint syncs the log before it
+ * moves frames into the database.
  */
 export class LogSync {
   readonly #path: string;
   #file: number | undefined;
-  /** Whether the log grew since the last sync began. */
-  #grown = false;
+  /** Whether the log grew since the last sync started. */
+  #hasUnsynced = false;
   #running: Promise<void> | undefined;
   #next: Promise<void> | undefined;
 
-  /** `path`: of the database, which is open. */
+  /** `path`: the database file, which must be open. */
   constructor(path: string) {
     this.#path = path;
   }
 
-  /** A commit of this process is done. */
+  /** Reports a completed commit of this process. */
   committed(): void {
-    this.#grown = true;
+    this.#hasUnsynced = true;
   }
 
-  /** Resolves when all that was committed until now is on the disk. One sync at a time; who comes meanwhile shares the next. */
+  /**
+   * Resolves when all earlier commits are on disk. One sync runs at a time; callers during a sync share the next one.
+   */
   synced(): Promise<void> {
-    if (!this.#grown) return this.#running ?? Promise.resolve();
+    if (!this.#hasUnsynced) return this.#running ?? Promise.resolve();
     if (!this.#running) return this.#begin();
     return (this.#next ??= this.#running
       .catch(() => undefined)
@@ -35,24 +37,25 @@ export class LogSync {
       }));
   }
 
-  /** When nothing is under way any more. */
+  /** Call when no sync is active. */
   close(): void {
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
 
   #begin(): Promise<void> {
-    this.#grown = false;
+    this.#hasUnsynced = false;
     return (this.#running = this.#sync().finally(() => (this.#running = undefined)));
   }
 
   async #sync(): Promise<void> {
     try {
-      // The log lies beside the file itself, whatever links lead there. Writable: Windows syncs nothing else.
+      // The log is next to the real file, also if a link leads there. Opened for writing, because Windows syncs only
+      // writable files.
       const file = (this.#file ??= openSync(`${realpathSync(this.#path)}-wal`, "r+"));
       await new Promise<void>((resolve, reject) => fdatasync(file, (error) => (error ? reject(error) : resolve())));
     } catch (error) {
-      this.#grown = true;
+      this.#hasUnsynced = true;
       throw error;
     }
   }

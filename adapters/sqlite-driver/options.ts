@@ -1,6 +1,6 @@
 import { option, sharedOptions } from "gantry/plugin";
 
-/** Its options under `session`. */
+/** The driver's options in the section `session`. */
 export const sqliteOptions = option.section({
   path: sharedOptions.path,
   durability: sharedOptions.durability,
@@ -9,6 +9,6 @@ export const sqliteOptions = option.section({
 type Read = option.Value<typeof sqliteOptions>;
 
 export interface SqliteOptions extends Pick<Read, "path">, Partial<Pick<Read, "durability">> {
-  /** Most pages (4 KiB each) that the file may grow to by this driver's hand. Default: SQLite's own. */
+  /** Maximum number of pages (4 KiB each) to which this driver lets the file grow. Default: SQLite's own limit. */
   maxPages?: number | undefined;
 }

@@ -15,7 +15,7 @@ import { messageOf, sessionOf, snapshotOf } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
 
-/** The function of a connection that lower-cases as JavaScript does. */
+/** Name of the SQL function that lower-cases like JavaScript. */
 export const LOWER = "gantry_lower";
 
 function sessionRow(db: Statements, id: string): SessionRow | undefined {
@@ -26,16 +26,16 @@ export function getSession(db: Statements, id: string): SessionRow | undefined {
   return sessionRow(db, id) ?? db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
 }
 
-/** As of one moment. */
-export function headOf(db: Statements, id: string, wanted: { messages: boolean }): ChainHead | undefined {
+/** Read at one moment. */
+export function headOf(db: Statements, id: string, options: { messages: boolean }): ChainHead | undefined {
   return db.atOnce(() => {
-    const head = leaseHeadOf(db, id, wanted);
+    const head = leaseHeadOf(db, id, options);
     return head && { ...head, snapshots: db.all<SnapshotRow>(SNAPSHOTS, head.original.id).map(snapshotOf) };
   });
 }
 
-/** The same without snapshots, as a lease has it. */
-export function leaseHeadOf(db: Statements, id: string, wanted: { messages: boolean }): LeaseHead | undefined {
+/** Head without snapshots, for a lease. */
+export function leaseHeadOf(db: Statements, id: string, options: { messages: boolean }): LeaseHead | undefined {
   const newest = newestOfChain(db, id) ?? newestOfChain(db, getSession(db, id)?.id ?? "");
   const original = newest && (newest.idx === 0 ? newest : sessionRow(db, newest.root));
   if (!original) return undefined;
@@ -43,7 +43,7 @@ export function leaseHeadOf(db: Statements, id: string, wanted: { messages: bool
   return {
     original: sessionOf(original),
     newest: sessionOf(newest),
-    messages: wanted.messages ? saidIn(db, newest) : [],
+    messages: options.messages ? messagesOfSession(db, newest) : [],
     unfinished: unfinished.map(({ record }) => recordOf(record)),
   };
 }
@@ -51,13 +51,13 @@ export function leaseHeadOf(db: Statements, id: string, wanted: { messages: bool
 const SNAPSHOTS =
   "SELECT id, after, created_at FROM snapshots WHERE chain = (SELECT n FROM sessions WHERE id = ?) ORDER BY n";
 
-/** Of a message, what a model needs. */
-const NEEDED = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";
+/** Message columns that a model needs. */
+const MODEL_COLUMNS = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";
 
-/** All that a model needs of a session: what it began with, and what was said in it. */
-function saidIn(db: Statements, { n, id }: SessionRow): Message[] {
-  const rows = db.all<MessageRow>(messagesStatement({}, NEEDED).sql, n, -1);
-  return [...viewOf(db, n), ...rows.map((one) => wholeMessage(db, one, id))];
+/** Everything of a session that a model needs: its view, then its messages. */
+function messagesOfSession(db: Statements, { n, id }: SessionRow): Message[] {
+  const rows = db.all<MessageRow>(messagesStatement({}, MODEL_COLUMNS).sql, n, -1);
+  return [...viewOf(db, n), ...rows.map((row) => wholeMessage(db, row, id))];
 }
 
 export function newestOfChain(db: Statements, id: string): SessionRow | undefined {
@@ -68,7 +68,7 @@ export function newestOfChain(db: Statements, id: string): SessionRow | undefine
   );
 }
 
-/** The statements of a list and of its count, and their values. */
+/** The statements of a list and of its count, with their values. */
 export function listStatement(query: SessionQuery): {
   page: string;
   count: string;
@@ -91,7 +91,7 @@ export function listStatement(query: SessionQuery): {
     values.push(query.emptyBefore);
   }
   if (query.search) {
-    // SQLite's own lower knows ASCII alone, and is quicker where a title has nothing else.
+    // SQLite's own `lower` handles only ASCII and is faster for titles without other characters.
     where.push(
       `instr(CASE WHEN length(title) = length(CAST(title AS BLOB)) THEN lower(title) ELSE ${LOWER}(title) END, ?) > 0`,
     );
@@ -122,7 +122,7 @@ export function listSessions(db: Statements, query: SessionQuery): SessionPage {
   });
 }
 
-/** The statement of a page of messages, whether it is read backwards, and its values behind the id. */
+/** The statement of a page of messages, whether it reads backwards, and its values after the id. */
 export function messagesStatement(
   page: MessagePage,
   columns = "*",
@@ -163,7 +163,7 @@ export function listMessages(db: Statements, id: string, page: MessagePage): Mes
   });
 }
 
-/** With what it has gained since, when it is still growing. */
+/** A message with its appended text if it is still growing. */
 export function wholeMessage(db: Statements, row: MessageRow, sessionId: string): Message {
   const pieces =
     row.finished === 1
@@ -172,7 +172,7 @@ export function wholeMessage(db: Statements, row: MessageRow, sessionId: string)
   return messageOf(row, sessionId, pieces);
 }
 
-/** The compacted view that a session began with. */
+/** The compacted view with which a session started. */
 export function viewOf(db: Statements, session: number): Message[] {
   const row = db.get<{ messages: string }>("SELECT messages FROM views WHERE session = ?", session);
   return row ? (JSON.parse(row.messages) as Message[]).map(currentMessage) : [];
@@ -183,15 +183,18 @@ interface RunRow {
   holder: string | null;
 }
 
-/** Behind it, `now` in ms, and then what `WHERE` asks for. */
+/** Runs with the holder of their lease. The values are the current time in ms, then those of `WHERE`. */
 const RUNS = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
-/** Of a chain; the holder is whoever asks. With the plus the few are sorted: SQLite would look at all runs of the chain, in their order. */
+/**
+ * Unfinished runs of a chain, without a holder: the caller has the lease. The `+` makes SQLite sort the few matching
+ * rows, instead of scanning all runs of the chain in index order.
+ */
 export const UNFINISHED = `SELECT record FROM runs WHERE root = ? AND state IN ('queued', 'running', 'waiting')
   ORDER BY +started_at DESC, id DESC`;
 
-/** What is stored of a run; a record of an earlier version lacks some. */
+/** The stored record of a run. Fields that an earlier version did not store get defaults. */
 function recordOf(record: string): RunRecord {
   const lacking = { fingerprint: "", after: 0, queueLease: null, retry: null, answer: null } as const;
   return { ...lacking, ...currentRun(JSON.parse(record) as RunRecord) };
@@ -202,14 +205,14 @@ const runOf = ({ record, holder }: RunRow): StoredRun => ({
   holder: holder === null ? null : (JSON.parse(holder) as LeaseHolder),
 });
 
-/** The statement of a list of runs of one state or of any, and its values behind the first. */
+/** The statement of a list of runs of one state or of all states, and its values after the current time. */
 export function runsStatement(query: RunQuery, state?: RunState): { sql: string; values: Value[] } {
   const { id, sessionId, idempotencyKey: key, before } = query;
   const where = [
     ...(id === undefined ? [] : ["r.id = ?"]),
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["r.state = ?"]),
-    // As the index is, which has no runs without a key.
+    // Matches the partial index, which excludes runs without a key.
     ...(key === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
     ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
   ];
@@ -220,7 +223,7 @@ export function runsStatement(query: RunQuery, state?: RunState): { sql: string;
   };
 }
 
-/** Each state by its own index. */
+/** Reads each state by its own index. */
 export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
   const states = query.states ? [...new Set(query.states)] : [undefined];
   return db.atOnce(() =>
@@ -229,13 +232,13 @@ export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
         const { sql, values } = runsStatement(query, state);
         return db.all<RunRow>(sql, Date.now(), ...values).map(runOf);
       })
-      .sort((a, b) => (placeOf(a) > placeOf(b) ? -1 : 1))
+      .sort((a, b) => (sortKeyOf(a) > sortKeyOf(b) ? -1 : 1))
       .slice(0, query.limit),
   );
 }
 
-/** Compares as the index does. */
-function placeOf({ run }: StoredRun): string {
+/** Sort key in the order of the index. */
+function sortKeyOf({ run }: StoredRun): string {
   return `${run.startedAt}\0${run.id}`;
 }
 
@@ -245,14 +248,14 @@ export function listInstructions(db: Statements, sessionId: string): Instruction
   return instructionsOf(db, session.root);
 }
 
-/** Of the chain with this original. */
+/** Instructions of the chain with this original. */
 export function instructionsOf(db: Statements, root: string): Instruction[] {
   return db
     .all<{ instruction: string }>("SELECT instruction FROM instructions WHERE root = ? ORDER BY n", root)
     .map(({ instruction }) => JSON.parse(instruction) as Instruction);
 }
 
-/** As SQLite has it. */
+/** Limit for SQLite: -1 for none. */
 export function limitOf(limit: number): number {
   return Number.isFinite(limit) ? Math.max(0, Math.trunc(limit)) : -1;
 }

@@ -9,8 +9,8 @@ import {
   type Snapshot,
 } from "gantry/plugin";
 
-/** A list without entries, as JSON. */
-const NONE = "[]";
+/** An empty list as JSON. */
+const EMPTY_LIST = "[]";
 
 export interface SessionRow {
   n: number;
@@ -52,7 +52,7 @@ export interface MessageRow {
   failed: number;
   created_at: string;
   parts: string;
-  /** Left out where nobody needs it. */
+  /** Undefined if the query does not select it. */
   shown?: string;
 }
 
@@ -68,7 +68,7 @@ export interface SnapshotRow {
   created_at: string;
 }
 
-/** SQLite stores UTF-8: halves of a surrogate pair become U+FFFD, so that what was written is found again. */
+/** SQLite stores UTF-8: a lone surrogate becomes U+FFFD, so that stored ids and keys are found again. */
 export function wellFormed(text: string): string {
   return text.isWellFormed() ? text : text.toWellFormed();
 }
@@ -83,8 +83,8 @@ export function sessionOf(row: SessionRow): Session {
     model: row.model,
     reasoningEffort: row.reasoning_effort as ReasoningEffort,
     mode: row.mode as SessionMode,
-    permissionGrants: row.leave === NONE ? [] : currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
-    rewinds: row.cuts === NONE ? [] : (JSON.parse(row.cuts) as number[]),
+    permissionGrants: row.leave === EMPTY_LIST ? [] : currentGrants(JSON.parse(row.leave) as PermissionGrant[]),
+    rewinds: row.cuts === EMPTY_LIST ? [] : (JSON.parse(row.cuts) as number[]),
     projectDir: row.project_dir,
     parentId: row.parent_id,
     spawnedBy:
@@ -134,7 +134,7 @@ export function rowOfSession(session: Session): Omit<SessionRow, "n"> {
   };
 }
 
-/** But for its place. */
+/** The columns of a message, without its position. */
 export function rowOfMessage(message: Message): Omit<MessageRow, "n" | "session" | "seq"> {
   return {
     finished: Number(message.finished),
@@ -149,7 +149,7 @@ export function rowOfMessage(message: Message): Omit<MessageRow, "n" | "session"
   };
 }
 
-/** A message as it is stored, with what it has gained since when it is still growing. */
+/** A stored message, with its appended text if it is still growing. */
 export function messageOf(row: MessageRow, sessionId: string, pieces: readonly PieceRow[]): Message {
   return {
     id: row.id,
@@ -166,7 +166,7 @@ export function messageOf(row: MessageRow, sessionId: string, pieces: readonly P
   };
 }
 
-/** Files of version 1 hold pieces that number the parts with gaps, so place is not index here. */
+/** Files of version 1 contain pieces that number the parts with gaps, so the number is not the index. */
 function grown(parts: Part[], pieces: readonly PieceRow[]): Part[] {
   if (pieces.length === 0) return parts;
   const byIndex = new Map<number, Part>(parts.entries());

@@ -2,10 +2,12 @@ import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import { readPragma, setPragma } from "./retained-objects.js";
 
-/** "gant": tells our files from those of other programs. */
+/** "gant": distinguishes these files from those of other programs. */
 export const APPLICATION_ID = 0x67616e74;
 
-/** Each brings the file from the version of its index to the next. Never change one that was released: add one. */
+/**
+ * Each migration moves the file from the version of its index to the next. Never change a released migration; add one.
+ */
 export const MIGRATIONS: readonly string[] = [
   `
   CREATE TABLE sessions (
@@ -191,18 +193,18 @@ export const MIGRATIONS: readonly string[] = [
 /** Version of the files that this code reads and writes. */
 export const VERSION = MIGRATIONS.length;
 
-/** Refuse a file of a newer gantry. */
+/** Throws `StoreError` for a file of a newer gantry. */
 export function checkVersion(version: number, path: string): void {
   if (version <= VERSION) return;
   throw new StoreError(
     `session store ${path}: written by a newer gantry (version ${version}, this one knows ${VERSION}); ` +
-      "it was left as it is: update gantry, or choose another session.path",
+      "it was not modified: update gantry, or choose another session.path",
   );
 }
 
 /**
- * Bring the file to `VERSION`. One transaction that takes the write lock first and reads the version again inside it:
- * any number of processes may open a fresh file at once. Throws SQLITE_BUSY while another one is at it.
+ * Migrates the file to `VERSION`. One transaction takes the write lock first and reads the version again, so that any
+ * number of processes may open a new file at once. Throws SQLITE_BUSY while another process migrates.
  */
 export function migrate(db: Database, path: string): void {
   const version = (): number => Number(readPragma(db, "user_version"));

@@ -30,35 +30,35 @@ import { readPragma, setPragma } from "./retained-objects.js";
 import { LogSync } from "./log-sync.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
-import { WriteQueue, patiently } from "./write-queue.js";
+import { WriteQueue, retryWhileBusy } from "./write-queue.js";
 import { changeSession, createSession, deleteChains, takeLease } from "./writes.js";
 
-/** Silence after a write before the write-ahead log is folded into the file, in ms. */
-const IDLE_MS = 1000;
+/** Time without writes after which the write-ahead log is merged into the file, in ms. */
+const CHECKPOINT_DELAY_MS = 1000;
 
 interface Opened extends Connection {
   statements: Statements;
-  /** Where changes are to survive a power cut. */
+  /** Set if changes must survive a power failure. */
   disk: LogSync | undefined;
   writes: WriteQueue;
 }
 
-/** Sessions in one SQLite file that any number of processes share. */
+/** Stores sessions in one SQLite file that any number of processes share. */
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
   readonly notifier = new PollingNotifier(() => this.#isChanged());
   readonly #logger: Logger | undefined;
-  readonly #life: DriverLifecycle<Opened>;
+  readonly #lifecycle: DriverLifecycle<Opened>;
   #idle: NodeJS.Timeout | undefined;
   #opened: Database | undefined;
   #seen: unknown;
 
   constructor(options: SqliteOptions, logger?: Logger) {
     this.#logger = logger;
-    this.#life = new DriverLifecycle({
+    this.#lifecycle = new DriverLifecycle({
       where: options.path,
       open: async () => {
-        const connection = await connect(options, logger, patiently);
+        const connection = await connect(options, logger, retryWhileBusy);
         const { db, wal } = connection;
         this.#opened = db;
         const disk = wal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
@@ -69,7 +69,7 @@ export class SqliteDriver implements SessionDriver {
         this.#idle = undefined;
         this.#opened = undefined;
         disk?.close();
-        // The last connection to go folds the write-ahead log into the file.
+        // The last connection to close merges the write-ahead log into the file.
         db.close();
       },
       explain,
@@ -77,11 +77,11 @@ export class SqliteDriver implements SessionDriver {
   }
 
   open(): Promise<void> {
-    return this.#life.open();
+    return this.#lifecycle.open();
   }
 
   close(): Promise<void> {
-    return this.#life.close();
+    return this.#lifecycle.close();
   }
 
   create(start: SessionStart): Promise<void> {
@@ -95,8 +95,8 @@ export class SqliteDriver implements SessionDriver {
     });
   }
 
-  head(id: string, wanted = { messages: true }): Promise<ChainHead | undefined> {
-    return this.#read((db) => headOf(db, id, wanted));
+  head(id: string, options = { messages: true }): Promise<ChainHead | undefined> {
+    return this.#read((db) => headOf(db, id, options));
   }
 
   list(query: SessionQuery): Promise<SessionPage> {
@@ -141,7 +141,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   synced(): Promise<void> {
-    return this.#life.run(({ writes }) => writes.synced());
+    return this.#lifecycle.run(({ writes }) => writes.synced());
   }
 
   dump(id: string): Promise<ChainData | undefined> {
@@ -152,39 +152,39 @@ export class SqliteDriver implements SessionDriver {
     return this.#write(true, (db) => loadChain(db, chain));
   }
 
-  /** Whether another connection wrote something since this was asked last. */
+  /** Whether another connection wrote to the file since the last call. */
   #isChanged(): boolean {
-    const seen = this.#opened && readPragma(this.#opened, "data_version");
-    const isNew = seen !== this.#seen;
-    this.#seen = seen;
+    const dataVersion = this.#opened && readPragma(this.#opened, "data_version");
+    const isNew = dataVersion !== this.#seen;
+    this.#seen = dataVersion;
     return isNew;
   }
 
   #read<T>(read: (db: Statements) => T): Promise<T> {
-    return this.#life.run(({ statements }) => patiently(() => read(statements)));
+    return this.#lifecycle.run(({ statements }) => retryWhileBusy(() => read(statements)));
   }
 
   #write<T>(sync: boolean, change: (db: Statements) => T): Promise<T> {
-    return this.#life.run(async ({ db, wal, statements, writes }) => {
+    return this.#lifecycle.run(async ({ db, wal, statements, writes }) => {
       try {
         return await writes.add(sync, () => change(statements));
       } finally {
-        if (wal) this.#foldWhenIdle(db);
+        if (wal) this.#checkpointWhenIdle(db);
       }
     });
   }
 
-  /** Keeps the write-ahead log short, and deleted text out of it. */
-  #foldWhenIdle(db: Database): void {
+  /** Keeps the write-ahead log short and removes deleted text from it. */
+  #checkpointWhenIdle(db: Database): void {
     if (this.#idle?.refresh()) return;
     this.#idle = setTimeout(() => {
       try {
         setPragma(db, "wal_checkpoint(TRUNCATE)");
       } catch (error) {
-        // Another process is writing or reading; its own pause will do.
-        this.#logger?.debug("checkpoint of the session store put off", { why: String(error) });
+        // Another process is writing or reading; it makes a checkpoint when it is idle.
+        this.#logger?.debug("checkpoint of the session store postponed", { why: String(error) });
       }
-    }, IDLE_MS);
+    }, CHECKPOINT_DELAY_MS);
     this.#idle.unref();
   }
 }

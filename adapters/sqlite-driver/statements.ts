@@ -4,7 +4,7 @@ import { wellFormed } from "./rows.js";
 
 export type Value = string | number | null;
 
-/** Prepared statements by their text, each prepared once. */
+/** Prepared statements by their text; each is prepared once. */
 export class Statements {
   readonly #db: Database;
   readonly #prepared = new Map<string, Statement>();
@@ -21,7 +21,10 @@ export class Statements {
     return { changes, lastInsertRowid: Number(lastInsertRowid) };
   }
 
-  /** Add a row, whose keys are the columns: for one table always the same ones, so that the text is put together once. */
+  /**
+   * Inserts a row; its keys are the columns. All rows of a table must have the same keys, because the statement is
+   * built once.
+   */
   insert(table: string, row: object, otherwise = ""): { changes: number; lastInsertRowid: number } {
     let sql = this.#inserts.get(table);
     if (sql === undefined) {
@@ -33,13 +36,13 @@ export class Statements {
     return this.run(sql, ...valuesOf(row));
   }
 
-  /** Change the row that has `key` in its first column; the keys of `row` are the columns. */
+  /** Updates the row with the value `key` in `column`. The keys of `row` are the columns to set. */
   update(table: string, column: "n" | "id", key: Value, row: object): void {
-    const columns = Object.keys(row).map((one) => `${one} = ?`);
+    const columns = Object.keys(row).map((column) => `${column} = ?`);
     this.run(`UPDATE ${table} SET ${columns.join(", ")} WHERE ${column} = ?`, ...valuesOf(row), key);
   }
 
-  /** The first row, of a shape that the caller knows from its own SQL. */
+  /** The first row. The caller knows its shape from the SQL. */
   get<Row>(sql: string, ...values: readonly Value[]): Row | undefined {
     return this.#of(sql).get(...values.map(bindable)) as Row | undefined;
   }
@@ -48,7 +51,7 @@ export class Statements {
     return this.#of(sql).all(...values.map(bindable)) as Row[];
   }
 
-  /** Run reads against one state of the store; inside of others, against theirs. */
+  /** Runs reads against one state of the store. Inside another transaction, uses the state of that one. */
   atOnce<T>(reads: () => T): T {
     return this.#db.inTransaction ? reads() : (this.#together.deferred(reads) as T);
   }

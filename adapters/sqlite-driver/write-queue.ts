@@ -4,10 +4,10 @@ import { StoreError } from "gantry";
 import { isBusy, sqliteCode } from "./errors.js";
 import type { LogSync } from "./log-sync.js";
 
-/** How long one may wait for other processes before giving up, in ms. */
-const PATIENCE_MS = 60_000;
-/** Most changes that share a transaction. */
-const GROUP = 64;
+/** Maximum time to wait for other processes, in ms. */
+const MAX_WAIT_MS = 60_000;
+/** Maximum number of changes in one transaction. */
+const BATCH_SIZE = 64;
 
 interface Job {
   run: () => unknown;
@@ -19,51 +19,53 @@ interface Job {
 
 type Outcome = { value: unknown } | { error: unknown };
 
-/** Run `step` again for as long as another process is in the way. The event loop is free between two tries. */
-export async function patiently<T>(step: () => T, since = Date.now()): Promise<T> {
+/** Repeats `step` while another process blocks it. The event loop is free between attempts. */
+export async function retryWhileBusy<T>(step: () => T, since = Date.now()): Promise<T> {
   for (let attempt = 0; ; attempt++) {
     try {
       return step();
     } catch (error) {
       if (!isBusy(error)) throw error;
-      if (Date.now() - since > PATIENCE_MS) throw gaveUp(error);
+      if (Date.now() - since > MAX_WAIT_MS) throw timeoutError(error);
       await backOff(attempt);
     }
   }
 }
 
 /**
- * All writes of a driver, first come, first served. What piled up since the last turn of the event loop shares one
- * transaction; each change is still whole or not at all, and its error its own. The disk is waited for without the event
- * loop: what is done meanwhile shares the next sync.
+ * All writes of a driver, in order of arrival. Changes that arrive in one turn of the event loop share a transaction.
+ * Each change is still atomic and gets its own error. Disk syncs do not block the event loop; changes during a sync
+ * share the next sync.
  */
 export class WriteQueue {
   readonly #db: Database;
   readonly #disk: LogSync | undefined;
   readonly #jobs: Job[] = [];
-  readonly #whole: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
-  readonly #one: Transaction<(job: Job) => unknown>;
+  readonly #batch: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
+  readonly #single: Transaction<(job: Job) => unknown>;
   #pumping = false;
 
-  /** `disk`: left out where a commit does all that is wanted. */
+  /** `disk`: undefined if a commit alone gives the required durability. */
   constructor(db: Database, disk: LogSync | undefined) {
     this.#db = db;
     this.#disk = disk;
-    // Made once: better-sqlite3 makes four functions of each.
-    this.#whole = db.transaction((jobs: readonly Job[]) => this.#outcomes(jobs));
-    this.#one = db.transaction((job: Job) => job.run());
+    // Created once, because better-sqlite3 creates four functions for each.
+    this.#batch = db.transaction((jobs: readonly Job[]) => this.#outcomes(jobs));
+    this.#single = db.transaction((job: Job) => job.run());
   }
 
-  /** Run inside a transaction that holds the write lock. May run more than once, each time from a clean state. */
+  /**
+   * Runs `run` inside a transaction that holds the write lock. It may run more than once, each time from a clean state.
+   */
   add<T>(sync: boolean, run: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#jobs.push({ run, sync, since: Date.now(), resolve, reject });
-      // Never rejects: each job hears of its own failure, and whoever added it waits for it.
+      // Never rejects: each job gets its own error.
       if (!this.#pumping) void this.#pump();
     });
   }
 
-  /** Resolves when the disk has all that was done until now. */
+  /** Resolves when all completed changes are on disk. */
   async synced(): Promise<void> {
     await this.#disk?.synced();
   }
@@ -72,11 +74,11 @@ export class WriteQueue {
     this.#pumping = true;
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#jobs.length > 0) {
-      await this.#group(this.#jobs.splice(0, GROUP));
-      // Other work of the process gets its turn between two groups.
+      await this.#group(this.#jobs.splice(0, BATCH_SIZE));
+      // Yields to other work of the process between two batches.
       if (this.#jobs.length > 0) await new Promise((resolve) => setImmediate(resolve));
     }
-    // In the same turn as the last look at the list, so that nothing is added to a pump that has ended.
+    // Set in the same turn as the last check of the list, so that no job is added to a pump that has ended.
     this.#pumping = false;
   }
 
@@ -85,13 +87,13 @@ export class WriteQueue {
     if (!first) return;
     let outcomes: readonly Outcome[];
     try {
-      outcomes = await patiently(() => this.#whole.immediate(jobs), first.since);
+      outcomes = await retryWhileBusy(() => this.#batch.immediate(jobs), first.since);
     } catch (error) {
       if (jobs.length === 1) {
         first.reject(error);
         return;
       }
-      // One of them took the whole transaction down; alone, each gets its own answer.
+      // One job failed the complete transaction; alone, each job gets its own result.
       for (const job of jobs) await this.#group([job]);
       return;
     }
@@ -104,15 +106,15 @@ export class WriteQueue {
     });
   }
 
-  /** In one transaction. Throws when it is rolled back as a whole. */
+  /** Runs the jobs in one transaction. Throws if the complete transaction is rolled back. */
   #outcomes(jobs: readonly Job[]): readonly Outcome[] {
     const alone = jobs.length === 1;
     return jobs.map((job): Outcome => {
       if (alone) return { value: job.run() };
       try {
-        return { value: this.#one(job) };
+        return { value: this.#single(job) };
       } catch (error) {
-        // A full disk or a failing one ends the outer transaction too.
+        // A full or failing disk ends the outer transaction too.
         if (!this.#db.inTransaction || sqliteCode(error) !== "") throw error;
         return { error };
       }
@@ -121,13 +123,13 @@ export class WriteQueue {
 }
 
 async function backOff(attempt: number): Promise<void> {
-  const most = Math.min(80, 4 * 2 ** Math.min(attempt, 5));
-  await sleep(1 + Math.random() * most);
+  const maxDelayMs = Math.min(80, 4 * 2 ** Math.min(attempt, 5));
+  await sleep(1 + Math.random() * maxDelayMs);
 }
 
-function gaveUp(cause: unknown): StoreError {
+function timeoutError(cause: unknown): StoreError {
   return new StoreError(
-    `session store: another process has been writing for ${PATIENCE_MS / 1000} s without a pause; is one stuck?`,
+    `session store: another process has been writing for ${MAX_WAIT_MS / 1000} s without a pause; check for a stuck process`,
     { cause },
   );
 }

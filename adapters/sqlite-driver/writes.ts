@@ -18,20 +18,20 @@ import { instructionsOf, leaseHeadOf, newestOfChain } from "./reads.js";
 import { rowOfMessage, rowOfSession, rowOfSnapshot } from "./rows.js";
 import type { Statements, Value } from "./statements.js";
 
-// Everything here runs inside a transaction that holds the write lock; a throw undoes all of it.
+// All functions here must run in a transaction that holds the write lock; a throw rolls it back.
 
-/** A session and the row of its chain's original. */
-interface Place {
+/** A session's row, with the row of its chain's original. */
+interface SessionPosition {
   n: number;
   id: string;
   root: string;
   idx: number;
   chain: number;
-  /** Of the chain's lease, where there is one; below 0 when it was given back. */
+  /** Fence of the chain's lease. Null without one; negative after its release. */
   fence: number | null;
 }
 
-/** Tells the session's row. */
+/** Returns `n` of the new row. */
 export function createSession(
   db: Statements,
   { session, messages = [], view = [], run, fence = null }: SessionStart,
@@ -39,7 +39,7 @@ export function createSession(
   const { id, alias, chain } = session;
   if (isTaken(db, id)) throw new SessionExistsError(id);
   if (alias !== "" && (alias === id || isTaken(db, alias))) throw new SessionExistsError(alias);
-  const original = chain.root === id ? undefined : placeOf(db, chain.root);
+  const original = chain.root === id ? undefined : positionOf(db, chain.root);
   if (chain.root !== id && !original) throw new SessionNotFoundError(chain.root);
   checkFence(chain.root, fence, fence === null ? null : fenceOf(db, chain.root));
   if (original && db.get("SELECT 1 FROM sessions WHERE root = ? AND idx = ?", chain.root, chain.index)) {
@@ -55,11 +55,11 @@ export function createSession(
 }
 
 export function changeSession(db: Statements, id: string, change: SessionChange): ChangeResult {
-  const place = placeOf(db, id);
+  const place = positionOf(db, id);
   if (!place) return releaseUncreated(db, id, change);
   checkFence(place.root, change.fence, place.fence);
   if (change.fence === null && changesMessages(change)) forgetLease(db, place.root);
-  if (change.revert) cut(db, place, change.revert);
+  if (change.revert) revert(db, place, change.revert);
   if (change.restore !== undefined) restore(db, place, change.restore);
   if (change.revert || change.restore !== undefined) raiseLastSeq(db, place);
   setFields(db, place, change);
@@ -71,17 +71,18 @@ export function changeSession(db: Statements, id: string, change: SessionChange)
   const answer = change.answer && answerAsk(db, place.root, change.answer);
   if (change.instruct) instruct(db, place.root, change.instruct);
   const consumedInstructions = (change.consumedInstructions ?? []).filter(
-    (one) => db.run("DELETE FROM instructions WHERE id = ? AND root = ?", one, place.root).changes > 0,
+    (instructionId) =>
+      db.run("DELETE FROM instructions WHERE id = ? AND root = ?", instructionId, place.root).changes > 0,
   );
   const isReleased = change.release === true && change.fence !== null && releaseLease(db, place.root, change.fence);
   const instructions = isReleased ? instructionsOf(db, place.root) : [];
   return { instructions, consumedInstructions, ...(answer && { answer }) };
 }
 
-/** Releases the lease of a session that was never created. Throws `SessionNotFoundError` for every other change. */
+/** Releases the lease of a session that was never created. Throws `SessionNotFoundError` for any other change. */
 function releaseUncreated(db: Statements, id: string, change: SessionChange): ChangeResult {
-  const { fence, sync: _, release, ...others } = change;
-  const isAlone = Object.values(others).every(
+  const { fence, sync: _, release, ...otherFields } = change;
+  const isAlone = Object.values(otherFields).every(
     (value) => value === undefined || (Array.isArray(value) && value.length === 0),
   );
   if (!release || !isAlone || fence === null || !releaseLease(db, id, fence)) throw new SessionNotFoundError(id);
@@ -93,24 +94,24 @@ function instruct(db: Statements, root: string, instruction: Instruction): void 
   db.insert("instructions", row, "ON CONFLICT (id) DO NOTHING");
 }
 
-/** A new run, or in place of the one of the chain that has its id. */
+/** Inserts a run, or replaces the chain's run with its id. */
 export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
   const { id, idempotencyKey: key, state, startedAt } = run;
   if (key !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", key, id))
     throw new RunKeyTakenError(key);
   const record = JSON.stringify({ ...run, sessionId: root });
   const row = { root, key, state, started_at: startedAt, fence, record };
-  const known = db.get<typeof row>("SELECT root, key, state, started_at FROM runs WHERE id = ?", id);
-  if (known && known.root !== root) throw new RunKeyTakenError(key);
-  // An index is written for each column that is named, changed or not.
-  if (!known) db.insert("runs", { id, ...row });
-  else if (known.key !== key || known.started_at !== startedAt) db.update("runs", "id", id, row);
-  else db.update("runs", "id", id, known.state === state ? { fence, record } : { state, fence, record });
+  const storedRun = db.get<typeof row>("SELECT root, key, state, started_at FROM runs WHERE id = ?", id);
+  if (storedRun && storedRun.root !== root) throw new RunKeyTakenError(key);
+  // SQLite writes an index for each named column, changed or not.
+  if (!storedRun) db.insert("runs", { id, ...row });
+  else if (storedRun.key !== key || storedRun.started_at !== startedAt) db.update("runs", "id", id, row);
+  else db.update("runs", "id", id, storedRun.state === state ? { fence, record } : { state, fence, record });
 }
 
 export function deleteChains(db: Statements, ids: readonly string[]): void {
   for (const id of ids) {
-    const place = placeOf(db, id);
+    const place = positionOf(db, id);
     if (!place) continue;
     db.run("DELETE FROM pieces WHERE message IN (SELECT n FROM messages WHERE chain = ?)", place.chain);
     db.run("DELETE FROM messages WHERE chain = ?", place.chain);
@@ -127,32 +128,32 @@ export function takeLease(
   rootId: string,
   holder: LeaseHolder,
   ttlMs: number,
-  { fenceToReplace: replacing, head: wanted }: LeaseOptions = {},
+  { fenceToReplace, head: headOptions }: LeaseOptions = {},
 ): AcquiredLease | LeaseConflict {
   const now = Date.now();
-  const known = placeOf(db, rootId);
-  const root = known?.root ?? rootId;
+  const place = positionOf(db, rootId);
+  const root = place?.root ?? rootId;
   const held =
-    known?.fence === null
+    place?.fence === null
       ? undefined
       : db.get<{ fence: number; holder_id: string; holder: string; expires_at: number }>(
           "SELECT fence, holder_id, holder, expires_at FROM leases WHERE root = ?",
           root,
         );
-  const mine = held?.holder_id === holder.id;
-  if (held && !mine && held.expires_at > now && held.fence !== replacing) {
+  const isOwnLease = held?.holder_id === holder.id;
+  if (held && !isOwnLease && held.expires_at > now && held.fence !== fenceToReplace) {
     const rival = JSON.parse(held.holder) as LeaseHolder;
     return {
       heldBy: { rootId: root, holder: rival, fence: held.fence, expiresAt: new Date(held.expires_at).toISOString() },
     };
   }
-  const fence = held && mine ? held.fence : nextFence(db);
+  const fence = held && isOwnLease ? held.fence : nextFence(db);
   const expires = now + ttlMs;
   const sql = "INSERT OR REPLACE INTO leases (root, fence, holder_id, holder, expires_at) VALUES (?, ?, ?, ?, ?)";
   db.run(sql, root, fence, holder.id, JSON.stringify(holder), expires);
-  const previous = held && !mine ? Math.abs(held.fence) : undefined;
-  const isKnown = wanted?.known !== undefined && wanted.known === previous;
-  const head = wanted && known && leaseHeadOf(db, root, { messages: wanted.messages && !isKnown });
+  const previous = held && !isOwnLease ? Math.abs(held.fence) : undefined;
+  const isKnown = headOptions?.cachedFence !== undefined && headOptions.cachedFence === previous;
+  const head = headOptions && place && leaseHeadOf(db, root, { messages: headOptions.messages && !isKnown });
   return {
     rootId: root,
     holder: { ...holder },
@@ -163,28 +164,31 @@ export function takeLease(
   };
 }
 
-/** Returns whether it was held. The row stays with a fence that nobody writes under: the next lease tells it as `previous`. */
+/**
+ * Returns whether the lease was held. The row stays with a negative fence, so that the next lease can return it as
+ * `previous`.
+ */
 function releaseLease(db: Statements, root: string, fence: number): boolean {
   const sql =
     "UPDATE leases SET fence = -fence, holder_id = '', holder = '', expires_at = 0 WHERE root = ? AND fence = ?";
   return db.run(sql, root, fence).changes > 0;
 }
 
-/** Whoever held it may not know any more what is in the chain. */
+/** Removes a released fence after messages changed without a lease: its holder's copy may be outdated. */
 function forgetLease(db: Statements, root: string): void {
   db.run("DELETE FROM leases WHERE root = ? AND fence < 0", root);
 }
 
-function changesMessages({ add = [], append = [], finish = [], revert: cut, restore }: SessionChange): boolean {
-  return add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+function changesMessages({ add = [], append = [], finish = [], revert, restore }: SessionChange): boolean {
+  return add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
 }
 
 function nextFence(db: Statements): number {
   return db.get<{ last: number }>("UPDATE fence SET last = last + 1 RETURNING last")?.last ?? 0;
 }
 
-function placeOf(db: Statements, id: string): Place | undefined {
-  return db.get<Place>(
+function positionOf(db: Statements, id: string): SessionPosition | undefined {
+  return db.get<SessionPosition>(
     `SELECT s.n, s.id, s.root, s.idx, o.n AS chain, l.fence FROM sessions s JOIN sessions o ON o.id = s.root
      LEFT JOIN leases l ON l.root = s.root WHERE s.id = ?`,
     id,
@@ -200,11 +204,11 @@ function fenceOf(db: Statements, root: string): number | null {
   return db.get<{ fence: number }>("SELECT fence FROM leases WHERE root = ?", root)?.fence ?? null;
 }
 
-function checkFence(root: string, wanted: number | null, held: number | null): void {
-  if (wanted !== null && wanted !== held) throw new LeaseLostError(root);
+function checkFence(root: string, requiredFence: number | null, held: number | null): void {
+  if (requiredFence !== null && requiredFence !== held) throw new LeaseLostError(root);
 }
 
-function cut(db: Statements, place: Place, snapshot: Snapshot): void {
+function revert(db: Statements, place: SessionPosition, snapshot: Snapshot): void {
   db.run(
     "UPDATE messages SET cut = ? WHERE chain = ? AND seq > ? AND cut = ''",
     snapshot.id,
@@ -215,14 +219,14 @@ function cut(db: Statements, place: Place, snapshot: Snapshot): void {
   db.insert("snapshots", { chain: place.chain, ...rowOfSnapshot(snapshot) });
 }
 
-function restore(db: Statements, place: Place, snapshotId: string): void {
+function restore(db: Statements, place: SessionPosition, snapshotId: string): void {
   const { changes } = db.run("DELETE FROM snapshots WHERE chain = ? AND id = ?", place.chain, snapshotId);
   if (changes === 0) throw new PointNotFoundError("snapshot");
   db.run("UPDATE messages SET cut = '' WHERE chain = ? AND cut = ? AND cut <> ''", place.chain, snapshotId);
   db.run("UPDATE sessions SET cut = '' WHERE root = ? AND cut = ?", place.root, snapshotId);
 }
 
-function raiseLastSeq(db: Statements, place: Place): void {
+function raiseLastSeq(db: Statements, place: SessionPosition): void {
   const newest = newestOfChain(db, place.root);
   if (!newest) return;
   db.run(
@@ -232,7 +236,7 @@ function raiseLastSeq(db: Statements, place: Place): void {
   );
 }
 
-/** Columns of a session that a change may name, as `setFields` gives their values. */
+/** Columns that a change may set, in the order of the values in `setFields`. */
 const FIELDS = [
   "title = ?",
   "titled = ?",
@@ -250,7 +254,7 @@ const FIELDS = [
   "cost = cost + ?",
   "last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END",
 ] as const;
-/** By the bits of the fields; put together once for each kind of change. */
+/** Statements by the bit mask of their fields, each built once. */
 const UPDATES = new Map<number, string>();
 
 function updateOf(fields: number): string {
@@ -263,8 +267,8 @@ function updateOf(fields: number): string {
   return sql;
 }
 
-/** One statement, with those columns alone that change: an index is written for each that is named. */
-function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: SessionChange): void {
+/** One statement with only the changed columns, because SQLite writes an index for each named column. */
+function setFields(db: Statements, place: SessionPosition, { set = {}, usage, add = [] }: SessionChange): void {
   const {
     title,
     hasFinalTitle: titled,
@@ -306,13 +310,13 @@ function setFields(db: Statements, place: Place, { set = {}, usage, add = [] }: 
   db.run(updateOf(fields), ...values, place.n, place.chain);
 }
 
-/** Greatest `seq`; 0 of none. */
+/** Greatest `seq`; 0 without messages. */
 function lastOf(messages: readonly Message[]): number {
   return messages.reduce((last, { seq }) => Math.max(last, seq), 0);
 }
 
-/** Whoever calls keeps the session's last `seq`. */
-function addMessages(db: Statements, place: Pick<Place, "n" | "chain">, messages: readonly Message[]): void {
+/** The caller updates the session's last `seq`. */
+function addMessages(db: Statements, place: Pick<SessionPosition, "n" | "chain">, messages: readonly Message[]): void {
   for (const message of messages) {
     const row = { chain: place.chain, session: place.n, seq: message.seq, ...rowOfMessage(message) };
     const { changes } = db.insert("messages", row, "ON CONFLICT (chain, seq) DO NOTHING");
@@ -320,7 +324,7 @@ function addMessages(db: Statements, place: Pick<Place, "n" | "chain">, messages
   }
 }
 
-function grow(db: Statements, place: Place, deltas: readonly PartDelta[]): void {
+function grow(db: Statements, place: SessionPosition, deltas: readonly PartDelta[]): void {
   const rows = new Map<string, number>();
   for (const { messageId, part, type, text } of deltas) {
     const row = rows.get(messageId) ?? growing(db, place, messageId);
@@ -329,13 +333,13 @@ function grow(db: Statements, place: Place, deltas: readonly PartDelta[]): void 
   }
 }
 
-function finish(db: Statements, place: Place, message: Message): void {
+function finish(db: Statements, place: SessionPosition, message: Message): void {
   const row = growing(db, place, message.id);
   db.update("messages", "n", row, { ...rowOfMessage(message), finished: 1 });
   db.run("DELETE FROM pieces WHERE message = ?", row);
 }
 
-function growing(db: Statements, place: Place, messageId: string): number {
+function growing(db: Statements, place: SessionPosition, messageId: string): number {
   const row = db.get<{ n: number }>(
     "SELECT n FROM messages WHERE chain = ? AND id = ? AND finished = 0",
     place.chain,

@@ -38,7 +38,7 @@ export interface Ask {
   /** Name of the tool. */
   tool: string;
   toolKind: ToolKind;
-  /** One line. */
+  /** Single line. */
   title: string;
   /** The arguments as the model sent them, parsed. */
   input: unknown;

@@ -16,7 +16,7 @@ export interface BusEvents {
   /** Followed exactly once by either `run.finished` or `run.failed`. */
   "run.started": { runId: string; sessionId: string; provider: string; model: string };
   "run.finished": { runId: string; sessionId: string; result: RunResult };
-  /** Also emitted for a cancelled run. */
+  /** Emitted for a cancelled run too. */
   "run.failed": { runId: string; sessionId: string; error: Error };
   /** Followed exactly once by either `model.called` or `model.failed`. Retries belong to the same call. */
   "model.started": ModelCallNames;

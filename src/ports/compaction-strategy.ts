@@ -8,18 +8,18 @@ export interface CompactionInput {
    * The messages that the model sees now, in order. Each tool result directly follows the answer that called the tool.
    */
   readonly messages: readonly Message[];
-  /** Maximum size of the result in tokens, as counted by `estimate`. The kernel cuts a longer result. */
+  /** Maximum size of the result in tokens, as counted by `estimate`. The kernel truncates a longer result. */
   readonly budget: number;
-  /** How many of the newest messages to keep, as the user configured. */
+  /** Number of newest messages to keep, as the user configured. */
   readonly keepMessages: number;
   /** The user's instructions on what to keep. `""`: none. Undefined: the compaction was not requested by a user. */
-  readonly wanted?: string | undefined;
+  readonly instructions?: string | undefined;
   /** Estimates the tokens of messages: bytes / 3. */
   readonly estimate: (messages: readonly ModelMessage[]) => number;
   /**
    * Asks the session's model one question without tools and resolves with the text of the answer. A question longer
-   * than the context window is cut in the middle. The usage counts for the run. Rejects with the provider's error or
-   * the signal's reason.
+   * than the context window is truncated in the middle. The usage counts for the run. Rejects with the provider's error
+   * or the signal's reason.
    */
   readonly ask: (
     question: { system: string; message: string; maxTokens: number },

@@ -159,10 +159,10 @@ export class UndoConflictError extends GantryError {
     };
     const [changed, lost, failed] = [of("conflict"), of("lost"), of("failed")];
     const why = changed
-      ? `${changed} ${changed === "a file" ? "was" : "were"} changed by somebody else since`
+      ? `${changed} ${changed === "a file" ? "was" : "were"} changed outside the session since`
       : lost
-        ? `of ${lost} no copy is kept`
-        : `${failed} cannot be brought back`;
+        ? `no copy of ${lost} is stored`
+        : `${failed} cannot be restored`;
     super(`${why}; nothing was undone`);
     this.files = files;
   }
@@ -301,7 +301,7 @@ const RETRYABLE: ReadonlySet<ProviderErrorKind> = new Set(["rate_limit", "overlo
 
 /**
  * A provider failed. The text is `<provider>: <status or kind>: <message>`. The adapter redacts the message; this class
- * cuts it at 500 characters.
+ * truncates it to 500 characters.
  */
 export class ProviderError extends GantryError {
   readonly code = "provider";
@@ -313,7 +313,7 @@ export class ProviderError extends GantryError {
   readonly retryAfterMs: number | undefined;
   /** Whether no server answered: the connection was refused, or the host name is unknown. */
   readonly unreachable: boolean;
-  /** For `malformed_answer`: one sentence that tells the model how to correct its answer. */
+  /** For `malformed_answer`: one sentence for the model about how to correct its answer. */
   readonly hint: string | undefined;
   constructor(
     provider: string,

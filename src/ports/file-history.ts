@@ -75,7 +75,7 @@ export interface UndoneFile {
   readonly why: string;
 }
 
-/** Which changes of a session to undo, and how. */
+/** Selects the changes of a session to undo, and the mode. */
 export interface RestoreRequest {
   readonly sessionId: string;
   readonly projectDir: string;
@@ -128,7 +128,7 @@ export interface LastUndo extends UndoMark {
 
 /** Records the files of a project before the tools of a session change them. */
 export interface FileHistory {
-  keeper(place: ChangeOrigin): FileRecorder;
+  recorder(place: ChangeOrigin): FileRecorder;
   /**
    * Undoes changes, all or none, and returns the files ordered by path. First records the current state, with a plan
    * that starts with `mark`; reverts its work if it fails midway. Rejects with `UndoConflictError` on a conflict, and

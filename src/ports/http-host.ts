@@ -73,12 +73,12 @@ export interface HttpHost {
    * Names of the headers that authenticate clients, for the CORS preflight: those of the mount, by default those of the
    * port. Empty if a header must only be present. Its purpose may be that a page cannot send it.
    */
-  provingHeaders(own?: Readonly<Record<string, string>>): readonly string[];
+  provingHeaders(requiredHeaders?: Readonly<Record<string, string>>): readonly string[];
   /**
    * Whether the headers prove that a person sent the request. Proof is the mount's or port's required headers,
    * otherwise the token of the port. True if the port has neither.
    */
-  isOfPerson(request: IncomingMessage, own?: Readonly<Record<string, string>>): boolean;
+  isOfPerson(request: IncomingMessage, requiredHeaders?: Readonly<Record<string, string>>): boolean;
   /** Token of the port, for pages of this server. Undefined if the client may be a command of the agent. */
   tokenFor(request: IncomingMessage): string | undefined;
   /**

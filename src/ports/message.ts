@@ -52,7 +52,7 @@ export interface ToolCallPart {
   type: "tool_call";
   /** Unique within the session: the model's own id, or an id derived from it if the model repeats ids. */
   id: string;
-  /** As the model sent it, so possibly malformed or the name of no tool. A provider converts it to a valid name. */
+  /** Name as the model sent it: possibly malformed, or the name of no tool. A provider converts it to a valid name. */
   name: string;
   /** JSON text exactly as the model sent it; may be invalid JSON. */
   arguments: string;

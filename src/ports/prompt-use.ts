@@ -1,4 +1,4 @@
-/** How an agent's own prompt is used: added to the built-in instructions, or instead of them. */
+/** Use of an agent's own prompt: added to the built-in instructions, or instead of them. */
 export type PromptUse = "extend" | "replace";
 
 export const PROMPT_USES: readonly PromptUse[] = ["extend", "replace"];

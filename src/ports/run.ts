@@ -117,7 +117,7 @@ export interface RunInput {
   clientName?: string | undefined;
 }
 
-/** How a run ended. */
+/** Result of a successful run. */
 export interface RunResult {
   /** Text of the final answer, including the text before an interruption. */
   output: string;

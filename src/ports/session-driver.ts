@@ -143,10 +143,10 @@ export interface Lease {
   /** ISO 8601 UTC, by the store's clock if it has one. */
   expiresAt: string;
   /**
-   * Fence of the chain's previous lease. It tells the holder of that lease that no messages changed since.
+   * Fence of the chain's previous lease. The holder of that lease can conclude that no messages changed since.
    *
-   * Undefined if the store does not know it: always after a delete, and after messages changed without a lease, also by
-   * a follow-up, a revert or a restore.
+   * Undefined if the store does not know it: always after a delete, and after messages changed without a lease. A
+   * follow-up, a revert or a restore without a lease also counts.
    */
   previous?: number;
 }
@@ -156,12 +156,12 @@ export interface LeaseOptions {
   /** Fence of the lease to replace; set if the caller has found its holder dead. */
   fenceToReplace?: number;
   /**
-   * Also returns the chain's head, as it is under the lease. The messages may be absent in two cases:
+   * Requests the chain's head under the lease. The messages may be absent in two cases:
    *
    * - `messages` is false.
    * - The chain's previous lease had the fence `cachedFence`, so that the caller has the messages.
    */
-  head?: { messages: boolean; known?: number };
+  head?: { messages: boolean; cachedFence?: number };
 }
 
 /** A lease that was granted. */
@@ -181,7 +181,7 @@ export interface LeaseConflict {
  */
 export interface PartDelta {
   messageId: string;
-  /** Index of the part in the message. The number of parts stands for a new part. No index is skipped. */
+  /** Index of the part in the message. A new part has the current number of parts as its index. No index is skipped. */
   part: number;
   type: "text" | "reasoning";
   text: string;
@@ -202,7 +202,7 @@ export interface SessionStart {
   run?: RunRecord;
   /** Fence of the chain's lease, which may be taken before the original exists. Null or undefined for none. */
   fence?: number | null;
-  /** As `SessionChange.sync`; default: true. */
+  /** Same as `SessionChange.sync`; default: true. */
   sync?: boolean;
 }
 
@@ -304,7 +304,7 @@ export interface AnswerResult {
 
 /** Result of a change. */
 export interface ChangeResult {
-  /** As returned by `SessionDriver.instructions` if the change released the lease; otherwise empty. */
+  /** Instructions as returned by `SessionDriver.instructions` if the change released the lease; otherwise empty. */
   instructions: Instruction[];
   /**
    * Ids of the instructions that this change removed. If several changes remove the same instruction, exactly one lists
@@ -322,7 +322,7 @@ export interface SessionData {
   hiddenBy: string;
   /** The compacted view with which a follow-up started. */
   view: Message[];
-  /** In `seq` order, each with the snapshot that hides it (`""` for none). */
+  /** Messages in `seq` order, each with the snapshot that hides it (`""` for none). */
   messages: { message: Message; hiddenBy: string }[];
 }
 
@@ -394,7 +394,7 @@ export interface SessionDriver {
    * The state from which the next run starts, read at one moment, by any id of the chain or an alias. Undefined for an
    * unknown id. With `messages: false` the messages may be absent, for a caller that has them.
    */
-  head(id: string, wanted?: { messages: boolean }): Promise<ChainHead | undefined>;
+  head(id: string, options?: { messages: boolean }): Promise<ChainHead | undefined>;
   /**
    * Lists only originals, newest `updatedAt` first, ties by greatest id first. Uses an index. Sessions that do not move
    * meanwhile appear on exactly one page, despite concurrent writes.
@@ -435,7 +435,7 @@ export interface SessionDriver {
    *
    * - An expired holder is replaced at once. The holder of a lease with the fence `fenceToReplace` is too, because the
    *   caller has found it dead.
-   * - No other holder is replaced before its lease expires. Of several callers that replace the same holder, exactly
+   * - No other holder is replaced before its lease expires. If several callers replace the same holder, exactly
    *   one succeeds.
    * - Otherwise the result is the current holder's lease.
    *

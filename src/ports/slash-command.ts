@@ -10,9 +10,9 @@ export interface SlashPrompt {
 export interface SlashCommand {
   /** Name without the slash and without white space. */
   readonly name: string;
-  /** One line. */
+  /** Single line. */
   readonly description: string;
-  /** What to type after the name; `""` for a command without arguments. */
+  /** Hint on the arguments to type after the name; `""` for a command without arguments. */
   readonly hint: string;
   /** Source of the command, for people: `.agents/commands/review.md`, `mcp:github`. */
   readonly origin: string;

@@ -14,7 +14,7 @@ export interface Diff {
   newText: string;
 }
 
-/** What clients show of a call's result besides its text. */
+/** Display data of a call's result, besides its text. */
 export interface ToolDisplay {
   diff: readonly Diff[];
   locations: readonly Location[];

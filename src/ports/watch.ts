@@ -54,7 +54,7 @@ export type WatchEvent =
   /** The session was deleted; the last event. */
   | { type: "deleted" };
 
-/** Where a watch starts, and when it ends. */
+/** Start and end of a watch. */
 export interface WatchOptions {
   /**
    * Cursor of the last event that the reader has. Undefined or `""`: from the beginning. A cursor past the end is

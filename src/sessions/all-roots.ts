@@ -2,7 +2,7 @@ import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 /** Sessions per page. */
-const PAGE = 500;
+const PAGE_SIZE = 500;
 /** Upper bound for the clock difference between hosts that share a store, in ms. */
 const SKEW_MS = 900_000;
 
@@ -16,16 +16,16 @@ const SKEW_MS = 900_000;
 export async function allRoots(store: SessionDriver, signal: AbortSignal): Promise<Set<string>> {
   const roots = new Set<string>();
   for (let since = ""; ;) {
-    const known = roots.size;
-    const begun = new Date(Date.now() - SKEW_MS).toISOString();
+    const previousCount = roots.size;
+    const nextSince = new Date(Date.now() - SKEW_MS).toISOString();
     let before: Session | undefined;
     do {
       signal.throwIfAborted();
-      const page: Session[] = (await store.list({ limit: PAGE, ...(before && { before }) })).sessions;
+      const page: Session[] = (await store.list({ limit: PAGE_SIZE, ...(before && { before }) })).sessions;
       for (const { id } of page) roots.add(id);
-      before = page.length < PAGE ? undefined : page.at(-1);
+      before = page.length < PAGE_SIZE ? undefined : page.at(-1);
     } while (before && before.updatedAt >= since);
-    if (roots.size === known || (since === "" && known === 0 && roots.size < PAGE)) return roots;
-    since = begun;
+    if (roots.size === previousCount || (since === "" && previousCount === 0 && roots.size < PAGE_SIZE)) return roots;
+    since = nextSince;
   }
 }

@@ -26,7 +26,7 @@ export interface DriverLifecycleOptions<Opened> {
  */
 export class DriverLifecycle<Opened> {
   readonly #options: DriverLifecycleOptions<Opened>;
-  readonly #underWay = new TaskSet();
+  readonly #tasks = new TaskSet();
   #opening: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
   #opened: { value: Opened } | undefined;
@@ -56,7 +56,7 @@ export class DriverLifecycle<Opened> {
   async run<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
     try {
       if (!this.#opened) throw new Error("not open");
-      return await this.#underWay.add(work(this.#opened.value));
+      return await this.#tasks.add(work(this.#opened.value));
     } catch (error) {
       throw this.#failure(error);
     }
@@ -78,7 +78,7 @@ export class DriverLifecycle<Opened> {
     this.#opened = undefined;
     this.#opening = undefined;
     if (!opened) return;
-    await this.#underWay.settled();
+    await this.#tasks.settled();
     await this.#options.close(opened.value);
   }
 
@@ -91,7 +91,7 @@ export class DriverLifecycle<Opened> {
 }
 
 /** System error codes for a file on an unavailable disk: on another host, or removed. */
-const AWAY: ReadonlySet<string> = new Set([
+const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   "ESTALE",
   "ENOTCONN",
   "ETIMEDOUT",
@@ -104,11 +104,11 @@ const AWAY: ReadonlySet<string> = new Set([
 /** Reason and remedy for a full or unavailable disk or an unwritable file; undefined for other errors. */
 function systemFailure(error: unknown): StoreFailure | undefined {
   const { code } = error as { code?: unknown };
-  if (typeof code === "string" && AWAY.has(code))
+  if (typeof code === "string" && UNAVAILABLE_CODES.has(code))
     return { why: `its disk cannot be reached (${code})`, unavailable: true };
   if (code === "ENOSPC" || code === "EDQUOT")
-    return { why: `there is no room left; free some and try again (${code})`, full: true };
+    return { why: `no space left; free some space and retry (${code})`, full: true };
   if (code === "EACCES" || code === "EPERM" || code === "EROFS")
-    return { why: `it cannot be written; check who owns it (${code})` };
+    return { why: `not writable; check its owner and permissions (${code})` };
   return undefined;
 }

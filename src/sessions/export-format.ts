@@ -15,7 +15,7 @@ const HEADER = { gantry: "sessions", version: 1 } as const;
 const PARTS: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
 const isPart = (value: unknown): boolean =>
   isRecord(value) && PARTS.includes(value["type"]) && typeof (value["originalText"] ?? "") === "string";
-const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+const naturalNumber = v.pipe(v.number(), v.integer(), v.minValue(0));
 const time = v.pipe(v.string(), v.isoTimestamp());
 /**
  * Folder that a session's tools may change. A root folder is rejected: a third party's file must not open a complete
@@ -23,7 +23,12 @@ const time = v.pipe(v.string(), v.isoTimestamp());
  */
 const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
 const list = <S extends v.GenericSchema>(of: S) => v.pipe(v.array(of), v.readonly());
-const usageShape = v.object({ promptTokens: whole, completionTokens: whole, totalTokens: whole, cost: v.number() });
+const usageShape = v.object({
+  promptTokens: naturalNumber,
+  completionTokens: naturalNumber,
+  totalTokens: naturalNumber,
+  cost: v.number(),
+});
 const sessionShape = v.object({
   id: v.pipe(v.string(), v.nonEmpty()),
   alias: v.string(),
@@ -38,22 +43,22 @@ const sessionShape = v.object({
     list(v.object({ tool: v.string(), scope: v.string(), title: v.string(), grantedBy: v.string(), grantedAt: time })),
     [],
   ),
-  rewinds: v.optional(list(whole), []),
+  rewinds: v.optional(list(naturalNumber), []),
   projectDir: folder,
   parentId: v.string(),
   spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
-  chain: v.object({ root: v.string(), index: whole }),
-  lastSeq: whole,
+  chain: v.object({ root: v.string(), index: naturalNumber }),
+  lastSeq: naturalNumber,
   createdAt: time,
   updatedAt: time,
   usage: usageShape,
 });
-const locationsShape = list(v.object({ path: v.string(), line: v.exactOptional(whole) }));
+const locationsShape = list(v.object({ path: v.string(), line: v.exactOptional(naturalNumber) }));
 const diffShape = list(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() }));
 const messageShape = v.object({
   id: v.string(),
   sessionId: v.string(),
-  seq: v.pipe(whole, v.minValue(1)),
+  seq: v.pipe(naturalNumber, v.minValue(1)),
   role: v.picklist(["user", "assistant", "system", "tool"]),
   parts: v.array(v.custom<Part>(isPart, "a part")),
   toolCallId: v.string(),
@@ -75,18 +80,18 @@ const runShape = v.object({
   sessionId: v.string(),
   idempotencyKey: v.string(),
   fingerprint: v.optional(v.string(), ""),
-  after: v.optional(whole, 0),
+  after: v.optional(naturalNumber, 0),
   state: v.picklist(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
   startedAt: time,
   endedAt: v.union([v.literal(""), time]),
   provider: v.string(),
   model: v.string(),
   usage: usageShape,
-  iterations: whole,
+  iterations: naturalNumber,
   endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
   queueLease: v.optional(v.nullable(v.object({ holder: holderShape, expiresAt: time })), null),
-  retry: v.optional(v.nullable(v.object({ attempt: whole, nextAttemptAt: time, reason: v.string() })), null),
+  retry: v.optional(v.nullable(v.object({ attempt: naturalNumber, nextAttemptAt: time, reason: v.string() })), null),
   answer: v.optional(
     v.nullable(
       v.object({
@@ -123,14 +128,14 @@ const askShape = v.object({
 const shapes = {
   chain: v.object({
     root: v.string(),
-    snapshots: v.array(v.object({ id: v.pipe(v.string(), v.nonEmpty()), after: whole, createdAt: time })),
+    snapshots: v.array(v.object({ id: v.pipe(v.string(), v.nonEmpty()), after: naturalNumber, createdAt: time })),
   }),
   session: v.object({ hiddenBy: v.string(), session: sessionShape }),
   view: v.object({ message: messageShape }),
   message: v.object({ hiddenBy: v.string(), message: messageShape }),
   run: v.object({ run: runShape }),
   ask: v.object({ ask: askShape }),
-  end: v.object({ root: v.string(), messages: whole }),
+  end: v.object({ root: v.string(), messages: naturalNumber }),
 };
 type Kind = keyof typeof shapes;
 type Line<K extends Kind> = v.InferOutput<(typeof shapes)[K]>;
@@ -183,9 +188,9 @@ function parsed(text: string): unknown {
 /** Reads chains from the lines of an export. An invalid line throws `InputError` with its number. */
 export class ChainReader {
   #number = 0;
-  #headed = false;
+  #hasHeader = false;
   #chain: { root: string; data: ChainData; seqs: Set<number> } | undefined;
-  #leavesOut = false;
+  #isSkipping = false;
 
   /** Number of the last line read; the first is 1. */
   get line(): number {
@@ -198,8 +203,8 @@ export class ChainReader {
   }
 
   /** Skips the current chain: its lines are neither validated nor stored, up to its end. */
-  leaveOut(): void {
-    this.#leavesOut = this.#chain !== undefined;
+  skipChain(): void {
+    this.#isSkipping = this.#chain !== undefined;
   }
 
   /** Reads a line. Returns a chain if the line completes it. */
@@ -211,14 +216,14 @@ export class ChainReader {
     if (isRecord(value) && "gantry" in value) {
       if (value["gantry"] !== HEADER.gantry || value["version"] !== HEADER.version || this.#chain)
         throw this.#error(`${JSON.stringify(HEADER)}`);
-      this.#headed = true;
+      this.#hasHeader = true;
       return undefined;
     }
-    if (!this.#headed) throw this.#error(`${JSON.stringify(HEADER)} first: this is no export of sessions`);
+    if (!this.#hasHeader) throw this.#error(`${JSON.stringify(HEADER)} first: this is no export of sessions`);
     const type = isRecord(value) ? value["type"] : undefined;
-    if (this.#leavesOut && type !== "chain") {
+    if (this.#isSkipping && type !== "chain") {
       if (type === "end" && this.#read("end", value).root === this.root) this.#chain = undefined;
-      this.#leavesOut = this.#chain !== undefined;
+      this.#isSkipping = this.#chain !== undefined;
       return undefined;
     }
     switch (type) {
@@ -246,7 +251,7 @@ export class ChainReader {
   close(): void {
     this.#number++;
     if (this.#chain) throw this.#error(`more of session ${this.#chain.root}: the export was cut off`);
-    if (!this.#headed) throw this.#error(JSON.stringify(HEADER));
+    if (!this.#hasHeader) throw this.#error(JSON.stringify(HEADER));
   }
 
   #begin({ root, snapshots }: Line<"chain">): undefined {

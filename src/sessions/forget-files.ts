@@ -16,7 +16,7 @@ export function forgetFilesOf(
     for (const id of ids)
       void tasks.add(
         history.forget(id).catch((error: unknown) => {
-          logger.warn("copies of a deleted session's files were not removed", { session: id, error });
+          logger.warn("file history of a deleted session could not be removed", { session: id, error });
         }),
       );
   });

@@ -10,13 +10,13 @@ import { NO_USAGE } from "../conversation/usage.js";
  * `PointNotFoundError`.
  */
 export async function fork(store: SessionDriver, source: Session, messageId: string): Promise<Session> {
-  const said = await store.messages(source.id, { scope: "chain" });
-  const last = said.findIndex((message) => message.id === messageId);
+  const chainMessages = await store.messages(source.id, { scope: "chain" });
+  const last = chainMessages.findIndex((message) => message.id === messageId);
   if (last === -1) throw new PointNotFoundError("message");
   const original = (await store.get(source.chain.root)) ?? source;
   const id = newId();
   const createdAt = now();
-  const messages = copies(said.slice(0, last + 1), id);
+  const messages = copies(chainMessages.slice(0, last + 1), id);
   const session: Session = {
     ...original,
     id,

@@ -24,16 +24,16 @@ export function currentHolder(id = newId()): LeaseHolder {
 
 /** Whether a holder belongs to this process. */
 export function isOurs(holder: LeaseHolder): boolean {
-  const here = currentHolder(holder.id);
-  return (["host", "boot", "pid", "started"] as const).every((name) => holder[name] === here[name]);
+  const localHolder = currentHolder(holder.id);
+  return (["host", "boot", "pid", "started"] as const).every((name) => holder[name] === localHolder[name]);
 }
 
 /** Whether the process of a holder is alive; `elsewhere` if only the holder's host can determine it. */
 export function holderState(holder: LeaseHolder): "alive" | "dead" | "elsewhere" {
-  const here = currentHolder();
-  if (holder.host !== here.host) return "elsewhere";
+  const localHolder = currentHolder();
+  if (holder.host !== localHolder.host) return "elsewhere";
   // Without a machine id, it may be another machine with this host name instead of this machine before its reboot.
-  if (holder.boot !== here.boot) return machine === "" ? "elsewhere" : "dead";
+  if (holder.boot !== localHolder.boot) return machine === "" ? "elsewhere" : "dead";
   try {
     process.kill(holder.pid, 0);
   } catch (error) {

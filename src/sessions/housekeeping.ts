@@ -15,8 +15,8 @@ export const KEY_MS = DAY_MS;
  * Delay of the first run after the store was opened, in ms; up to twice as long at random. Short-lived processes never
  * reach it, and processes that start together do not run at the same time.
  */
-const FIRST_MS = 60_000;
-const PAGE = 100;
+const FIRST_RUN_DELAY_MS = 60_000;
+const PAGE_SIZE = 100;
 
 export interface HousekeepingOptions {
   driver: SessionDriver;
@@ -25,7 +25,7 @@ export interface HousekeepingOptions {
   /** Its old records are removed too. */
   fileHistory?: FileHistory | undefined;
   /** Delay of the first run in ms. Default: one to two minutes, at random. */
-  firstMs?: number;
+  firstRunDelayMs?: number;
 }
 
 /** Periodic background cleanup of a store. */
@@ -37,20 +37,20 @@ export class Housekeeping {
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
-    this.#timer = this.#in(options.firstMs ?? FIRST_MS * (1 + Math.random()));
+    this.#timer = this.#schedule(options.firstRunDelayMs ?? FIRST_RUN_DELAY_MS * (1 + Math.random()));
   }
 
-  /** Resolves when no work is active. */
+  /** Stops the cleanup. Resolves when no work is active. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#closing.abort();
     await this.#working;
   }
 
-  #in(ms: number): NodeJS.Timeout {
+  #schedule(ms: number): NodeJS.Timeout {
     const timer = setTimeout(() => {
       this.#working = this.#work();
-      this.#timer = this.#in(DAY_MS);
+      this.#timer = this.#schedule(DAY_MS);
     }, ms);
     return timer.unref();
   }
@@ -62,7 +62,7 @@ export class Housekeeping {
       await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closing.signal, onDeleted);
       await driver.forgetKeys?.(new Date(Date.now() - KEY_MS).toISOString());
     } catch (error) {
-      if (!this.#closing.signal.aborted) logger.warn("what is old in the session store was not removed", { error });
+      if (!this.#closing.signal.aborted) logger.warn("store housekeeping failed", { error });
     }
   }
 }
@@ -80,13 +80,13 @@ export async function removeEmpty(
 ): Promise<void> {
   const emptyBefore = new Date(before).toISOString();
   for (let last: Session | undefined; ;) {
-    const page = await driver.list({ emptyBefore, limit: PAGE, before: last });
+    const page = await driver.list({ emptyBefore, limit: PAGE_SIZE, before: last });
     for (const session of page.sessions) {
       signal.throwIfAborted();
       if (session.alias !== "" && (await removeOne(driver, session.id, emptyBefore, logger))) onDeleted(session.id);
     }
     last = page.sessions.at(-1);
-    if (page.sessions.length < PAGE) return;
+    if (page.sessions.length < PAGE_SIZE) return;
     // Yields to other work between pages.
     await abortable(new Promise((resolve) => setImmediate(resolve)), signal);
   }

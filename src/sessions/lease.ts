@@ -14,12 +14,12 @@ import type { LeaseHead, Lease, LeaseOptions, SessionDriver, StoredRun } from ".
 export const LEASE_TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 /** Delay before a failed renewal is retried, in ms. */
-const RENEW_AGAIN_MS = 2_000;
+const RENEW_RETRY_MS = 2_000;
 /** Delays between the attempts to release a lease, in ms. The last attempt has no delay after it. */
-const GIVE_BACK_MS = [50, 250, undefined] as const;
+const RELEASE_RETRY_MS = [50, 250, undefined] as const;
 
 /** After these attempts, retry in the background until the lease expires: initial and maximum delay, in ms. */
-const LATER_MS = { first: 500, longest: 1000 };
+const BACKGROUND_RETRY_MS = { first: 500, longest: 1000 };
 
 /** Runs work that could not be done at once. `closing` aborts when it must end. */
 export interface Background {
@@ -28,16 +28,16 @@ export interface Background {
 }
 
 /** Ids of this process's holders whose lease could not be released; removed after the lease has expired. */
-const buried = new Set<string>();
+const abandonedHolderIds = new Set<string>();
 
 function markAbandoned(holder: LeaseHolder): void {
-  buried.add(holder.id);
-  setTimeout(() => buried.delete(holder.id), 2 * LEASE_TTL_MS).unref();
+  abandonedHolderIds.add(holder.id);
+  setTimeout(() => abandonedHolderIds.delete(holder.id), 2 * LEASE_TTL_MS).unref();
 }
 
 /** Whether a holder is known to be dead: its process has ended, or it is a holder of this process that has ended. */
 export function isDead(holder: LeaseHolder): boolean {
-  return buried.has(holder.id) || holderState(holder) === "dead";
+  return abandonedHolderIds.has(holder.id) || holderState(holder) === "dead";
 }
 
 /** Whether a live holder has the lease of a run that is stored as active. */
@@ -70,7 +70,7 @@ export class ActiveLease {
    */
   #renewing: Promise<void> = Promise.resolve();
   #stopped = false;
-  #isBack = false;
+  #isReleased = false;
 
   /**
    * Takes the lease. `onLost` gets the reason if another holder takes it or the session is deleted. Rejects with
@@ -87,7 +87,7 @@ export class ActiveLease {
   }
 
   /**
-   * Like `take`, with the chain's head as it is under the lease. The head is undefined if it was not requested or the
+   * Like `take`, with the chain's head, read under the lease. The head is undefined if it was not requested or the
    * session does not exist.
    */
   static async takeWithHead(
@@ -138,10 +138,10 @@ export class ActiveLease {
    * Makes the change that also releases the lease. Renewals stop, also if the change is rejected; the caller must then
    * release the lease separately. Resolves and rejects like the change.
    */
-  async backWith<T>(change: () => Promise<T>): Promise<T> {
+  async releaseWith<T>(change: () => Promise<T>): Promise<T> {
     await this.#stop();
     const done = await change();
-    this.#isBack = true;
+    this.#isReleased = true;
     return done;
   }
 
@@ -149,27 +149,27 @@ export class ActiveLease {
    * Like `release`, with retries; never rejects. If they fail, this process treats the lease as abandoned at once. For
    * other processes, retries continue in the background until the lease expires.
    */
-  async giveBack({ tasks, closing }: Background): Promise<void> {
-    for (const wait of GIVE_BACK_MS) {
+  async releaseWithRetries({ tasks, closing }: Background): Promise<void> {
+    for (const wait of RELEASE_RETRY_MS) {
       try {
         await this.release();
         return;
       } catch (error) {
         markAbandoned(this.#lease.holder);
         if (wait !== undefined) await sleep(wait);
-        else if (closing.aborted) this.#logger.warn("a lease was not given back; it runs out by itself", { error });
-        else void tasks.add(this.#giveBackLater(closing));
+        else if (closing.aborted) this.#logger.warn("lease not released; it expires automatically", { error });
+        else void tasks.add(this.#releaseInBackground(closing));
       }
     }
   }
 
   /** Never rejects; ends at once when `closing` aborts. */
-  async #giveBackLater(closing: AbortSignal): Promise<void> {
+  async #releaseInBackground(closing: AbortSignal): Promise<void> {
     const until = monotonicMs() + LEASE_TTL_MS;
     // Many leases may wait for the same store.
     setMaxListeners(0, closing);
     let failure: unknown;
-    for (let wait = LATER_MS.first; monotonicMs() < until; wait = LATER_MS.longest) {
+    for (let wait = BACKGROUND_RETRY_MS.first; monotonicMs() < until; wait = BACKGROUND_RETRY_MS.longest) {
       try {
         await sleep(wait, undefined, { signal: closing, ref: false });
         await abortable(this.release(), closing);
@@ -181,14 +181,14 @@ export class ActiveLease {
         failure = error;
       }
     }
-    this.#logger.warn("a lease was not given back; it runs out by itself", { error: failure });
+    this.#logger.warn("lease not released; it expires automatically", { error: failure });
   }
 
   async release(): Promise<void> {
     await this.#stop();
-    if (this.#isBack) return;
+    if (this.#isReleased) return;
     await releaseLease(this.#driver, this.#lease);
-    this.#isBack = true;
+    this.#isReleased = true;
   }
 
   async #stop(): Promise<void> {
@@ -213,8 +213,8 @@ export class ActiveLease {
       this.#onLost(exists ? new LeaseLostError(lease.rootId) : new SessionNotFoundError(lease.rootId));
       return undefined;
     } catch (error) {
-      this.#logger.warn("lease not renewed; trying again", { session: this.#lease.rootId, error });
-      return RENEW_AGAIN_MS;
+      this.#logger.warn("lease not renewed; retrying", { session: this.#lease.rootId, error });
+      return RENEW_RETRY_MS;
     }
   }
 }

@@ -3,9 +3,9 @@ import { hasCode } from "../ports/errors.js";
 import type { LogFields, Logger } from "../ports/logger.js";
 
 /** Minimum interval between two logs of the same message during an outage, in ms. */
-const AGAIN_MS = 60_000;
+const LOG_INTERVAL_MS = 60_000;
 /** Maximum number of distinct messages; a program logs fewer. */
-const MESSAGES = 100;
+const MAX_MESSAGES = 100;
 
 /** Whether an error means that the session store is temporarily unavailable. */
 export function isUnavailable(error: unknown): boolean {
@@ -18,27 +18,27 @@ export function isUnavailable(error: unknown): boolean {
  * for the same reason.
  */
 export function throttleOutageLogs(logger: Logger): Logger {
-  const said = new Map<string, { at: number; more: number }>();
-  const seldom =
+  const loggedMessages = new Map<string, { at: number; suppressed: number }>();
+  const throttled =
     (level: "info" | "warn" | "error") =>
     (message: string, fields?: LogFields): void => {
       if (!fields || !isUnavailable(fields["error"])) {
         logger[level](message, fields);
         return;
       }
-      const before = said.get(message);
-      if (before && monotonicMs() - before.at < AGAIN_MS) {
-        before.more += 1;
+      const before = loggedMessages.get(message);
+      if (before && monotonicMs() - before.at < LOG_INTERVAL_MS) {
+        before.suppressed += 1;
         return;
       }
-      if (said.size >= MESSAGES) said.clear();
-      said.set(message, { at: monotonicMs(), more: 0 });
-      logger[level](message, before && before.more > 0 ? { ...fields, times: before.more + 1 } : fields);
+      if (loggedMessages.size >= MAX_MESSAGES) loggedMessages.clear();
+      loggedMessages.set(message, { at: monotonicMs(), suppressed: 0 });
+      logger[level](message, before && before.suppressed > 0 ? { ...fields, times: before.suppressed + 1 } : fields);
     };
   return {
     debug: (message, fields) => logger.debug(message, fields),
-    info: seldom("info"),
-    warn: seldom("warn"),
-    error: seldom("error"),
+    info: throttled("info"),
+    warn: throttled("warn"),
+    error: throttled("error"),
   };
 }

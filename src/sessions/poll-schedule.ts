@@ -14,27 +14,27 @@ export class PollSchedule {
   /** `gapMs`: minimum time between two polls, for any number of notifications. A run in another process sends many. */
   constructor(notifier: Notifier, rootId: string, gapMs: number) {
     this.#gapMs = gapMs;
-    this.#unsubscribe = notifier.subscribe(rootId, () => this.#hear("hint"));
+    this.#unsubscribe = notifier.subscribe(rootId, () => this.#notify("hint"));
   }
 
   /** Wakes the waiter at once, for changes made by this process. */
   now(): void {
-    this.#hear("own");
+    this.#notify("own");
   }
 
   /** Resolves when it is time to poll, after at most `ms`. Rejects with the signal's reason. */
   async next(ms: number, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
-    let untie = (): void => undefined;
+    let removeAbortListener = (): void => undefined;
     try {
       await new Promise<void>((resolve, reject) => {
         this.#wake = resolve;
-        this.#in(ms);
-        if (this.#news !== "none") this.#hear(this.#news);
-        if (signal) untie = onAbort(signal, () => reject(signal.reason as Error));
+        this.#schedule(ms);
+        if (this.#news !== "none") this.#notify(this.#news);
+        if (signal) removeAbortListener = onAbort(signal, () => reject(signal.reason as Error));
       });
     } finally {
-      untie();
+      removeAbortListener();
       clearTimeout(this.#timer);
       this.#wake = undefined;
       this.#news = "none";
@@ -48,13 +48,13 @@ export class PollSchedule {
     clearTimeout(this.#timer);
   }
 
-  #hear(news: "hint" | "own"): void {
+  #notify(news: "hint" | "own"): void {
     if (this.#news !== "own") this.#news = news;
     if (news === "own") this.#wake?.();
-    else if (this.#wake) this.#in(Math.max(0, this.#at + this.#gapMs - performance.now()));
+    else if (this.#wake) this.#schedule(Math.max(0, this.#at + this.#gapMs - performance.now()));
   }
 
-  #in(ms: number): void {
+  #schedule(ms: number): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#wake?.(), ms);
   }

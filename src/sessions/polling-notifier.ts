@@ -2,7 +2,7 @@ import type { Notifier } from "../ports/notifier.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 /** Interval at which a store is polled for changes of other processes, in ms. */
-const LOOK_MS = 200;
+const POLL_INTERVAL_MS = 200;
 
 /** Listeners by chain. Listeners must not throw. */
 export class ChainListeners {
@@ -15,18 +15,18 @@ export class ChainListeners {
   subscribe(root: string, hint: () => void): () => void {
     const hints = this.#hints.get(root) ?? new Set();
     // The same function may be subscribed twice.
-    const mine = () => hint();
-    this.#hints.set(root, hints.add(mine));
+    const listener = () => hint();
+    this.#hints.set(root, hints.add(listener));
     return () => {
-      hints.delete(mine);
+      hints.delete(listener);
       if (hints.size === 0 && this.#hints.get(root) === hints) this.#hints.delete(root);
     };
   }
 
   /** Reports a possible change of the chain; without `root`, of every chain. */
   notify(root?: string): void {
-    for (const one of root === undefined ? [...this.#hints.keys()] : [root])
-      for (const hint of [...(this.#hints.get(one) ?? [])]) hint();
+    for (const rootId of root === undefined ? [...this.#hints.keys()] : [root])
+      for (const hint of [...(this.#hints.get(rootId) ?? [])]) hint();
   }
 }
 
@@ -36,18 +36,18 @@ export class LocalNotifiers {
   readonly #subscribed = new Set<ChainListeners>();
 
   create(): Notifier {
-    const own = new ChainListeners();
+    const listeners = new ChainListeners();
     return {
       publish: (root) => {
         // Asynchronous, like a notification of another process.
-        for (const hints of this.#subscribed) if (hints !== own) setImmediate(() => hints.notify(root));
+        for (const hints of this.#subscribed) if (hints !== listeners) setImmediate(() => hints.notify(root));
       },
       subscribe: (root, hint) => {
-        this.#subscribed.add(own);
-        const end = own.subscribe(root, hint);
+        this.#subscribed.add(listeners);
+        const end = listeners.subscribe(root, hint);
         return () => {
           end();
-          if (own.size === 0) this.#subscribed.delete(own);
+          if (listeners.size === 0) this.#subscribed.delete(listeners);
         };
       },
     };
@@ -60,7 +60,7 @@ export class LocalNotifiers {
  */
 export class PollingNotifier implements Notifier {
   readonly #hints = new ChainListeners();
-  readonly #look: () => Iterable<string> | boolean;
+  readonly #readChanges: () => Iterable<string> | boolean;
   #timer: NodeJS.Timeout | undefined;
 
   /**
@@ -68,7 +68,7 @@ export class PollingNotifier implements Notifier {
    * be fast. If it throws, all subscribers are notified, because the error then appears when they read the store.
    */
   constructor(look: () => Iterable<string> | boolean) {
-    this.#look = look;
+    this.#readChanges = look;
   }
 
   /** Other processes poll the store themselves. */
@@ -76,7 +76,7 @@ export class PollingNotifier implements Notifier {
 
   subscribe(rootId: string, hint: () => void): () => void {
     const end = this.#hints.subscribe(rootId, hint);
-    this.#timer ??= setInterval(() => this.#tell(), LOOK_MS).unref();
+    this.#timer ??= setInterval(() => this.#poll(), POLL_INTERVAL_MS).unref();
     return () => {
       end();
       if (this.#hints.size > 0) return;
@@ -85,10 +85,10 @@ export class PollingNotifier implements Notifier {
     };
   }
 
-  #tell(): void {
+  #poll(): void {
     let news: Iterable<string> | boolean = true;
     try {
-      news = this.#look();
+      news = this.#readChanges();
     } catch {
       // Readers of the store get the error.
     }

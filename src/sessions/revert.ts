@@ -19,8 +19,8 @@ export async function revert(
   messageId: string,
   snapshotId = newId(),
 ): Promise<Snapshot> {
-  const said = await store.messages(id, { scope: "chain" });
-  const last = messageId === "" ? await beginning(store, id) : said.find((message) => message.id === messageId);
+  const messages = await store.messages(id, { scope: "chain" });
+  const last = messageId === "" ? await beginning(store, id) : messages.find((message) => message.id === messageId);
   if (!last) throw new PointNotFoundError("message");
   const snapshot = { ...snapshotAfter(last.seq), id: snapshotId };
   const { original } = await headOf(store, id);
@@ -40,9 +40,9 @@ export async function restore(
   snapshotId: string,
 ): Promise<Snapshot | undefined> {
   const { base, undone } = await branch(store, fence, id, snapshotId);
-  const said = await store.messages(id, { scope: "chain", after: base.seq, limit: 1 });
+  const laterMessages = await store.messages(id, { scope: "chain", after: base.seq, limit: 1 });
   const head = await headOf(store, id);
-  const cut = said.length > 0 || head.newest.id !== base.sessionId ? snapshotAfter(base.seq) : undefined;
+  const cut = laterMessages.length > 0 || head.newest.id !== base.sessionId ? snapshotAfter(base.seq) : undefined;
   await store.write(base.sessionId, {
     fence,
     sync: true,
@@ -65,16 +65,16 @@ async function branch(
   snapshotId: string,
 ): Promise<{ base: Pick<Message, "seq" | "sessionId">; undone?: { aside: Snapshot | undefined } }> {
   const { snapshots } = await headOf(store, id);
-  const snapshot = snapshots.find((one) => one.id === snapshotId);
+  const snapshot = snapshots.find((candidate) => candidate.id === snapshotId);
   if (!snapshot) throw new PointNotFoundError("snapshot");
   const place = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
   const [visible] = snapshot.after === 0 ? [await beginning(store, id)] : await store.messages(id, place);
   if (visible) return { base: visible };
-  for (const other of snapshots) {
-    const [hidden] = await store.messages(id, { ...place, hiddenBy: other.id });
+  for (const otherSnapshot of snapshots) {
+    const [hidden] = await store.messages(id, { ...place, hiddenBy: otherSnapshot.id });
     if (!hidden) continue;
     // Stored as a separate complete step: after a crash in between, that branch is visible and no data is lost.
-    return { base: hidden, undone: { aside: await restore(store, fence, id, other.id) } };
+    return { base: hidden, undone: { aside: await restore(store, fence, id, otherSnapshot.id) } };
   }
   throw new PointNotFoundError("message");
 }

@@ -36,11 +36,11 @@ export function isCancel(error: Error): boolean {
 /** Fields of a run that ended without a result. */
 export function failedRecord(error: Error): Partial<RunRecord> {
   const state = isCancel(error) ? "cancelled" : "failed";
-  return { state, endedBy: "", endedAt: now(), error: told(error), retry: null };
+  return { state, endedBy: "", endedAt: now(), error: toClientError(error), retry: null };
 }
 
 /** The part of an error that clients may know; the log has all of it. */
-function told(error: Error): { code: string; message: string } {
+function toClientError(error: Error): { code: string; message: string } {
   // A store error's message names files of the server.
   if (hasCode(error, "store"))
     return {

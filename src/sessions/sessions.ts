@@ -18,7 +18,7 @@ import { SESSION_MODES } from "./session-modes.js";
 
 export type { NewSession } from "./new-session.js";
 
-/** What `Sessions` needs from its agent. */
+/** Dependencies of `Sessions`, from its agent. */
 export interface SessionsOptions {
   /** Opens the store with the first call. */
   store: () => Promise<SessionDriver>;
@@ -28,9 +28,9 @@ export interface SessionsOptions {
   /** Default for new sessions. */
   mode: SessionMode;
   /** Whether a run of the chain is active in this process. */
-  runs: (rootId: string) => boolean;
+  isRunningHere: (rootId: string) => boolean;
   /** Notifies watchers of a chain of a change. `messages`: whether messages changed too. */
-  changed: (rootId: string, messages: boolean) => void;
+  notifyWatchers: (rootId: string, messages: boolean) => void;
   watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
   /** Ends the chain's run in this process, if any, and waits for its end. */
   stopRun: (rootId: string) => Promise<void>;
@@ -62,7 +62,7 @@ export interface MessagesQuery {
 }
 
 /** Default size of a session list. */
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 /** The rules of sessions. Every id may be an alias, or the id of any session of a chain. */
 export class Sessions {
@@ -96,15 +96,15 @@ export class Sessions {
    * any id of the parent's chain. Rejects with `InputError`.
    */
   async list(query: { [Key in keyof SessionQuery]?: SessionQuery[Key] | undefined } = {}): Promise<SessionPage> {
-    const { limit = PAGE, ...rest } = query;
-    for (const [field, value] of Object.entries({ limit, offset: rest.offset ?? 0 }))
+    const { limit = PAGE_SIZE, ...filter } = query;
+    for (const [field, value] of Object.entries({ limit, offset: filter.offset ?? 0 }))
       if (!Number.isSafeInteger(value) || value < 0) throw new InputError(field, "a whole number, at least 0");
     const store = await this.#options.store();
-    const asker = rest.spawnedBy === undefined ? undefined : await store.get(rest.spawnedBy);
-    return store.list({ limit, ...rest, ...(asker && { spawnedBy: asker.chain.root }) });
+    const parent = filter.spawnedBy === undefined ? undefined : await store.get(filter.spawnedBy);
+    return store.list({ limit, ...filter, ...(parent && { spawnedBy: parent.chain.root }) });
   }
 
-  /** In ascending `seq`. Rejects with `SessionNotFoundError`. */
+  /** Messages in ascending `seq`. Rejects with `SessionNotFoundError`. */
   async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
     const store = await this.#options.store();
     const { view = "all", ...page } = query;
@@ -133,14 +133,17 @@ export class Sessions {
     const store = await this.#options.store();
     const head = await headOf(store, id);
     const root = head.original.id;
-    const { mode, permissionGrants: leave } = fields;
+    const { mode, permissionGrants } = fields;
     if (mode !== undefined && !SESSION_MODES.includes(mode))
-      throw new InputError("mode", `one of ${SESSION_MODES.map((one) => JSON.stringify(one)).join(", ")}`);
-    if (leave !== undefined) checkLeave(leave, head.original.permissionGrants);
+      throw new InputError(
+        "mode",
+        `one of ${SESSION_MODES.map((allowedMode) => JSON.stringify(allowedMode)).join(", ")}`,
+      );
+    if (permissionGrants !== undefined) checkGrants(permissionGrants, head.original.permissionGrants);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
     const session = await requireSession(store, root);
-    this.#options.changed(root, false);
+    this.#options.notifyWatchers(root, false);
     this.#options.bus.emit("session.updated", { sessionId: root, fields: Object.keys(fields), session });
     return session;
   }
@@ -151,7 +154,7 @@ export class Sessions {
    * use. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
    */
   async fork(id: string, messageId: string): Promise<Session> {
-    return this.#alone(id, async (store, source) => {
+    return this.#withLease(id, async (store, source) => {
       const session = await fork(store, source, messageId);
       this.#options.bus.emit("session.created", { session });
       this.#options.bus.emit("session.forked", { from: source.chain.root, to: session.id });
@@ -175,7 +178,7 @@ export class Sessions {
     { files: withFiles = false, force = false }: RevertOptions = {},
   ): Promise<Snapshot & { files?: readonly UndoneFile[] }> {
     if (messageId === "") throw new PointNotFoundError("message");
-    return this.#alone(id, async (store, session, fence) => {
+    return this.#withLease(id, async (store, session, fence) => {
       if (!withFiles) return this.#reverted(session, await revert(store, fence, session.id, messageId));
       const { undo } = await import("./undo.js");
       const held = { store, session, fence, history: this.#options.fileHistory };
@@ -191,7 +194,7 @@ export class Sessions {
    * undo. Rejects like `fork`, with `NothingToUndoError`, or with `UndoConflictError`.
    */
   async undo(id: string, options: UndoOptions = {}): Promise<UndoResult> {
-    return this.#alone(id, async (store, session, fence) => {
+    return this.#withLease(id, async (store, session, fence) => {
       const { undo } = await import("./undo.js");
       const undone = await undo({ store, session, fence, history: this.#options.fileHistory }, options);
       if (undone.snapshot) this.#reverted(session, undone.snapshot);
@@ -204,7 +207,7 @@ export class Sessions {
    * `undo`.
    */
   async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<UndoResult> {
-    return this.#alone(id, async (store, session, fence) => {
+    return this.#withLease(id, async (store, session, fence) => {
       const { redo } = await import("./undo.js");
       const redone = await redo({ store, session, fence, history: this.#options.fileHistory }, options);
       if (options.dryRun !== true) this.#restored(session.chain.root, await requireSession(store, session.chain.root));
@@ -217,8 +220,8 @@ export class Sessions {
    * Resolves with their new snapshot; undefined if there were none. Rejects like `fork`.
    */
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
-    return this.#alone(id, async (store, { id: own, chain }, fence) => {
-      const aside = await restore(store, fence, own, snapshotId);
+    return this.#withLease(id, async (store, { id: sessionId, chain }, fence) => {
+      const aside = await restore(store, fence, sessionId, snapshotId);
       this.#restored(chain.root, await requireSession(store, chain.root));
       return aside;
     });
@@ -235,7 +238,7 @@ export class Sessions {
   async isRunning(id: string): Promise<boolean> {
     const store = await this.#options.store();
     const { chain } = await requireSession(store, id);
-    if (this.#options.runs(chain.root)) return true;
+    if (this.#options.isRunningHere(chain.root)) return true;
     // A new run stores the end of interrupted ones, so at most one active run is stored.
     const open = await store.runs({ sessionId: chain.root, states: ["running", "waiting"], limit: 2 });
     return open.some(isHeld);
@@ -251,41 +254,47 @@ export class Sessions {
     await this.#options.stopRun(chain.root);
     // The chain's own runs have ended, so no further subagents can start.
     const ids = [chain.root, ...(await listSubagentSessions(store, chain.root))];
-    for (const helper of ids.slice(1)) await this.#options.stopRun(helper);
+    for (const subagentId of ids.slice(1)) await this.#options.stopRun(subagentId);
     await store.delete(ids);
-    for (const one of ids) this.#options.changed(one, true);
+    for (const deletedId of ids) this.#options.notifyWatchers(deletedId, true);
     this.#options.bus.emit("session.deleted", { ids });
   }
 
   #reverted({ chain }: Session, snapshot: Snapshot): Snapshot {
-    this.#options.changed(chain.root, true);
+    this.#options.notifyWatchers(chain.root, true);
     this.#options.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
     return snapshot;
   }
 
   #restored(rootId: string, session: Session): void {
-    this.#options.changed(rootId, true);
+    this.#options.notifyWatchers(rootId, true);
     this.#options.bus.emit("session.updated", { sessionId: rootId, fields: ["messages"], session });
   }
 
   /** Runs work under the chain's lease, so that no run is active meanwhile. */
-  async #alone<T>(id: string, work: (store: SessionDriver, session: Session, fence: number) => Promise<T>): Promise<T> {
+  async #withLease<T>(
+    id: string,
+    work: (store: SessionDriver, session: Session, fence: number) => Promise<T>,
+  ): Promise<T> {
     const store = await this.#options.store();
     const session = await requireSession(store, id);
     const lease = await ActiveLease.take(store, session.chain.root, this.#options.logger);
     try {
       return await work(store, session, lease.fence);
     } finally {
-      await lease.giveBack(this.#options.background);
+      await lease.releaseWithRetries(this.#options.background);
     }
   }
 }
 
 /** Throws `InputError` for a grant that the session does not have. */
-function checkLeave(leave: readonly PermissionGrant[], given: readonly PermissionGrant[]): void {
+function checkGrants(permissionGrants: readonly PermissionGrant[], storedGrants: readonly PermissionGrant[]): void {
   const same = (a: PermissionGrant, b: PermissionGrant) => a?.tool === b.tool && a.scope === b.scope;
-  if (!Array.isArray(leave) || !leave.every((one) => given.some((other) => same(one as PermissionGrant, other))))
-    throw new InputError("leave", "some of what the session has, or none");
+  if (
+    !Array.isArray(permissionGrants) ||
+    !permissionGrants.every((grant) => storedGrants.some((storedGrant) => same(grant as PermissionGrant, storedGrant)))
+  )
+    throw new InputError("permissionGrants", "some of what the session has, or none");
 }
 
 function pageOf(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {

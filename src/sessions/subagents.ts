@@ -2,21 +2,21 @@ import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 /** Sessions per page. */
-const PAGE = 100;
+const PAGE_SIZE = 100;
 
 /**
  * Ids of the originals of a chain's subagents, and recursively of theirs. `rootId` is the id of the chain's original.
  * Each parent precedes its subagents.
  */
 export async function listSubagentSessions(store: SessionDriver, rootId: string): Promise<string[]> {
-  const found = new Set([rootId]);
-  for (const id of found)
+  const sessionIds = new Set([rootId]);
+  for (const id of sessionIds)
     for (let before: Session | undefined; ;) {
-      const { sessions } = await store.list({ spawnedBy: id, limit: PAGE, ...(before && { before }) });
-      for (const helper of sessions) found.add(helper.id);
+      const { sessions } = await store.list({ spawnedBy: id, limit: PAGE_SIZE, ...(before && { before }) });
+      for (const subagent of sessions) sessionIds.add(subagent.id);
       before = sessions.at(-1);
-      if (sessions.length < PAGE) break;
+      if (sessions.length < PAGE_SIZE) break;
     }
-  found.delete(rootId);
-  return [...found];
+  sessionIds.delete(rootId);
+  return [...sessionIds];
 }

@@ -35,7 +35,7 @@ export interface UndoResult {
 }
 
 /** Context of an undo; the caller holds the chain's lease. */
-interface Held {
+interface UndoContext {
   store: SessionDriver;
   history: FileHistory | undefined;
   session: Session;
@@ -43,16 +43,16 @@ interface Held {
 }
 
 /** Maximum number of runs searched for the last visible one. */
-const RUNS = 100;
+const MAX_RUNS = 100;
 
 /** Built-in tools that report the files they change. */
-const CHANGERS: ReadonlySet<string> = new Set(["write", "edit", "multiedit", "apply_patch", "delete"]);
+const CHANGING_TOOLS: ReadonlySet<string> = new Set(["write", "edit", "multiedit", "apply_patch", "delete"]);
 
 /**
  * Undoes changes and messages. Without `to`, it continues an undo that a crash interrupted. Rejects with `InputError`,
  * `PointNotFoundError`, `NothingToUndoError` or `UndoConflictError`.
  */
-export async function undo(held: Held, options: UndoOptions): Promise<UndoResult> {
+export async function undo(held: UndoContext, options: UndoOptions): Promise<UndoResult> {
   const { store, history, session, fence } = held;
   const { dryRun = false, force = false, filesOnly = false, messagesOnly = false } = options;
   if (filesOnly && messagesOnly) throw new InputError("messagesOnly", "false where filesOnly is true");
@@ -60,52 +60,52 @@ export async function undo(held: Held, options: UndoOptions): Promise<UndoResult
   const seq = newest.lastSeq;
   const last = await history?.lastUndo(session.chain.root);
   const open = last?.isOpen === true && last.seq === seq ? last : undefined;
-  const said = await store.messages(session.id, { scope: "chain" });
+  const messages = await store.messages(session.id, { scope: "chain" });
   const { afterSeq: point, lastMessageId: to } =
-    open && options.to === undefined ? open : await pointOf(store, session, said, options.to);
-  const isEnd = (said.at(-1)?.id ?? "") === to;
+    open && options.to === undefined ? open : await resolveTarget(store, session, messages, options.to);
+  const isEnd = (messages.at(-1)?.id ?? "") === to;
   // The interrupted undo is complete except for its mark.
   const aside = open && isEnd ? snapshots.find(({ id }) => id === open.snapshotId) : undefined;
   const isRevert = !filesOnly && !isEnd;
   const snapshotId = isRevert ? newId() : (aside?.id ?? "");
-  const begins: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, afterSeq: point, lastMessageId: to };
-  const expected = changesTold(said, point);
+  const mark: UndoMark = { id: open?.id ?? newId(), snapshotId, seq, afterSeq: point, lastMessageId: to };
+  const expected = reportedChanges(messages, point);
   const request = {
-    ...placeOf(session),
+    ...sessionFolder(session),
     target: { seq: point },
-    undo: begins.id,
-    mark: begins,
+    undo: mark.id,
+    mark: mark,
     expected,
     seq,
     dryRun,
     force,
   };
   // A subagent's changes are recorded in its parent's session.
-  const asker = session.spawnedBy?.sessionId;
-  const keeper = asker !== undefined && expected.length > 0 ? undefined : history;
-  const why = asker === undefined ? "nobody keeps files here" : `it is undone with session ${asker}`;
-  const files = messagesOnly ? [] : ((await keeper?.restore(request)) ?? unkept(expected, why, request));
+  const parentSessionId = session.spawnedBy?.sessionId;
+  const usedHistory = parentSessionId !== undefined && expected.length > 0 ? undefined : history;
+  const why = parentSessionId === undefined ? "file history is disabled" : `undo it with session ${parentSessionId}`;
+  const files = messagesOnly ? [] : ((await usedHistory?.restore(request)) ?? lostFiles(expected, why, request));
   if (dryRun) return { files, snapshot: null, to };
   const snapshot = isRevert ? await revert(store, fence, session.id, to, snapshotId) : (aside ?? null);
-  if (snapshot || files.length > 0 || open) await history?.mark(session.chain.root, begins);
+  if (snapshot || files.length > 0 || open) await history?.mark(session.chain.root, mark);
   return { files, snapshot, to };
 }
 
 /** Reverts the last undo, also an interrupted one. Rejects like `undo`. */
-export async function redo(held: Held, { dryRun = false, force = false }: UndoOptions): Promise<UndoResult> {
+export async function redo(held: UndoContext, { dryRun = false, force = false }: UndoOptions): Promise<UndoResult> {
   const { store, history, session, fence } = held;
   const { newest, snapshots } = await headOf(store, session.id);
   const seq = newest.lastSeq;
   const last = await history?.lastUndo(session.chain.root);
   // A redo would hide messages added since.
-  if (!last || last.seq !== seq) throw new NothingToUndoError("there is no undo to take back");
+  if (!last || last.seq !== seq) throw new NothingToUndoError("there is no undo to revert");
   const { id, snapshotId, afterSeq: point, lastMessageId: to } = last;
-  const begins: UndoMark = { id, snapshotId, seq, afterSeq: point, lastMessageId: to };
-  const request = { ...placeOf(session), target: { undo: id }, undo: newId(), mark: begins, seq, dryRun, force };
+  const mark: UndoMark = { id, snapshotId, seq, afterSeq: point, lastMessageId: to };
+  const request = { ...sessionFolder(session), target: { undo: id }, undo: newId(), mark: mark, seq, dryRun, force };
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
     // An undo interrupted before its revert has hidden no messages.
-    const isAside = snapshots.some((one) => one.id === snapshotId);
+    const isAside = snapshots.some((snapshot) => snapshot.id === snapshotId);
     if (isAside) await restore(store, fence, session.id, snapshotId);
     await history?.mark(session.chain.root, { redone: id });
   }
@@ -114,9 +114,9 @@ export async function redo(held: Held, { dryRun = false, force = false }: UndoOp
 }
 
 /** Changes after a point, as reported by the calls that made them. */
-function changesTold(said: readonly Message[], point: number): ExpectedChange[] {
-  return said.flatMap(({ seq, role, name, failed, shown, toolCallId: callId }) =>
-    seq <= point || role !== "tool" || failed || !CHANGERS.has(name)
+function reportedChanges(messages: readonly Message[], point: number): ExpectedChange[] {
+  return messages.flatMap(({ seq, role, name, failed, shown, toolCallId: callId }) =>
+    seq <= point || role !== "tool" || failed || !CHANGING_TOOLS.has(name)
       ? []
       : // A patch also names files that it did not change.
         [...(shown?.diff ?? []), ...(name === "apply_patch" ? [] : (shown?.locations ?? []))].map(({ path }) => ({
@@ -130,7 +130,7 @@ function changesTold(said: readonly Message[], point: number): ExpectedChange[] 
  * Outcome without a file history: the files stay changed and are reported as lost. Throws `UndoConflictError` unless
  * `force` or `dryRun` is set.
  */
-function unkept(
+function lostFiles(
   expected: readonly ExpectedChange[],
   why: string,
   { dryRun, force }: Pick<RestoreRequest, "dryRun" | "force">,
@@ -141,28 +141,28 @@ function unkept(
   return files;
 }
 
-function placeOf({ chain, projectDir }: Session): { sessionId: string; projectDir: string } {
+function sessionFolder({ chain, projectDir }: Session): { sessionId: string; projectDir: string } {
   return { sessionId: chain.root, projectDir };
 }
 
 /** The `seq` after which to undo, and the message that is the last one then. */
-async function pointOf(
+async function resolveTarget(
   store: SessionDriver,
   { chain }: Session,
-  said: readonly Message[],
-  wanted: string | undefined,
+  messages: readonly Message[],
+  requestedMessageId: string | undefined,
 ): Promise<Pick<UndoMark, "afterSeq" | "lastMessageId">> {
-  const end = said.at(-1);
-  if (wanted !== undefined) {
-    const last = said.find((message) => message.id === wanted);
+  const end = messages.at(-1);
+  if (requestedMessageId !== undefined) {
+    const last = messages.find((message) => message.id === requestedMessageId);
     if (!last) throw new PointNotFoundError("message");
     return { afterSeq: last.seq, lastMessageId: last.id };
   }
-  const runs = await store.runs({ sessionId: chain.root, limit: RUNS });
+  const runs = await store.runs({ sessionId: chain.root, limit: MAX_RUNS });
   // A run whose messages a revert has hidden has nothing left to undo.
   const run = runs
     .map(({ run }) => run)
     .find(({ queueLease: line, after }) => line === null && end !== undefined && after < end.seq);
   if (!run) throw new NothingToUndoError("there is no run to undo");
-  return { afterSeq: run.after, lastMessageId: said.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
+  return { afterSeq: run.after, lastMessageId: messages.findLast(({ seq }) => seq <= run.after)?.id ?? "" };
 }

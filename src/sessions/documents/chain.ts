@@ -83,8 +83,8 @@ export class Chain {
   }
 
   static async open(tx: Transaction, root: string): Promise<Chain> {
-    const found = await tx.getAll([keys.head(root), keys.chain(root), keys.segments(root)]);
-    return new Chain(tx, root, found as [Head?, ChainDocument?, SegmentList?]);
+    const documents = await tx.getAll([keys.head(root), keys.chain(root), keys.segments(root)]);
+    return new Chain(tx, root, documents as [Head?, ChainDocument?, SegmentList?]);
   }
 
   /** The chain of a session; undefined for an unknown session. */

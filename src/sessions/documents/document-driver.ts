@@ -1,4 +1,4 @@
-import { copied } from "../../base/copy.js";
+import { deepCopy } from "../../base/copy.js";
 import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
 import type { Notifier } from "../../ports/notifier.js";
 import type { MessagePage, SessionDriver } from "../../ports/session-driver.js";
@@ -24,7 +24,7 @@ export interface DocumentDriverOptions {
 }
 
 /** Maximum number of calls in one commit. */
-const MAX_GROUP = 64;
+const MAX_GROUP_CALLS = 64;
 /** Number of conflicts after which the calls of a group run one at a time. */
 const MAX_GROUP_CONFLICTS = 3;
 /** Time in ms after which a call that conflicts with other processes is rejected. */
@@ -53,7 +53,7 @@ export class DocumentDriver implements SessionDriver {
   readonly name: string;
   readonly notifier?: Notifier;
   readonly #documents: DocumentStore;
-  readonly #life: DriverLifecycle<true>;
+  readonly #lifecycle: DriverLifecycle<true>;
   readonly #calls: Call[] = [];
   #isPumping = false;
 
@@ -61,7 +61,7 @@ export class DocumentDriver implements SessionDriver {
     this.name = name;
     if (notifier) this.notifier = notifier;
     this.#documents = documents;
-    this.#life = new DriverLifecycle<true>({
+    this.#lifecycle = new DriverLifecycle<true>({
       where,
       open: async () => {
         await documents.open?.();
@@ -72,48 +72,48 @@ export class DocumentDriver implements SessionDriver {
   }
 
   open(): Promise<void> {
-    return this.#life.open();
+    return this.#lifecycle.open();
   }
 
   close(): Promise<void> {
-    return this.#life.close();
+    return this.#lifecycle.close();
   }
 
   create(...[start]: Parameters<SessionDriver["create"]>): Promise<void> {
-    const own = copied(start);
-    return this.#do((tx) => createSession(tx, own), { sync: start.sync !== false });
+    const startCopy = deepCopy(start);
+    return this.#enqueue((tx) => createSession(tx, startCopy), { sync: start.sync !== false });
   }
 
   get(id: string): ReturnType<SessionDriver["get"]> {
-    return this.#do((tx) => findSession(tx, id));
+    return this.#enqueue((tx) => findSession(tx, id));
   }
 
-  head(id: string, wanted = { messages: true }): ReturnType<SessionDriver["head"]> {
-    return this.#do((tx) => headOf(tx, id, wanted.messages));
+  head(id: string, options = { messages: true }): ReturnType<SessionDriver["head"]> {
+    return this.#enqueue((tx) => headOf(tx, id, options.messages));
   }
 
   list(...[query]: Parameters<SessionDriver["list"]>): ReturnType<SessionDriver["list"]> {
-    return this.#do((tx) => listSessions(tx, query), { isAlone: true });
+    return this.#enqueue((tx) => listSessions(tx, query), { isAlone: true });
   }
 
   messages(id: string, page: MessagePage = {}): ReturnType<SessionDriver["messages"]> {
-    return this.#do(async (tx) => {
+    return this.#enqueue(async (tx) => {
       const chain = await Chain.of(tx, id);
-      const link = chain?.content.links.find((one) => one.id === id);
+      const link = chain?.content.links.find((candidate) => candidate.id === id);
       return chain && link ? messagesOf(chain, link, page) : [];
     });
   }
 
   runs(...[query]: Parameters<SessionDriver["runs"]>): ReturnType<SessionDriver["runs"]> {
-    return this.#do((tx) => listRuns(tx, query), { isAlone: isOfAll(query) });
+    return this.#enqueue((tx) => listRuns(tx, query), { isAlone: isUnfiltered(query) });
   }
 
   asks(...[query]: Parameters<SessionDriver["asks"]>): ReturnType<SessionDriver["asks"]> {
-    return this.#do((tx) => listAsks(tx, query), { isAlone: isOfAll(query) });
+    return this.#enqueue((tx) => listAsks(tx, query), { isAlone: isUnfiltered(query) });
   }
 
   instructions(sessionId: string): ReturnType<SessionDriver["instructions"]> {
-    return this.#do(async (tx) => {
+    return this.#enqueue(async (tx) => {
       const chain = await Chain.of(tx, sessionId);
       if (!chain) throw new SessionNotFoundError(sessionId);
       return [...chain.head.instructions];
@@ -121,38 +121,38 @@ export class DocumentDriver implements SessionDriver {
   }
 
   forgetKeys(before: string): Promise<void> {
-    return this.#do((tx) => forgetKeys(tx, before), { isAlone: true });
+    return this.#enqueue((tx) => forgetKeys(tx, before), { isAlone: true });
   }
 
   write(...[id, change]: Parameters<SessionDriver["write"]>): ReturnType<SessionDriver["write"]> {
-    const own = copied(change);
-    return this.#do((tx) => writeChange(tx, id, own), { sync: change.sync });
+    const changeCopy = deepCopy(change);
+    return this.#enqueue((tx) => writeChange(tx, id, changeCopy), { sync: change.sync });
   }
 
   delete(ids: readonly string[]): Promise<void> {
-    const own = [...ids];
+    const idsCopy = [...ids];
     const work = async (tx: Transaction): Promise<void> => {
-      for (const id of own) await deleteChain(tx, id);
+      for (const id of idsCopy) await deleteChain(tx, id);
     };
-    return this.#do(work, { sync: true });
+    return this.#enqueue(work, { sync: true });
   }
 
   lease(...[id, holder, ttlMs, options = {}]: Parameters<SessionDriver["lease"]>): ReturnType<SessionDriver["lease"]> {
-    const own = { ...holder };
-    return this.#do((tx) => takeLease(tx, id, own, ttlMs, options));
+    const holderCopy = { ...holder };
+    return this.#enqueue((tx) => takeLease(tx, id, holderCopy, ttlMs, options));
   }
 
   dump(id: string): ReturnType<SessionDriver["dump"]> {
-    return this.#do((tx) => dumpChain(tx, id));
+    return this.#enqueue((tx) => dumpChain(tx, id));
   }
 
   load(...[chain]: Parameters<SessionDriver["load"]>): Promise<void> {
-    const own = copied(chain);
-    return this.#do((tx) => loadChain(tx, own), { sync: true });
+    const chainCopy = deepCopy(chain);
+    return this.#enqueue((tx) => loadChain(tx, chainCopy), { sync: true });
   }
 
-  #do<T>(work: (tx: Transaction) => Promise<T>, { sync = false, isAlone = false } = {}): Promise<T> {
-    return this.#life.run(
+  #enqueue<T>(work: (tx: Transaction) => Promise<T>, { sync = false, isAlone = false } = {}): Promise<T> {
+    return this.#lifecycle.run(
       () =>
         new Promise<T>((resolve, reject) => {
           this.#calls.push({ work, sync, isAlone, resolve, reject });
@@ -169,7 +169,7 @@ export class DocumentDriver implements SessionDriver {
     while (this.#calls.length > 0) {
       const calls = this.#nextGroup();
       try {
-        await this.#makeGroup(calls);
+        await this.#commitGroup(calls);
       } catch (error) {
         for (const { reject } of calls) reject(error);
       }
@@ -180,21 +180,21 @@ export class DocumentDriver implements SessionDriver {
 
   #nextGroup(): Call[] {
     const alone = this.#calls.findIndex(({ isAlone }) => isAlone);
-    return this.#calls.splice(0, alone < 0 ? MAX_GROUP : Math.max(1, Math.min(MAX_GROUP, alone)));
+    return this.#calls.splice(0, alone < 0 ? MAX_GROUP_CALLS : Math.max(1, Math.min(MAX_GROUP_CALLS, alone)));
   }
 
-  async #makeGroup(calls: readonly Call[]): Promise<void> {
+  async #commitGroup(calls: readonly Call[]): Promise<void> {
     for (let conflicts = 0; conflicts <= MAX_GROUP_CONFLICTS; conflicts++)
-      if (await this.#make(calls, conflicts)) return;
+      if (await this.#tryCommit(calls, conflicts)) return;
     const until = Date.now() + MAX_CONFLICT_MS;
     for (const call of calls)
-      for (let conflicts = 0; !(await this.#make([call], conflicts)); conflicts++)
+      for (let conflicts = 0; !(await this.#tryCommit([call], conflicts)); conflicts++)
         if (Date.now() > until)
-          throw new StoreError("session store: other processes changed the same session all the time");
+          throw new StoreError("session store: change aborted after repeated conflicts with other processes; retry");
   }
 
   /** False if another process committed first: no change is made and no call is answered. */
-  async #make(calls: readonly Call[], conflicts: number): Promise<boolean> {
+  async #tryCommit(calls: readonly Call[], conflicts: number): Promise<boolean> {
     // Random delays keep processes that conflict from conflicting again.
     if (conflicts > 0)
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflicts)));
@@ -214,15 +214,23 @@ export class DocumentDriver implements SessionDriver {
     if (!(await commit(tx, calls))) return false;
     for (const [at, { resolve, reject }] of calls.entries()) {
       const outcome = outcomes[at];
-      if (outcome && "value" in outcome) resolve(copied(outcome.value) as never);
+      if (outcome && "value" in outcome) resolve(deepCopy(outcome.value) as never);
       else reject(outcome?.error);
     }
     return true;
   }
 }
 
-function isOfAll({ id, sessionId, key }: { id?: string; sessionId?: string; key?: string }): boolean {
-  return id === undefined && sessionId === undefined && key === undefined;
+function isUnfiltered({
+  id,
+  sessionId,
+  idempotencyKey,
+}: {
+  id?: string;
+  sessionId?: string;
+  idempotencyKey?: string;
+}): boolean {
+  return id === undefined && sessionId === undefined && idempotencyKey === undefined;
 }
 
 async function commit(tx: Transaction, calls: readonly Call[]): Promise<boolean> {

@@ -12,10 +12,10 @@ export class DocumentMap {
 
   /** Like `DocumentStore.scan`. */
   scan(prefixes: readonly string[]): StoredDocument[] {
-    const found: StoredDocument[] = [];
+    const documents: StoredDocument[] = [];
     for (const prefix of prefixes)
-      for (const key of this.#folders.get(prefix) ?? []) found.push(this.#documents.get(key) as StoredDocument);
-    return found;
+      for (const key of this.#folders.get(prefix) ?? []) documents.push(this.#documents.get(key) as StoredDocument);
+    return documents;
   }
 
   set(document: StoredDocument): void {
@@ -24,17 +24,17 @@ export class DocumentMap {
     this.#documents.set(key, document);
     if (!isNew) return;
     for (const folder of foldersOf(key)) {
-      const there = this.#folders.get(folder) ?? new Set();
-      this.#folders.set(folder, there.add(key));
+      const keys = this.#folders.get(folder) ?? new Set();
+      this.#folders.set(folder, keys.add(key));
     }
   }
 
   delete(key: string): void {
     if (!this.#documents.delete(key)) return;
     for (const folder of foldersOf(key)) {
-      const there = this.#folders.get(folder);
-      there?.delete(key);
-      if (there?.size === 0) this.#folders.delete(folder);
+      const keys = this.#folders.get(folder);
+      keys?.delete(key);
+      if (keys?.size === 0) this.#folders.delete(folder);
     }
   }
 }

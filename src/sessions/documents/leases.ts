@@ -12,20 +12,20 @@ export async function takeLease(
   id: string,
   holder: LeaseHolder,
   ttlMs: number,
-  { fenceToReplace: replacing, head }: LeaseOptions,
+  { fenceToReplace, head }: LeaseOptions,
 ): Promise<AcquiredLease | LeaseConflict> {
   const root = (await tx.get<Session>(keys.session(id)))?.chain.root ?? id;
   const chain = await Chain.open(tx, root);
   const now = Date.now();
   const held = chain.head.lease;
   const isMine = held?.holder.id === holder.id;
-  if (held && !isMine && Date.parse(held.expiresAt) > now && held.fence !== replacing) return { heldBy: held };
+  if (held && !isMine && Date.parse(held.expiresAt) > now && held.fence !== fenceToReplace) return { heldBy: held };
   const fence = held && isMine ? held.fence : await nextFence(tx);
   const lease: Lease = { rootId: root, holder, fence, expiresAt: new Date(now + ttlMs).toISOString() };
   const previous = isMine ? null : (held?.fence ?? chain.head.released);
   chain.head = { ...chain.head, lease, released: null };
   chain.save();
-  const isKnown = head?.known !== undefined && head.known === previous;
+  const isKnown = head?.cachedFence !== undefined && head.cachedFence === previous;
   const current = head && (await leaseHeadOf(tx, root, head.messages && !isKnown));
   return { ...lease, ...(previous !== null && { previous }), ...(current && { head: current }) };
 }

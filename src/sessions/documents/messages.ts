@@ -64,14 +64,17 @@ export async function checkSeqs(chain: Chain, added: readonly Message[]): Promis
 /** Throws `PointNotFoundError` if the change appends to or finishes a message that is not growing. */
 export function checkGrowing({ content }: Chain, { add = [], append = [], finish = [] }: SessionChange): void {
   for (const id of [...append.map(({ messageId }) => messageId), ...finish.map((message) => message.id)])
-    if (!content.growing.some((one) => one.id === id) && !add.some((one) => one.id === id && !one.finished))
+    if (
+      !content.growing.some((growing) => growing.id === id) &&
+      !add.some((message) => message.id === id && !message.finished)
+    )
       throw new PointNotFoundError("message");
 }
 
 /** Adds messages of one session to the chain and returns their greatest `seq`. */
 export async function addMessages(chain: Chain, sessionId: string, added: readonly Message[]): Promise<number> {
-  for (const given of added) {
-    const message = { ...given, sessionId };
+  for (const input of added) {
+    const message = { ...input, sessionId };
     const { seq } = message;
     const place = segmentOf(chain, seq);
     const segment = place < 0 ? [] : await segmentAt(chain, place);
@@ -80,7 +83,7 @@ export async function addMessages(chain: Chain, sessionId: string, added: readon
       chain.segments = chain.segments.toSpliced(place + 1, 0, seq);
       chain.tx.set(keys.segment(chain.root, seq), chain.root, [message]);
     } else {
-      const at = segment.filter((other) => other.seq < seq).length;
+      const at = segment.filter((storedMessage) => storedMessage.seq < seq).length;
       chain.tx.set(
         keys.segment(chain.root, chain.segments[place] as number),
         chain.root,
@@ -95,10 +98,10 @@ export async function addMessages(chain: Chain, sessionId: string, added: readon
 /** Records a new message in the chain's document. */
 function note(chain: Chain, { id, seq, sessionId, finished }: Message): void {
   const { links, growing } = chain.content;
-  const link = links.find((one) => one.id === sessionId);
+  const link = links.find((candidate) => candidate.id === sessionId);
   const change: Partial<ChainDocument> = {};
   if (link && (link.first === 0 || link.first > seq))
-    change.links = links.map((one) => (one === link ? { ...link, first: seq } : one));
+    change.links = links.map((candidate) => (candidate === link ? { ...link, first: seq } : candidate));
   if (!finished) change.growing = [...growing, { id, seq, pieces: 0 }];
   if (Object.keys(change).length > 0) chain.document = { ...chain.content, ...change };
 }
@@ -131,7 +134,7 @@ function joined(piece: Piece, delta: Piece[number]): Piece {
 
 function setGrowing(chain: Chain, old: Growing, next?: Growing): void {
   const { growing } = chain.content;
-  chain.document = { ...chain.content, growing: growing.flatMap((one) => (one === old ? (next ?? []) : one)) };
+  chain.document = { ...chain.content, growing: growing.flatMap((entry) => (entry === old ? (next ?? []) : entry)) };
 }
 
 /** Replaces growing messages by their final forms. */
@@ -204,10 +207,10 @@ export async function messagesOf(chain: Chain, link: Link, page: MessagePage): P
   // The page wants the last messages, so it reads from the end.
   const isLast = page.after === undefined && page.before !== undefined;
   const count = limit === Infinity ? Infinity : SEGMENTS_PER_READ;
-  let found: Message[] = [];
+  let messages: Message[] = [];
   let low = from;
   let high = to;
-  while (low < high && found.length < limit) {
+  while (low < high && messages.length < limit) {
     const size = Math.min(count, high - low);
     const start = isLast ? high - size : low;
     const read = await segmentsAt(
@@ -215,11 +218,11 @@ export async function messagesOf(chain: Chain, link: Link, page: MessagePage): P
       Array.from({ length: size }, (_, at) => start + at),
     );
     const matching = read.flat().filter(isWanted);
-    found = isLast ? [...matching, ...found] : [...found, ...matching];
+    messages = isLast ? [...matching, ...messages] : [...messages, ...matching];
     if (isLast) high = start;
     else low = start + size;
   }
-  return grown(chain, isLast ? found.slice(-limit) : found.slice(0, limit));
+  return grown(chain, isLast ? messages.slice(-limit) : messages.slice(0, limit));
 }
 
 /** All messages of the chain, including hidden ones. */
@@ -252,9 +255,9 @@ export function addTo(ranges: [number, number][], seq: number): void {
 
 /** Makes the messages and sessions of a snapshot visible and removes the snapshot. */
 export function restoreChain(chain: Chain, snapshotId: string): void {
-  const { links, snapshots, hidden, ...others } = chain.content;
+  const { links, snapshots, hidden, ...unchangedFields } = chain.content;
   chain.document = {
-    ...others,
+    ...unchangedFields,
     links: links.map((link) => (link.cut === snapshotId ? { ...link, cut: "" } : link)),
     snapshots: snapshots.filter(({ id }) => id !== snapshotId),
     hidden: hidden.filter(({ id }) => id !== snapshotId),

@@ -30,24 +30,24 @@ interface KeyOwner extends Owner {
 export async function checkRuns(tx: Transaction, root: string | undefined, runs: readonly RunRecord[]): Promise<void> {
   const ids = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
   const named = (await tx.getAll(runs.map(({ idempotencyKey: key }) => keys.runKey(key)))) as (KeyOwner | undefined)[];
-  const given = new Map<string, string>();
+  const keysByRunId = new Map<string, string>();
   for (const [at, { id, idempotencyKey: key }] of runs.entries()) {
     if ((ids[at]?.root ?? root) !== root) throw new RunKeyTakenError(key);
-    given.set(id, key);
+    keysByRunId.set(id, key);
     if (key === "") continue;
     // A run that gets another key in this change releases its old one.
-    const holders = [...given].filter(([, other]) => other === key).map(([other]) => other);
+    const holders = [...keysByRunId].filter(([, candidateKey]) => candidateKey === key).map(([runId]) => runId);
     const stored = named[at]?.run;
-    if (stored !== undefined && !given.has(stored)) holders.push(stored);
-    if (holders.some((other) => other !== id)) throw new RunKeyTakenError(key);
+    if (stored !== undefined && !keysByRunId.has(stored)) holders.push(stored);
+    if (holders.some((runId) => runId !== id)) throw new RunKeyTakenError(key);
   }
 }
 
 /** Stores runs of the chain by id. Their ids and keys must have been checked. */
 export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: number | null): Promise<void> {
   const { tx, root } = chain;
-  for (const given of runs) {
-    const run = { ...given, sessionId: root };
+  for (const input of runs) {
+    const run = { ...input, sessionId: root };
     const key = keys.run(root, run.id);
     await tx.getAll([key, keys.runId(run.id), keys.runKey(run.idempotencyKey)]);
     const old = await tx.get<RunDocument>(key);
@@ -70,14 +70,14 @@ async function freeKey(tx: Transaction, root: string, { id, idempotencyKey: key 
 
 /** The chain's runs without a stored end, newest first. */
 export async function unfinishedRuns({ tx, root, head }: Chain): Promise<RunRecord[]> {
-  const found = (await tx.getAll(head.open.map((id) => keys.run(root, id)))) as RunDocument[];
-  return found.map(({ run }) => run).sort(byStart);
+  const documents = (await tx.getAll(head.open.map((id) => keys.run(root, id)))) as RunDocument[];
+  return documents.map(({ run }) => run).sort(byStart);
 }
 
 /** All runs of a chain, newest first. */
 export async function runsOf({ tx, root }: Chain): Promise<RunDocument[]> {
-  const found = await tx.scan<RunDocument>(keys.runsOf(root));
-  return found.map(([, run]) => run).sort((a, b) => byStart(a.run, b.run));
+  const entries = await tx.scan<RunDocument>(keys.runsOf(root));
+  return entries.map(([, run]) => run).sort((a, b) => byStart(a.run, b.run));
 }
 
 const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt, a.id, b.startedAt, b.id);
@@ -85,8 +85,8 @@ const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt,
 /** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
   const { states, idempotencyKey: key, limit, before } = query;
-  const found = await candidates(tx, query);
-  const matching = found.filter(
+  const documents = await candidates(tx, query);
+  const matching = documents.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
       (key === undefined || run.idempotencyKey === key) &&
@@ -107,7 +107,7 @@ async function candidates(tx: Transaction, { id, sessionId, idempotencyKey: key 
   if (chain) return runsOf(chain);
   // Includes the heads, so that a run and its holder are read at one moment.
   const all = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
-  for (const [at, value] of all) if (at.startsWith(keys.allHeads)) tx.know(at, value);
+  for (const [at, value] of all) if (at.startsWith(keys.allHeads)) tx.cacheScanned(at, value);
   return all.filter(([at]) => at.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
 }
 
@@ -173,8 +173,8 @@ export async function answerAsk(
 
 /** All asks of a chain, newest first. */
 export async function asksOf({ tx, root }: Chain): Promise<Ask[]> {
-  const found = await tx.scan<Ask>(keys.asksOf(root));
-  return found.map(([, ask]) => ask).sort(byCreation);
+  const entries = await tx.scan<Ask>(keys.asksOf(root));
+  return entries.map(([, ask]) => ask).sort(byCreation);
 }
 
 const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.createdAt, b.id);
@@ -182,8 +182,8 @@ const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.
 /** Like `SessionDriver.asks`. */
 export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]> {
   const { open = false, limit, before } = query;
-  const found = await askCandidates(tx, query);
-  return found
+  const asks = await askCandidates(tx, query);
+  return asks
     .filter((ask) => !open || ask.state === "open")
     .filter(({ createdAt, id }) => !before || newestFirst(before.createdAt, before.id, createdAt, id) < 0)
     .sort(byCreation)

@@ -34,8 +34,9 @@ export async function findSession(tx: Transaction, id: string): Promise<Session 
 /** Throws `SessionExistsError` if the id or the alias is already in use. */
 export async function checkNames(tx: Transaction, { id, alias }: Session): Promise<void> {
   for (const name of alias === "" ? [id] : [id, alias]) {
-    const found = await tx.getAll([keys.session(name), keys.alias(name)]);
-    if (found.some((one) => one !== undefined) || (name === alias && alias === id)) throw new SessionExistsError(name);
+    const owners = await tx.getAll([keys.session(name), keys.alias(name)]);
+    if (owners.some((owner) => owner !== undefined) || (name === alias && alias === id))
+      throw new SessionExistsError(name);
   }
 }
 
@@ -56,7 +57,7 @@ export async function createSession(tx: Transaction, start: SessionStart): Promi
   const chain = await Chain.open(tx, root);
   if (root !== id && !chain.document) throw new SessionNotFoundError(root);
   chain.checkFence(fence);
-  const { links, ...others } = chain.document ?? { links: [], snapshots: [], hidden: [], growing: [] };
+  const { links, ...documentFields } = chain.document ?? { links: [], snapshots: [], hidden: [], growing: [] };
   if (links.some((link) => link.index === index)) throw new SessionExistsError(id);
   await checkSeqs(chain, messages);
   const runs = run ? [run] : [];
@@ -64,7 +65,7 @@ export async function createSession(tx: Transaction, start: SessionStart): Promi
 
   if (fence === null) chain.head = { ...chain.head, released: null };
   const link: Link = { id, index, cut: "", first: 0 };
-  chain.document = { ...others, links: [...links, link].sort((a, b) => a.index - b.index) };
+  chain.document = { ...documentFields, links: [...links, link].sort((a, b) => a.index - b.index) };
   const lastSeq = Math.max(session.lastSeq, await addMessages(chain, id, messages));
   await putSession(tx, { ...session, lastSeq }, view);
   await putRuns(chain, runs, fence);
@@ -79,8 +80,8 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   await checkChange(chain, change);
 
   const { add = [], append = [], finish = [], revert: cut, restore, runs = [], asks = [], fence } = change;
-  const isSaid = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
-  if (isSaid && fence === null) chain.head = { ...chain.head, released: null };
+  const changesMessages = add.length + append.length + finish.length > 0 || cut !== undefined || restore !== undefined;
+  if (changesMessages && fence === null) chain.head = { ...chain.head, released: null };
   if (cut) await revertChain(chain, session, cut);
   if (restore !== undefined) restoreChain(chain, restore);
   if (cut || restore !== undefined) await raiseLastSeq(chain);
@@ -105,8 +106,8 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
 /** Releases the lease of a chain that was never created. Throws `SessionNotFoundError` for any other change. */
 async function releaseUncreated(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
   const chain = await Chain.open(tx, id);
-  const { fence, sync: _, release, ...others } = change;
-  const isAlone = Object.values(others).every(
+  const { fence, sync: _, release, ...otherFields } = change;
+  const isAlone = Object.values(otherFields).every(
     (value) => value === undefined || (Array.isArray(value) && value.length === 0),
   );
   if (!release || !isAlone || fence === null || !chain.release(fence)) throw new SessionNotFoundError(id);
@@ -139,13 +140,13 @@ async function raise(tx: Transaction, id: string, lastSeq: number): Promise<void
 async function setFields(tx: Transaction, ids: ReadonlySet<string>, { set, usage }: SessionChange): Promise<void> {
   if (!set && !usage) return;
   const { updatedAt = "", ...fields } = set ?? {};
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  const changedFields = Object.entries(fields).filter(([, value]) => value !== undefined);
   for (const id of ids) {
     const session = await tx.get<Session>(keys.session(id));
     if (!session) continue;
     tx.set(keys.session(id), session.chain.root, {
       ...session,
-      ...Object.fromEntries(given),
+      ...Object.fromEntries(changedFields),
       updatedAt: updatedAt > session.updatedAt ? updatedAt : session.updatedAt,
       usage: usage ? addUsage(session.usage, usage) : session.usage,
     });
@@ -185,13 +186,13 @@ export async function leaseHeadOf(tx: Transaction, id: string, hasMessages: bool
   const link = chain?.newest;
   if (!link) return undefined;
   const { root } = chain;
-  const wanted = [keys.session(root), keys.session(link.id), ...(hasMessages ? [keys.view(root, link.id)] : [])];
-  const [original, newest, view] = await tx.getAll(wanted);
-  const said = hasMessages ? await messagesOf(chain, link, {}) : [];
+  const documentKeys = [keys.session(root), keys.session(link.id), ...(hasMessages ? [keys.view(root, link.id)] : [])];
+  const [original, newest, view] = await tx.getAll(documentKeys);
+  const sessionMessages = hasMessages ? await messagesOf(chain, link, {}) : [];
   return {
     original: original as Session,
     newest: newest as Session,
-    messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...said] : [],
+    messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...sessionMessages] : [],
     unfinished: await unfinishedRuns(chain),
   };
 }
@@ -201,16 +202,16 @@ export async function deleteChain(tx: Transaction, id: string): Promise<void> {
   const chain = await Chain.of(tx, id);
   if (!chain) return;
   const { root, content } = chain;
-  const own = [keys.head(root), keys.chain(root), keys.segments(root), ...messageKeys(chain)];
+  const documentKeys = [keys.head(root), keys.chain(root), keys.segments(root), ...messageKeys(chain)];
   for (const link of content.links) {
     const session = await tx.get<Session>(keys.session(link.id));
-    own.push(keys.session(link.id), keys.view(root, link.id));
-    if (session && session.alias !== "") own.push(keys.alias(session.alias));
+    documentKeys.push(keys.session(link.id), keys.view(root, link.id));
+    if (session && session.alias !== "") documentKeys.push(keys.alias(session.alias));
   }
-  own.push(...(await recordKeys(chain)));
+  documentKeys.push(...(await recordKeys(chain)));
   // Documents that name the owner of an id must be read before they are written.
-  await tx.getAll(own.filter((key) => isShared(key)));
-  for (const key of own) tx.delete(key, root);
+  await tx.getAll(documentKeys.filter((key) => isShared(key)));
+  for (const key of documentKeys) tx.delete(key, root);
 }
 
 /** Like `SessionDriver.list`. */

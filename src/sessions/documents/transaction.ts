@@ -49,9 +49,9 @@ export class Transaction {
     for (const key of keys) if (!this.#has(key)) unread.add(key);
     if (unread.size > 0) {
       this.#calls++;
-      const wanted = [...unread];
-      const found = await this.#store.get(wanted);
-      wanted.forEach((key, at) => this.#read.set(key, found[at]));
+      const unreadKeys = [...unread];
+      const documents = await this.#store.get(unreadKeys);
+      unreadKeys.forEach((key, at) => this.#read.set(key, documents[at]));
     }
     return keys.map((key) => this.#valueOf(key));
   }
@@ -59,18 +59,18 @@ export class Transaction {
   /** All documents with these prefixes, including the changes of this transaction. */
   async scan<T>(...prefixes: string[]): Promise<[key: string, value: T][]> {
     this.#calls++;
-    const found = new Map<string, unknown>();
-    for (const { key, value } of await this.#store.scan(prefixes)) found.set(key, value);
+    const values = new Map<string, unknown>();
+    for (const { key, value } of await this.#store.scan(prefixes)) values.set(key, value);
     for (const [key, { value }] of this.#written) {
       if (!prefixes.some((prefix) => key.startsWith(prefix))) continue;
-      if (value === null) found.delete(key);
-      else found.set(key, value);
+      if (value === null) values.delete(key);
+      else values.set(key, value);
     }
-    return [...found] as [string, T][];
+    return [...values] as [string, T][];
   }
 
   /** Caches a document from a scan of the complete store. Later reads use it; the commit does not compare it. */
-  know(key: string, value: unknown): void {
+  cacheScanned(key: string, value: unknown): void {
     if (!this.#has(key)) this.#scanned.set(key, value);
   }
 

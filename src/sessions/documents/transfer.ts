@@ -20,14 +20,14 @@ export async function dumpChain(tx: Transaction, id: string): Promise<ChainData 
   for (const message of await allMessages(chain))
     messages.get(message.sessionId)?.push({ message, hiddenBy: hiddenBy(content, message.seq) });
   const sessions: ChainData["sessions"] = [];
-  for (const { id: own, cut } of content.links) {
-    const [session, view] = await tx.getAll([keys.session(own), keys.view(root, own)]);
-    const said = messages.get(own) ?? [];
+  for (const { id: sessionId, cut } of content.links) {
+    const [session, view] = await tx.getAll([keys.session(sessionId), keys.view(root, sessionId)]);
+    const sessionMessages = messages.get(sessionId) ?? [];
     sessions.push({
       session: session as Session,
       hiddenBy: cut,
       view: (view as Message[] | undefined) ?? [],
-      messages: said,
+      messages: sessionMessages,
     });
   }
   const runs = (await runsOf(chain)).map(({ run }) => run);
