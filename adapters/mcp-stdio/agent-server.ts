@@ -8,17 +8,17 @@ import {
   type ServerContext,
   type Transport,
 } from "@modelcontextprotocol/server";
-import { asker } from "./ask.js";
+import { createAskHandler } from "./ask.js";
 import { conversationText } from "./conversation-text.js";
 import { MODES, TOOLS } from "./tools.js";
 
-type Given = Readonly<Record<string, unknown>>;
+type ToolArguments = Readonly<Record<string, unknown>>;
 
 /**
  * Sent to the client as a JSON-RPC error. The SDK's own error class repeats the code in its message, and clients
  * prepend the code again.
  */
-class Refusal extends Error {
+class McpRequestError extends Error {
   constructor(
     readonly code: number,
     message: string,
@@ -28,8 +28,8 @@ class Refusal extends Error {
   }
 }
 
-const PAGE = 50;
-const MOST_SESSIONS = 100;
+const PAGE_SIZE = 50;
+const MAX_SESSIONS = 100;
 const SESSION_URI = /^gantry:\/\/sessions\/([\w-]{1,100})$/;
 
 /** Serves one MCP client: runs the agent and reads its sessions. */
@@ -39,7 +39,7 @@ export class AgentServer {
   readonly #server: Server;
   readonly #closing = new AbortController();
   readonly #calls = new Set<Promise<unknown>>();
-  #isRefusing = false;
+  #isClosing = false;
 
   constructor(agent: Agent, logger: Logger) {
     this.#agent = agent;
@@ -61,7 +61,7 @@ export class AgentServer {
         {
           uriTemplate: "gantry://sessions/{id}",
           name: "session",
-          title: "What was said in a session",
+          title: "Messages of a session",
           mimeType: "text/markdown",
         },
       ],
@@ -73,7 +73,7 @@ export class AgentServer {
   /** `lost` is called when the client disconnects or the protocol connection breaks. */
   async connect(transport: Transport, lost: () => void): Promise<void> {
     this.#server.onclose = lost;
-    this.#server.onerror = (error) => this.#logger.debug("a message of the client could not be used", { error });
+    this.#server.onerror = (error) => this.#logger.debug("invalid client message; ignored", { error });
     await this.#server.connect(transport);
   }
 
@@ -82,7 +82,7 @@ export class AgentServer {
    * connection is closed.
    */
   async close(signal: AbortSignal): Promise<void> {
-    this.#isRefusing = true;
+    this.#isClosing = true;
     const cancel = () => this.#closing.abort(signal.reason);
     signal.addEventListener("abort", cancel, { once: true });
     if (signal.aborted) cancel();
@@ -101,40 +101,45 @@ export class AgentServer {
    * A failure of a known tool is returned to the calling model as a tool error. An unknown tool is a protocol error for
    * the client.
    */
-  async #call(name: string, given: Given, context: ServerContext): Promise<CallToolResult> {
-    if (this.#isRefusing) throw new Refusal(ProtocolErrorCode.InternalError, "the server is about to stop");
+  async #call(name: string, args: ToolArguments, context: ServerContext): Promise<CallToolResult> {
+    if (this.#isClosing) throw new McpRequestError(ProtocolErrorCode.InternalError, "the server is shutting down");
     try {
       switch (name) {
         case "run":
-          return await this.#run(given, context);
+          return await this.#run(args, context);
         case "sessions":
-          return await this.#sessions(given);
+          return await this.#sessions(args);
         case "session":
-          return told(await this.#conversation(text(given, "session"), number(given, "after", 0)));
+          return textResult(await this.#conversation(text(args, "session"), number(args, "after", 0)));
       }
     } catch (error) {
-      if (error instanceof Refusal || context.mcpReq.signal.aborted) throw error;
-      return { ...told(this.#reason(error)), isError: true };
+      if (error instanceof McpRequestError || context.mcpReq.signal.aborted) throw error;
+      return { ...textResult(this.#reason(error)), isError: true };
     }
-    throw new Refusal(ProtocolErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
+    throw new McpRequestError(ProtocolErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
   }
 
-  async #run(given: Given, context: ServerContext): Promise<CallToolResult> {
+  async #run(args: ToolArguments, context: ServerContext): Promise<CallToolResult> {
     const signal = AbortSignal.any([context.mcpReq.signal, this.#closing.signal]);
-    const run = await this.#agent.run({ ...inputOf(given), signal, ...this.#door(context), overflow: "merge" });
+    const run = await this.#agent.run({
+      ...inputOf(args),
+      signal,
+      ...this.#responderOptions(context),
+      overflow: "merge",
+    });
     const token = context.mcpReq._meta?.progressToken;
     let progress = 0;
-    const tell = async (message: string) => {
+    const reportProgress = async (message: string) => {
       if (token === undefined || signal.aborted) return;
       const params = { progressToken: token, progress: (progress += 1), message };
       // Delivery errors are ignored: the call's signal ends the run of a disconnected client.
       await context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => undefined);
     };
-    await tell(`session ${run.sessionId}`);
+    await reportProgress(`session ${run.sessionId}`);
     for await (const event of run) {
-      if (event.type === "tool_call") await tell(event.title);
-      else if (event.type === "retry") await tell(`trying again: ${event.error.message}`);
-      else if (event.type === "compaction") await tell("the conversation was compacted");
+      if (event.type === "tool_call") await reportProgress(event.title);
+      else if (event.type === "retry") await reportProgress(`retrying: ${event.error.message}`);
+      else if (event.type === "compaction") await reportProgress("the conversation was compacted");
     }
     const { output, endedBy, usage } = await run.result;
     const structuredContent = {
@@ -150,18 +155,22 @@ export class AgentServer {
   }
 
   /** Run options for permission requests and questions. `ask` is set only if the client supports form elicitation. */
-  #door(context: ServerContext): Pick<RunInput, "ask" | "clientName" | "alwaysAsk"> {
+  #responderOptions(context: ServerContext): Pick<RunInput, "ask" | "clientName" | "alwaysAsk"> {
     const { elicitation } = this.#server.getClientCapabilities() ?? {};
     const name = this.#server.getClientVersion()?.name ?? "";
-    const askedAt = name === "" ? "mcp" : `mcp:${[...name.replace(/\p{C}/gu, "")].slice(0, 100).join("")}`;
+    const clientName = name === "" ? "mcp" : `mcp:${[...name.replace(/\p{C}/gu, "")].slice(0, 100).join("")}`;
     // An elicitation capability without any mode implies forms. Only URL mode must be declared.
     const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
-    return { clientName: askedAt, alwaysAsk: false, ...(hasForms && { ask: asker(this.#server, context) }) };
+    return {
+      clientName: clientName,
+      alwaysAsk: false,
+      ...(hasForms && { ask: createAskHandler(this.#server, context) }),
+    };
   }
 
-  async #sessions(given: Given): Promise<CallToolResult> {
-    const search = optional(given, "search");
-    const limit = Math.min(number(given, "limit", 1) ?? 20, MOST_SESSIONS);
+  async #sessions(args: ToolArguments): Promise<CallToolResult> {
+    const search = optional(args, "search");
+    const limit = Math.min(number(args, "limit", 1) ?? 20, MAX_SESSIONS);
     const { sessions, total } = await this.#agent.sessions.list({ limit, search });
     const lines = sessions.map(
       ({ id, title, updatedAt, projectDir }) => `${id}  ${updatedAt}  ${title}  ${projectDir}`,
@@ -183,9 +192,9 @@ export class AgentServer {
 
   async #resources(cursor: string | undefined) {
     if (cursor !== undefined && !/^\d{1,9}$/.test(cursor))
-      throw new Refusal(ProtocolErrorCode.InvalidParams, "unknown cursor");
+      throw new McpRequestError(ProtocolErrorCode.InvalidParams, "unknown cursor");
     const offset = Number(cursor ?? 0);
-    const { sessions, total } = await this.#agent.sessions.list({ limit: PAGE, offset });
+    const { sessions, total } = await this.#agent.sessions.list({ limit: PAGE_SIZE, offset });
     const resources = sessions.map(({ id, title, updatedAt }) => ({
       uri: `gantry://sessions/${id}`,
       ...{ name: id, title, mimeType: "text/markdown", annotations: { lastModified: updatedAt } },
@@ -201,60 +210,62 @@ export class AgentServer {
       return { contents: [{ uri, mimeType: "text/markdown", text: await this.#conversation(id) }] };
     } catch (error) {
       if (hasCode(error, "session_not_found"))
-        throw new Refusal(-32002, "resource not found", { uri: uri.slice(0, 200) });
-      throw new Refusal(ProtocolErrorCode.InternalError, this.#reason(error));
+        throw new McpRequestError(-32002, "resource not found", { uri: uri.slice(0, 200) });
+      throw new McpRequestError(ProtocolErrorCode.InternalError, this.#reason(error));
     }
   }
 
   /** Error text for the client. Internal errors are logged and reported as "internal error". */
   #reason(error: unknown): string {
-    const isTold = error instanceof Error && typeof (error as { code?: unknown }).code === "string";
-    if (isTold && !hasCode(error, "store")) return error.message;
-    this.#logger.error("a call failed", { error });
+    const isPublic = error instanceof Error && typeof (error as { code?: unknown }).code === "string";
+    if (isPublic && !hasCode(error, "store")) return error.message;
+    this.#logger.error("MCP request failed; returned an internal error", { error });
     return "internal error";
   }
 }
 
-function inputOf(given: Given): Pick<RunInput, "message" | "sessionId" | "provider" | "model" | "mode" | "projectDir"> {
-  const model = optional(given, "model");
-  const projectDir = optional(given, "project_dir");
-  const mode = optional(given, "mode");
-  const known = MODES.find((one) => one === mode);
-  if (mode !== undefined && known === undefined) throw invalid("mode", `one of ${MODES.join(", ")}`);
+function inputOf(
+  args: ToolArguments,
+): Pick<RunInput, "message" | "sessionId" | "provider" | "model" | "mode" | "projectDir"> {
+  const model = optional(args, "model");
+  const projectDir = optional(args, "project_dir");
+  const mode = optional(args, "mode");
+  const validMode = MODES.find((candidate) => candidate === mode);
+  if (mode !== undefined && validMode === undefined) throw invalid("mode", `one of ${MODES.join(", ")}`);
   if (projectDir !== undefined && !isAbsolute(projectDir)) throw invalid("project_dir", "an absolute path");
   const at = model?.indexOf("/") ?? -1;
-  const sessionId = optional(given, "session");
+  const sessionId = optional(args, "session");
   return {
-    message: text(given, "prompt"),
+    message: text(args, "prompt"),
     ...(sessionId !== undefined && { sessionId }),
     ...(model !== undefined && (at < 0 ? { model } : { provider: model.slice(0, at), model: model.slice(at + 1) })),
-    ...(known !== undefined && { mode: known }),
+    ...(validMode !== undefined && { mode: validMode }),
     ...(projectDir !== undefined && { projectDir }),
   };
 }
 
-function told(message: string): CallToolResult {
+function textResult(message: string): CallToolResult {
   return { content: [{ type: "text", text: message }] };
 }
 
-function invalid(field: string, expected: string): Refusal {
-  return new Refusal(ProtocolErrorCode.InvalidParams, `${field}: expected ${expected}`);
+function invalid(field: string, expected: string): McpRequestError {
+  return new McpRequestError(ProtocolErrorCode.InvalidParams, `${field}: expected ${expected}`);
 }
 
-function text(given: Given, field: string): string {
-  const value = optional(given, field);
+function text(args: ToolArguments, field: string): string {
+  const value = optional(args, field);
   if (value === undefined || value.trim() === "") throw invalid(field, "a string that is not empty");
   return value;
 }
 
-function optional(given: Given, field: string): string | undefined {
-  const value = isRecord(given) ? (given[field] ?? undefined) : undefined;
+function optional(args: ToolArguments, field: string): string | undefined {
+  const value = isRecord(args) ? (args[field] ?? undefined) : undefined;
   if (value !== undefined && typeof value !== "string") throw invalid(field, "a string");
   return value === "" ? undefined : value;
 }
 
-function number(given: Given, field: string, min: number): number | undefined {
-  const value = given[field] ?? undefined;
+function number(args: ToolArguments, field: string, min: number): number | undefined {
+  const value = args[field] ?? undefined;
   if (value === undefined) return undefined;
   if (!Number.isSafeInteger(value) || (value as number) < min) throw invalid(field, `an integer from ${min}`);
   return value as number;

@@ -2,9 +2,9 @@ import type { AskReply, AskRequest } from "gantry";
 import type { Server, ServerContext } from "@modelcontextprotocol/server";
 
 /** Timeout of an elicitation: the longest delay that a timer supports, about 25 days. */
-const PATIENCE_MS = 2 ** 31 - 1;
+const ELICITATION_TIMEOUT_MS = 2 ** 31 - 1;
 /** Maximum characters shown of each side of a change and of the call arguments. */
-const SHOWN = 4_000;
+const MAX_SHOWN_CHARACTERS = 4_000;
 
 /** Options of a permission request. */
 const PERMISSION = [
@@ -19,7 +19,7 @@ const PERMISSION = [
  * It rejects if the user declines or the answer is not one of the choices. A rejection neither grants nor denies:
  * another client can still answer.
  */
-export function asker(server: Server, { mcpReq }: ServerContext) {
+export function createAskHandler(server: Server, { mcpReq }: ServerContext) {
   return async (request: AskRequest, signal: AbortSignal): Promise<AskReply> => {
     const { question } = request;
     const choices = question ? question.choices : PERMISSION;
@@ -36,26 +36,26 @@ export function asker(server: Server, { mcpReq }: ServerContext) {
         message: messageOf(request),
         requestedSchema: { type: "object", properties: { answer }, required: ["answer"] },
       },
-      { signal, timeout: PATIENCE_MS, relatedRequestId: mcpReq.id },
+      { signal, timeout: ELICITATION_TIMEOUT_MS, relatedRequestId: mcpReq.id },
     );
-    const given = action === "accept" ? content?.["answer"] : undefined;
-    if (typeof given !== "string") throw new Error("the client's person gave no answer");
-    if (isText) return { choice: "", text: given };
-    if (!choices.some(({ id }) => id === given)) throw new Error("the client's person chose none of the choices");
-    return { choice: given, text: "" };
+    const answerText = action === "accept" ? content?.["answer"] : undefined;
+    if (typeof answerText !== "string") throw new Error("the client's user gave no answer");
+    if (isText) return { choice: "", text: answerText };
+    if (!choices.some(({ id }) => id === answerText)) throw new Error("the client's user chose an unknown option");
+    return { choice: answerText, text: "" };
   };
 }
 
 function messageOf({ title, reason = "", diff = [], input, question }: AskRequest): string {
   const lines = [question ? title : `gantry asks: ${title}`, ...(reason === "" ? [] : [reason])];
   for (const { path, oldText, newText } of diff)
-    lines.push(`${path}\n--- before\n${shown(oldText ?? "")}\n--- after\n${shown(newText)}`);
-  if (!question && diff.length === 0) lines.push(shown(JSON.stringify(input, undefined, 2)));
+    lines.push(`${path}\n--- before\n${truncate(oldText ?? "")}\n--- after\n${truncate(newText)}`);
+  if (!question && diff.length === 0) lines.push(truncate(JSON.stringify(input, undefined, 2)));
   return lines.join("\n\n");
 }
 
-function shown(text = ""): string {
-  return text.length <= SHOWN
+function truncate(text = ""): string {
+  return text.length <= MAX_SHOWN_CHARACTERS
     ? text
-    : `${text.slice(0, SHOWN).toWellFormed()}… [${text.length - SHOWN} more characters]`;
+    : `${text.slice(0, MAX_SHOWN_CHARACTERS).toWellFormed()}… [${text.length - MAX_SHOWN_CHARACTERS} more characters]`;
 }

@@ -10,7 +10,7 @@ export interface StdioStreams {
 }
 
 /** A longer message ends the connection. */
-const MOST = 16 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 
 /** Offers the agent as an MCP server to the one client at standard input and output. */
 export class McpStdioTransport implements Transport {
@@ -32,18 +32,21 @@ export class McpStdioTransport implements Transport {
     ]);
     const server = new AgentServer(agent, this.#logger);
     const connection = new Connection(server, input, output);
-    const lines = input.pipe(new WholeLines());
+    const lines = input.pipe(new CompleteLines());
     lines.on("error", (error) => {
-      this.#logger.warn("the client is left", { error });
+      this.#logger.warn("client input rejected; disconnecting", { error });
       connection.lost();
     });
-    await server.connect(new StdioServerTransport(lines, output, { maxBufferSize: 2 * MOST }), connection.lost);
+    await server.connect(
+      new StdioServerTransport(lines, output, { maxBufferSize: 2 * MAX_MESSAGE_BYTES }),
+      connection.lost,
+    );
     return connection;
   }
 }
 
 /** Forwards complete lines only. The SDK would copy its whole buffered line again with each chunk. */
-class WholeLines extends Transform {
+class CompleteLines extends Transform {
   #held: Buffer[] = [];
   #size = 0;
 
@@ -56,15 +59,16 @@ class WholeLines extends Transform {
     // In a chunk with several lines, only the first line and the remainder can exceed the limit: they continue in other
     // chunks.
     const first = end > 0 ? piece.indexOf(10) : piece.length;
-    if (this.#size + first >= MOST) return done(new Error(`it sent a message of more than ${MOST / 1024 / 1024} MB`));
+    if (this.#size + first >= MAX_MESSAGE_BYTES)
+      return done(new Error(`a client message is larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`));
     if (end > 0) {
       const lines = [...this.#held, piece.subarray(0, end)];
       [this.#held, this.#size] = [[], 0];
       this.push(Buffer.concat(lines));
     }
-    const rest = piece.subarray(end);
-    this.#size += rest.length;
-    if (rest.length > 0) this.#held.push(rest);
+    const remainder = piece.subarray(end);
+    this.#size += remainder.length;
+    if (remainder.length > 0) this.#held.push(remainder);
     done();
   }
 }
@@ -88,7 +92,7 @@ class Connection extends ListeningBase {
     for (const event of ["close", "error"]) process.stdout.on(event, this.lost);
   }
 
-  /** The client has disconnected: stop at once, without waiting for active calls. */
+  /** The client has disconnected: cancel active calls and stop. */
   readonly lost = (): void => void this.stop(AbortSignal.abort());
 
   protected async end(): Promise<void> {

@@ -1,19 +1,19 @@
 import { basename } from "node:path";
-import { ownPath } from "./local-path.js";
+import { pathOutsideProject } from "./local-path.js";
 import { pathToFileURL } from "node:url";
 import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
 import { isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
-import { listedPrompts, listedTools, MOST, type Listing } from "./listing.js";
-import { line } from "./printable-text.js";
+import { parsePrompts, parseTools, LISTING_LIMITS, type Listing } from "./listing.js";
+import { toLine } from "./printable-text.js";
 import { StdioTransport } from "./stdio-transport.js";
 
 /** Timeout of one page of a list; below, of a ping. */
 const LIST_MS = 20_000;
 const PING_MS = 5_000;
 /** Disables the SDK's own timeout. Callers set theirs through a signal. */
-const FOREVER_MS = 2_000_000_000;
+const NO_TIMEOUT_MS = 2_000_000_000;
 
 /** The client side of a connection: how to start the server, and how to handle its requests. */
 export interface ConnectionContext {
@@ -52,7 +52,7 @@ const RESULT: StandardSchema<Readonly<Record<string, unknown>>> = {
   "~standard": {
     version: 1,
     vendor: "gantry",
-    validate: (value) => (isRecord(value) ? { value } : { issues: [{ message: "its answer is none" }] }),
+    validate: (value) => (isRecord(value) ? { value } : { issues: [{ message: "the response is not an object" }] }),
   },
 };
 
@@ -65,7 +65,7 @@ export class Connection {
   readonly #context: ConnectionContext;
   /** Resolves with the reason when the connection ends. The reason is `""` if it was closed locally. */
   readonly ended: Promise<string>;
-  #over = false;
+  #isOver = false;
 
   private constructor(client: Client, transport: AnyTransport, context: ConnectionContext) {
     this.#client = client;
@@ -73,8 +73,8 @@ export class Connection {
     this.#context = context;
     this.ended = new Promise((resolve) => {
       client.onclose = () => {
-        this.#over = true;
-        this.#tellErrors();
+        this.#isOver = true;
+        this.#logEnd();
         // A server that exited on its own can leave child processes.
         void transport.close().finally(() => resolve(transport.why));
       };
@@ -84,9 +84,9 @@ export class Connection {
   /** Connects to the server. Rejects with the reason if that fails; its process and connections are closed by then. */
   static async open(context: ConnectionContext, signal: AbortSignal): Promise<Connection> {
     const { server } = context;
-    if ("command" in server) return Connection.#begin(await program(server, context), context, signal);
+    if ("command" in server) return Connection.#begin(await startServer(server, context), context, signal);
     const over = (type: "http" | "sse") =>
-      Connection.#begin(new HttpTransport(server, type, isWanted), context, signal);
+      Connection.#begin(new HttpTransport(server, type, isNeeded), context, signal);
     if (server.type !== undefined) return over(server.type);
     try {
       return await over("http");
@@ -95,8 +95,8 @@ export class Connection {
       // A server with the older SSE transport answers a POST with a 4xx status, because it expects a GET.
       if (signal.aborted || code === undefined || code < 400 || code >= 500 || code === 401 || code === 403)
         throw error;
-      return over("sse").catch((other: unknown) => {
-        throw code === 404 || code === 405 ? other : error;
+      return over("sse").catch((sseError: unknown) => {
+        throw code === 404 || code === 405 ? sseError : error;
       });
     }
   }
@@ -106,59 +106,59 @@ export class Connection {
     const connection = new Connection(client, transport, context);
     try {
       signal.throwIfAborted();
-      await client.connect(transport, { signal, timeout: FOREVER_MS });
+      await client.connect(transport, { signal, timeout: NO_TIMEOUT_MS });
       return connection;
     } catch (error) {
       const { why } = transport;
       await transport.close();
       signal.throwIfAborted();
       const { errors = "" } = transport;
-      const said =
-        errors === "" || why === "" ? "" : `; it said: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
-      throw new McpServerError((why === "" ? reasonOf(error) : why) + said, codeOf(error));
+      const stderrNote =
+        errors === "" || why === "" ? "" : `; stderr: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
+      throw new McpServerError((why === "" ? reasonOf(error) : why) + stderrNote, codeOf(error));
     }
   }
 
   get isOver(): boolean {
-    return this.#over;
+    return this.#isOver;
   }
 
   /** Lists the server's tools and prompts. Rejects if the tools cannot be listed. */
   async list(signal: AbortSignal): Promise<Listing> {
     const { tools, prompts, resources } = this.#client.getServerCapabilities() ?? {};
-    const left: string[] = [];
+    const rejected: string[] = [];
     const [someTools, somePrompts] = await Promise.all([
       tools ? this.#pages("tools/list", "tools", signal) : [],
       // A failed list of prompts must not hide the tools.
       prompts
         ? this.#pages("prompts/list", "prompts", signal).catch((error: unknown) => {
             signal.throwIfAborted();
-            left.push(`its prompts: ${reasonOf(error)}`);
+            rejected.push(`its prompts: ${reasonOf(error)}`);
             return [];
           })
         : [],
     ]);
     return {
-      tools: listedTools(someTools, left),
-      prompts: listedPrompts(somePrompts, left),
+      tools: parseTools(someTools, rejected),
+      prompts: parsePrompts(somePrompts, rejected),
       hasResources: resources !== undefined,
-      left,
+      rejected,
     };
   }
 
   /** Sends one request and returns its result. Rejects with `McpServerError`, or with the signal's reason. */
-  async ask(
+  async request(
     method: string,
     params: Readonly<Record<string, unknown>>,
     { signal, onProgress }: PendingCall,
   ): Promise<Readonly<Record<string, unknown>>> {
     try {
-      const options = { signal, timeout: FOREVER_MS, ...(onProgress && { onprogress: onProgress }) };
+      const options = { signal, timeout: NO_TIMEOUT_MS, ...(onProgress && { onprogress: onProgress }) };
       return await this.#client.request({ method, params }, RESULT, options);
     } catch (error) {
       signal.throwIfAborted();
       // The close event can follow the error, therefore read the reason only here.
-      if (this.#over) throw new McpServerError(this.#transport.why || "it has ended", codeOf(error), true);
+      if (this.#isOver) throw new McpServerError(this.#transport.why || "the server exited", codeOf(error), true);
       throw new McpServerError(reasonOf(error), codeOf(error));
     }
   }
@@ -166,7 +166,7 @@ export class Connection {
   /** Pings the server and closes the connection if no answer arrives in time. */
   async checkAlive(): Promise<void> {
     const signal = AbortSignal.timeout(PING_MS);
-    await this.#client.ping({ signal, timeout: FOREVER_MS }).catch(async () => {
+    await this.#client.ping({ signal, timeout: NO_TIMEOUT_MS }).catch(async () => {
       if (signal.aborted) await this.close();
     });
   }
@@ -180,25 +180,25 @@ export class Connection {
   async #pages(method: string, key: string, signal: AbortSignal): Promise<unknown[]> {
     const all: unknown[] = [];
     let cursor: unknown;
-    for (let page = 0; page < MOST.pages; page++) {
+    for (let page = 0; page < LISTING_LIMITS.pages; page++) {
       const time = AbortSignal.any([signal, AbortSignal.timeout(LIST_MS)]);
-      const result = await this.ask(method, cursor === undefined ? {} : { cursor }, { signal: time });
-      const some = result[key];
-      if (!Array.isArray(some)) throw new McpServerError(`its answer to ${method} has no ${key}`);
+      const result = await this.request(method, cursor === undefined ? {} : { cursor }, { signal: time });
+      const pageEntries = result[key];
+      if (!Array.isArray(pageEntries)) throw new McpServerError(`the response to ${method} has no ${key}`);
       // Push one entry at a time: a spread of 100,000 arguments would overflow the stack.
-      for (const one of some as unknown[]) if (all.length < MOST.looked) all.push(one);
-      if (all.length >= MOST.looked) break;
+      for (const entry of pageEntries as unknown[]) if (all.length < LISTING_LIMITS.scannedEntries) all.push(entry);
+      if (all.length >= LISTING_LIMITS.scannedEntries) break;
       cursor = result["nextCursor"];
       if (typeof cursor !== "string" || cursor === "") break;
     }
     return all;
   }
 
-  #tellErrors(): void {
+  #logEnd(): void {
     const { errors = "", why } = this.#transport;
     const { logger, server, hide } = this.#context;
     const fields = { server: server.name, why, ...(errors !== "" && { stderr: hide(errors) }) };
-    logger.debug("a server of tools has ended", fields);
+    logger.debug("MCP server exited", fields);
   }
 }
 
@@ -216,19 +216,19 @@ export class McpServerError extends Error {
   }
 }
 
-async function program(
+async function startServer(
   { command, args, env, cwd, name }: Extract<McpServer, { command: string }>,
   { projectDir, env: plain }: ConnectionContext,
 ): Promise<StdioTransport> {
   try {
-    const path = ownPath(plain["PATH"], projectDir);
-    const given = { ...plain, ...(path !== undefined && { PATH: path }), ...env };
-    const process = await startProcess({ file: command, args, cwd: cwd ?? projectDir, env: given });
-    return new StdioTransport(process, isWanted);
+    const path = pathOutsideProject(plain["PATH"], projectDir);
+    const environment = { ...plain, ...(path !== undefined && { PATH: path }), ...env };
+    const process = await startProcess({ file: command, args, cwd: cwd ?? projectDir, env: environment });
+    return new StdioTransport(process, isNeeded);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     throw new McpServerError(
-      code === "ENOENT" ? `there is no ${command}, or no folder that ${name} could run in` : message,
+      code === "ENOENT" ? `command ${command} or the working directory of ${name} was not found` : message,
     );
   }
 }
@@ -257,7 +257,7 @@ function clientFor({ version, projectDir, elicit, changed }: ConnectionContext):
 }
 
 /** Whether a message is needed. Other notifications are skipped, because some servers log without limit. */
-function isWanted(message: Readonly<Record<string, unknown>>): boolean {
+function isNeeded(message: Readonly<Record<string, unknown>>): boolean {
   const { method, id } = message;
   if (typeof method !== "string" || id !== undefined) return true;
   return /^notifications\/(progress|cancelled|(tools|prompts)\/list_changed)$/.test(method);
@@ -269,15 +269,15 @@ function reasonOf(error: unknown): string {
   const { cause } = error as { cause?: { code?: unknown; message?: unknown } };
   if (error instanceof TypeError && cause) {
     const code = cause.code ?? cause.message;
-    return `it could not be reached (${typeof code === "string" ? code : "no answer"})`;
+    return `the server is unreachable (${typeof code === "string" ? code : "no answer"})`;
   }
   if (error instanceof SdkHttpError && (error.status === 401 || error.status === 403))
-    return `it answered with ${error.status}: the headers of its config should say who asks`;
+    return `HTTP status ${error.status}: set the authentication headers in the config of the server`;
   const plain = error.message
     .replace(/^MCP error -?\d+: /, "")
     .replace(/^(Streamable HTTP|SSE) error: /, "")
-    .replace(/^Error POSTing to endpoint( \(HTTP \d+\))?: /, `it answered with ${codeOf(error) ?? "an error"}: `);
-  return line(plain).slice(0, 1_000);
+    .replace(/^Error POSTing to endpoint( \(HTTP \d+\))?: /, `HTTP status ${codeOf(error) ?? "unknown"}: `);
+  return toLine(plain).slice(0, 1_000);
 }
 
 /** HTTP status or JSON-RPC error code. */

@@ -2,9 +2,9 @@ import type { FilePart, ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
 
 /** Limits of one result: characters shown to the model, content blocks, images, and bytes of one image. */
-const MOST = { characters: 30_000, blocks: 1_000, images: 8, bytes: 5 * 1024 * 1024 };
-const NO_IMAGE = "[an image that is none]";
-const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const CONTENT_LIMITS = { characters: 30_000, blocks: 1_000, images: 8, bytes: 5 * 1024 * 1024 };
+const INVALID_IMAGE = "[an invalid image]";
+const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /** A server's result in the form that models read. */
 export interface Content {
@@ -17,21 +17,22 @@ export function resultContent(result: Readonly<Record<string, unknown>>): Conten
   const read = contentOf(blocks);
   const { structuredContent: structured } = result;
   // The protocol requires a text block beside structured content, but not all servers send it.
-  const isSaid = blocks.some((block) => isRecord(block) && block["type"] === "text");
-  if (structured === undefined || isSaid) return read;
-  return { ...read, text: cut([read.text, jsonOf(structured)].filter((one) => one !== "").join("\n")) };
+  const hasText = blocks.some((block) => isRecord(block) && block["type"] === "text");
+  if (structured === undefined || hasText) return read;
+  return { ...read, text: truncate([read.text, jsonOf(structured)].filter((text) => text !== "").join("\n")) };
 }
 
 /** Converts the blocks of a tool result or prompt. */
 export function contentOf(blocks: readonly unknown[]): Content {
   const lines: string[] = [];
   const parts: ImagePart[] = [];
-  for (const block of blocks.slice(0, MOST.blocks)) {
-    const line = isRecord(block) ? lineOf(block, parts) : "[something that is no content]";
+  for (const block of blocks.slice(0, CONTENT_LIMITS.blocks)) {
+    const line = isRecord(block) ? lineOf(block, parts) : "[an invalid content block]";
     if (line !== "") lines.push(line);
   }
-  if (blocks.length > MOST.blocks) lines.push(`[${blocks.length - MOST.blocks} more pieces are left out]`);
-  return { text: cut(lines.join("\n")), parts };
+  if (blocks.length > CONTENT_LIMITS.blocks)
+    lines.push(`[${blocks.length - CONTENT_LIMITS.blocks} more content blocks omitted]`);
+  return { text: truncate(lines.join("\n")), parts };
 }
 
 /** Converts the contents of a `resources/read` result. */
@@ -40,50 +41,52 @@ export function resourceContent(contents: unknown): Content {
   return contentOf(all.map((resource) => ({ type: "resource", resource })));
 }
 
-/** Limits a text to 30,000 characters. Of a longer text the beginning and the end are kept. */
-export function cut(text: string): string {
-  if (text.length <= MOST.characters) return text;
-  const half = MOST.characters / 2;
-  const left = text.length - MOST.characters;
-  return `${whole(text.slice(0, half))}\n[... ${left} characters left out: ask for less at a time ...]\n${whole(text.slice(-half))}`;
+/** Limits a text to 30,000 characters. A longer text keeps its beginning and its end. */
+export function truncate(text: string): string {
+  if (text.length <= CONTENT_LIMITS.characters) return text;
+  const half = CONTENT_LIMITS.characters / 2;
+  const omittedCharacters = text.length - CONTENT_LIMITS.characters;
+  return `${trimSurrogates(text.slice(0, half))}\n[... ${omittedCharacters} characters left out: ask for less at a time ...]\n${trimSurrogates(text.slice(-half))}`;
 }
 
 /** Indented only if the compact form is within the limit: indentation multiplies the size of deeply nested values. */
 function jsonOf(value: unknown): string {
   const text = JSON.stringify(value);
-  return text.length > MOST.characters ? text : JSON.stringify(value, null, 2);
+  return text.length > CONTENT_LIMITS.characters ? text : JSON.stringify(value, null, 2);
 }
 
 function lineOf(block: Readonly<Record<string, unknown>>, parts: ImagePart[]): string {
   const { type } = block;
   if (type === "text") return textOf(block["text"]);
   if (type === "image") return imageLine(block["mimeType"], block["data"], parts);
-  if (type === "audio") return `[audio of the type ${nameOf(block["mimeType"])}: it cannot be heard here]`;
+  if (type === "audio") return `[audio of the type ${nameOf(block["mimeType"])}, which cannot be played]`;
   if (type === "resource_link") {
-    const about = [block["title"] ?? block["name"], block["description"]].map(nameOf).filter((one) => one !== "");
+    const about = [block["title"] ?? block["name"], block["description"]].map(nameOf).filter((detail) => detail !== "");
     return `[a resource: ${[nameOf(block["uri"]), ...about].join(", ")}]`;
   }
   if (type !== "resource" || !isRecord(block["resource"]))
     return `[content of the kind ${nameOf(type)}, which cannot be shown]`;
   const { uri, mimeType, text, blob } = block["resource"];
   if (typeof text === "string") return `[${nameOf(uri)}]\n${text}`;
-  if (IMAGES.has(mimeType as string)) return `[${nameOf(uri)}]\n${imageLine(mimeType, blob, parts)}`.trim();
+  if (IMAGE_TYPES.has(mimeType as string)) return `[${nameOf(uri)}]\n${imageLine(mimeType, blob, parts)}`.trim();
   return `[${nameOf(uri)}: ${sizeOf(blob)} of the type ${nameOf(mimeType) || "application/octet-stream"}, which cannot be shown]`;
 }
 
 /** Adds the image to `parts` and returns `""`. Returns a note instead if the image cannot be shown. */
 function imageLine(mediaType: unknown, data: unknown, parts: ImagePart[]): string {
   const type = nameOf(mediaType);
-  if (!IMAGES.has(type)) return `[an image of the type ${type}, which cannot be shown]`;
-  if (typeof data !== "string" || data === "") return NO_IMAGE;
-  if (data.length * 0.75 > MOST.bytes) return `[an image of ${sizeOf(data)}: more than can be shown]`;
-  if (parts.length >= MOST.images) return "[an image more than can be shown]";
+  if (!IMAGE_TYPES.has(type)) return `[an image of the type ${type}, which cannot be shown]`;
+  if (typeof data !== "string" || data === "") return INVALID_IMAGE;
+  if (data.length * 0.75 > CONTENT_LIMITS.bytes) return `[an image of ${sizeOf(data)}: more than can be shown]`;
+  if (parts.length >= CONTENT_LIMITS.images) return "[another image, omitted: too many images]";
   const plain = data.replace(/\s+/g, "");
   // Check the actual type: a provider rejects an invalid or mislabelled image. Because the image is stored, every later
   // request of the session would fail too.
-  const found = /^[A-Za-z0-9+/]+={0,2}$/.test(plain) ? kindOf(Buffer.from(plain.slice(0, 32), "base64")) : undefined;
-  if (found === undefined) return NO_IMAGE;
-  parts.push({ type: "image", mediaType: found, data: plain });
+  const imageType = /^[A-Za-z0-9+/]+={0,2}$/.test(plain)
+    ? kindOf(Buffer.from(plain.slice(0, 32), "base64"))
+    : undefined;
+  if (imageType === undefined) return INVALID_IMAGE;
+  parts.push({ type: "image", mediaType: imageType, data: plain });
   return "";
 }
 
@@ -110,6 +113,6 @@ function nameOf(value: unknown): string {
 }
 
 /** Removes half a surrogate pair at either end. */
-function whole(text: string): string {
+function trimSurrogates(text: string): string {
   return text.replace(/^[\uDC00-\uDFFF]|[\uD800-\uDBFF]$/g, "");
 }

@@ -11,14 +11,14 @@ export const MAX_DEPTH = 128;
  * - Any other response becomes an error response.
  * - A request or notification is dropped: the result is undefined.
  */
-export function withinDepth(message: JSONRPCMessage): JSONRPCMessage | undefined {
+export function limitDepth(message: JSONRPCMessage): JSONRPCMessage | undefined {
   if (!isTooDeep(message)) return message;
   if (!("id" in message) || "method" in message || message.id === undefined) return undefined;
   const { id } = message;
   const result = "result" in message ? message.result : undefined;
   if (isRecord(result) && Array.isArray(result["tools"]))
-    return { jsonrpc: "2.0", id, result: cut(result, MAX_DEPTH) as Record<string, unknown> };
-  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "its answer is nested too deep" } };
+    return { jsonrpc: "2.0", id, result: truncate(result, MAX_DEPTH) as Record<string, unknown> };
+  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "the response is nested too deeply" } };
 }
 
 function isTooDeep(message: JSONRPCMessage): boolean {
@@ -35,9 +35,9 @@ function isTooDeep(message: JSONRPCMessage): boolean {
 }
 
 /** Replaces deeper values with null. */
-function cut(value: unknown, depth: number): unknown {
+function truncate(value: unknown, depth: number): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (depth === 0) return null;
-  if (Array.isArray(value)) return value.map((item) => cut(item, depth - 1));
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, cut(item, depth - 1)]));
+  if (Array.isArray(value)) return value.map((item) => truncate(item, depth - 1));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, truncate(item, depth - 1)]));
 }

@@ -1,11 +1,11 @@
 import type { ToolContext } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { line, plain } from "./printable-text.js";
+import { toLine, withoutInvisible } from "./printable-text.js";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 
 /** Limits of one form: fields, characters of a question, and choices of a field. */
-const MOST = { fields: 32, characters: 1_000, choices: 32 };
-const LEFT_OUT = "(leave it out)";
+const FORM_LIMITS = { fields: 32, characters: 1_000, choices: 32 };
+const SKIP_FIELD = "(leave it out)";
 const [YES, NO] = ["yes", "no"];
 
 type Answer = string | number | boolean | string[];
@@ -16,61 +16,64 @@ type Question = ToolContext["askUser"];
  *
  * Returns `decline` if the user does not answer the first question, and `cancel` for a later one.
  */
-export async function elicited(
+export async function elicitFields(
   server: string,
   params: Readonly<Record<string, unknown>>,
   question: Question,
 ): Promise<ElicitResult> {
   const { message = "", requestedSchema } = params;
-  const said = `${server} asks: ${typeof message === "string" ? plain(message) : ""}`.slice(0, MOST.characters);
+  const heading = `${server} asks: ${typeof message === "string" ? withoutInvisible(message) : ""}`.slice(
+    0,
+    FORM_LIMITS.characters,
+  );
   const schema = isRecord(requestedSchema) ? requestedSchema : {};
   const fields = Object.entries(isRecord(schema["properties"]) ? schema["properties"] : {});
-  if (fields.length > MOST.fields) return { action: "decline" };
+  if (fields.length > FORM_LIMITS.fields) return { action: "decline" };
   if (fields.length === 0) {
-    const answer = await question({ title: said, choices: [YES!, NO!] });
+    const answer = await question({ title: heading, choices: [YES!, NO!] });
     return answer === YES ? { action: "accept", content: {} } : { action: "decline" };
   }
   const required = Array.isArray(schema["required"]) ? (schema["required"] as unknown[]) : [];
   const content: Record<string, Answer> = {};
-  for (const [i, [name, given]] of fields.entries()) {
-    const field = isRecord(given) ? given : {};
-    const answer = await answerTo(`${said}\n${labelOf(name, field)}`, field, required.includes(name), question);
+  for (const [i, [name, rawField]] of fields.entries()) {
+    const field = isRecord(rawField) ? rawField : {};
+    const answer = await askField(`${heading}\n${labelOf(name, field)}`, field, required.includes(name), question);
     if (answer === undefined) return { action: i === 0 ? "decline" : "cancel" };
-    if (answer !== LEFT_OUT) content[name] = answer;
+    if (answer !== SKIP_FIELD) content[name] = answer;
   }
   return { action: "accept", content };
 }
 
 function labelOf(name: string, { title, description }: Readonly<Record<string, unknown>>): string {
-  const label = line(title) || line(name);
-  return (line(description) === "" ? label : `${label}: ${line(description)}`).slice(0, MOST.characters);
+  const label = toLine(title) || toLine(name);
+  return (toLine(description) === "" ? label : `${label}: ${toLine(description)}`).slice(0, FORM_LIMITS.characters);
 }
 
 /** Returns undefined if the user does not answer, or gives two invalid answers. */
-async function answerTo(
+async function askField(
   title: string,
   field: Readonly<Record<string, unknown>>,
   required: boolean,
   question: Question,
 ): Promise<Answer | undefined> {
-  const optional = required ? [] : [LEFT_OUT];
+  const optional = required ? [] : [SKIP_FIELD];
   const words = choicesOf(field);
   if (field["type"] === "boolean") {
     const answer = await question({ title, choices: [YES!, NO!, ...optional] });
-    return answer === undefined || answer === LEFT_OUT ? answer : answer === YES;
+    return answer === undefined || answer === SKIP_FIELD ? answer : answer === YES;
   }
   if (words !== undefined) {
     const answer = await question({ title, choices: [...words.keys(), ...optional] });
-    return answer === undefined || answer === LEFT_OUT ? answer : words.get(answer);
+    return answer === undefined || answer === SKIP_FIELD ? answer : words.get(answer);
   }
   let hint = "";
   for (let round = 0; round < 2; round++) {
     const choices = optional.length > 0 ? { choices: optional, freeText: true } : {};
     const answer = await question({ title: title + hint, ...choices });
-    if (answer === undefined || (answer === LEFT_OUT && !required)) return answer;
+    if (answer === undefined || (answer === SKIP_FIELD && !required)) return answer;
     const value = valueOf(answer, field);
     if (value !== undefined) return value;
-    hint = `\n(${JSON.stringify(answer.slice(0, 100))} does not do: it should be ${field["type"] === "integer" ? "a whole number" : "a number"})`;
+    hint = `\n(${JSON.stringify(answer.slice(0, 100))} is not valid; expected ${field["type"] === "integer" ? "a whole number" : "a number"})`;
   }
   return undefined;
 }
@@ -84,23 +87,23 @@ function choicesOf({
   const pairs = Array.isArray(values)
     ? values.map((value, i): [unknown, unknown] => [Array.isArray(names) ? (names[i] as unknown) : value, value])
     : Array.isArray(oneOf)
-      ? oneOf.map((one): [unknown, unknown] =>
-          isRecord(one) ? [one["title"] ?? one["const"], one["const"]] : ["", ""],
+      ? oneOf.map((option): [unknown, unknown] =>
+          isRecord(option) ? [option["title"] ?? option["const"], option["const"]] : ["", ""],
         )
       : [];
   const texts = pairs.filter((pair): pair is [string, string] =>
-    pair.every((one) => typeof one === "string" && one !== ""),
+    pair.every((text) => typeof text === "string" && text !== ""),
   );
-  const shown = texts.map(([label, value]): [string, string] => [line(label) || value, value]);
-  return texts.length === 0 || texts.length > MOST.choices ? undefined : new Map(shown);
+  const shown = texts.map(([label, value]): [string, string] => [toLine(label) || value, value]);
+  return texts.length === 0 || texts.length > FORM_LIMITS.choices ? undefined : new Map(shown);
 }
 
 function valueOf(answer: string, { type }: Readonly<Record<string, unknown>>): Answer | undefined {
   if (type === "array")
     return answer
       .split(",")
-      .map((one) => one.trim())
-      .filter((one) => one !== "");
+      .map((item) => item.trim())
+      .filter((item) => item !== "");
   if (type !== "number" && type !== "integer") return answer;
   const number = Number(answer.trim());
   return answer.trim() === "" || !Number.isFinite(number) || (type === "integer" && !Number.isInteger(number))

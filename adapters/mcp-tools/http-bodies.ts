@@ -1,5 +1,5 @@
 import type { FetchLike } from "@modelcontextprotocol/client";
-import { MESSAGE_BYTES, Turns } from "./lines.js";
+import { MAX_MESSAGE_BYTES, WorkThrottle } from "./lines.js";
 
 /** Maximum bytes read of an error response. */
 const ERROR_BYTES = 64 * 1024;
@@ -15,7 +15,7 @@ type Init = NonNullable<Parameters<FetchLike>[1]>;
  * It uses the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY, except for loopback addresses. It has no response
  * timeout: callers pass a signal.
  */
-export class HttpBodies {
+export class BoundedHttpClient {
   #undici: Promise<{ undici: Undici; direct: Dispatcher; proxied: Dispatcher }> | undefined;
   #closed = false;
 
@@ -23,7 +23,7 @@ export class HttpBodies {
    * Like `fetch`. `over` is called once when the response body has ended, failed or been cancelled. `resumable` is true
    * if the stream had an event id to resume from.
    */
-  async ask(url: string | URL, init: Init, over: (resumable: boolean) => void): Promise<Response> {
+  async fetch(url: string | URL, init: Init, over: (resumable: boolean) => void): Promise<Response> {
     if (this.#closed) throw new Error("the connection is closed");
     const { undici, direct, proxied } = await (this.#undici ??= open());
     const { hostname } = new URL(url);
@@ -31,7 +31,7 @@ export class HttpBodies {
     // Undici does not accept the platform's `Headers` objects.
     const headers = Object.fromEntries(new Headers(init.headers as Record<string, string>));
     const { method = "GET", body, signal, redirect } = init;
-    const asked = {
+    const requestOptions = {
       method,
       headers,
       dispatcher,
@@ -39,19 +39,19 @@ export class HttpBodies {
       ...(signal && { signal }),
       ...(redirect && { redirect }),
     };
-    const answer = await undici.fetch(url, asked).catch((error: unknown) => {
+    const answer = await undici.fetch(url, requestOptions).catch((error: unknown) => {
       over(false);
       throw error;
     });
     const isEvents = /^text\/event-stream\b/i.test(answer.headers.get("content-type") ?? "");
     const bytes = answer.body as AsyncIterable<Uint8Array> | null;
     const pieces =
-      bytes === null ? undefined : bounded(bytes, !answer.ok ? "error" : isEvents ? "events" : "one", over);
+      bytes === null ? undefined : limitBody(bytes, !answer.ok ? "error" : isEvents ? "events" : "one", over);
     if (!pieces) over(false);
     const { status, statusText } = answer;
-    const told = new Headers([...answer.headers]);
-    for (const name of ["content-encoding", "content-length"]) told.delete(name);
-    const response = new Response(pieces ? streamOf(pieces) : null, { status, statusText, headers: told });
+    const responseHeaders = new Headers([...answer.headers]);
+    for (const name of ["content-encoding", "content-length"]) responseHeaders.delete(name);
+    const response = new Response(pieces ? streamOf(pieces) : null, { status, statusText, headers: responseHeaders });
     // Callers need the final URL after redirects. The `Response` constructor cannot set it.
     Object.defineProperty(response, "url", { value: answer.url });
     return response;
@@ -78,12 +78,12 @@ async function open() {
  * Limits a response body. An error is truncated after `ERROR_BYTES`. A single event, or any other body as a whole, may
  * have `MESSAGE_BYTES` at most.
  */
-async function* bounded(
+async function* limitBody(
   body: AsyncIterable<Uint8Array>,
   kind: "error" | "events" | "one",
   over: (resumable: boolean) => void,
 ): AsyncGenerator<Uint8Array> {
-  const turns = new Turns();
+  const turns = new WorkThrottle();
   let size = 0;
   let resumable = false;
   try {
@@ -98,7 +98,8 @@ async function* bounded(
         yield piece.subarray(0, piece.length - (size - ERROR_BYTES));
         return;
       }
-      if (size > MESSAGE_BYTES) throw new Error(`it sent a message of more than ${MESSAGE_BYTES / 1024 / 1024} MB`);
+      if (size > MAX_MESSAGE_BYTES)
+        throw new Error(`the server sent a message larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`);
       yield piece;
       if (piece.length < 1024) turns.idle();
     }

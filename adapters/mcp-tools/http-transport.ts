@@ -7,15 +7,15 @@ import {
   type Transport,
 } from "@modelcontextprotocol/client";
 import type { McpServerHttp } from "gantry/plugin";
-import { HttpBodies } from "./http-bodies.js";
-import { withinDepth } from "./depth.js";
+import { BoundedHttpClient } from "./http-bodies.js";
+import { limitDepth } from "./depth.js";
 
 /** Timeout of the request that terminates the session at the server. */
-const GOODBYE_MS = 1_000;
+const CLOSE_TIMEOUT_MS = 1_000;
 /** Delay before an ended response counts as incomplete. Its last message can still be in the parser. */
-const PARSE_MS = 100;
+const PARSE_GRACE_MS = 100;
 /** Reconnection of an interrupted stream. Delays are in ms. */
-const AGAIN = {
+const RECONNECTION_OPTIONS = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 5_000,
   reconnectionDelayGrowFactor: 2,
@@ -23,12 +23,12 @@ const AGAIN = {
 };
 
 /** Maximum retry delay that a server can request. */
-const LONGEST_RETRY_MS = 60_000;
+const MAX_RETRY_DELAY_MS = 60_000;
 
 /** End reason when a reachable server no longer knows the session. */
-export const SESSION_LOST = "its session is over";
+export const SESSION_LOST = "the server lost the session";
 
-interface Waiting {
+interface PendingRequest {
   readonly cancel: AbortController;
 }
 
@@ -37,12 +37,12 @@ export class HttpTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
-  readonly #bodies = new HttpBodies();
-  readonly #waiting = new Map<string | number, Waiting>();
+  readonly #bodies = new BoundedHttpClient();
+  readonly #pending = new Map<string | number, PendingRequest>();
   readonly #inner: StreamableHTTPClientTransport | SSEClientTransport;
-  readonly #wanted: (message: Readonly<Record<string, unknown>>) => boolean;
-  readonly #underWay = new Set<AbortController>();
-  #order: Promise<void> = Promise.resolve();
+  readonly #isWanted: (message: Readonly<Record<string, unknown>>) => boolean;
+  readonly #activeRequests = new Set<AbortController>();
+  #delivery: Promise<void> = Promise.resolve();
   #streams = 0;
   #closed = false;
   #over = false;
@@ -51,17 +51,17 @@ export class HttpTransport implements Transport {
   constructor(
     { url, headers }: McpServerHttp,
     type: "http" | "sse",
-    wanted: (message: Readonly<Record<string, unknown>>) => boolean,
+    isWanted: (message: Readonly<Record<string, unknown>>) => boolean,
   ) {
-    this.#wanted = wanted;
+    this.#isWanted = isWanted;
     const options = { fetch: this.#fetch, requestInit: { headers: { ...headers } } };
     this.#inner =
       type === "sse"
         ? new SSEClientTransport(new URL(url), options)
-        : new StreamableHTTPClientTransport(new URL(url), { ...options, reconnectionOptions: AGAIN });
+        : new StreamableHTTPClientTransport(new URL(url), { ...options, reconnectionOptions: RECONNECTION_OPTIONS });
     if (type === "http") boundRetries(this.#inner);
-    this.#inner.onmessage = (message) => this.#take(message);
-    this.#inner.onerror = (error) => this.#fault(error);
+    this.#inner.onmessage = (message) => this.#receive(message);
+    this.#inner.onerror = (error) => this.#handleError(error);
     // The SDK's transport reports its end only when it is closed, and only this class closes it.
     this.#inner.onclose = () => undefined;
   }
@@ -101,91 +101,96 @@ export class HttpTransport implements Transport {
   async close(): Promise<void> {
     this.#finish("");
     if (this.#inner instanceof StreamableHTTPClientTransport) {
-      const late = new Promise((resolve) => setTimeout(resolve, GOODBYE_MS).unref());
+      const late = new Promise((resolve) => setTimeout(resolve, CLOSE_TIMEOUT_MS).unref());
       await Promise.race([this.#inner.terminateSession().catch(() => undefined), late]);
     }
     this.#closed = true;
-    for (const cancel of this.#underWay) cancel.abort();
+    for (const cancel of this.#activeRequests) cancel.abort();
     await this.#inner.close().catch(() => undefined);
     await this.#bodies.close();
   }
 
   readonly #fetch: FetchLike = async (url, init = {}) => {
     const { method = "GET", body } = init;
-    const said = method === "POST" && typeof body === "string" ? (JSON.parse(body) as Record<string, unknown>) : {};
-    const id = said["method"] === undefined ? undefined : (said["id"] as string | number | undefined);
+    const requestMessage =
+      method === "POST" && typeof body === "string" ? (JSON.parse(body) as Record<string, unknown>) : {};
+    const id =
+      requestMessage["method"] === undefined ? undefined : (requestMessage["id"] as string | number | undefined);
     // The SDK shares one signal, on which many requests would add listeners. Use one controller for each request.
     const cancel = new AbortController();
     if (this.#closed) cancel.abort();
-    this.#underWay.add(cancel);
+    this.#activeRequests.add(cancel);
     const isStream = method === "GET";
     // A second SSE stream would belong to a session that was never initialized.
     if (isStream && this.#inner instanceof SSEClientTransport && this.#streams++ > 0) {
-      this.#finish("its stream has ended");
+      this.#finish("the event stream ended");
       return new Response(null, { status: 204 });
     }
-    if (id !== undefined) this.#waiting.set(id, { cancel });
+    if (id !== undefined) this.#pending.set(id, { cancel });
     const over = (resumable: boolean): void => {
-      this.#underWay.delete(cancel);
-      if (id !== undefined && !resumable && !(this.#inner instanceof SSEClientTransport)) this.#brokeOff(id);
+      this.#activeRequests.delete(cancel);
+      if (id !== undefined && !resumable && !(this.#inner instanceof SSEClientTransport)) this.#failIfUnanswered(id);
     };
     try {
-      const answer = await this.#bodies.ask(url, { ...init, signal: cancel.signal }, over);
-      if (said["method"] === "notifications/cancelled") this.#forget(said["params"]);
+      const answer = await this.#bodies.fetch(url, { ...init, signal: cancel.signal }, over);
+      if (requestMessage["method"] === "notifications/cancelled") this.#dropRequest(requestMessage["params"]);
       return answer;
     } catch (error) {
-      this.#underWay.delete(cancel);
-      if (id !== undefined) this.#waiting.delete(id);
+      this.#activeRequests.delete(cancel);
+      if (id !== undefined) this.#pending.delete(id);
       throw error;
     }
   };
 
   /** Aborts the request whose response is no longer needed. */
-  #forget(params: unknown): void {
+  #dropRequest(params: unknown): void {
     const { requestId } = (params ?? {}) as { requestId?: string | number };
     if (requestId === undefined) return;
-    this.#waiting.get(requestId)?.cancel.abort();
-    this.#waiting.delete(requestId);
+    this.#pending.get(requestId)?.cancel.abort();
+    this.#pending.delete(requestId);
   }
 
   /** The response body ended. Fails the request if its response has not arrived. */
-  #brokeOff(id: string | number): void {
+  #failIfUnanswered(id: string | number): void {
     setTimeout(() => {
-      if (!this.#waiting.delete(id)) return;
-      this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32_000, message: "its answer broke off" } });
-    }, PARSE_MS).unref();
+      if (!this.#pending.delete(id)) return;
+      this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32_000, message: "the response was incomplete" } });
+    }, PARSE_GRACE_MS).unref();
   }
 
-  #take(given: JSONRPCMessage): void {
-    const message = withinDepth(given);
+  #receive(rawMessage: JSONRPCMessage): void {
+    const message = limitDepth(rawMessage);
     if (!message) return;
-    if ("id" in message && !("method" in message) && message.id !== undefined) this.#waiting.delete(message.id);
+    if ("id" in message && !("method" in message) && message.id !== undefined) this.#pending.delete(message.id);
     // Deliver in order: notifications before a response are handled asynchronously and must not be overtaken.
-    if (this.#wanted(message)) this.#order = this.#order.then(() => this.onmessage?.(message));
+    if (this.#isWanted(message)) this.#delivery = this.#delivery.then(() => this.onmessage?.(message));
   }
 
-  #fault(error: Error): void {
+  #handleError(error: Error): void {
     this.onerror?.(error);
     // The stream did not reconnect, so the rest of a response cannot arrive.
-    if (error.message.startsWith("Maximum reconnection attempts")) this.#finish("its stream broke off");
+    if (error.message.startsWith("Maximum reconnection attempts")) this.#finish("the event stream was interrupted");
   }
 
   #finish(why: string): void {
     if (this.#over) return;
     this.#over = true;
     this.#why = why;
-    this.#waiting.clear();
+    this.#pending.clear();
     this.onclose?.();
   }
 }
 
 /** Limits the retry delay that a server requests to the range of 500 ms to 60 s. */
 function boundRetries(inner: object): void {
-  let wanted: number | undefined;
+  let retryMs: number | undefined;
   Object.defineProperty(inner, "_serverRetryMs", {
-    get: () => wanted,
+    get: () => retryMs,
     set: (ms: number | undefined) => {
-      wanted = ms === undefined ? ms : Math.min(Math.max(ms, AGAIN.initialReconnectionDelay), LONGEST_RETRY_MS);
+      retryMs =
+        ms === undefined
+          ? ms
+          : Math.min(Math.max(ms, RECONNECTION_OPTIONS.initialReconnectionDelay), MAX_RETRY_DELAY_MS);
     },
   });
 }

@@ -6,15 +6,15 @@ export { McpServers, secretsOf, type McpServersOptions, type ServerUse } from ".
 export type { ListedPrompt, ListedTool, Listing } from "./listing.js";
 
 const { entries, rule, folderOf } = mcpServerOptions;
-// A server that a list of tools names is enabled by that.
-const { enabled: _, ...own } = entries;
+// There is no `enabled` option, because a server in a list of tools is always enabled.
+const { enabled: _, ...serverEntries } = entries;
 
-/** One MCP server as a tool source. A config usually declares servers under `mcp_servers`. */
+/** A single MCP server as a tool source. A config usually declares servers under `mcp_servers`. */
 export default defineAdapter({
   kind: "tool-source",
   name: "mcp-tools",
   schema: option.section(
-    { ...own, name: option.text("What it is called in names of tools and in rules.", { required: true }) },
+    { ...serverEntries, name: option.text("What it is called in names of tools and in rules.", { required: true }) },
     { rule },
   ),
   create: ({ name, command, args, env, cwd, url = "", headers, type, tools, timeout, trusted }, context) => {

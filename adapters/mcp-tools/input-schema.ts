@@ -1,22 +1,22 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
-import { plain as withoutUnseen } from "./printable-text.js";
+import { withoutInvisible as withoutUnseen } from "./printable-text.js";
 
 /** Limits of one input schema: its size as JSON, and its nesting. The model reads every schema with each request. */
-const MOST = { bytes: 32 * 1024, depth: 24 };
+const SCHEMA_LIMITS = { bytes: 32 * 1024, depth: 24 };
 const TYPES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
 /** Schema keywords whose value is one schema; below, a list of schemas, and schemas by name. */
-const ONE = new Set(
+const SCHEMA_KEYWORDS = new Set(
   "additionalProperties not contains propertyNames if then else items unevaluatedItems unevaluatedProperties contentSchema".split(
     " ",
   ),
 );
-const LIST = new Set(["anyOf", "oneOf", "allOf", "prefixItems"]);
-const NAMED = new Set(["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"]);
+const SCHEMA_LIST_KEYWORDS = new Set(["anyOf", "oneOf", "allOf", "prefixItems"]);
+const SCHEMA_MAP_KEYWORDS = new Set(["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"]);
 /**
  * Keywords whose value is not a schema, with a check of the value. A keyword with another value (such as `true` in an
  * older draft) is removed, because providers reject it.
  */
-const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
+const VALUE_KEYWORDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   ...keys("minimum maximum exclusiveMinimum exclusiveMaximum", Number.isFinite),
   ...keys("multipleOf", (value) => Number.isFinite(value) && (value as number) > 0),
   ...keys(
@@ -35,10 +35,10 @@ const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
 const ALTERNATIVES = ["anyOf", "oneOf", "allOf"] as const;
 const CONDITIONS = [...ALTERNATIVES, "not", "if", "then", "else", "enum", "const", "dependentSchemas"];
 /** Argument names that Anthropic accepts. Other providers accept more. */
-const ARGUMENT = /^[A-Za-z0-9_.-]{1,64}$/;
+const ARGUMENT_NAME = /^[A-Za-z0-9_.-]{1,64}$/;
 
 /** A schema that cannot be sent to a model. The message is the reason. */
-export class SchemaFault extends Error {}
+export class SchemaError extends Error {}
 
 /**
  * Converts a tool's input schema to one that every provider accepts. A rejected schema would fail each model request of
@@ -47,22 +47,22 @@ export class SchemaFault extends Error {}
  * Optional constraints are removed, because the server validates the arguments. Throws `SchemaFault` if the value is
  * not a usable schema.
  */
-export function argumentsSchema(given: unknown): JsonSchema {
+export function argumentsSchema(inputSchema: unknown): JsonSchema {
   // No schema: the tool takes no arguments.
-  if (given === undefined) return { type: "object", properties: {} };
-  if (!isRecord(given)) throw new SchemaFault("its input schema is none");
-  const arms = ALTERNATIVES.flatMap((key) => (Array.isArray(given[key]) ? (given[key] as unknown[]) : []));
-  const type = given["type"] ?? (arms.every((arm) => isRecord(arm)) ? "object" : undefined);
-  if (type !== "object") throw new SchemaFault("its input schema is not that of an object");
-  const root: Record<string, unknown> = { ...given, type };
+  if (inputSchema === undefined) return { type: "object", properties: {} };
+  if (!isRecord(inputSchema)) throw new SchemaError("the input schema is not an object");
+  const arms = ALTERNATIVES.flatMap((key) => (Array.isArray(inputSchema[key]) ? (inputSchema[key] as unknown[]) : []));
+  const type = inputSchema["type"] ?? (arms.every((arm) => isRecord(arm)) ? "object" : undefined);
+  if (type !== "object") throw new SchemaError("the type of the input schema must be object");
+  const root: Record<string, unknown> = { ...inputSchema, type };
   for (const key of ["$schema", "$id", ...CONDITIONS]) delete root[key];
   const properties: Record<string, unknown> = {};
-  for (const one of [given, ...arms]) {
-    const own = isRecord(one) ? (one["properties"] ?? {}) : {};
-    if (!isRecord(own)) throw new SchemaFault("the properties of its input schema are no object");
-    for (const [name, schema] of Object.entries(own)) {
-      if (!ARGUMENT.test(name))
-        throw new SchemaFault(`it has an argument of the name ${JSON.stringify(name.slice(0, 64))}`);
+  for (const variant of [inputSchema, ...arms]) {
+    const variantProperties = isRecord(variant) ? (variant["properties"] ?? {}) : {};
+    if (!isRecord(variantProperties)) throw new SchemaError("the properties of the input schema are not an object");
+    for (const [name, schema] of Object.entries(variantProperties)) {
+      if (!ARGUMENT_NAME.test(name))
+        throw new SchemaError(`invalid argument name ${JSON.stringify(name.slice(0, 64))}`);
       if (!Object.hasOwn(properties, name)) properties[name] = schema;
     }
   }
@@ -71,19 +71,20 @@ export function argumentsSchema(given: unknown): JsonSchema {
   if (Array.isArray(required)) plain["required"] = required.filter((name) => Object.hasOwn(properties, name as string));
   checkReferences(plain, plain);
   const bytes = Buffer.byteLength(JSON.stringify(plain));
-  if (bytes > MOST.bytes) throw new SchemaFault(`its input schema is larger than ${MOST.bytes / 1024} kB`);
+  if (bytes > SCHEMA_LIMITS.bytes)
+    throw new SchemaError(`the input schema is larger than ${SCHEMA_LIMITS.bytes / 1024} kB`);
   return plain;
 }
 
 /** Removes the keywords that some provider rejects. */
 function clean(schema: unknown, depth: number): unknown {
   if (typeof schema === "boolean") return schema;
-  if (!isRecord(schema)) throw new SchemaFault("a part of its input schema is no schema");
-  if (depth > MOST.depth) throw new SchemaFault("its input schema is nested too deep");
+  if (!isRecord(schema)) throw new SchemaError("a part of the input schema is not a schema");
+  if (depth > SCHEMA_LIMITS.depth) throw new SchemaError("the input schema is nested too deeply");
   const result: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(schema)) {
-    const kept = cleanKey(key, value, depth + 1);
-    if (kept !== undefined) result[key] = kept;
+    const cleanValue = cleanKey(key, value, depth + 1);
+    if (cleanValue !== undefined) result[key] = cleanValue;
   }
   // Providers reject an array without `items`.
   if (result["type"] === "array" && result["items"] === undefined) result["items"] = {};
@@ -91,48 +92,48 @@ function clean(schema: unknown, depth: number): unknown {
 }
 
 function cleanKey(key: string, value: unknown, depth: number): unknown {
-  if (Object.hasOwn(PLAIN, key)) return PLAIN[key]!(value) ? value : undefined;
+  if (Object.hasOwn(VALUE_KEYWORDS, key)) return VALUE_KEYWORDS[key]!(value) ? value : undefined;
   if (key === "title" || key === "description") return typeof value === "string" ? withoutUnseen(value) : undefined;
   if (key === "$ref") {
     if (typeof value === "string" && value.startsWith("#")) return value;
-    throw new SchemaFault("its input schema refers to another place");
+    throw new SchemaError("the input schema refers to another document");
   }
   if (key === "type") {
     const all = Array.isArray(value) ? (value as unknown[]) : [value];
-    if (all.length > 0 && all.every((one) => TYPES.has(one as string)))
+    if (all.length > 0 && all.every((typeName) => TYPES.has(typeName as string)))
       return Array.isArray(value) ? [...new Set(all)] : value;
-    throw new SchemaFault(`its input schema has the type ${JSON.stringify(value)?.slice(0, 40) ?? "nothing"}`);
+    throw new SchemaError(`the input schema has the invalid type ${JSON.stringify(value)?.slice(0, 40) ?? "nothing"}`);
   }
   if (key === "pattern") return isPlainPattern(value) ? value : undefined;
   if (key === "required")
-    return Array.isArray(value) ? [...new Set(value)].filter((one) => typeof one === "string") : undefined;
+    return Array.isArray(value) ? [...new Set(value)].filter((name) => typeof name === "string") : undefined;
   if (key === "enum") return Array.isArray(value) && value.length > 0 ? value : undefined;
   // The older form of tuples.
   if (key === "items" && Array.isArray(value)) return {};
-  if (ONE.has(key)) return clean(value, depth);
-  if (LIST.has(key)) {
-    if (!Array.isArray(value) || value.length === 0) throw new SchemaFault(`${key} of its input schema is no list`);
-    return value.map((one) => clean(one, depth));
+  if (SCHEMA_KEYWORDS.has(key)) return clean(value, depth);
+  if (SCHEMA_LIST_KEYWORDS.has(key)) {
+    if (!Array.isArray(value) || value.length === 0) throw new SchemaError(`${key} in the input schema is not a list`);
+    return value.map((item) => clean(item, depth));
   }
-  if (NAMED.has(key)) {
-    if (!isRecord(value)) throw new SchemaFault(`${key} of its input schema is no object`);
-    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, clean(one, depth)]));
+  if (SCHEMA_MAP_KEYWORDS.has(key)) {
+    if (!isRecord(value)) throw new SchemaError(`${key} in the input schema is not an object`);
+    return Object.fromEntries(Object.entries(value).map(([name, subschema]) => [name, clean(subschema, depth)]));
   }
   return value;
 }
 
 /** Throws `SchemaFault` if a reference does not resolve. Recursive references are allowed. */
 function checkReferences(value: unknown, root: unknown): void {
-  if (Array.isArray(value)) for (const one of value) checkReferences(one, root);
+  if (Array.isArray(value)) for (const item of value) checkReferences(item, root);
   if (!isRecord(value)) return;
-  for (const [key, one] of Object.entries(value)) {
-    if (key === "$ref" && typeof one === "string" && !leadsTo(one, root))
-      throw new SchemaFault("its input schema refers to what is not there");
-    checkReferences(one, root);
+  for (const [key, child] of Object.entries(value)) {
+    if (key === "$ref" && typeof child === "string" && !resolves(child, root))
+      throw new SchemaError("the input schema has a reference that does not resolve");
+    checkReferences(child, root);
   }
 }
 
-function leadsTo(reference: string, root: unknown): boolean {
+function resolves(reference: string, root: unknown): boolean {
   if (reference !== "#" && !reference.startsWith("#/")) return false;
   let at = root;
   for (const step of reference.split("/").slice(1)) {

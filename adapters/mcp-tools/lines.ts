@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** Maximum size of one message, in bytes. */
-export const MESSAGE_BYTES = 8 * 1024 * 1024;
+export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
 /** Longest continuous work before other tasks get a turn. */
-const STRETCH_MS = 8;
+const MAX_STRETCH_MS = 8;
 
-export class Lines {
+export class LineSplitter {
   #held: Buffer[] = [];
   #size = 0;
 
@@ -27,27 +27,28 @@ export class Lines {
 
   #hold(bytes: Buffer): void {
     this.#size += bytes.length;
-    if (this.#size > MESSAGE_BYTES) throw new Error(`it sent a message of more than ${MESSAGE_BYTES / 1024 / 1024} MB`);
+    if (this.#size > MAX_MESSAGE_BYTES)
+      throw new Error(`the server sent a message larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`);
     this.#held.push(bytes);
   }
 }
 
 /** Keeps a server that sends without pause from blocking the process: after each stretch of work it waits as long. */
-export class Turns {
-  #began = performance.now();
-  #waited = performance.now();
+export class WorkThrottle {
+  #startedAt = performance.now();
+  #waitedAt = performance.now();
 
   /** Call between two pieces of work. */
   async next(): Promise<void> {
     const now = performance.now();
-    // A stretch that ran long because the process was busy already waited: then wait 1 ms only.
-    if (now - this.#began < STRETCH_MS) return;
-    await sleep(now - this.#waited > 2 * STRETCH_MS ? 1 : STRETCH_MS);
-    this.#began = this.#waited = performance.now();
+    // If the last wait is long ago, the input itself arrived with pauses: then 1 ms is enough.
+    if (now - this.#startedAt < MAX_STRETCH_MS) return;
+    await sleep(now - this.#waitedAt > 2 * MAX_STRETCH_MS ? 1 : MAX_STRETCH_MS);
+    this.#startedAt = this.#waitedAt = performance.now();
   }
 
   /** No input was available: the next stretch begins. */
   idle(): void {
-    this.#began = performance.now();
+    this.#startedAt = performance.now();
   }
 }

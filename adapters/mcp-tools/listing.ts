@@ -1,12 +1,19 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
-import { argumentsSchema, SchemaFault } from "./input-schema.js";
-import { line, plain } from "./printable-text.js";
+import { argumentsSchema, SchemaError } from "./input-schema.js";
+import { toLine, withoutInvisible } from "./printable-text.js";
 
 /**
  * Limits of one server: list entries read, tools, prompts, characters of a description, bytes of all tools together in
  * a model request, and pages of a list.
  */
-export const MOST = { looked: 10_240, tools: 256, prompts: 256, description: 2_048, bytes: 256 * 1024, pages: 64 };
+export const LISTING_LIMITS = {
+  scannedEntries: 10_240,
+  tools: 256,
+  prompts: 256,
+  description: 2_048,
+  bytes: 256 * 1024,
+  pages: 64,
+};
 
 /** A validated tool of a server's list. */
 export interface ListedTool {
@@ -29,52 +36,56 @@ export interface Listing {
   readonly prompts: readonly ListedPrompt[];
   readonly hasResources: boolean;
   /** Entries that cannot be used, each with the reason. */
-  readonly left: readonly string[];
+  readonly rejected: readonly string[];
 }
 
 /** Returns the usable tools of a list. Appends the rejected ones, with reasons, to `left`. */
-export function listedTools(given: readonly unknown[], left: string[]): ListedTool[] {
+export function parseTools(rawTools: readonly unknown[], rejected: string[]): ListedTool[] {
   const tools = new Map<string, ListedTool>();
   let bytes = 0;
-  for (const one of given) {
+  for (const entry of rawTools) {
     try {
-      const tool = listedTool(one);
-      if (tools.has(tool.name)) throw new SchemaFault("there are two of its name");
-      if (tools.size >= MOST.tools) throw new SchemaFault(`it is one of more than ${MOST.tools}`);
-      const own = Buffer.byteLength(JSON.stringify([tool.name, tool.description, tool.inputSchema]));
-      if (bytes + own > MOST.bytes) throw new SchemaFault(`all of them are larger than ${MOST.bytes / 1024} kB`);
-      bytes += own;
+      const tool = parseTool(entry);
+      if (tools.has(tool.name)) throw new SchemaError("duplicate tool name");
+      if (tools.size >= LISTING_LIMITS.tools)
+        throw new SchemaError(`the server has more tools than the limit of ${LISTING_LIMITS.tools}`);
+      const toolBytes = Buffer.byteLength(JSON.stringify([tool.name, tool.description, tool.inputSchema]));
+      if (bytes + toolBytes > LISTING_LIMITS.bytes)
+        throw new SchemaError(`the tools together are larger than ${LISTING_LIMITS.bytes / 1024} kB`);
+      bytes += toolBytes;
       tools.set(tool.name, tool);
     } catch (error) {
-      if (!(error instanceof SchemaFault)) throw error;
-      left.push(`${nameOf(one)}: ${error.message}`);
+      if (!(error instanceof SchemaError)) throw error;
+      rejected.push(`${nameOf(entry)}: ${error.message}`);
     }
   }
   return [...tools.values()];
 }
 
 /** Returns the usable prompts of a list. Appends the rejected ones, with reasons, to `left`. */
-export function listedPrompts(given: readonly unknown[], left: string[]): ListedPrompt[] {
+export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[]): ListedPrompt[] {
   const prompts = new Map<string, ListedPrompt>();
-  for (const one of given) {
-    const name = isRecord(one) ? one["name"] : undefined;
+  for (const entry of rawPrompts) {
+    const name = isRecord(entry) ? entry["name"] : undefined;
     if (
-      !isRecord(one) ||
+      !isRecord(entry) ||
       typeof name !== "string" ||
       name === "" ||
       prompts.has(name) ||
-      prompts.size >= MOST.prompts
+      prompts.size >= LISTING_LIMITS.prompts
     ) {
-      left.push(`the prompt ${nameOf(one)}: it has no name of its own, or is one of more than ${MOST.prompts}`);
+      rejected.push(
+        `prompt ${nameOf(entry)}: no unique name, or more prompts than the limit of ${LISTING_LIMITS.prompts}`,
+      );
       continue;
     }
-    const asked = Array.isArray(one["arguments"]) ? (one["arguments"] as unknown[]) : [];
+    const rawArguments = Array.isArray(entry["arguments"]) ? (entry["arguments"] as unknown[]) : [];
     prompts.set(name, {
       name,
-      description: line(one["description"] ?? one["title"]).slice(0, 200),
-      arguments: asked.slice(0, 32).flatMap((each) => {
+      description: toLine(entry["description"] ?? entry["title"]).slice(0, 200),
+      arguments: rawArguments.slice(0, 32).flatMap((each) => {
         const { name: argument, required } = isRecord(each) ? each : {};
-        if (typeof argument !== "string" || line(argument) !== argument || argument.length > 64) return [];
+        if (typeof argument !== "string" || toLine(argument) !== argument || argument.length > 64) return [];
         return [{ name: argument, required: required === true }];
       }),
     });
@@ -83,29 +94,32 @@ export function listedPrompts(given: readonly unknown[], left: string[]): Listed
 }
 
 /** Summarizes rejected entries on one line: the first five and the number of the others. */
-export function inALine(left: readonly string[]): string {
-  const shown = left.slice(0, 5).map((one) => line(one).slice(0, 200));
-  const more = left.length - shown.length;
-  return shown.join("; ") + (more > 0 ? `; and ${more} more` : "");
+export function summarizeRejected(rejected: readonly string[]): string {
+  const shown = rejected.slice(0, 5).map((reason) => toLine(reason).slice(0, 200));
+  const omittedCount = rejected.length - shown.length;
+  return shown.join("; ") + (omittedCount > 0 ? `; and ${omittedCount} more` : "");
 }
 
-function listedTool(one: unknown): ListedTool {
-  if (!isRecord(one)) throw new SchemaFault("it is no object");
-  const { name, title, description, inputSchema, annotations } = one;
-  if (typeof name !== "string" || name === "" || name.length > 1_000) throw new SchemaFault("its name is none");
-  const about = typeof description === "string" && description.trim() !== "" ? plain(description) : line(title) || name;
+function parseTool(entry: unknown): ListedTool {
+  if (!isRecord(entry)) throw new SchemaError("not an object");
+  const { name, title, description, inputSchema, annotations } = entry;
+  if (typeof name !== "string" || name === "" || name.length > 1_000) throw new SchemaError("invalid tool name");
+  const about =
+    typeof description === "string" && description.trim() !== ""
+      ? withoutInvisible(description)
+      : toLine(title) || name;
   return {
     name,
     description:
-      about.length > MOST.description
-        ? `${about.slice(0, MOST.description - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
+      about.length > LISTING_LIMITS.description
+        ? `${about.slice(0, LISTING_LIMITS.description - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
         : about,
     inputSchema: argumentsSchema(inputSchema),
     readOnly: isRecord(annotations) && annotations["readOnlyHint"] === true,
   };
 }
 
-function nameOf(one: unknown): string {
-  const name = isRecord(one) ? one["name"] : undefined;
-  return typeof name === "string" ? JSON.stringify(name.slice(0, 64)) : "one without a name";
+function nameOf(entry: unknown): string {
+  const name = isRecord(entry) ? entry["name"] : undefined;
+  return typeof name === "string" ? JSON.stringify(name.slice(0, 64)) : "unnamed entry";
 }

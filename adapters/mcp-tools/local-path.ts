@@ -8,20 +8,23 @@ import { delimiter, isAbsolute, relative } from "node:path";
  *
  * If the project contains the home folder, it is not a repository. Then only relative folders are removed.
  */
-export function ownPath(path: string | undefined, projectDir: string): string | undefined {
+export function pathOutsideProject(path: string | undefined, projectDir: string): string | undefined {
   const project = real(projectDir);
-  const isWide = isWithin(home(), project);
+  const containsHome = isWithin(home(), project);
   return path
     ?.split(delimiter)
     .filter(
-      (folder) => isAbsolute(folder) && (isWide || !(isWithin(folder, projectDir) || isWithin(real(folder), project))),
+      (folder) =>
+        isAbsolute(folder) && (containsHome || !(isWithin(folder, projectDir) || isWithin(real(folder), project))),
     )
     .join(delimiter);
 }
 
 function isWithin(path: string, folder: string): boolean {
-  const way = relative(folder, path);
-  return way === "" || (way !== ".." && !/^\.\.[\\/]/.test(way) && !isAbsolute(way));
+  const relativePath = relative(folder, path);
+  return (
+    relativePath === "" || (relativePath !== ".." && !/^\.\.[\\/]/.test(relativePath) && !isAbsolute(relativePath))
+  );
 }
 
 /** Home folder, or the root folder if the user has none. */

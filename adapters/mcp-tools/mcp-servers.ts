@@ -17,7 +17,7 @@ import type { ServerUse } from "./tools.js";
 export type { ServerUse } from "./tools.js";
 
 /** Maximum number of cached tool sources, and of servers whose failures are remembered. */
-const KNOWN = 256;
+const MAX_CACHED_SOURCES = 256;
 
 export interface McpServersOptions {
   /** Environment variables of server processes, in addition to those of the server's config. Default none. */
@@ -30,7 +30,7 @@ export interface McpServersOptions {
 }
 
 /** Loads the implementation when the first server is opened. */
-function code() {
+function loadImplementation() {
   return Promise.all([
     import("./shared-server.js"),
     import("./tools.js"),
@@ -51,7 +51,7 @@ export class McpServers implements McpServerFactory {
   readonly #logger: Logger;
   readonly #sources = new Map<string, ToolSource>();
   readonly #shared = new Map<string, SharedServer>();
-  readonly #pauses = new Map<string, RestartBackoff>();
+  readonly #backoffs = new Map<string, RestartBackoff>();
 
   constructor({ env = {}, version = "0", secrets = [], logger = silentLogger }: McpServersOptions = {}) {
     this.#env = env;
@@ -61,13 +61,13 @@ export class McpServers implements McpServerFactory {
   }
 
   source(server: McpServer, use: ServerUse = {}): ToolSource {
-    const known = JSON.stringify([server, use]);
-    const source = this.#sources.get(known) ?? {
+    const sourceKey = JSON.stringify([server, use]);
+    const source = this.#sources.get(sourceKey) ?? {
       name: `mcp:${serverKey(server.name)}`,
       open: async (session: ToolSession, signal: AbortSignal): Promise<OpenTools> =>
         this.#open(server, use, session, signal),
     };
-    keep(this.#sources, known, source);
+    cacheRecent(this.#sources, sourceKey, source);
     return source;
   }
 
@@ -80,7 +80,7 @@ export class McpServers implements McpServerFactory {
   }
 
   async #open(server: McpServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
-    const [, { toolsOf }, { promptsOf }] = await code();
+    const [, { toolsOf }, { promptsOf }] = await loadImplementation();
     const { shared, leave } = await this.#join(server, session, signal);
     const key = serverKey(server.name);
     // Keep the same tool objects until the listing changes.
@@ -111,10 +111,10 @@ export class McpServers implements McpServerFactory {
 
   /** Registers a user of the server and waits until it is ready. The caller must call `leave` once. */
   async #join(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
-    const [{ abortable, SharedServer }, , , { RestartBackoff: Pauses }] = await code();
+    const [{ abortable, SharedServer }, , , { RestartBackoff: Pauses }] = await loadImplementation();
     const id = JSON.stringify([server, projectDir]);
-    const pauses = this.#pauses.get(id) ?? new Pauses();
-    keep(this.#pauses, id, pauses);
+    const pauses = this.#backoffs.get(id) ?? new Pauses();
+    cacheRecent(this.#backoffs, id, pauses);
     const redactor = new Redactor([...this.#secrets, ...secretsOf(server)]);
     const context = {
       server,
@@ -128,19 +128,20 @@ export class McpServers implements McpServerFactory {
     this.#shared.set(id, shared);
     shared.join();
     const leave = async (): Promise<void> => {
-      const left = shared.leave();
-      if (shared.unused && this.#shared.get(id) === shared) this.#shared.delete(id);
-      await left;
+      const closePromise = shared.leave();
+      if (shared.isUnused && this.#shared.get(id) === shared) this.#shared.delete(id);
+      await closePromise;
     };
     try {
       await abortable(shared.ready(), signal);
       return { shared, leave };
     } catch (error) {
-      if (signal.aborted && (signal.reason as Partial<Error> | undefined)?.name === "TimeoutError") pauses.late();
+      if (signal.aborted && (signal.reason as Partial<Error> | undefined)?.name === "TimeoutError")
+        pauses.recordStartTimeout();
       // An aborted caller does not wait for the shutdown.
-      const left = leave();
+      const closePromise = leave();
       signal.throwIfAborted();
-      await left;
+      await closePromise;
       throw error instanceof Error ? Object.assign(error, { message: redactor.redact(error.message) }) : error;
     }
   }
@@ -149,20 +150,20 @@ export class McpServers implements McpServerFactory {
 /** Returns the secret values of a server's definition. */
 export function secretsOf(server: McpServer): string[] {
   if ("command" in server) return headerSecrets(server.env);
-  const own = headerSecrets(server.headers);
-  if (!URL.canParse(server.url)) return own;
+  const headerValues = headerSecrets(server.headers);
+  if (!URL.canParse(server.url)) return headerValues;
   const { username, password, pathname, searchParams } = new URL(server.url);
   // Some services expect the key in the path or the query.
   const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
-  return [...own, ...parts, username, password].filter((secret) => secret !== "");
+  return [...headerValues, ...parts, username, password].filter((secret) => secret !== "");
 }
 
 /** Adds an entry and removes the least recently used ones above the limit. */
-function keep<T>(map: Map<string, T>, key: string, value: T): void {
+function cacheRecent<T>(map: Map<string, T>, key: string, value: T): void {
   map.delete(key);
   map.set(key, value);
   for (const [oldest] of map) {
-    if (map.size <= KNOWN) return;
+    if (map.size <= MAX_CACHED_SOURCES) return;
     map.delete(oldest);
   }
 }

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 
 /** Maximum characters of a tool name: the limit of the strictest provider. */
-const LONGEST = 64;
+const MAX_NAME_CHARACTERS = 64;
 /** Maximum characters of the server's part of a tool name. */
-const SERVER = 32;
+const MAX_SERVER_CHARACTERS = 32;
 
 /**
  * Returns the server's key in tool names and rules: its name if that contains only permitted characters. Otherwise the
@@ -14,7 +14,7 @@ const SERVER = 32;
 export function serverKey(name: string): string {
   const plain = name
     .replace(/[^A-Za-z0-9-]+/g, "_")
-    .slice(0, SERVER)
+    .slice(0, MAX_SERVER_CHARACTERS)
     .replace(/^_+|_+$/g, "");
   return plain === name ? name : [plain, hash(name)].filter((part) => part !== "").join("_");
 }
@@ -25,9 +25,9 @@ export function serverKey(name: string): string {
  */
 export function toolName(key: string, name: string): string {
   const plain = `${key}__${name.replace(/[^A-Za-z0-9_-]+/g, "_")}`;
-  if (plain === `${key}__${name}` && plain.length <= LONGEST) return plain;
+  if (plain === `${key}__${name}` && plain.length <= MAX_NAME_CHARACTERS) return plain;
   const end = `_${hash(name)}`;
-  return plain.slice(0, LONGEST - end.length) + end;
+  return plain.slice(0, MAX_NAME_CHARACTERS - end.length) + end;
 }
 
 /**
@@ -40,12 +40,12 @@ export function originOf(key: string, name: string): string {
 
 /** Returns `server:prompt`, the name that users type. */
 export function promptName(key: string, name: string): string {
-  const plain = name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").slice(0, LONGEST);
+  const plain = name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").slice(0, MAX_NAME_CHARACTERS);
   return `${key}:${plain === name ? name : `${plain}_${hash(name)}`}`;
 }
 
 /** Whether a name matches a glob of `*` and `?`. */
-export function fitsGlob(glob: string, name: string): boolean {
+export function matchesGlob(glob: string, name: string): boolean {
   let [at, star, from] = [0, -1, 0];
   for (let i = 0; i < name.length;) {
     if (glob[at] === "*") [star, from] = [at++, i];

@@ -15,9 +15,9 @@ export function promptsOf(key: string, server: SharedServer, { prompts }: Listin
     hint: prompt.arguments.map(({ name, required }) => (required ? `<${name}>` : `[${name}]`)).join(" "),
     origin: `mcp:${key}`,
     prompt: async (words, signal) => {
-      const given = argumentsIn(words, prompt);
-      const asked = { name: prompt.name, arguments: given };
-      return saidBy(await server.ask("prompts/get", asked, { signal, timeoutMs: TIMEOUT_MS }));
+      const promptArguments = parseArguments(words, prompt);
+      const params = { name: prompt.name, arguments: promptArguments };
+      return toSlashPrompt(await server.request("prompts/get", params, { signal, timeoutMs: TIMEOUT_MS }));
     },
   }));
 }
@@ -28,31 +28,34 @@ export function promptsOf(key: string, server: SharedServer, { prompts }: Listin
  *
  * Throws `InputError` if a required argument is missing.
  */
-export function argumentsIn(words: string, { arguments: names, name: prompt }: ListedPrompt): Record<string, string> {
-  const given: Record<string, string> = {};
+export function parseArguments(
+  words: string,
+  { arguments: names, name: prompt }: ListedPrompt,
+): Record<string, string> {
+  const valuesByName: Record<string, string> = {};
   const free: string[] = [];
   const pieces = words.match(/[^\s"']*(?:"[^"]*"|'[^']*')|\S+/g) ?? [];
   for (const piece of pieces) {
     const [, key = "", value = ""] = /^([^=\s]+)=([^]*)$/.exec(piece) ?? [];
-    if (names.some(({ name }) => name === key)) given[key] = unquoted(value);
+    if (names.some(({ name }) => name === key)) valuesByName[key] = unquoted(value);
     else free.push(piece);
   }
-  const open = names.filter(({ name }) => !Object.hasOwn(given, name));
+  const open = names.filter(({ name }) => !Object.hasOwn(valuesByName, name));
   open.forEach(({ name }, i) => {
     const isLast = i === open.length - 1;
     const piece = isLast && free.length > i + 1 ? free.slice(i).join(" ") : unquoted(free[i] ?? "");
-    if (piece !== "") given[name] = piece;
+    if (piece !== "") valuesByName[name] = piece;
   });
-  const missing = names.find(({ name, required }) => required && !Object.hasOwn(given, name));
-  if (missing) throw new InputError(missing.name, `words for it behind /${prompt}`);
-  return given;
+  const missing = names.find(({ name, required }) => required && !Object.hasOwn(valuesByName, name));
+  if (missing) throw new InputError(missing.name, `a value after /${prompt}`);
+  return valuesByName;
 }
 
 function unquoted(piece: string): string {
   return /^(["'])([^]*)\1$/.exec(piece)?.[2] ?? piece;
 }
 
-function saidBy({ messages }: Readonly<Record<string, unknown>>): SlashPrompt {
+function toSlashPrompt({ messages }: Readonly<Record<string, unknown>>): SlashPrompt {
   const all = Array.isArray(messages) ? (messages as unknown[]).filter(isRecord) : [];
   const parts: NonNullable<SlashPrompt["parts"]>[number][] = [];
   const texts = all.map(({ role, content }) => {

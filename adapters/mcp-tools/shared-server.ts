@@ -2,24 +2,24 @@ import type { ToolContext } from "gantry";
 import { ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 import { Connection, McpServerError, type ConnectionContext } from "./connection.js";
-import { elicited } from "./elicitation.js";
+import { elicitFields } from "./elicitation.js";
 import { SESSION_LOST } from "./http-transport.js";
-import { line } from "./printable-text.js";
+import { toLine } from "./printable-text.js";
 import { CallTimeout } from "./call-timeout.js";
 import type { RestartBackoff } from "./restart-backoff.js";
-import { inALine, type Listing } from "./listing.js";
+import { summarizeRejected, type Listing } from "./listing.js";
 
 /** Minimum interval between two refreshes of the listing. */
-const LOOK_MS = 1_000;
+const REFRESH_INTERVAL_MS = 1_000;
 
 /** Maximum number of different warnings logged about one server. */
-const REASONS = 32;
+const MAX_LOGGED_REASONS = 32;
 
 /** Maximum number of forms that a server may send during one call. */
-const FORMS = 32;
+const MAX_FORMS = 32;
 
 /** An active call and the session that made it. */
-interface Caller {
+interface ActiveCall {
   readonly context: ToolContext;
   /** Forms that the server has sent during this call. */
   forms: number;
@@ -27,37 +27,37 @@ interface Caller {
 }
 
 /**
- * One MCP server that all sessions with the same definition and folder share. It starts with the first session and
- * stops with the last.
+ * An MCP server that all sessions with the same definition and folder share. It starts with the first session and stops
+ * with the last.
  */
 export class SharedServer {
   readonly #context: Omit<ConnectionContext, "elicit" | "changed">;
-  readonly #pauses: RestartBackoff;
+  readonly #backoff: RestartBackoff;
   readonly #end = new AbortController();
   /** Active calls. A form of the server goes to the session of the call. */
-  readonly #calls = new Set<Caller>();
+  readonly #calls = new Set<ActiveCall>();
   /** The last form in progress. Forms are shown to users one at a time. */
-  #turn: Promise<unknown> = Promise.resolve();
+  #lastForm: Promise<unknown> = Promise.resolve();
   #users = 0;
   #connection: Promise<Connection> | undefined;
   #listing: Listing | undefined;
   /** Warnings that have been logged, each once. */
-  readonly #said = new Set<string>();
-  #looking: Promise<void> | undefined;
-  #lookAgain = false;
-  #looked = 0;
+  readonly #loggedReasons = new Set<string>();
+  #refreshing: Promise<void> | undefined;
+  #needsRefresh = false;
+  #refreshedAt = 0;
 
   constructor(context: Omit<ConnectionContext, "elicit" | "changed">, pauses: RestartBackoff) {
     this.#context = context;
-    this.#pauses = pauses;
+    this.#backoff = pauses;
   }
 
-  /** What the server offered at the last refresh; empty before the first. */
+  /** Tools and prompts of the server at the last refresh; empty before the first. */
   get listing(): Listing {
-    return this.#listing ?? { tools: [], prompts: [], hasResources: false, left: [] };
+    return this.#listing ?? { tools: [], prompts: [], hasResources: false, rejected: [] };
   }
 
-  get unused(): boolean {
+  get isUnused(): boolean {
     return this.#users === 0;
   }
 
@@ -69,16 +69,16 @@ export class SharedServer {
   async leave(): Promise<void> {
     this.#users -= 1;
     if (this.#users > 0) return;
-    this.#end.abort(new Error("it is not needed any more"));
+    this.#end.abort(new Error("the server is no longer needed"));
     const connection = await this.#connection?.catch(() => undefined);
     await connection?.close();
-    await this.#looking;
+    await this.#refreshing;
   }
 
   /** Returns the connection, and starts the server if necessary. Rejects with `McpServerError` if it is unavailable. */
   async ready(): Promise<Connection> {
     for (;;) {
-      const opening = (this.#connection ??= this.#opened());
+      const opening = (this.#connection ??= this.#startOpening());
       const connection = await opening;
       if (!connection.isOver) return connection;
       await connection.ended;
@@ -86,7 +86,7 @@ export class SharedServer {
     }
   }
 
-  #opened(): Promise<Connection> {
+  #startOpening(): Promise<Connection> {
     const opening = this.#open();
     opening.catch(() => {
       if (this.#connection === opening) this.#connection = undefined;
@@ -98,7 +98,7 @@ export class SharedServer {
    * Sends one request. `context` is the calling session, which answers the server's forms during the call. Rejects with
    * `ToolError`, or with the signal's reason.
    */
-  async ask(
+  async request(
     method: string,
     params: Readonly<Record<string, unknown>>,
     {
@@ -115,30 +115,28 @@ export class SharedServer {
       for (let round = 0; ; round++) {
         const connection = await abortable(this.ready(), time.signal);
         try {
-          const onProgress = (said: Parameters<typeof progressLine>[0]): void => {
-            time.again();
-            const told = progressLine(said);
-            if (told !== "") context?.progress(`${told}\n`);
+          const onProgress = (progress: Parameters<typeof progressLine>[0]): void => {
+            time.restart();
+            const progressText = progressLine(progress);
+            if (progressText !== "") context?.progress(`${progressText}\n`);
           };
-          this.#waits.add(time);
-          return await connection.ask(method, params, { signal: time.signal, ...(context && { onProgress }) });
+          this.#timeouts.add(time);
+          return await connection.request(method, params, { signal: time.signal, ...(context && { onProgress }) });
         } catch (error) {
           // A server that lost its session has not processed the request. Sending it once more is safe.
           if (round > 0 || !(error instanceof McpServerError) || error.message !== SESSION_LOST) throw error;
         } finally {
-          this.#waits.delete(time);
+          this.#timeouts.delete(time);
         }
       }
     } catch (error) {
       signal.throwIfAborted();
       if (time.isOver) {
         void this.#connection?.then((connection) => connection.checkAlive()).catch(() => undefined);
-        throw new ToolError(
-          `${name} did not answer within ${timeoutMs / 1000} s; whether it did its work is not known.`,
-        );
+        throw new ToolError(`${name} did not answer within ${timeoutMs / 1000} s; the tool may have run.`);
       }
       if (!(error instanceof McpServerError)) throw error;
-      const doubt = error.ended && method === "tools/call" ? "; whether it did its work is not known" : "";
+      const doubt = error.ended && method === "tools/call" ? "; the tool may have run" : "";
       throw new ToolError(`${name}: ${this.#context.hide(error.message)}${doubt}.`);
     } finally {
       time.end();
@@ -147,20 +145,24 @@ export class SharedServer {
     }
   }
 
-  readonly #waits = new Set<CallTimeout>();
+  readonly #timeouts = new Set<CallTimeout>();
 
   async #open(): Promise<Connection> {
     const { signal } = this.#end;
     const began = Date.now();
     signal.throwIfAborted();
-    this.#pauses.check();
+    this.#backoff.check();
     try {
       const connection = await Connection.open(
-        { ...this.#context, elicit: (params, given) => this.#elicit(params, given), changed: () => this.#look() },
+        {
+          ...this.#context,
+          elicit: (params, elicitSignal) => this.#elicit(params, elicitSignal),
+          changed: () => this.#refreshListing(),
+        },
         signal,
       );
       try {
-        this.#offers(await connection.list(signal));
+        this.#setListing(await connection.list(signal));
       } catch (error) {
         await connection.close();
         throw error;
@@ -169,58 +171,60 @@ export class SharedServer {
       void connection.ended.then((why) => {
         // A server that only lost its session is still running.
         if (signal.aborted || why === SESSION_LOST) return;
-        this.#pauses.lived(Date.now() - began);
-        this.#pauses.failed(why || "it answered nothing");
-        logger.warn("a server of tools has ended; it is started again when it is needed", {
+        this.#backoff.recordUptime(Date.now() - began);
+        this.#backoff.recordFailure(why || "it answered nothing");
+        logger.warn("MCP server exited; it restarts on the next call", {
           server: server.name,
           why: hide(why || "it answered nothing"),
         });
       });
       return connection;
     } catch (error) {
-      if (!signal.aborted) this.#pauses.failed(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted) this.#backoff.recordFailure(error instanceof Error ? error.message : String(error));
       throw error;
     }
   }
 
-  #offers(listing: Listing): void {
+  #setListing(listing: Listing): void {
     this.#listing = listing;
     const { logger, server, hide } = this.#context;
     // Compare the reasons only: the names in a listing may change.
-    const news = listing.left.filter((one) => this.#isNews(one.slice(one.lastIndexOf(": ") + 2)));
+    const news = listing.rejected.filter((rejection) =>
+      this.#isNewReason(rejection.slice(rejection.lastIndexOf(": ") + 2)),
+    );
     if (news.length === 0) return;
-    const left = hide(inALine(listing.left));
-    logger.warn("what a server of tools offers could not all be used", { server: server.name, left });
+    const rejected = hide(summarizeRejected(listing.rejected));
+    logger.warn("MCP server offered invalid tools or prompts; ignored", { server: server.name, left: rejected });
   }
 
   /** Whether the reason has not been logged yet. Marks it as logged. */
-  #isNews(reason: string): boolean {
-    if (this.#said.has(reason) || this.#said.size >= REASONS) return false;
-    this.#said.add(reason);
+  #isNewReason(reason: string): boolean {
+    if (this.#loggedReasons.has(reason) || this.#loggedReasons.size >= MAX_LOGGED_REASONS) return false;
+    this.#loggedReasons.add(reason);
     return true;
   }
 
   /** Refreshes the listing. Several change notifications cause one refresh. */
-  #look(): void {
-    this.#lookAgain = true;
-    this.#looking ??= this.#lookWhile().finally(() => (this.#looking = undefined));
+  #refreshListing(): void {
+    this.#needsRefresh = true;
+    this.#refreshing ??= this.#refreshWhileNeeded().finally(() => (this.#refreshing = undefined));
   }
 
-  async #lookWhile(): Promise<void> {
+  async #refreshWhileNeeded(): Promise<void> {
     const { signal } = this.#end;
-    while (this.#lookAgain && !signal.aborted) {
-      await pause(this.#looked + LOOK_MS - Date.now(), signal);
-      this.#lookAgain = false;
-      this.#looked = Date.now();
+    while (this.#needsRefresh && !signal.aborted) {
+      await pause(this.#refreshedAt + REFRESH_INTERVAL_MS - Date.now(), signal);
+      this.#needsRefresh = false;
+      this.#refreshedAt = Date.now();
       try {
         const connection = await this.#connection;
-        if (connection && !connection.isOver) this.#offers(await connection.list(signal));
+        if (connection && !connection.isOver) this.#setListing(await connection.list(signal));
       } catch (error) {
         if (signal.aborted) return;
         const { logger, server, hide } = this.#context;
         const why = hide(error instanceof Error ? error.message : String(error));
-        if (!this.#isNews(why)) continue;
-        logger.warn("a server of tools did not tell what it offers now", { server: server.name, why });
+        if (!this.#isNewReason(why)) continue;
+        logger.warn("MCP server listing failed; the previous listing stays in use", { server: server.name, why });
       }
     }
   }
@@ -235,25 +239,29 @@ export class SharedServer {
     if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId))
       return { action: "decline" };
     // Further forms are declined and do not pause the timeout of the call.
-    if ((caller.forms += 1) > FORMS) return { action: "decline" };
+    if ((caller.forms += 1) > MAX_FORMS) return { action: "decline" };
     const over = AbortSignal.any([signal, caller.over.signal]);
-    const turn = this.#turn.then(() => this.#ask(params, caller, over));
-    this.#turn = turn;
+    const turn = this.#lastForm.then(() => this.#showForm(params, caller, over));
+    this.#lastForm = turn;
     return turn;
   }
 
-  async #ask(params: Readonly<Record<string, unknown>>, { context }: Caller, over: AbortSignal): Promise<ElicitResult> {
+  async #showForm(
+    params: Readonly<Record<string, unknown>>,
+    { context }: ActiveCall,
+    over: AbortSignal,
+  ): Promise<ElicitResult> {
     if (over.aborted) return { action: "cancel" };
     // The time that the user needs does not count.
-    for (const time of this.#waits) time.hold();
+    for (const time of this.#timeouts) time.pause();
     try {
-      const question: ToolContext["askUser"] = (one) =>
-        over.aborted ? Promise.resolve(undefined) : context.askUser(one);
-      return await abortable(elicited(this.#context.server.name, params, question), over);
+      const question: ToolContext["askUser"] = (request) =>
+        over.aborted ? Promise.resolve(undefined) : context.askUser(request);
+      return await abortable(elicitFields(this.#context.server.name, params, question), over);
     } catch {
       return { action: "cancel" };
     } finally {
-      for (const time of this.#waits) time.again();
+      for (const time of this.#timeouts) time.restart();
     }
   }
 }
@@ -269,8 +277,8 @@ function progressLine({
 }): string {
   const share =
     typeof progress === "number" ? (typeof total === "number" ? `${progress}/${total}` : String(progress)) : "";
-  const said = line(message).slice(0, 1_000);
-  return [share, said].filter((one) => one !== "").join(" ");
+  const messageText = toLine(message).slice(0, 1_000);
+  return [share, messageText].filter((part) => part !== "").join(" ");
 }
 
 /** Settles like the promise, or rejects with the signal's reason if that comes first. */

@@ -1,15 +1,15 @@
 import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/client";
 import { isRecord, type OwnedProcess } from "gantry/plugin";
-import { withinDepth } from "./depth.js";
-import { Lines, Turns } from "./lines.js";
+import { limitDepth } from "./depth.js";
+import { LineSplitter, WorkThrottle } from "./lines.js";
 
 /** Maximum bytes buffered for a server that does not read its input. */
-const WAITING_BYTES = 32 * 1024 * 1024;
+const MAX_BUFFERED_BYTES = 32 * 1024 * 1024;
 /** Bytes of standard error that are kept. */
-const KEPT_BYTES = 4 * 1024;
+const STDERR_BYTES = 4 * 1024;
 /** Time for the server to exit after its input is closed; below, after the signal to terminate. */
-const END_MS = 300;
-const GRACE_MS = 1_000;
+const EXIT_GRACE_MS = 300;
+const SHUTDOWN_GRACE_MS = 1_000;
 
 /**
  * Messages as lines of a process's standard streams. Lines have a maximum size and are read no faster than they are
@@ -21,17 +21,17 @@ export class StdioTransport implements Transport {
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #process: OwnedProcess;
   /** Whether a message is needed. */
-  readonly #wanted: (message: Readonly<Record<string, unknown>>) => boolean;
+  readonly #isWanted: (message: Readonly<Record<string, unknown>>) => boolean;
   #errors = "";
   #end: Promise<void> | undefined;
   #why = "";
   #over = false;
 
-  constructor(process: OwnedProcess, wanted: (message: Readonly<Record<string, unknown>>) => boolean) {
+  constructor(process: OwnedProcess, isWanted: (message: Readonly<Record<string, unknown>>) => boolean) {
     this.#process = process;
-    this.#wanted = wanted;
+    this.#isWanted = isWanted;
     process.stderr.on("data", (piece: Buffer) => {
-      this.#errors = (this.#errors + piece.toString("utf8").slice(-KEPT_BYTES)).slice(-KEPT_BYTES);
+      this.#errors = (this.#errors + piece.toString("utf8").slice(-STDERR_BYTES)).slice(-STDERR_BYTES);
     });
     for (const stream of [process.stderr, process.stdout, process.stdin]) stream.on("error", () => undefined);
   }
@@ -50,18 +50,20 @@ export class StdioTransport implements Transport {
     const read = this.#read();
     void this.#process.ended.then(async ({ code, signal }) => {
       // Handle the last output of the process before reporting its end.
-      await Promise.race([read, new Promise((resolve) => setTimeout(resolve, END_MS))]);
-      this.#finish(signal === null ? `it ended with exit code ${code ?? "unknown"}` : `it was ended by ${signal}`);
+      await Promise.race([read, new Promise((resolve) => setTimeout(resolve, EXIT_GRACE_MS))]);
+      this.#finish(
+        signal === null ? `the server exited with code ${code ?? "unknown"}` : `the server was terminated by ${signal}`,
+      );
     });
   }
 
   async send(message: JSONRPCMessage): Promise<void> {
     const { stdin } = this.#process;
-    if (this.#over || stdin.destroyed) throw new Error("it has ended");
+    if (this.#over || stdin.destroyed) throw new Error("the server exited");
     const line = `${JSON.stringify(message)}\n`;
-    if (stdin.writableLength + line.length > WAITING_BYTES) {
-      this.#finish("it reads nothing");
-      throw new Error("it reads nothing");
+    if (stdin.writableLength + line.length > MAX_BUFFERED_BYTES) {
+      this.#finish("the server does not read its input");
+      throw new Error("the server does not read its input");
     }
     stdin.write(line);
   }
@@ -76,17 +78,17 @@ export class StdioTransport implements Transport {
   async #stop(): Promise<void> {
     const { stdin, ended } = this.#process;
     stdin.end();
-    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, END_MS))]);
-    await this.#process.stop(GRACE_MS);
+    await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, EXIT_GRACE_MS))]);
+    await this.#process.stop(SHUTDOWN_GRACE_MS);
   }
 
   async #read(): Promise<void> {
-    const lines = new Lines();
-    const turns = new Turns();
+    const lines = new LineSplitter();
+    const turns = new WorkThrottle();
     try {
       for await (const piece of this.#process.stdout as AsyncIterable<Buffer>) {
         for (const line of lines.push(piece)) {
-          this.#take(line);
+          this.#receive(line);
           await turns.next();
           if (this.#over) return;
         }
@@ -97,7 +99,7 @@ export class StdioTransport implements Transport {
     }
   }
 
-  #take(line: Buffer): void {
+  #receive(line: Buffer): void {
     let message: unknown;
     try {
       const text = line.toString("utf8").trim();
@@ -105,11 +107,11 @@ export class StdioTransport implements Transport {
       message = JSON.parse(text);
     } catch {
       // Many servers print a start message to standard output.
-      this.onerror?.(new Error("a line that is no message"));
+      this.onerror?.(new Error("a line is not a JSON-RPC message"));
       return;
     }
-    if (!isRecord(message) || !this.#wanted(message)) return;
-    const bounded = withinDepth((isBrokenAnswer(message) ? broken(message) : message) as JSONRPCMessage);
+    if (!isRecord(message) || !this.#isWanted(message)) return;
+    const bounded = limitDepth((isMalformedResponse(message) ? malformedResponse(message) : message) as JSONRPCMessage);
     if (bounded) this.onmessage?.(bounded);
   }
 
@@ -123,12 +125,12 @@ export class StdioTransport implements Transport {
 }
 
 /** Whether a response is malformed. Ignoring it would leave the request pending until its timeout. */
-function isBrokenAnswer({ jsonrpc, id, method, result, error }: Readonly<Record<string, unknown>>): boolean {
+function isMalformedResponse({ jsonrpc, id, method, result, error }: Readonly<Record<string, unknown>>): boolean {
   if (method !== undefined || id === undefined) return false;
   const isError = isRecord(error) && Number.isSafeInteger(error["code"]) && typeof error["message"] === "string";
   return jsonrpc !== "2.0" || isRecord(result) === isError;
 }
 
-function broken({ id }: Readonly<Record<string, unknown>>): unknown {
-  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "its answer is none" } };
+function malformedResponse({ id }: Readonly<Record<string, unknown>>): unknown {
+  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "the response is malformed" } };
 }

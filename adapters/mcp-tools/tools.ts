@@ -1,7 +1,7 @@
 import { defineTool, type Tool, type ToolContext, type ToolOutput } from "gantry";
 import type { StandardSchema } from "gantry/plugin";
 import { resourceContent, resultContent } from "./content.js";
-import { fitsGlob, originOf, toolName } from "./names.js";
+import { matchesGlob, originOf, toolName } from "./names.js";
 import type { ListedTool, Listing } from "./listing.js";
 import type { SharedServer } from "./shared-server.js";
 
@@ -20,8 +20,8 @@ export interface ServerUse {
 }
 
 /** Maximum number of entries in a list of resources. */
-const RESOURCES = 200;
-const READ = "read_resource";
+const MAX_LISTED_RESOURCES = 200;
+const READ_TOOL = "read_resource";
 
 /** Returns the tools of a server as models see them. */
 export function toolsOf(
@@ -31,16 +31,20 @@ export function toolsOf(
   { tools: globs = ["*"], timeout = 120, trusted = false }: ServerUse,
 ): Tool[] {
   const timeoutMs = timeout * 1000;
-  const wanted = tools.filter(({ name }) => globs.some((glob) => fitsGlob(glob, name)));
-  const own = wanted.map((tool) => toolOf(key, server, tool, timeoutMs, trusted));
-  if (!hasResources || !globs.some((glob) => fitsGlob(glob, READ)) || wanted.some(({ name }) => name === READ))
-    return own;
-  return [...own, readTool(key, server, timeoutMs, trusted)];
+  const selectedTools = tools.filter(({ name }) => globs.some((glob) => matchesGlob(glob, name)));
+  const serverTools = selectedTools.map((tool) => toolOf(key, server, tool, timeoutMs, trusted));
+  if (
+    !hasResources ||
+    !globs.some((glob) => matchesGlob(glob, READ_TOOL)) ||
+    selectedTools.some(({ name }) => name === READ_TOOL)
+  )
+    return serverTools;
+  return [...serverTools, readTool(key, server, timeoutMs, trusted)];
 }
 
 function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: number, trusted: boolean): Tool {
   const { name, description, inputSchema, readOnly } = tool;
-  const looks = trusted && readOnly;
+  const isReadOnly = trusted && readOnly;
   // The server validates arguments with its own schema.
   const schema: StandardSchema<Record<string, unknown>> = {
     "~standard": {
@@ -54,10 +58,10 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
     name: toolName(key, name),
     description,
     schema,
-    kind: looks ? "read" : "other",
-    parallel: looks,
+    kind: isReadOnly ? "read" : "other",
+    parallel: isReadOnly,
     run: async (args, context): Promise<ToolOutput> => {
-      const result = await server.ask("tools/call", { name, arguments: args }, { context, timeoutMs });
+      const result = await server.request("tools/call", { name, arguments: args }, { context, timeoutMs });
       const { text, parts } = resultContent(result);
       const failed = result["isError"] === true;
       return {
@@ -73,7 +77,7 @@ function toolOf(key: string, server: SharedServer, tool: ListedTool, timeoutMs: 
 /** Lists and reads the server's resources. */
 function readTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
   const made = defineTool({
-    name: toolName(key, READ),
+    name: toolName(key, READ_TOOL),
     description: `Read a resource of the server ${key} by its URI. Without a URI: the list of its resources.`,
     schema: {
       type: "object",
@@ -82,20 +86,25 @@ function readTool(key: string, server: SharedServer, timeoutMs: number, trusted:
     kind: trusted ? "read" : "other",
     parallel: trusted,
     run: async ({ uri = "" }, context) =>
-      uri === "" ? listed(server, context, timeoutMs) : read(server, uri, context, timeoutMs),
+      uri === "" ? listResources(server, context, timeoutMs) : readResource(server, uri, context, timeoutMs),
   });
-  return { ...made, origin: originOf(key, READ) };
+  return { ...made, origin: originOf(key, READ_TOOL) };
 }
 
-async function read(server: SharedServer, uri: string, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
-  const { contents } = await server.ask("resources/read", { uri }, { context, timeoutMs });
+async function readResource(
+  server: SharedServer,
+  uri: string,
+  context: ToolContext,
+  timeoutMs: number,
+): Promise<ToolOutput> {
+  const { contents } = await server.request("resources/read", { uri }, { context, timeoutMs });
   const { text, parts } = resourceContent(contents);
   return { text: text || "(nothing)", parts };
 }
 
-async function listed(server: SharedServer, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
+async function listResources(server: SharedServer, context: ToolContext, timeoutMs: number): Promise<ToolOutput> {
   const of = async (method: string, key: string): Promise<unknown[]> => {
-    const result = await server.ask(method, {}, { context, timeoutMs });
+    const result = await server.request(method, {}, { context, timeoutMs });
     return Array.isArray(result[key]) ? (result[key] as unknown[]) : [];
   };
   const [resources, templates] = await Promise.all([
@@ -103,13 +112,13 @@ async function listed(server: SharedServer, context: ToolContext, timeoutMs: num
     of("resources/templates/list", "resourceTemplates").catch(() => []),
   ]);
   const all = [...resources, ...templates];
-  const lines = all.slice(0, RESOURCES).map((one) => {
-    const { uri, uriTemplate, name, description, mimeType } = (one ?? {}) as Readonly<Record<string, unknown>>;
+  const lines = all.slice(0, MAX_LISTED_RESOURCES).map((resource) => {
+    const { uri, uriTemplate, name, description, mimeType } = (resource ?? {}) as Readonly<Record<string, unknown>>;
     const about = [name, mimeType, description].filter(
       (word): word is string => typeof word === "string" && word !== "",
     );
     return `${String(uri ?? uriTemplate)}  ${about.join(", ")}`.replace(/\s*\n\s*/g, " ").slice(0, 400);
   });
-  if (all.length > RESOURCES) lines.push(`[... and ${all.length - RESOURCES} more]`);
+  if (all.length > MAX_LISTED_RESOURCES) lines.push(`[... and ${all.length - MAX_LISTED_RESOURCES} more]`);
   return { text: lines.join("\n") || "(there are none)" };
 }

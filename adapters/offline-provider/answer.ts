@@ -2,18 +2,18 @@ import type { FoundServer } from "./local-servers.js";
 import type { Outcome, Step } from "./steps.js";
 
 /** Information for the user on how to attach a model. */
-export interface Hints {
+export interface AttachHints {
   hints: readonly string[];
-  found: readonly FoundServer[];
+  foundServers: readonly FoundServer[];
   /** Path of the config file as shown to the user. */
   configFile: string;
 }
 
 /** Maximum lines quoted of one result; below, characters. */
-const LINES = 60;
-const CHARACTERS = 4000;
+const MAX_QUOTED_LINES = 60;
+const MAX_QUOTED_CHARACTERS = 4000;
 /** Requests for changes, commands or reasoning, which only a model can handle. */
-const BEYOND =
+const MODEL_REQUIRED =
   /\b(?:fix|change|edit|refactor|rewrite|implement|add|create|generate|delete|remove|rename|move|replace|update|upgrade|install|execute|commit|debug|optimi[sz]e|translate|review|explain|why|how (?:do|does|can|to|should|would)|improve|convert|migrate|write|summari[sz]e|compare|suggest|run (?:the|my|all|npm|a)|build (?:the|a|me|an))\b/i;
 /** Questions about a manifest, and the field that answers them. */
 const FIELDS: readonly [asked: RegExp, field: string][] = [
@@ -31,7 +31,7 @@ const FIELDS: readonly [asked: RegExp, field: string][] = [
  * model follow separately.
  */
 export function answer(prompt: string, results: [Step, Outcome][], lacking: string[], attachments: number): string {
-  const parts = results.map(([step, outcome]) => quoted(step, outcome, prompt));
+  const parts = results.map(([step, outcome]) => quoteResult(step, outcome, prompt));
   if (lacking.length > 0) parts.push(`This takes the tools ${list(lacking, ", ")}, which are not switched on here.`);
   else if (results.length === 0)
     parts.push(
@@ -40,7 +40,7 @@ export function answer(prompt: string, results: [Step, Outcome][], lacking: stri
     );
   const attached = attachments === 1 ? "The attachment" : `The ${attachments} attachments`;
   if (attachments > 0) parts.push(`${attached} reached me, but reading what is in there takes a model.`);
-  if (BEYOND.test(prompt))
+  if (MODEL_REQUIRED.test(prompt))
     parts.push("Changing files, running commands and explaining code take a model; I did none of it.");
   return parts.join("\n\n");
 }
@@ -55,24 +55,24 @@ function list(names: readonly unknown[], between: string): string {
   return names.map((name) => `\`${String(name)}\``).join(between);
 }
 
-function quoted(step: Step, { output, failed }: Outcome, prompt: string): string {
+function quoteResult(step: Step, { output, failed }: Outcome, prompt: string): string {
   const { tool } = step;
   const name = subject(step).trim() || "the project folder";
   if (failed) return `\`${tool}\` failed for ${name}:\n\n${fenced(output)}`;
   if (tool === "list") return `Files in ${name}, as \`list\` gave them:\n\n${fenced(output)}`;
   if (tool !== "read") return `\`${tool}\` ${name}:\n\n${fenced(output)}`;
-  const said = name.endsWith(".json`") ? fieldsAsked(output, prompt, name) : "";
-  return said || `${name}, as \`read\` gave it:\n\n${fenced(output)}`;
+  const fieldsText = name.endsWith(".json`") ? quoteFields(output, prompt, name) : "";
+  return fieldsText || `${name}, as \`read\` gave it:\n\n${fenced(output)}`;
 }
 
 /** Quotes the requested fields of a JSON file. Returns `""` if none is requested or the file is not JSON. */
-function fieldsAsked(output: string, prompt: string, name: string): string {
-  const asked = FIELDS.flatMap(([words, field]) => (words.test(prompt) ? [field] : []));
+function quoteFields(output: string, prompt: string, name: string): string {
+  const requestedFields = FIELDS.flatMap(([words, field]) => (words.test(prompt) ? [field] : []));
   try {
     // Remove the line numbers that the tool adds.
     const file = JSON.parse(output.replace(/^ *\d+\t/gm, "")) as Record<string, unknown>;
-    const there = asked.filter((field) => Object.hasOwn(file, field));
-    const missing = asked.filter((field) => !there.includes(field));
+    const there = requestedFields.filter((field) => Object.hasOwn(file, field));
+    const missing = requestedFields.filter((field) => !there.includes(field));
     const lack = missing.length > 0 ? `${name} has no ${list(missing, ", no ")} field. ` : "";
     const quotes = there.map((field) => `"${field}": ${JSON.stringify(file[field], null, 2)}`).join("\n");
     return lack + (quotes ? `${name} says:\n\n${fenced(quotes, "json")}` : "");
@@ -84,23 +84,23 @@ function fieldsAsked(output: string, prompt: string, name: string): string {
 /** Returns a code block whose fence does not occur in the text. Long texts are truncated. */
 function fenced(text: string, language = ""): string {
   const lines = text.trimEnd().split("\n");
-  const head = lines.slice(0, LINES).join("\n");
+  const head = lines.slice(0, MAX_QUOTED_LINES).join("\n");
   // Do not end with half a surrogate pair.
-  const kept = head.slice(0, CHARACTERS).replace(/[\uD800-\uDBFF]$/, "");
-  const fence = "`".repeat(Math.max(3, ...[...kept.matchAll(/`+/g)].map(([run]) => run.length + 1)));
-  const shown = kept.split("\n").length;
-  const cut = kept.length < lines.join("\n").length ? `\n(the first ${shown} of ${lines.length} lines)` : "";
-  return `${fence}${language}\n${kept}\n${fence}${cut}`;
+  const visibleText = head.slice(0, MAX_QUOTED_CHARACTERS).replace(/[\uD800-\uDBFF]$/, "");
+  const fence = "`".repeat(Math.max(3, ...[...visibleText.matchAll(/`+/g)].map(([run]) => run.length + 1)));
+  const shown = visibleText.split("\n").length;
+  const cut = visibleText.length < lines.join("\n").length ? `\n(the first ${shown} of ${lines.length} lines)` : "";
+  return `${fence}${language}\n${visibleText}\n${fence}${cut}`;
 }
 
 /** Explains the offline guide and the available ways to attach a model. */
-export function howToAttach({ hints, found: [local], configFile }: Hints): string {
+export function howToAttach({ hints, foundServers: [local], configFile }: AttachHints): string {
   const start = "`OPENAI_API_KEY=... gantry serve` (in a clone: `OPENAI_API_KEY=... npm start`)";
-  const said =
+  const intro =
     "**No language model is attached.** This answer comes from gantry's built-in offline guide, which follows fixed rules, calls the tools that a message names and quotes what they return; it understands nothing.\n\n";
   const also = hints.length > 0 ? `\n\nFound on this machine: ${hints.join(", ")}.` : "";
   if (local === undefined)
-    return `${said}To attach one, start the server with a key in its environment: ${start}.
+    return `${intro}To attach one, start the server with a key in its environment: ${start}.
 
 Or name a provider in \`${configFile}\`:
 
@@ -108,7 +108,7 @@ Or name a provider in \`${configFile}\`:
 { "providers": [{ "provider": "anthropic", "api_key": "\${ANTHROPIC_API_KEY}" }] }
 \`\`\`${also}`;
   const { name, provider, model } = local;
-  return `${said}${name} is running on this machine with the model \`${model}\`. To use it, put this into \`${configFile}\` and start the server again:
+  return `${intro}${name} is running on this machine with the model \`${model}\`. To use it, put this into \`${configFile}\` and start the server again:
 
 \`\`\`json
 ${JSON.stringify({ providers: [{ provider }], model: { provider, model } })}

@@ -1,5 +1,5 @@
 import type { ModelMessage, ModelRequest } from "gantry/plugin";
-import { answer, howToAttach, subject, summary, title, type Hints } from "./answer.js";
+import { answer, howToAttach, subject, summary, title, type AttachHints } from "./answer.js";
 import { stepsFor, type Outcome, type Step } from "./steps.js";
 
 /** Maximum number of calls for one prompt. */
@@ -9,7 +9,7 @@ const MAX_CALLS = 12;
  * Returns the guide's next text and calls. A result without calls ends the run. Only the messages since the last user
  * message count.
  */
-export function nextTurn({ messages, system, tools }: ModelRequest, hints: Hints) {
+export function nextTurn({ messages, system, tools }: ModelRequest, hints: AttachHints) {
   const start = messages.findLastIndex(({ role }) => role === "user");
   const parts = messages[start]?.parts ?? [];
   // The first text is the prompt. The other parts are attachments.
@@ -24,8 +24,8 @@ export function nextTurn({ messages, system, tools }: ModelRequest, hints: Hints
   const outcomes = outcomesOf(messages.slice(start + 1));
   const steps = new Map<string, Step>();
   const lacking = new Set<string>();
-  const add = (more: readonly Step[]): void => {
-    for (const step of more) {
+  const add = (newSteps: readonly Step[]): void => {
+    for (const step of newSteps) {
       const key = `${step.tool} ${JSON.stringify(step.input)}`;
       if (!tools.some(({ name }) => name === step.tool)) lacking.add(step.tool);
       else if (steps.size < MAX_CALLS && !steps.has(key)) steps.set(key, step);
@@ -42,8 +42,8 @@ export function nextTurn({ messages, system, tools }: ModelRequest, hints: Hints
     if (outcome && step.next) add(step.next(outcome));
   }
   if (calls.length === 0) {
-    const said = answer(prompt, results, [...lacking], parts.length - 1);
-    return { text: `${said}\n\n${howToAttach(hints)}`, calls: [] };
+    const answerText = answer(prompt, results, [...lacking], parts.length - 1);
+    return { text: `${answerText}\n\n${howToAttach(hints)}`, calls: [] };
   }
   const what = new Intl.ListFormat("en-GB").format(calls.map((step) => `\`${step.tool}\`${subject(step)}`));
   return {

@@ -18,19 +18,19 @@ export const LOCAL_SERVERS: readonly LocalServer[] = [
   { name: "LM Studio", provider: "lmstudio", url: "http://127.0.0.1:1234/v1/models" },
 ];
 
-const LIMIT_MS = 1000;
-const LIMIT_BYTES = 1_000_000;
+const TIMEOUT_MS = 1000;
+const MAX_BYTES = 1_000_000;
 /** Embedding models, which cannot answer. */
 const EMBEDDING = /embed|bge-|minilm/i;
 
 /** Returns the servers that answer within one second and have a model. Never rejects. */
 export async function findLocalServers(servers: readonly LocalServer[], signal: AbortSignal): Promise<FoundServer[]> {
-  const found = servers.map((server) => look(server, signal).catch(() => []));
-  return (await Promise.all(found)).flat();
+  const searches = servers.map((server) => findModel(server, signal).catch(() => []));
+  return (await Promise.all(searches)).flat();
 }
 
-async function look(server: LocalServer, signal: AbortSignal): Promise<FoundServer[]> {
-  const text = await fetchText(server.url, AbortSignal.any([signal, AbortSignal.timeout(LIMIT_MS)]));
+async function findModel(server: LocalServer, signal: AbortSignal): Promise<FoundServer[]> {
+  const text = await fetchText(server.url, AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]));
   const { data } = JSON.parse(text) as { data: { id: string }[] };
   const model = data.find(({ id }) => id !== "" && !EMBEDDING.test(id))?.id;
   // The server on that port is untrusted, and its text appears in an answer.
@@ -44,7 +44,7 @@ function fetchText(url: string, signal: AbortSignal): Promise<string> {
       let text = "";
       response.setEncoding("utf8").on("data", (piece: string) => {
         text += piece;
-        if (text.length > LIMIT_BYTES) response.destroy(new Error("too long"));
+        if (text.length > MAX_BYTES) response.destroy(new Error("too long"));
       });
       response.on("end", () => resolve(text)).on("error", reject);
       if (response.statusCode !== 200) response.destroy(new Error("not a model server"));

@@ -23,10 +23,10 @@ export function namesIn(prompt: string): Record<"files" | "folders" | "globs" | 
     globs: new Set<string>(),
     quoted: new Set<string>(),
   };
-  for (const [, ...found] of prompt.matchAll(WORD)) {
-    const plain = found.pop();
+  for (const [, ...captures] of prompt.matchAll(WORD)) {
+    const plain = captures.pop();
     if (plain && plain.length > 300) continue;
-    const text = plain?.replace(PUNCTUATION, "") ?? found.find((quoted) => quoted !== undefined) ?? "";
+    const text = plain?.replace(PUNCTUATION, "") ?? captures.find((quoted) => quoted !== undefined) ?? "";
     const path = text.replace(/(?<=\w):\d.*$/, "").replace(/^\.\/(?=.)/, "");
     const kind = kindOf(path);
     if (kind !== undefined) names[kind].add(path.replace(/(?<=.)\/+$/, ""));

@@ -14,7 +14,7 @@ const MODEL: Model = {
   prices: { input: 0, output: 0 },
 };
 /** Streamed chunks: a line, or about 80 characters up to a blank. A character is never split. */
-const PIECES = /[^\n]{0,80}\n|[^\n]{1,80}$|[^\n]{0,80} |[^]{1,80}/gu;
+const TEXT_CHUNKS = /[^\n]{0,80}\n|[^\n]{1,80}$|[^\n]{0,80} |[^]{1,80}/gu;
 
 /**
  * A model provider without a model. It follows fixed rules, calls the tools that a prompt names, and quotes their
@@ -30,7 +30,7 @@ export class OfflineProvider implements ModelProvider {
   readonly configuredModels: readonly Model[] = [MODEL];
   readonly #options: OfflineOptions;
   readonly #closed = new AbortController();
-  #looking: Promise<readonly FoundServer[]> | undefined;
+  #search: Promise<readonly FoundServer[]> | undefined;
 
   constructor(options: OfflineOptions = {}) {
     this.#options = options;
@@ -38,16 +38,16 @@ export class OfflineProvider implements ModelProvider {
 
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
-    await this.#look();
+    await this.#findServers();
     return [MODEL];
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     signal.throwIfAborted();
-    const found = await this.#look();
+    const foundServers = await this.#findServers();
     const { hints = [], configFile = "~/.gantry/config.json" } = this.#options;
-    const turn = nextTurn(request, { hints, found, configFile });
-    for (const [text] of turn.text.matchAll(PIECES)) {
+    const turn = nextTurn(request, { hints, foundServers, configFile });
+    for (const [text] of turn.text.matchAll(TEXT_CHUNKS)) {
       yield { type: "text", block: "0", text };
       // Let sockets send each chunk, as with a real model.
       await setImmediate();
@@ -60,21 +60,21 @@ export class OfflineProvider implements ModelProvider {
 
   async close(): Promise<void> {
     this.#closed.abort();
-    await this.#looking;
+    await this.#search;
   }
 
   /** Searches this machine for model servers, once. Takes one second at most. */
-  #look(): Promise<readonly FoundServer[]> {
-    return (this.#looking ??= findLocalServers(this.#options.servers ?? LOCAL_SERVERS, this.#closed.signal));
+  #findServers(): Promise<readonly FoundServer[]> {
+    return (this.#search ??= findLocalServers(this.#options.servers ?? LOCAL_SERVERS, this.#closed.signal));
   }
 }
 
 /** Estimates tokens as a quarter of the bytes, which is close for English and code. */
-function usageOf({ system, messages, tools }: ModelRequest, said: string): ModelUsage {
+function usageOf({ system, messages, tools }: ModelRequest, outputText: string): ModelUsage {
   const offered = tools.map(({ name, description, inputSchema }) => [name, description, inputSchema]);
   return {
     inputTokens: Math.ceil(Buffer.byteLength(JSON.stringify([system, messages, offered])) / 4),
-    outputTokens: Math.ceil(Buffer.byteLength(said) / 4),
+    outputTokens: Math.ceil(Buffer.byteLength(outputText) / 4),
     cacheReadTokens: 0,
     cacheWriteTokens: 0,
     reasoningTokens: 0,

@@ -5,8 +5,8 @@ import type { LocalServer } from "./local-servers.js";
 
 export const offlineOptions = option.section({
   provider: option.text('`"offline"`.'),
-  name: option.text("Of no use here."),
-  driver: option.text("Of no use here."),
+  name: option.text("Ignored by this provider."),
+  driver: option.text("Ignored by this provider."),
   hints: option.list(option.text("A hint."), "Strings that its answers mention among the ways to attach a model.", {
     default: [],
   }),

@@ -25,14 +25,14 @@ const FILLER =
   /^(?:|an?|the|all|any|every|some|this|that|my|our|its?|of|in|on|for|to|from|with|and|or|is|we|you|i|they|text|string|word|named?|called|functions?|methods?|class(?:es)?|variables?|constants?|types?|interfaces?|code|places?|lines?|occurrences?|us(?:ag)?es?|references?|files?|here)$/i;
 const README = /^README(?:\.\w+)?$/im;
 const MANIFEST = /^(?:package\.json|pyproject\.toml|Cargo\.toml|go\.mod|composer\.json|pom\.xml)$/m;
-const MANIFEST_MEANT =
+const MANIFEST_QUESTION =
   /\bmain (?:entry|file|module)\b|\bentry ?-?(?:point|file)s?\b|\bscripts?\b|\bhow (?:do|can|to)\b[^.?!\n]{0,20}\b(?:run|build|test|start|lint)\b|\bdependenc(?:y|ies)\b|\bnode(?:\.js)? version|\bversion of node\b/i;
 
 /** Returns the calls that a prompt names. The rules are fixed: the same prompt always gives the same calls. */
 export function stepsFor(prompt: string): Step[] {
   const names = namesIn(prompt);
   const [files, folders, globs] = [[...names.files], [...names.folders], [...names.globs]];
-  const pattern = soughtIn(prompt, [...names.quoted], [...files, ...folders]);
+  const pattern = searchTerm(prompt, [...names.quoted], [...files, ...folders]);
   if (pattern !== undefined) {
     const path = files.length === 1 ? files[0] : folders[0];
     return [{ tool: "grep", input: { pattern, path, include: globs[0] } }];
@@ -46,20 +46,20 @@ export function stepsFor(prompt: string): Step[] {
 
   const [, from, to = from] = LINES.exec(prompt) ?? [];
   for (const path of files) steps.push(read(path, Number(from), Number(to)));
-  if (MANIFEST_MEANT.test(prompt) && files.length === 0)
+  if (MANIFEST_QUESTION.test(prompt) && files.length === 0)
     steps.push({ ...read("package.json"), next: ({ failed }) => (failed ? [list(MANIFEST)] : []) });
   return steps;
 }
 
 /** Returns the search term of a prompt as a regular expression. */
-function soughtIn(prompt: string, quoted: readonly string[], names: readonly string[]): string | undefined {
+function searchTerm(prompt: string, quoted: readonly string[], names: readonly string[]): string | undefined {
   const marks = new Set([...prompt.matchAll(MARKS)].map(([, mark]) => mark));
   if (marks.size > 0) return `\\b(${[...marks].join("|")})\\b`;
-  for (const [, rest = ""] of prompt.matchAll(SEARCH)) {
-    const words = rest.replace(/(?<!\S)\S+\s+(?:source\s+)?files\b/gi, "").split(/[\s"'`(),.:;]+/);
+  for (const [, searchText = ""] of prompt.matchAll(SEARCH)) {
+    const words = searchText.replace(/(?<!\S)\S+\s+(?:source\s+)?files\b/gi, "").split(/[\s"'`(),.:;]+/);
     const text = quoted[0] ?? words.find((word) => !FILLER.test(word)) ?? "";
     // Files and folders are read or listed, not searched for.
-    if (text.length < 2 || MANIFEST_MEANT.test(rest) || names.some((name) => name.startsWith(text))) continue;
+    if (text.length < 2 || MANIFEST_QUESTION.test(searchText) || names.some((name) => name.startsWith(text))) continue;
     return /^[\p{L}\p{N}_]+$/u.test(text) ? `\\b${text}\\b` : text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
   }
   return undefined;
@@ -78,8 +78,8 @@ function list(...names: RegExp[]): Step {
 function read(path: string, from = NaN, to = from): Step {
   const name = path.slice(path.lastIndexOf("/") + 1);
   const elsewhere = ({ output }: Outcome): Step[] => {
-    const found = output.split("\n").filter((line) => line.endsWith(`/${name}`));
-    return found.slice(0, 3).map((file) => ({ tool: "read", input: { path: file } }));
+    const matchingPaths = output.split("\n").filter((line) => line.endsWith(`/${name}`));
+    return matchingPaths.slice(0, 3).map((file) => ({ tool: "read", input: { path: file } }));
   };
   const next = ({ output, failed }: Outcome): Step[] => {
     if (failed && /is a folder/.test(output)) return [{ tool: "list", input: { path } }];

@@ -16,7 +16,7 @@ export interface FlagSpec {
 export type FlagSpecs = Readonly<Record<string, FlagSpec>>;
 
 /** Description of a command. Its flags are parsed by it, and help and shell completion are generated from it. */
-export interface About<F extends FlagSpecs = FlagSpecs> {
+export interface CommandDescription<F extends FlagSpecs = FlagSpecs> {
   /** Full name as typed: `serve`, `sessions list`. */
   readonly name: string;
   /** Summary for the list of commands, on one line without a full stop. */
@@ -28,11 +28,11 @@ export interface About<F extends FlagSpecs = FlagSpecs> {
   /** Further paragraphs of the help. */
   readonly details?: string;
   /** Subcommands by name. Undefined if the command has none. */
-  readonly commands?: Readonly<Record<string, About>>;
+  readonly commands?: Readonly<Record<string, CommandDescription>>;
   /** Possible values of the first argument, for completion. */
-  readonly words?: readonly string[];
+  readonly firstArguments?: readonly string[];
   /** Exit code if the flags are invalid. Default 1. */
-  readonly wrongUsage?: number;
+  readonly usageExitCode?: number;
 }
 
 /** Parsed flags as a command receives them. Absent flags are undefined. */

@@ -24,7 +24,7 @@ const TITLES: Readonly<Record<AdapterKind, string>> = {
   "session-driver": "Session drivers (session.driver, --session-driver)",
   "model-provider": "Model providers (providers[])",
   tool: "Tools (agent.tools)",
-  "tool-source": "Sources of tools (agent.tools)",
+  "tool-source": "Tool sources (agent.tools)",
   "permission-policy": "Permission policies (permissions.policies)",
   hooks: "Hooks (hooks)",
   "compaction-strategy": "Compaction strategies (compaction.strategy)",
@@ -66,7 +66,7 @@ async function adapterEntries(
     return names.map((name) => ({ kind, name, builtIn: true, selectedBy: [] }));
   });
   const select = (kind: AdapterKind, name: string, key: string, error?: string): void => {
-    let entry = entries.find((one) => one.kind === kind && one.name === name);
+    let entry = entries.find((candidate) => candidate.kind === kind && candidate.name === name);
     if (!entry) entries.push((entry = { kind, name, builtIn: isBuiltIn(kind, name), selectedBy: [] }));
     if (!entry.selectedBy.includes(key)) entry.selectedBy.push(key);
     if (error !== undefined) entry.error = error;
@@ -80,16 +80,16 @@ async function adapterEntries(
     ...selection.hooks(),
     selection.strategy(),
   ];
-  for (const [i, one] of modules.entries()) {
-    if (typeof one === "string") {
+  for (const [i, module] of modules.entries()) {
+    if (typeof module === "string") {
       const isStrategy = i === modules.length - 1;
-      select(isStrategy ? "compaction-strategy" : "tool", one, isStrategy ? "compaction.strategy" : "agent.tools");
+      select(isStrategy ? "compaction-strategy" : "tool", module, isStrategy ? "compaction.strategy" : "agent.tools");
       continue;
     }
     try {
-      select(await check(one), one.name, one.key);
+      select(await check(module), module.name, module.key);
     } catch (error) {
-      select(one.kind, one.name, one.key, error instanceof Error ? error.message : String(error));
+      select(module.kind, module.name, module.key, error instanceof Error ? error.message : String(error));
     }
   }
   return entries;
@@ -103,9 +103,9 @@ function table(entries: readonly AdapterEntry[]): string {
       const rows = entries
         .filter((entry) => entry.kind === kind)
         .map(({ name, selectedBy, error }) => {
-          const by = selectedBy.length > 0 ? `selected by ${selectedBy.join(", ")}` : "";
-          const trouble = error === undefined ? "" : `\n      cannot be used: ${error}`;
-          return `  ${selectedBy.length > 0 ? "*" : " "} ${name.padEnd(width)}  ${by}`.trimEnd() + trouble;
+          const selection = selectedBy.length > 0 ? `selected by ${selectedBy.join(", ")}` : "";
+          const failure = error === undefined ? "" : `\n      cannot be used: ${error}`;
+          return `  ${selectedBy.length > 0 ? "*" : " "} ${name.padEnd(width)}  ${selection}`.trimEnd() + failure;
         });
       return `${TITLES[kind]}\n${rows.join("\n")}\n`;
     })

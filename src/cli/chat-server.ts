@@ -31,10 +31,10 @@ export async function openChatServer(
   folder: string,
   tell: (line: string) => void,
 ): Promise<ChatServer> {
-  const loaded = await configOf(flags, address);
-  if (!address) return serveHere(loaded, folder, (line) => tell(shortOf(line)));
+  const loaded = await loadChatConfig(flags, address);
+  if (!address) return startLocalServer(loaded, folder, (line) => tell(shortenLogLine(line)));
   const headers = headersFor(address, flags.header, loaded);
-  const server = await serverAt(address, headers, flags.anyUser === true, tell);
+  const server = await connectToServer(address, headers, flags.anyUser === true, tell);
   const { tokenHeaders } = await import("./token-headers.js");
   return { ...server, headers: { ...tokenHeaders(address), ...headers } };
 }
@@ -45,23 +45,24 @@ export async function openChatServer(
  *
  * Rejects with `ConfigError` if the first connection is not trusted. For later connections, `tell` receives the reason.
  */
-async function serverAt(
+async function connectToServer(
   { origin }: URL,
   headers: ChatServer["headers"],
-  isAnybody: boolean,
+  allowsAnyUser: boolean,
   tell: (line: string) => void,
 ): Promise<ChatServer> {
-  if (isAnybody) return { url: origin, headers, close: async () => undefined };
-  const { checkedFetch, refusalIn, refuserOf } = await import("./own-server.js");
+  if (allowsAnyUser) return { url: origin, headers, close: async () => undefined };
+  const { checkedFetch, findRejection: refusalIn, createServerCheck: refuserOf } = await import("./own-server.js");
   const { fetch, close } = await checkedFetch(refuserOf(origin, Object.keys(headers).length > 0));
-  let told = "";
-  const asked: typeof globalThis.fetch = (input, init) =>
+  let reportedMessage = "";
+  const reportingFetch: typeof globalThis.fetch = (input, init) =>
     fetch(input, init).catch((error: unknown) => {
       const { message = "" } = refusalIn(error) ?? {};
-      if (message !== "" && message !== told) tell((told = message));
+      if (message !== "" && message !== reportedMessage) tell((reportedMessage = message));
       throw error;
     });
-  // Sends a first request, because only a made connection is checked. Other errors are ignored: the chat retries.
+  // The first request makes a connection, which is checked. Other errors are ignored: the chat waits for a server that
+  // is not running yet.
   const refusal = await fetch(`${origin}/api/health`).then(
     async ({ body }) => void (await body?.cancel()),
     (error: unknown) => refusalIn(error),
@@ -70,13 +71,13 @@ async function serverAt(
     await close();
     throw refusal;
   }
-  return { url: origin, headers, fetch: asked, close };
+  return { url: origin, headers, fetch: reportingFetch, close };
 }
 
 /**
  * Loads the config. An agent in this process gets a random port and a random secret, so that no other user can connect.
  */
-function configOf(flags: ChatFlags, address: URL | undefined): Promise<LoadedConfig> {
+function loadChatConfig(flags: ChatFlags, address: URL | undefined): Promise<LoadedConfig> {
   const home = homeFolder();
   const overrides: Record<string, unknown> = address
     ? {}
@@ -92,7 +93,11 @@ function configOf(flags: ChatFlags, address: URL | undefined): Promise<LoadedCon
 }
 
 /** Starts the same agent as `gantry serve` in this folder. */
-async function serveHere(loaded: LoadedConfig, folder: string, tell: (line: string) => void): Promise<ChatServer> {
+async function startLocalServer(
+  loaded: LoadedConfig,
+  folder: string,
+  tell: (line: string) => void,
+): Promise<ChatServer> {
   const { compose } = await import("../serve/compose.js");
   const { log, server } = loaded.config;
   const level = log.level === "error" ? "error" : "warn";
@@ -103,17 +108,17 @@ async function serveHere(loaded: LoadedConfig, folder: string, tell: (line: stri
 }
 
 /**
- * Headers for the server: those of the flags, otherwise those of the config. The latter are sent only to this machine
- * and to the configured host.
+ * Headers for the server: those of the config, overridden by those of the flags. The config's headers are sent only to
+ * this machine and to the configured host.
  */
 function headersFor(
   address: URL,
-  given: readonly string[] | undefined,
+  headerFlags: readonly string[] | undefined,
   { config }: LoadedConfig,
 ): ChatServer["headers"] {
-  const own = isLoopback(address.hostname) || address.hostname === config.server.host;
-  const headers: Record<string, string> = own ? { ...config.server.requiredHeaders } : {};
-  for (const line of given ?? []) {
+  const isOwnServer = isLoopback(address.hostname) || address.hostname === config.server.host;
+  const headers: Record<string, string> = isOwnServer ? { ...config.server.requiredHeaders } : {};
+  for (const line of headerFlags ?? []) {
     const at = line.indexOf(":");
     if (at < 1) throw new ConfigError("--header: expected NAME:VALUE");
     headers[line.slice(0, at).trim()] = line.slice(at + 1).trim();
@@ -122,6 +127,6 @@ function headersFor(
 }
 
 /** Shortens a log line for the terminal: removes the time and the fields. */
-function shortOf(line: string): string {
+function shortenLogLine(line: string): string {
   return line.replace(/^\S+ (warn|error) /, "").replace(/ \{".*\}$/, "");
 }

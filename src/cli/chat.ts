@@ -20,7 +20,7 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
   refuseArguments(args);
   const { stdin, stdout } = process;
   if (!stdin.isTTY || !stdout.isTTY || environment("TERM") === "dumb") {
-    output.tell(
+    output.report(
       'gantry: chat needs a terminal; in scripts use: gantry run "prompt", and from programs the HTTP API: gantry serve',
     );
     return NO_TERMINAL;
@@ -29,7 +29,7 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
   const folder = realpathSync(resolve("."));
   const { openTerminal } = await import("gantry/adapters/terminal");
   let server: ChatServer | undefined;
-  let tell = (line: string) => output.tell(line);
+  let tell = (line: string) => output.report(line);
   try {
     const { session } = await openTerminal({
       input: stdin,
@@ -40,26 +40,26 @@ export const run: Command<typeof chat.flags> = async ({ args, flags, output, int
       },
       onReady: (shown) => (tell = shown),
       session: flags.continue ? "last" : flags.session,
-      wishes: { ...modelOf(flags.model), ...wished(flags) },
+      newSessionOptions: { ...modelOf(flags.model), ...sessionOptions(flags) },
       ...(address ? {} : { projectDir: folder }),
       files: async (at, signal) => {
-        const here = at ?? (address ? undefined : folder);
+        const searchFolder = at ?? (address ? undefined : folder);
         const { isLoopback } = await import("../http/web-safety.js");
-        if (here === undefined || (address && !isLoopback(address.hostname))) return [];
+        if (searchFolder === undefined || (address && !isLoopback(address.hostname))) return [];
         const { projectFiles } = await import("./project-files.js");
-        return projectFiles(realpathSync(here), signal);
+        return projectFiles(realpathSync(searchFolder), signal);
       },
       place: address ? address.origin : folder,
       colours: (environment("NO_COLOR") ?? "") === "",
       signal: interrupted(),
     });
-    tell = (line) => output.tell(line);
+    tell = (line) => output.report(line);
     if (session !== undefined) {
       const way = address ? `--url ${address.origin} ` : "";
-      output.tell(`gantry: go on with: gantry chat ${way}--session ${session}`);
+      output.report(`gantry: go on with: gantry chat ${way}--session ${session}`);
     }
   } finally {
-    tell = (line) => output.tell(line);
+    tell = (line) => output.report(line);
     await server?.close();
   }
   return 0;
@@ -79,7 +79,7 @@ function modelOf(model: string | undefined): { provider?: string; model?: string
 }
 
 /** Session options from the flags. Their values have been validated against the command's description. */
-function wished({ mode, effort }: FlagsOf<typeof chat.flags>): TerminalOptions["wishes"] {
-  const said = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
-  return said as TerminalOptions["wishes"];
+function sessionOptions({ mode, effort }: FlagsOf<typeof chat.flags>): TerminalOptions["newSessionOptions"] {
+  const options = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
+  return options as TerminalOptions["newSessionOptions"];
 }

@@ -12,7 +12,7 @@ export class NeedsFixture extends Error {}
 export type FixtureMembers = Readonly<Record<string, unknown>>;
 
 /** Creates parts of an adapter in one temporary folder. */
-export class Bench<Kind extends AdapterKind> {
+export class AdapterBench<Kind extends AdapterKind> {
   readonly #adapter: TriedAdapter<Kind>;
   readonly #parts: TriedPart<Kind>[] = [];
   #folder: string | undefined;
@@ -45,11 +45,11 @@ function needs(member: string): () => never {
   };
 }
 
-type ChecksOf<Kind extends AdapterKind> = (bench: Bench<Kind>, given: FixtureMembers) => kit.Check[];
+type ChecksOf<Kind extends AdapterKind> = (bench: AdapterBench<Kind>, fixture: FixtureMembers) => kit.Check[];
 
 /** The checks of each kind that has some. Members of the fixture override those of the command. */
 const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
-  "session-driver": (bench, given) => {
+  "session-driver": (bench, fixture) => {
     const opened = async () => {
       const driver = await bench.make();
       await driver.open();
@@ -60,19 +60,19 @@ const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
       second: opened,
       reopen: opened,
       clean: () => bench.clean(),
-      ...given,
+      ...fixture,
     });
   },
-  transport: (bench, given) =>
+  transport: (bench, fixture) =>
     kit.transportChecks({
       create: () => bench.make(),
       unable: undefined,
       connect: needs("connect"),
       onLeave: "cancel",
       clean: () => bench.clean(),
-      ...given,
+      ...fixture,
     }),
-  "model-provider": (bench, given) =>
+  "model-provider": (bench, fixture) =>
     kit.modelProviderChecks({
       create: () => bench.make(),
       text: needs("text"),
@@ -80,9 +80,9 @@ const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
       stall: undefined,
       fault: undefined,
       clean: () => bench.clean(),
-      ...given,
+      ...fixture,
     }),
-  tool: (bench, given) =>
+  tool: (bench, fixture) =>
     kit.toolChecks({
       create: async () => {
         const tool = await bench.make();
@@ -92,10 +92,10 @@ const KITS: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
         return Object.defineProperty(ground, "input", { get: needs("create") }) as kit.ToolTestbed;
       },
       clean: () => bench.clean(),
-      ...given,
+      ...fixture,
     }),
-  "compaction-strategy": (bench, given) => kit.compactionStrategyChecks({ create: () => bench.make(), ...given }),
-  hooks: (bench, given) => kit.hooksChecks({ create: () => bench.make(), clean: () => bench.clean(), ...given }),
+  "compaction-strategy": (bench, fixture) => kit.compactionStrategyChecks({ create: () => bench.make(), ...fixture }),
+  hooks: (bench, fixture) => kit.hooksChecks({ create: () => bench.make(), clean: () => bench.clean(), ...fixture }),
 };
 
 /** Optional members of the ports. */
@@ -114,19 +114,19 @@ const OPTIONAL_OF_FIXTURE: Partial<Readonly<Record<AdapterKind, readonly string[
 /** Returns the checks of an adapter, or undefined for a kind without checks. */
 export function checksOf<Kind extends AdapterKind>(
   kind: Kind,
-  bench: Bench<Kind>,
-  given: FixtureMembers,
+  bench: AdapterBench<Kind>,
+  fixture: FixtureMembers,
 ): kit.Check[] | undefined {
-  return KITS[kind]?.(bench, given);
+  return KITS[kind]?.(bench, fixture);
 }
 
 /** Optional members that neither the part nor the fixture implements. */
 export function notDeclared<Kind extends AdapterKind>(
   kind: Kind,
   part: AdapterKinds[Kind],
-  given: FixtureMembers,
+  fixture: FixtureMembers,
 ): string[] {
-  const own = (OPTIONAL[kind] ?? []).filter((name) => part[name] === undefined);
-  const ofFixture = (OPTIONAL_OF_FIXTURE[kind] ?? []).filter((name) => given[name] === undefined);
-  return [...own, ...ofFixture.map((name) => `${name} (fixture)`)];
+  const missingMembers = (OPTIONAL[kind] ?? []).filter((name) => part[name] === undefined);
+  const ofFixture = (OPTIONAL_OF_FIXTURE[kind] ?? []).filter((name) => fixture[name] === undefined);
+  return [...missingMembers, ...ofFixture.map((name) => `${name} (fixture)`)];
 }

@@ -1,5 +1,5 @@
 import type { AdapterKind } from "../plugin/adapter.js";
-import { lines } from "../base/printable.js";
+import { printableLines } from "../base/printable.js";
 
 const STATUSES = ["passed", "failed", "not_checked", "not_run"] as const;
 
@@ -32,7 +32,7 @@ export function reportText({ exportName, kind, name, checks, notDeclared }: Adap
   const reasons = checks.flatMap(({ status, message = "" }) =>
     status.startsWith("not") ? [`  ${words(status)}: ${message}`] : [],
   );
-  return lines(
+  return printableLines(
     [
       `${name} (${kind}, ${exportName})`,
       ...rows,

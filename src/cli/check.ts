@@ -10,14 +10,14 @@ import { shown } from "../plugin/read-options.js";
 import { isPath } from "../serve/module-name.js";
 import { isDescriptor, KINDS } from "../serve/plugins.js";
 import { reasonOf } from "../serve/selected-adapters.js";
-import { descriptorFault, importLent } from "../serve/third-party.js";
+import { descriptorFault, importWithGantry } from "../serve/third-party.js";
 import { tryStart, type TriedAdapter } from "../serve/trial.js";
-import { soon, type Check } from "../testing/check.js";
+import { withTimeout, type Check } from "../testing/check.js";
 import type { check } from "./about/check.js";
-import { Bench, checksOf, NeedsFixture, notDeclared, type FixtureMembers } from "./check-kits.js";
+import { AdapterBench, checksOf, NeedsFixture, notDeclared, type FixtureMembers } from "./check-kits.js";
 import { reportText, type AdapterReport, type CheckResult } from "./check-report.js";
 import type { Command, CommandContext } from "./command.js";
-import { ENDED_BY } from "./exit-reason.js";
+import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { failureLine } from "./failure.js";
 import { UsageError } from "./usage-error.js";
 
@@ -38,9 +38,9 @@ export const run: Command<typeof check.flags> = async (context) => {
   try {
     return await checkModule(context, interrupted);
   } catch (error) {
-    if (interrupted.aborted) return ENDED_BY[String(interrupted.reason)] ?? 1;
+    if (interrupted.aborted) return SIGNAL_EXIT_CODES[String(interrupted.reason)] ?? 1;
     if (!(error instanceof UsageError)) throw error;
-    context.output.tell(failureLine(error.message));
+    context.output.report(failureLine(error.message));
     return 2;
   }
 };
@@ -49,32 +49,34 @@ async function checkModule(
   { args, flags, output }: CommandContext<typeof check.flags>,
   interrupted: AbortSignal,
 ): Promise<number> {
-  const [module, ...others] = args;
-  if (module === undefined || others.length > 0)
+  const [module, ...extraArgs] = args;
+  if (module === undefined || extraArgs.length > 0)
     throw new UsageError(`expected one MODULE, got ${args.length} (see gantry check --help)`);
   if (flags.json) output.keepStdoutClean();
   const limits = { timeoutMs: (flags.timeout ?? TIMEOUT_SECONDS) * 1000, interrupted };
-  const options = flags.options === undefined ? {} : await optionsIn(flags.options);
-  const adapters = adaptersOf(module, await load(module, limits), options);
-  const given = flags.fixture === undefined ? {} : await fixtureIn(flags.fixture, limits);
+  const options = flags.options === undefined ? {} : await readOptions(flags.options);
+  const adapters = findAdapters(module, await load(module, limits), options);
+  const fixture = flags.fixture === undefined ? {} : await loadFixture(flags.fixture, limits);
   const reports: AdapterReport[] = [];
   for (const adapter of adapters) {
-    const report = await reportOf(adapter, given, limits);
+    const report = await checkAdapter(adapter, fixture, limits);
     reports.push(report);
     if (!flags.json) await output.write(`${reports.length > 1 ? "\n" : ""}${reportText(report)}`);
   }
   if (flags.json) await output.write(`${JSON.stringify({ module, adapters: reports }, null, 2)}\n`);
-  const isGood = ({ status }: CheckResult) => status === "passed" || status === "not_checked";
-  return reports.every(({ checks }) => checks.every(isGood)) ? 0 : 1;
+  const isAccepted = ({ status }: CheckResult) => status === "passed" || status === "not_checked";
+  return reports.every(({ checks }) => checks.every(isAccepted)) ? 0 : 1;
 }
 
 /** Parses the options, given as JSON or as a file. Rejects with `UsageError`. */
-async function optionsIn(given: string): Promise<Record<string, unknown>> {
+async function readOptions(optionsArg: string): Promise<Record<string, unknown>> {
   let options: unknown;
   try {
-    options = parseJson(given.trimStart().startsWith("{") ? given : await readFile(resolve(given), "utf8"));
+    options = parseJson(
+      optionsArg.trimStart().startsWith("{") ? optionsArg : await readFile(resolve(optionsArg), "utf8"),
+    );
   } catch (error) {
-    throw new UsageError(`--options: expected JSON, or a file of it: ${reasonOf(error)}`);
+    throw new UsageError(`--options: expected JSON or a JSON file: ${reasonOf(error)}`);
   }
   if (!isRecord(options)) throw new UsageError(`--options: expected an object, got ${shown(options)}`);
   return options;
@@ -86,9 +88,9 @@ async function optionsIn(given: string): Promise<Record<string, unknown>> {
  */
 async function load(name: string, { timeoutMs, interrupted }: Limits): Promise<Readonly<Record<string, unknown>>> {
   const url = await urlOf(name);
-  if (url === undefined) throw new UsageError(`${name}: expected a module: there is no such file or package here`);
+  if (url === undefined) throw new UsageError(`${name}: module not found: expected a file or package`);
   try {
-    return await abortable(soon(importLent(url), "import", timeoutMs), interrupted);
+    return await abortable(withTimeout(importWithGantry(url), "import", timeoutMs), interrupted);
   } catch (error) {
     throw new Error(`${name} could not be loaded: ${reasonOf(error)}`, { cause: error });
   }
@@ -101,7 +103,7 @@ async function urlOf(name: string): Promise<string | undefined> {
   return attempt(() => find(name, pathToFileURL(resolve("package.json")).href), undefined);
 }
 
-async function fixtureIn(file: string, limits: Limits): Promise<FixtureMembers> {
+async function loadFixture(file: string, limits: Limits): Promise<FixtureMembers> {
   const { fixture } = await load(file, limits);
   if (!isRecord(fixture))
     throw new UsageError(`--fixture ${file}: expected the export fixture, an object, got ${shown(fixture)}`);
@@ -109,7 +111,7 @@ async function fixtureIn(file: string, limits: Limits): Promise<FixtureMembers> 
 }
 
 /** The adapters that a module exports, without duplicates. Throws `UsageError` if there are none. */
-function adaptersOf(
+function findAdapters(
   module: string,
   exports: Readonly<Record<string, unknown>>,
   options: Readonly<Record<string, unknown>>,
@@ -119,20 +121,20 @@ function adaptersOf(
     if (!isDescriptor(value) || descriptors.has(value)) continue;
     const fault = descriptorFault(value, KINDS);
     const exportName = name === "default" ? "default export" : `export ${name}`;
-    if (fault !== undefined) throw new Error(`${module}: ${exportName} is no gantry adapter: ${fault}`);
+    if (fault !== undefined) throw new Error(`${module}: ${exportName} is not a gantry adapter: ${fault}`);
     descriptors.set(value, { descriptor: defineAdapter(value), module, exportName, options });
   }
   if (descriptors.size > 0) return [...descriptors.values()];
-  const found = Object.entries(exports).map(([name, value]) => `${name} (${shown(value)})`);
+  const exportTexts = Object.entries(exports).map(([name, value]) => `${name} (${shown(value)})`);
   throw new UsageError(
-    `${module} exports no adapter: expected a default or named export made by defineAdapter, got ${found.join(", ") || "no export"}`,
+    `${module} exports no adapter: expected a default or named export made by defineAdapter, got ${exportTexts.join(", ") || "no export"}`,
   );
 }
 
-async function reportOf(adapter: TriedAdapter, given: FixtureMembers, limits: Limits): Promise<AdapterReport> {
+async function checkAdapter(adapter: TriedAdapter, fixture: FixtureMembers, limits: Limits): Promise<AdapterReport> {
   const { descriptor, exportName } = adapter;
   const { kind, name } = descriptor;
-  const bench = new Bench(adapter);
+  const bench = new AdapterBench(adapter);
   const clean = async () =>
     void (await settlesWithin(
       bench.clean().catch(() => undefined),
@@ -140,17 +142,17 @@ async function reportOf(adapter: TriedAdapter, given: FixtureMembers, limits: Li
     ));
   let missing: string[] = [];
   const start: Check = {
-    name: "adapter: it can be made, opened and closed",
+    name: "adapter: can be created, opened and closed",
     run: async () => {
       const part = await bench.make();
-      missing = notDeclared(kind, part, given);
+      missing = notDeclared(kind, part, fixture);
       await tryStart(adapter, part, limits.timeoutMs);
       await bench.clean();
     },
   };
   try {
     let checks = await runChecks([start], clean, limits);
-    const kit = checksOf(kind, bench, { timeoutMs: limits.timeoutMs, ...given }) ?? [];
+    const kit = checksOf(kind, bench, { timeoutMs: limits.timeoutMs, ...fixture }) ?? [];
     if (checks.every(({ status }) => status === "passed"))
       checks = [...checks, ...(await runChecks(kit, clean, limits))];
     return { exportName, kind, name, checks, notDeclared: missing };
@@ -164,11 +166,11 @@ async function runChecks(checks: readonly Check[], clean: () => Promise<void>, l
   let hung = 0;
   for (const { name, group = name.split(":")[0]!, run } of checks) {
     if (hung === MAX_HUNG) {
-      results.push({ group, name, status: "not_run", message: `${MAX_HUNG} checks before it hung` });
+      results.push({ group, name, status: "not_run", message: `${MAX_HUNG} earlier checks hung` });
       continue;
     }
     const startedAt = performance.now();
-    const error = await faultOf(run, limits);
+    const error = await runCheck(run, limits);
     if (error === undefined) {
       results.push({ group, name, status: "passed" });
       continue;
@@ -187,7 +189,7 @@ async function runChecks(checks: readonly Check[], clean: () => Promise<void>, l
 }
 
 /** Returns the error of a failed check, also from an unhandled rejection. Rejects if the command is interrupted. */
-async function faultOf(run: Check["run"], { timeoutMs, interrupted }: Limits): Promise<Error | undefined> {
+async function runCheck(run: Check["run"], { timeoutMs, interrupted }: Limits): Promise<Error | undefined> {
   let fail: (error: unknown) => void = () => undefined;
   const stray = new Promise<never>((_resolve, reject) => (fail = reject));
   const events = ["unhandledRejection", "uncaughtException"] as const;

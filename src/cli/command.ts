@@ -9,7 +9,7 @@ export interface Output {
   /** Writes text to stdout unchanged. Resolves when it is written; rejects if the reader has closed the stream. */
   write(text: string): Promise<void>;
   /** Writes a line for the user to stderr. */
-  tell(line: string): void;
+  report(line: string): void;
   /** Width of the terminal at stderr. Undefined if stderr is not a terminal. */
   readonly columns: number | undefined;
   /** Writes text to stderr unchanged, for terminal control. */
@@ -57,7 +57,7 @@ export type ConfigFlags = Partial<FlagsOf<typeof SERVING_FLAGS>>;
  */
 export async function loadFor(
   flags: ConfigFlags,
-  more: Readonly<Record<string, { flag: string; value: unknown }>> = {},
+  extraSettings: Readonly<Record<string, { flag: string; value: unknown }>> = {},
 ): Promise<{ loaded: LoadedConfig; home: string }> {
   if (flags.stdio && !flags.acp) throw new ConfigError("--stdio needs --acp");
   const port = flags.port !== undefined && /^\d+$/.test(flags.port) ? Number(flags.port) : flags.port;
@@ -66,17 +66,17 @@ export async function loadFor(
     : (flags.transport?.length ?? 0) > 0
       ? flags.transport
       : undefined;
-  const said: readonly (readonly [flag: string, key: string, value: unknown])[] = [
+  const flagSettings: readonly (readonly [flag: string, key: string, value: unknown])[] = [
     ["--host", "server.host", flags.host],
     ["--port", "server.port", port],
     ["--transport", "server.transports", transports],
     ["--insecure", "server.insecure", flags.insecure || undefined],
     ["--session-driver", "session.driver", flags.sessionDriver],
     ["--acp-profile", "acp.profile", flags.acpProfile],
-    ...Object.entries(more).map(([key, { flag, value }]) => [flag, key, value] as const),
+    ...Object.entries(extraSettings).map(([key, { flag, value }]) => [flag, key, value] as const),
   ];
   const overrides: Record<string, unknown> = {};
-  for (const [flag, key, value] of said) {
+  for (const [flag, key, value] of flagSettings) {
     if (value === undefined) continue;
     read(await optionAt(key), value, flag);
     overrides[key] = value;

@@ -1,7 +1,7 @@
 import { shellQuote } from "../base/shell-quote.js";
 import { ConfigError } from "../ports/errors.js";
-import { flagName, type About, type FlagSpec } from "./about.js";
-import { ALL } from "./about/all.js";
+import { flagName, type CommandDescription, type FlagSpec } from "./about.js";
+import { ALL_COMMANDS } from "./about/all.js";
 import { SHELLS } from "./about/completion.js";
 import type { Command } from "./command.js";
 
@@ -16,35 +16,35 @@ export const run: Command = async ({ args, output }) => {
 
 const SCRIPTS: Readonly<Record<(typeof SHELLS)[number], () => string>> = { bash, zsh, fish };
 
-const ALWAYS = {
+const COMMON_FLAGS = {
   help: { type: "boolean", about: "print help" },
   version: { type: "boolean", about: "print the version" },
 };
 
 /** All commands, each followed by its subcommands. */
-function every(): About[] {
-  return ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
+function allCommands(): CommandDescription[] {
+  return ALL_COMMANDS.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
 }
 
-function flagsOf({ flags }: About): [string, FlagSpec][] {
-  return Object.entries({ ...flags, ...ALWAYS } as Record<string, FlagSpec>).map(([key, spec]) => [
+function flagsOf({ flags }: CommandDescription): [string, FlagSpec][] {
+  return Object.entries({ ...flags, ...COMMON_FLAGS } as Record<string, FlagSpec>).map(([key, spec]) => [
     flagName(key),
     spec,
   ]);
 }
 
 /** Possible words after a command's name. */
-function wordsOf({ commands, words = [] }: About): readonly string[] {
+function wordsOf({ commands, firstArguments: words = [] }: CommandDescription): readonly string[] {
   return commands ? Object.keys(commands) : words;
 }
 
 function bash(): string {
-  const commands = every().map((about) => {
+  const commands = allCommands().map((about) => {
     const flags = flagsOf(about).map(([flag]) => flag);
     return `    "${about.name}") words="${[...wordsOf(about), ...flags].join(" ")}" ;;`;
   });
-  const names = ALL.map(({ name }) => name).join(" ");
-  const withInner = ALL.filter(({ commands }) => commands).map(({ name }) => name);
+  const names = ALL_COMMANDS.map(({ name }) => name).join(" ");
+  const withInner = ALL_COMMANDS.filter(({ commands }) => commands).map(({ name }) => name);
   return `# bash completion of gantry
 _gantry_files() {
   # A name may have blanks and stars, and macOS has a bash that knows no mapfile.
@@ -89,13 +89,13 @@ complete -o default -F _gantry gantry
 function zsh(): string {
   const described = (pairs: readonly (readonly [string, string])[]): string =>
     pairs.map(([word, about]) => shellQuote(`${word.replaceAll(":", "\\:")}:${about}`)).join(" ");
-  const commands = every().map((about) => {
+  const commands = allCommands().map((about) => {
     const inner = Object.entries(about.commands ?? {}).map(([word, { summary }]) => [word, summary] as const);
-    const words = (about.words ?? []).map((word) => [word, ""] as const);
+    const words = (about.firstArguments ?? []).map((word) => [word, ""] as const);
     const flags = flagsOf(about).map(([flag, { about: line }]) => [flag, line] as const);
     return `    ${shellQuote(about.name)}) offered=(${described([...inner, ...words])}); flags=(${described(flags)}) ;;`;
   });
-  const withInner = ALL.filter((about) => about.commands).map(({ name }) => name);
+  const withInner = ALL_COMMANDS.filter((about) => about.commands).map(({ name }) => name);
   return `#compdef gantry
 _gantry() {
   local name= word before=\${words[CURRENT-1]}
@@ -116,7 +116,7 @@ ${[...choicesByFlag()].map(([flag, choices]) => `    ${flag}) compadd -- ${choic
   esac
   local -a offered
   case $name in
-    "") offered=(${described(ALL.map(({ name, summary }) => [name, summary] as const))}); flags=('--help:print help' '--version:print the version') ;;
+    "") offered=(${described(ALL_COMMANDS.map(({ name, summary }) => [name, summary] as const))}); flags=('--help:print help' '--version:print the version') ;;
 ${commands.join("\n")}
     *) _files; return ;;
   esac
@@ -129,17 +129,18 @@ compdef _gantry gantry
 
 function fish(): string {
   const lines = ["# fish completion of gantry", "complete -c gantry -f"];
-  const line = (condition: string, rest: string): void =>
-    void lines.push(`complete -c gantry -n ${shellQuote(condition)} ${rest}`);
-  for (const { name, summary } of ALL) line("__fish_use_subcommand", `-a ${name} -d ${shellQuote(summary)}`);
-  for (const about of every()) {
+  const line = (condition: string, options: string): void =>
+    void lines.push(`complete -c gantry -n ${shellQuote(condition)} ${options}`);
+  for (const { name, summary } of ALL_COMMANDS) line("__fish_use_subcommand", `-a ${name} -d ${shellQuote(summary)}`);
+  for (const about of allCommands()) {
     const [first = "", second] = about.name.split(" ");
     const inner = Object.entries(about.commands ?? {});
     const seen = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
-    const here = second === undefined ? seen([first]) : `${seen([first])}; and ${seen([second])}`;
-    const undecided = inner.length > 0 ? `${here}; and not ${seen(inner.map(([word]) => word))}` : here;
+    const commandCondition = second === undefined ? seen([first]) : `${seen([first])}; and ${seen([second])}`;
+    const undecided =
+      inner.length > 0 ? `${commandCondition}; and not ${seen(inner.map(([word]) => word))}` : commandCondition;
     for (const [word, { summary }] of inner) line(undecided, `-a ${word} -d ${shellQuote(summary)}`);
-    for (const word of about.words ?? []) line(undecided, `-a ${word}`);
+    for (const word of about.firstArguments ?? []) line(undecided, `-a ${word}`);
     for (const [flag, spec] of flagsOf(about))
       line(undecided, `-l ${flag.slice(2)} ${fishValue(spec)}-d ${shellQuote(spec.about)}`);
   }
@@ -154,18 +155,18 @@ function fishValue({ type, choices, completes }: FlagSpec): string {
 }
 
 function choicesByFlag(): Map<string, readonly string[]> {
-  const all = every().flatMap((about) => flagsOf(about));
+  const all = allCommands().flatMap((about) => flagsOf(about));
   return new Map(all.flatMap(([flag, { choices }]) => (choices ? [[flag, choices] as const] : [])));
 }
 
 function flagsThatComplete(what: FlagSpec["completes"]): string[] {
-  const all = every().flatMap((about) => flagsOf(about));
+  const all = allCommands().flatMap((about) => flagsOf(about));
   return [...new Set(all.filter(([, { completes }]) => completes === what).map(([flag]) => flag))];
 }
 
 /** Flags that take any value. */
 function otherFlags(): string[] {
-  const all = every().flatMap((about) => flagsOf(about));
-  const rest = all.filter(([, { type, choices, completes }]) => type !== "boolean" && !choices && !completes);
-  return [...new Set(rest.map(([flag]) => flag))];
+  const all = allCommands().flatMap((about) => flagsOf(about));
+  const valueFlags = all.filter(([, { type, choices, completes }]) => type !== "boolean" && !choices && !completes);
+  return [...new Set(valueFlags.map(([flag]) => flag))];
 }

@@ -1,7 +1,7 @@
 import { VERSION } from "../base/version.js";
-import type { About } from "./about.js";
+import type { CommandDescription } from "./about.js";
 import { serve } from "./about/serve.js";
-import type { Chosen } from "./choose.js";
+import type { CommandChoice } from "./choose.js";
 import type { Command, CommandContext, Output } from "./command.js";
 import { flagsOf, parse, type Fault } from "./command-line.js";
 
@@ -36,7 +36,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   if (line.flags["version"] === true || line.input[0] === "version") return print(`${VERSION}\n`, terminal);
   // Creating the stdin stream takes 3 ms, and `serve` does not read it.
   const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isShown;
-  const chosen: Chosen =
+  const chosen: CommandChoice =
     all || line.flags["help"] === true
       ? (all ?? (await import("./choose.js"))).choose(line, argv, isAtTerminal())
       : { about: serve, args: line.input.slice(1) };
@@ -44,7 +44,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   if ("fault" in chosen) return fail(chosen.fault, argv, terminal);
   const { about, args } = chosen;
   const read = flagsOf(line, about.flags, argv);
-  if ("fault" in read) return fail(await wordsOf(read, about), argv, terminal, about.wrongUsage);
+  if ("fault" in read) return fail(await wordsOf(read, about), argv, terminal, about.usageExitCode);
   // Meow sets the title to the name only. With the arguments, `ps` distinguishes several servers.
   process.title = ["gantry", ...argv].join(" ");
   const [first = ""] = about.name.split(" ");
@@ -62,7 +62,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     const code = await run(context as never);
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
-    const { lineOf } = await import("./failure.js");
+    const { failureReason: lineOf } = await import("./failure.js");
     return fail(lineOf(error, about.name), argv, terminal);
   }
 }
@@ -71,7 +71,7 @@ async function print(text: string, terminal: Terminal): Promise<never> {
   try {
     await terminal.write(text);
   } catch (error) {
-    const { failureLine, lineOf } = await import("./failure.js");
+    const { failureLine, failureReason: lineOf } = await import("./failure.js");
     return terminal.fail(failureLine(lineOf(error, "help")));
   }
   return terminal.exit(0);
@@ -91,7 +91,7 @@ async function fail(message: string, argv: readonly string[], terminal: Terminal
   return terminal.fail(line, code);
 }
 
-async function wordsOf({ fault, unknown }: Fault, about: About): Promise<string> {
+async function wordsOf({ fault, unknown }: Fault, about: CommandDescription): Promise<string> {
   if (unknown === undefined) return `${fault} (see gantry ${about.name} --help)`;
   const { unknownFlag } = await import("./help.js");
   return unknownFlag(unknown, about);

@@ -5,11 +5,11 @@ import { GantryError } from "../ports/errors.js";
  * Returns the reason why a command failed. Unexpected errors are prefixed with the command. In its own file, because it
  * is rarely loaded.
  */
-export function lineOf(error: unknown, name: string): string {
+export function failureReason(error: unknown, name: string): string {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof GantryError) return message;
   if ((error as NodeJS.ErrnoException | undefined)?.syscall === "uv_cwd")
-    return "the folder that gantry was started in is not there any more";
+    return "the folder in which gantry was started no longer exists";
   return `${name === "serve" ? "cannot start" : `${name} failed`}: ${message}`;
 }
 

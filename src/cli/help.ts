@@ -1,38 +1,38 @@
-import { flagName, type About, type FlagSpec, type FlagSpecs } from "./about.js";
-import { ALL } from "./about/all.js";
+import { flagName, type CommandDescription, type FlagSpec, type FlagSpecs } from "./about.js";
+import { ALL_COMMANDS } from "./about/all.js";
 import { nearest } from "./nearest.js";
 
-const ALWAYS: FlagSpecs = {
+const COMMON_FLAGS: FlagSpecs = {
   version: { type: "boolean", about: "print the version" },
   help: { type: "boolean", about: "print this text" },
 };
-const SHORT: Readonly<Record<string, string>> = { version: "-v", help: "-h" };
+const SHORT_FLAGS: Readonly<Record<string, string>> = { version: "-v", help: "-h" };
 
 /** Returns the help of a command. Undefined gives the help of the program. */
-export function helpOf(about: About | undefined): string {
+export function helpOf(about: CommandDescription | undefined): string {
   return about ? commandHelp(about) : programHelp();
 }
 
 function programHelp(): string {
   return [
     "gantry: a headless AI coding agent\n",
-    `Usage\n${table(ALL.flatMap(rowsOf))}\n`,
-    `Options\n${table(flagRows(ALWAYS))}\n`,
-    "gantry COMMAND --help tells of one. The agent works on the folder that it is started in.\n",
+    `Usage\n${table(ALL_COMMANDS.flatMap(rowsOf))}\n`,
+    `Options\n${table(flagRows(COMMON_FLAGS))}\n`,
+    "gantry COMMAND --help describes a command. The agent works in the current folder.\n",
   ].join("\n");
 }
 
 /** Rows of a command, or of its subcommands. */
-function rowsOf({ name, summary, commands }: About): [string, string][] {
+function rowsOf({ name, summary, commands }: CommandDescription): [string, string][] {
   return commands ? Object.values(commands).flatMap(rowsOf) : [[`gantry ${name}`, summary]];
 }
 
-function commandHelp({ name, summary, usage, flags, details, commands }: About): string {
+function commandHelp({ name, summary, usage, flags, details, commands }: CommandDescription): string {
   return [
     `gantry ${name}: ${summary}\n`,
     `Usage\n${usage.map((line) => `  $ gantry ${name} ${line}`.trimEnd()).join("\n")}\n`,
     ...(commands ? [`Commands\n${table(Object.values(commands).flatMap(rowsOf))}\n`] : []),
-    `Options\n${table(flagRows({ ...flags, ...ALWAYS }))}\n`,
+    `Options\n${table(flagRows({ ...flags, ...COMMON_FLAGS }))}\n`,
     ...(details === undefined ? [] : [`${details}\n`]),
   ].join("\n");
 }
@@ -42,7 +42,7 @@ function flagRows(flags: FlagSpecs): [string, string][] {
 }
 
 function wordOf(key: string, { value }: FlagSpec): string {
-  const short = SHORT[key];
+  const short = SHORT_FLAGS[key];
   return `${short === undefined ? "" : `${short}, `}${flagName(key)}${value === undefined ? "" : ` ${value}`}`;
 }
 
@@ -56,7 +56,7 @@ function table(rows: readonly (readonly [string, string])[]): string {
 }
 
 /** One-line error for an unknown command. */
-export function unknownCommand(word: string, among: readonly About[] = ALL, of = ""): string {
+export function unknownCommand(word: string, among: readonly CommandDescription[] = ALL_COMMANDS, of = ""): string {
   const names = among.map(({ name }) => name.slice(of === "" ? 0 : of.length + 1));
   const near = nearest(word, names);
   const meant = near === undefined ? "" : `; did you mean gantry ${of === "" ? "" : `${of} `}${near}?`;
@@ -65,17 +65,18 @@ export function unknownCommand(word: string, among: readonly About[] = ALL, of =
 }
 
 /** One-line error for a flag that the command does not have. */
-export function unknownFlag(flag: string, { name, flags }: About): string {
+export function unknownFlag(flag: string, { name, flags }: CommandDescription): string {
   const see = `(see gantry ${name} --help)`;
   // These flags of every command are unknown only if they have a value.
-  if (Object.keys(ALWAYS).map(flagName).includes(flag)) return `${flag} takes no value ${see}`;
-  const own = [...Object.keys(flags).map(flagName), "--help", "--version"];
-  const near = nearest(flag, own);
-  const others = ALL.flatMap((one) => (one.commands ? Object.values(one.commands) : [one]))
-    .filter((one) => Object.keys(one.flags).some((key) => flagName(key) === flag))
-    .map((one) => `gantry ${one.name}`);
-  if (others.length > 0) return `unknown flag ${flag} of gantry ${name}: it is one of ${others.join(", ")} ${see}`;
+  if (Object.keys(COMMON_FLAGS).map(flagName).includes(flag)) return `${flag} takes no value ${see}`;
+  const commandFlags = [...Object.keys(flags).map(flagName), "--help", "--version"];
+  const near = nearest(flag, commandFlags);
+  const otherCommands = ALL_COMMANDS.flatMap((about) => (about.commands ? Object.values(about.commands) : [about]))
+    .filter((about) => Object.keys(about.flags).some((key) => flagName(key) === flag))
+    .map((about) => `gantry ${about.name}`);
+  if (otherCommands.length > 0)
+    return `unknown flag ${flag} of gantry ${name}: it belongs to ${otherCommands.join(", ")} ${see}`;
   // A prompt that begins with a dash is parsed as a flag.
-  if (/\s/.test(flag) && name === "run") return `unknown flag: a prompt that begins with - stands behind -- ${see}`;
+  if (/\s/.test(flag) && name === "run") return `unknown flag: put a prompt that begins with - after -- ${see}`;
   return `unknown flag ${flag}${near === undefined ? "" : `; did you mean ${near}?`} ${see}`;
 }

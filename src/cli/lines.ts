@@ -7,7 +7,7 @@ import { InputError } from "../ports/errors.js";
  * Splits the input into lines, at LF only: JSON texts can contain other line breaks. Throws `InputError` as soon as a
  * line exceeds `longest` characters (default: the maximum of a string).
  */
-export async function* linesOf(
+export async function* readLines(
   input: AsyncIterable<Uint8Array>,
   onChunk: (chunk: Uint8Array) => void,
   interrupted: AbortSignal,
@@ -33,10 +33,10 @@ export async function* linesOf(
         line++;
       }
       length += part.length;
-      if (length > longest) throw new InputError(`line ${line}`, `no more than ${longest} characters`);
+      if (length > longest) throw new InputError(`line ${line}`, `at most ${longest} characters`);
       pieces.push(part);
     }
   }
-  const rest = pieces.join("") + decoder.end();
-  if (rest !== "") yield rest;
+  const lastLine = pieces.join("") + decoder.end();
+  if (lastLine !== "") yield lastLine;
 }

@@ -9,14 +9,14 @@ if (major < 20 || (major === 20 && minor < 19) || major === 21 || (major === 22 
   process.exit(1);
 }
 
-keepCompiledCode();
+setUpCompileCache();
 
 // Loads in parallel with the creation of standard output, which takes as long.
 const loading = import("./dispatch.js");
 
-let readerLeft = false;
+let isStdoutClosed = false;
 // All other errors, such as a full disk, are failures.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => (readerLeft = error.code === "EPIPE"));
+process.stdout.on("error", (error: NodeJS.ErrnoException) => (isStdoutClosed = error.code === "EPIPE"));
 
 const terminal: Terminal = {
   input: {
@@ -52,11 +52,11 @@ const terminal: Terminal = {
       writeToFile(text);
       resolve();
     }),
-  tell: (line) => console.error(line),
+  report: (line) => console.error(line),
   keepStdoutClean: () => void (console.log = console.info = console.debug = console.error),
   fail: (line, code = 1) => {
     // For example `gantry sessions export | head`.
-    if (readerLeft) process.exit(0);
+    if (isStdoutClosed) process.exit(0);
     console.error(line);
     process.exit(code);
   },
@@ -69,7 +69,7 @@ const terminal: Terminal = {
  *
  * A folder of another user is not used, because its code would run.
  */
-function keepCompiledCode(): void {
+function setUpCompileCache(): void {
   const { getBuiltinModule, env, geteuid } = process;
   const { enableCompileCache } = getBuiltinModule("node:module") as {
     enableCompileCache?: (folder: string) => unknown;

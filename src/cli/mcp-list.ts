@@ -6,12 +6,12 @@ import type { ToolSource } from "../ports/tool-source.js";
 import type { mcpList } from "./about/mcp.js";
 import { loadFor, type Command } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
-import { ENDED_BY } from "./exit-reason.js";
+import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
 import { cell, table } from "./table.js";
-import { Waiting } from "./wait-for-turn.js";
+import { WaitingLine } from "./wait-for-turn.js";
 
 /** The listed state of one server. */
-interface Listed {
+interface ListedServer {
   readonly name: string;
   /** `off`: disabled in the config. */
   readonly state: "ready" | "failed" | "off";
@@ -21,17 +21,17 @@ interface Listed {
 }
 
 /** Timeout of a start. It is longer than in a run, because the first start can download the server. */
-const OPEN_MS = 120_000;
+const OPEN_TIMEOUT_MS = 120_000;
 
 /** `gantry mcp list`: starts every configured server as a session in this folder would. */
 export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, interrupted }) => {
   refuseArguments(args);
   const { loaded, home } = await loadFor(flags);
   const { config, secrets } = loaded;
-  const waiting = new Waiting(output);
+  const waiting = new WaitingLine(output);
   const logger = createLogger({
     level: config.log.level,
-    write: (line) => waiting.tell(line),
+    write: (line) => waiting.report(line),
     secrets: () => secrets,
   });
   const signal = interrupted();
@@ -40,30 +40,30 @@ export const run: Command<typeof mcpList.flags> = async ({ args, flags, output, 
     loaded,
     logger,
     env,
-    refusesPrograms: undefined,
+    programRejection: undefined,
   });
   waiting.show(`starting ${sources.length} of ${Object.keys(config.mcpServers).length}`);
-  const states = await Promise.all(sources.map((source) => stateOf(source, resolve("."), signal)));
+  const states = await Promise.all(sources.map((source) => openServer(source, resolve("."), signal)));
   waiting.clear();
-  if (signal.aborted) return ENDED_BY[String(signal.reason)] ?? 1;
+  if (signal.aborted) return SIGNAL_EXIT_CODES[String(signal.reason)] ?? 1;
   const off = Object.entries(config.mcpServers).filter(([, { enabled }]) => !enabled);
-  const all = [...states, ...off.map(([name]): Listed => ({ name, state: "off", tools: [], prompts: [] }))];
+  const all = [...states, ...off.map(([name]): ListedServer => ({ name, state: "off", tools: [], prompts: [] }))];
   all.sort((a, b) => (a.name < b.name ? -1 : 1));
   if (flags.json) await output.write(`${JSON.stringify(all, null, 2)}\n`);
   else if (all.length > 0) await output.write(tableOf(all, output.isShown ? output.columns : undefined));
-  else output.tell(`${loaded.file}: there are no mcp_servers`);
-  for (const { name, error } of all) if (error !== undefined && !flags.json) output.tell(cell(`${name}: ${error}`));
+  else output.report(`${loaded.file}: no mcp_servers configured`);
+  for (const { name, error } of all) if (error !== undefined && !flags.json) output.report(cell(`${name}: ${error}`));
   return all.some(({ state }) => state === "failed") ? 1 : 0;
 };
 
 /** Never rejects. A failure gives the state `failed`. */
-async function stateOf(source: ToolSource, projectDir: string, interrupted: AbortSignal): Promise<Listed> {
+async function openServer(source: ToolSource, projectDir: string, interrupted: AbortSignal): Promise<ListedServer> {
   const name = source.name.replace(/^mcp:/, "");
-  const late = AbortSignal.timeout(OPEN_MS);
+  const late = AbortSignal.timeout(OPEN_TIMEOUT_MS);
   try {
     const signal = AbortSignal.any([late, interrupted]);
     const { tools, prompts = [], close } = await source.open({ sessionId: "", projectDir }, signal);
-    const listed: Listed = {
+    const listed: ListedServer = {
       name,
       state: "ready",
       tools: tools.map(({ name: tool, origin = "", description }) => ({
@@ -76,7 +76,9 @@ async function stateOf(source: ToolSource, projectDir: string, interrupted: Abor
     await close();
     return listed;
   } catch (error) {
-    const why = late.aborted ? `it was not ready within ${OPEN_MS / 1000} s` : String((error as Error).message);
+    const why = late.aborted
+      ? `the server did not start within ${OPEN_TIMEOUT_MS / 1000} s`
+      : String((error as Error).message);
     return { name, state: "failed", error: why, tools: [], prompts: [] };
   }
 }
@@ -86,7 +88,7 @@ function ruleOf(origin: string): string {
   return origin.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (hidden) => "?".repeat(hidden.length));
 }
 
-function tableOf(all: readonly Listed[], columns: number | undefined): string {
+function tableOf(all: readonly ListedServer[], columns: number | undefined): string {
   const rows = all.map(({ name, state, tools, prompts }) => [
     name,
     state,

@@ -5,9 +5,9 @@ import type { ModelEntry } from "../models/models.js";
 import { compose } from "../serve/compose.js";
 import type { models } from "./about/models.js";
 import { loadFor, type Command } from "./command.js";
-import { ENDED_BY } from "./exit-reason.js";
-import { grouped, table } from "./table.js";
-import { Waiting } from "./wait-for-turn.js";
+import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
+import { formatCount, table } from "./table.js";
+import { WaitingLine } from "./wait-for-turn.js";
 
 /** `gantry models [TEXT]`: lists the models of all providers that the config selects. */
 export const run: Command<typeof models.flags> = async ({ args, flags, output, interrupted }) => {
@@ -15,11 +15,11 @@ export const run: Command<typeof models.flags> = async ({ args, flags, output, i
   if (another !== undefined) throw new ConfigError(`unexpected argument ${another}; see gantry models --help`);
   const { loaded, home } = await loadFor(flags);
   const { config, secrets } = loaded;
-  const waiting = new Waiting(output);
+  const waiting = new WaitingLine(output);
   const logger = createLogger({
     // Warnings are shown: they name the providers whose list failed.
     level: config.log.level,
-    write: (line) => waiting.tell(line),
+    write: (line) => waiting.report(line),
     secrets: () => secrets,
   });
   const signal = interrupted();
@@ -28,17 +28,19 @@ export const run: Command<typeof models.flags> = async ({ args, flags, output, i
     waiting.show(`asking ${providers.join(", ")}`);
     const all = await agent.models.list(signal);
     waiting.clear();
-    const found = all.filter((entry) => nameOf(entry).toLowerCase().includes(text.toLowerCase()));
-    if (flags.json) await output.write(`${JSON.stringify(found, null, 2)}\n`);
-    else if (found.length > 0) await output.write(tableOf(found, output.isShown ? output.columns : undefined));
-    if (found.length > 0) return 0;
-    output.tell(
-      all.length > 0 ? `none of ${grouped(all.length)} models has ${JSON.stringify(text)} in its name` : "no models",
+    const matches = all.filter((entry) => nameOf(entry).toLowerCase().includes(text.toLowerCase()));
+    if (flags.json) await output.write(`${JSON.stringify(matches, null, 2)}\n`);
+    else if (matches.length > 0) await output.write(tableOf(matches, output.isShown ? output.columns : undefined));
+    if (matches.length > 0) return 0;
+    output.report(
+      all.length > 0
+        ? `none of ${formatCount(all.length)} models has ${JSON.stringify(text)} in its name`
+        : "no models",
     );
     return 1;
   } catch (error) {
     if (!signal.aborted) throw error;
-    return ENDED_BY[String(signal.reason)] ?? 1;
+    return SIGNAL_EXIT_CODES[String(signal.reason)] ?? 1;
   } finally {
     waiting.clear();
     await stop();
@@ -55,8 +57,8 @@ function tableOf(entries: readonly ModelEntry[], columns: number | undefined): s
     const takes = input.filter((kind) => kind !== "text");
     return [
       nameOf(entry),
-      contextWindow === undefined ? "" : grouped(contextWindow),
-      maxOutput === undefined ? "" : grouped(maxOutput),
+      contextWindow === undefined ? "" : formatCount(contextWindow),
+      maxOutput === undefined ? "" : formatCount(maxOutput),
       prices === undefined ? "" : String(prices.input),
       prices === undefined ? "" : String(prices.output),
       [...(reasoning ? ["reasons"] : []), ...takes, ...(assumed ? ["not listed yet"] : [])].join(", "),

@@ -13,10 +13,10 @@ const DOCS = new URL("../../docs/", import.meta.url);
 /** `gantry new KIND NAME`: writes the files of a documentation page into a new folder. */
 export const run: Command<typeof newAdapter.flags> = async ({ args, flags, output }) => {
   try {
-    const [kind, name, ...others] = args;
+    const [kind, name, ...extraArgs] = args;
     if (kind === undefined || !Object.hasOwn(TEMPLATES, kind))
       throw new UsageError(`expected one of ${Object.keys(TEMPLATES).join(", ")}, got ${kind ?? "nothing"}`);
-    if (name === undefined || others.length > 0)
+    if (name === undefined || extraArgs.length > 0)
       throw new UsageError(`expected one NAME after ${kind}, got ${args.length - 1}`);
     checkName(name);
     const folder = flags.dir ?? name.replace(/^@[^/]+\//, "");
@@ -27,7 +27,7 @@ export const run: Command<typeof newAdapter.flags> = async ({ args, flags, outpu
     return 0;
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    output.tell(failureLine(`${error.message} (see gantry new --help)`));
+    output.report(failureLine(`${error.message} (see gantry new --help)`));
     return 2;
   }
 };

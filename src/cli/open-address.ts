@@ -8,17 +8,17 @@ import type { Refusal } from "../ports/http-host.js";
 import { environment } from "../serve/environment.js";
 
 /** An opener that still runs after this time counts as successful. */
-const OPENED_MS = 3_000;
+const OPENER_TIMEOUT_MS = 3_000;
 /** Time limit for the browser to fetch the handed-over address. */
-const COMES_MS = 20_000;
+const HANDOVER_TIMEOUT_MS = 20_000;
 
-const REFUSED: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
-const LED = { status: 302, message: "go on there", code: "found" };
+const FORBIDDEN: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
+const REDIRECT = { status: 302, message: "continue there", code: "found" };
 
 /** Opens an address in the platform's browser. Resolves with false if there is none or it fails. */
 export async function openAddress(address: string): Promise<boolean> {
   const [command, ...args] = opener();
-  return command !== undefined && runs(command, [...args, address]);
+  return command !== undefined && runOpener(command, [...args, address]);
 }
 
 /**
@@ -27,9 +27,9 @@ export async function openAddress(address: string): Promise<boolean> {
  *
  * Resolves with false if no safe way exists.
  */
-export async function openSecretly(address: string): Promise<boolean> {
-  if (process.platform === "linux") return handOver(address);
-  if (process.platform === "darwin") return runs("osascript", [], `open location ${JSON.stringify(address)}\n`);
+export async function openSecretAddress(address: string): Promise<boolean> {
+  if (process.platform === "linux") return openThroughRedirect(address);
+  if (process.platform === "darwin") return runOpener("osascript", [], `open location ${JSON.stringify(address)}\n`);
   // Windows does not show the arguments of a process to other users.
   return openAddress(address);
 }
@@ -38,17 +38,17 @@ export async function openSecretly(address: string): Promise<boolean> {
  * Opens the address of a temporary local server. It redirects to the secret address once, and only a process of this
  * user.
  */
-async function handOver(address: string): Promise<boolean> {
+async function openThroughRedirect(address: string): Promise<boolean> {
   const { openHttpHost } = await import("../http/http-host.js");
   const path = `/${randomBytes(16).toString("base64url")}`;
-  const patience = AbortSignal.timeout(COMES_MS);
-  const told = new EventEmitter();
-  const comes = once(told, "told", { signal: patience }).then(
+  const timeout = AbortSignal.timeout(HANDOVER_TIMEOUT_MS);
+  const events = new EventEmitter();
+  const handover = once(events, "told", { signal: timeout }).then(
     () => true,
     () => false,
   );
-  let isTold = false;
-  const refuse = (response: ServerResponse) => answer(response, REFUSED);
+  let isHandedOver = false;
+  const refuse = (response: ServerResponse) => answer(response, FORBIDDEN);
   const host = openHttpHost({ port: 0 });
   const origin = await host.mount({
     prefix: "/",
@@ -58,16 +58,16 @@ async function handOver(address: string): Promise<boolean> {
       if (request.url !== path || request.method !== "GET") return refuse(response);
       // If the peer's user cannot be determined, every peer is accepted.
       void isOwnClient(request.socket).then((isOwn) => {
-        if (!isOwn || isTold) return refuse(response);
-        isTold = true;
-        response.on("close", () => told.emit("told"));
-        answer(response, { ...LED, headers: { Location: address, "Cache-Control": "no-store" } });
+        if (!isOwn || isHandedOver) return refuse(response);
+        isHandedOver = true;
+        response.on("close", () => events.emit("told"));
+        answer(response, { ...REDIRECT, headers: { Location: address, "Cache-Control": "no-store" } });
       });
     },
     refuse: (_request, response) => refuse(response),
   });
   try {
-    return (await openAddress(origin + path)) && (await comes);
+    return (await openAddress(origin + path)) && (await handover);
   } finally {
     await host.close(AbortSignal.abort());
   }
@@ -77,12 +77,12 @@ async function handOver(address: string): Promise<boolean> {
  * Runs a command. Resolves with true if it exits with code 0, or still runs after `OPENED_MS`: then it is the browser
  * itself.
  */
-async function runs(command: string, args: readonly string[], input?: string): Promise<boolean> {
+async function runOpener(command: string, args: readonly string[], input?: string): Promise<boolean> {
   const stdio = [input === undefined ? "ignore" : "pipe", "ignore", "ignore"] as const;
   const child = spawn(command, args, { stdio: [...stdio], detached: true, windowsHide: true });
   child.stdin?.on("error", () => undefined).end(input);
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(true), OPENED_MS)));
+  const late = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(true), OPENER_TIMEOUT_MS)));
   const ended = once(child, "exit").then(
     ([code]) => code === 0,
     () => false,

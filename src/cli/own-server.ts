@@ -10,14 +10,14 @@ export type CheckServer = (socket: Socket) => Promise<void>;
  * Returns a check that the server is a process of this user. While the server is down, any process can listen on its
  * port, and must not receive the headers.
  */
-export function refuserOf(origin: string, hasHeaders: boolean): CheckServer {
+export function createServerCheck(origin: string, hasHeaders: boolean): CheckServer {
   return async (socket) => {
-    const whose = await findServerOwner(socket);
-    const wayOut = "nothing was sent to it; say --any-user if it is your server all the same";
-    if (typeof whose === "object")
-      throw new ConfigError(`what listens at ${origin} is a process of another user (uid ${whose.uid}): ${wayOut}`);
-    if (whose === "unknown" && hasHeaders)
-      throw new ConfigError(`it cannot be told whose process listens at ${origin}: ${wayOut}`);
+    const owner = await findServerOwner(socket);
+    const remedy = "nothing was sent; use --any-user if you trust it";
+    if (typeof owner === "object")
+      throw new ConfigError(`the server at ${origin} belongs to another user (uid ${owner.uid}): ${remedy}`);
+    if (owner === "unknown" && hasHeaders)
+      throw new ConfigError(`cannot identify the user of the server at ${origin}: ${remedy}`);
   };
 }
 
@@ -41,14 +41,14 @@ export async function checkedFetch(
         );
       }),
   });
-  const asked = (input: string | URL, init?: RequestInit) =>
+  const fetchChecked = (input: string | URL, init?: RequestInit) =>
     fetch(input, { ...(init as Parameters<typeof fetch>[1]), dispatcher });
   // Node's own fetch is from the same package, so the types are compatible.
-  return { fetch: asked as unknown as typeof globalThis.fetch, close: () => dispatcher.destroy() };
+  return { fetch: fetchChecked as unknown as typeof globalThis.fetch, close: () => dispatcher.destroy() };
 }
 
 /** Returns the reason if a request was rejected by the check, otherwise undefined. */
-export function refusalIn(error: unknown): ConfigError | undefined {
-  for (let one = error; one instanceof Error; one = one.cause) if (one instanceof ConfigError) return one;
+export function findRejection(error: unknown): ConfigError | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) if (cause instanceof ConfigError) return cause;
   return undefined;
 }

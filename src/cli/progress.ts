@@ -1,21 +1,21 @@
 import { monotonicMs } from "../base/clock.js";
 import type { Output } from "./command.js";
-import { grouped } from "./table.js";
+import { formatCount } from "./table.js";
 
 /** Interval between two updates of the line. */
-const DRAW_MS = 100;
+const DRAW_INTERVAL_MS = 100;
 /** Weight of the latest rate in the moving average, which keeps the display steady. */
-const NEW = 0.3;
-const MEASURE_MS = 1_000;
+const NEW_RATE_WEIGHT = 0.3;
+const MEASURE_INTERVAL_MS = 1_000;
 const UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
 
 /** Progress of an export or import. */
-export interface Done {
+export interface ProgressState {
   /** Number of finished sessions. */
   count: number;
   bytes: number;
   /** Fraction done, between 0 and 1. Undefined if unknown. */
-  part?: number | undefined;
+  fraction?: number | undefined;
   /** Total number of sessions. Undefined if unknown. */
   total?: number | undefined;
 }
@@ -37,19 +37,19 @@ export class Progress {
   }
 
   /** Updates the line. Can be called at any rate; draws every 100 ms at most, and only on a terminal. */
-  show(done: Done): void {
+  show(done: ProgressState): void {
     const columns = this.#columns();
     const now = monotonicMs();
-    if (columns === undefined || now - this.#drawnAt < DRAW_MS) return;
+    if (columns === undefined || now - this.#drawnAt < DRAW_INTERVAL_MS) return;
     this.#drawnAt = now;
     this.#measure(done.bytes, now);
     this.#draw(progressLine(done, { seconds: (now - this.#begun) / 1000, rate: this.#rate }, columns));
   }
 
   /** Writes a line above the progress line. */
-  tell(line: string): void {
+  report(line: string): void {
     this.clear();
-    this.#output.tell(line);
+    this.#output.report(line);
   }
 
   /** Removes the progress line. */
@@ -60,9 +60,9 @@ export class Progress {
 
   #measure(bytes: number, now: number): void {
     const { at, bytes: before } = this.#measured;
-    if (now - at < MEASURE_MS) return;
+    if (now - at < MEASURE_INTERVAL_MS) return;
     const rate = ((bytes - before) * 1000) / (now - at);
-    this.#rate = this.#rate === undefined ? rate : this.#rate * (1 - NEW) + rate * NEW;
+    this.#rate = this.#rate === undefined ? rate : this.#rate * (1 - NEW_RATE_WEIGHT) + rate * NEW_RATE_WEIGHT;
     this.#measured = { at: now, bytes };
   }
 
@@ -77,18 +77,21 @@ export class Progress {
  * time.
  */
 export function progressLine(
-  { count, bytes, part, total }: Done,
+  { count, bytes, fraction: part, total }: ProgressState,
   { seconds, rate }: { seconds: number; rate: number | undefined },
   columns: number,
 ): string {
-  const counted = total === undefined ? `${grouped(count)} sessions` : `${grouped(count)}/${grouped(total)} sessions`;
-  const left = part !== undefined && part > 0 && seconds > 2 ? `${clock((seconds * (1 - part)) / part)} left` : "";
-  const pieces = [counted, left, size(bytes), rate === undefined ? "" : `${size(rate)}/s`];
+  const counted =
+    total === undefined ? `${formatCount(count)} sessions` : `${formatCount(count)}/${formatCount(total)} sessions`;
+  const remainingTime =
+    part !== undefined && part > 0 && seconds > 2 ? `${clock((seconds * (1 - part)) / part)} left` : "";
+  const pieces = [counted, remainingTime, size(bytes), rate === undefined ? "" : `${size(rate)}/s`];
   // The last column stays empty, because some terminals wrap after it.
   const room = columns - 1;
-  const said: string[] = [];
-  for (const piece of pieces) if (piece !== "" && [...said, piece].join("  ").length <= room) said.push(piece);
-  const text = said.join("  ");
+  const shownPieces: string[] = [];
+  for (const piece of pieces)
+    if (piece !== "" && [...shownPieces, piece].join("  ").length <= room) shownPieces.push(piece);
+  const text = shownPieces.join("  ");
   const width = Math.min(40, room - text.length - 4);
   if (part === undefined || width < 10) return text;
   const full = Math.round(width * Math.min(1, part));

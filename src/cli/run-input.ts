@@ -8,9 +8,9 @@ import { size } from "./progress.js";
 import { UsageError } from "./usage-error.js";
 
 /** Maximum size of standard input as a prompt. */
-const MOST_BYTES = 16_000_000;
+const MAX_PROMPT_BYTES = 16_000_000;
 /** Delay before the notice that standard input is still open, in case the user forgot it. */
-const TELL_MS = 2_000;
+const NOTICE_DELAY_MS = 2_000;
 
 /**
  * Reads the prompt from the arguments, standard input or both. Piped text is untrusted, so slash commands are accepted
@@ -18,26 +18,26 @@ const TELL_MS = 2_000;
  *
  * Rejects with `UsageError`, or with the signal's reason.
  */
-export async function promptOf(
+export async function readPrompt(
   args: readonly string[],
   input: Input,
   tell: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Required<Pick<RunInput, "message" | "commands">>> {
   // A single dash means standard input.
-  const said = args.length === 1 && args[0] === "-" ? "" : args.join(" ").trim();
-  const commands = said !== "";
+  const argumentText = args.length === 1 && args[0] === "-" ? "" : args.join(" ").trim();
+  const commands = argumentText !== "";
   if (input.isTerminal) {
-    if (said === "") throw new UsageError("expected a prompt, as arguments or on standard input");
-    return { message: said, commands };
+    if (argumentText === "") throw new UsageError("expected a prompt, as arguments or on standard input");
+    return { message: argumentText, commands };
   }
   const waiting = setTimeout(
-    () => tell("reading the rest of the prompt from standard input; < /dev/null for none"),
-    TELL_MS,
+    () => tell("reading the prompt from standard input; redirect from /dev/null to skip it"),
+    NOTICE_DELAY_MS,
   );
   try {
     const piped = (await textOf(input, signal)).trim();
-    const prompt = [said, piped].filter((text) => text !== "").join("\n\n");
+    const prompt = [argumentText, piped].filter((text) => text !== "").join("\n\n");
     if (prompt === "") throw new UsageError("expected a prompt, as arguments or on standard input");
     return { message: prompt, commands };
   } finally {
@@ -53,7 +53,7 @@ async function textOf(input: Input, signal: AbortSignal): Promise<string> {
     const next = await abortable(each.next(), signal);
     if (next.done) break;
     bytes += next.value.length;
-    if (bytes > MOST_BYTES) throw new UsageError(`standard input: expected at most ${size(MOST_BYTES)}`);
+    if (bytes > MAX_PROMPT_BYTES) throw new UsageError(`standard input: expected at most ${size(MAX_PROMPT_BYTES)}`);
     chunks.push(next.value);
   }
   try {
@@ -64,7 +64,7 @@ async function textOf(input: Input, signal: AbortSignal): Promise<string> {
 }
 
 /** Reads a JSON Schema from a file. Rejects with `UsageError`. */
-export async function schemaOf(file: string): Promise<NonNullable<RunInput["outputSchema"]>> {
+export async function readSchema(file: string): Promise<NonNullable<RunInput["outputSchema"]>> {
   let text: string;
   try {
     text = await readFile(resolve(file), "utf8");
@@ -88,6 +88,6 @@ export function budgetOf(flags: {
   budgetSeconds?: number | undefined;
 }): Budget | undefined {
   const { budget: usd, budgetTokens: tokens, budgetSeconds: seconds } = flags;
-  const said = Object.entries({ usd, tokens, seconds }).filter(([, value]) => value !== undefined);
-  return said.length > 0 ? Object.fromEntries(said) : undefined;
+  const limits = Object.entries({ usd, tokens, seconds }).filter(([, value]) => value !== undefined);
+  return limits.length > 0 ? Object.fromEntries(limits) : undefined;
 }

@@ -5,7 +5,7 @@ import type { RunInput } from "../ports/run.js";
 import { nearest } from "./nearest.js";
 import { UsageError } from "./usage-error.js";
 
-type Wanted = Pick<RunInput, "provider" | "model">;
+type RequestedModel = Pick<RunInput, "provider" | "model">;
 
 /**
  * Resolves the model of `--model` without a fallback: a job that names a model depends on its price.
@@ -13,43 +13,46 @@ type Wanted = Pick<RunInput, "provider" | "model">;
  * Rejects with `UsageError` for an unknown model, with `ModelSelectionError` if some provider did not list its models,
  * or with the signal's reason.
  */
-export async function wantedModel(
+export async function resolveModel(
   name: string,
   agent: Agent,
   providers: readonly string[],
   signal: AbortSignal,
-): Promise<Wanted> {
-  const wanted = modelOf(name, providers);
-  if (wanted.model === "") throw new UsageError(`--model: expected [PROVIDER/]MODEL, got ${JSON.stringify(name)}`);
+): Promise<RequestedModel> {
+  const requestedModel = parseModel(name, providers);
+  if (requestedModel.model === "")
+    throw new UsageError(`--model: expected [PROVIDER/]MODEL, got ${JSON.stringify(name)}`);
   // With a provider, the run asks only that provider.
-  if (wanted.provider !== undefined) return wanted;
-  const isWanted = ({ model }: ModelEntry): boolean => model.id === wanted.model;
-  if ((await agent.models.atHand()).models.some(isWanted)) return wanted;
+  if (requestedModel.provider !== undefined) return requestedModel;
+  const isWanted = ({ model }: ModelEntry): boolean => model.id === requestedModel.model;
+  if ((await agent.models.listKnown()).models.some(isWanted)) return requestedModel;
   const all = await agent.models.list(signal);
-  if (all.some(isWanted)) return wanted;
+  if (all.some(isWanted)) return requestedModel;
   const silent = providers.filter((provider) => !all.some((entry) => entry.provider === provider));
   if (silent.length > 0)
-    throw new ModelSelectionError(`nobody is known to have ${name}, and ${silent.join(", ")} told of no models`);
+    throw new ModelSelectionError(`no provider lists ${name}, and ${silent.join(", ")} did not list any models`);
   throw unknownModel(name, agent);
 }
 
 /** Converts the error of a run to a usage error if the provider listed its models: then the model's name was wrong. */
 export function asUsage(error: unknown, name: string, agent: Agent, providers: readonly string[]): unknown {
-  const { provider } = modelOf(name, providers);
-  const isHeard = agent.models.known().some((entry) => entry.provider === provider);
-  return isHeard && hasCode(error, "model_selection") ? unknownModel(name, agent) : error;
+  const { provider } = parseModel(name, providers);
+  const hasListed = agent.models.entries().some((entry) => entry.provider === provider);
+  return hasListed && hasCode(error, "model_selection") ? unknownModel(name, agent) : error;
 }
 
 function unknownModel(name: string, agent: Agent): UsageError {
-  const names = agent.models.known().flatMap(({ provider, model: { id } }) => [id, `${provider}/${id}`]);
+  const names = agent.models.entries().flatMap(({ provider, model: { id } }) => [id, `${provider}/${id}`]);
   const near = nearest(name, names);
   return new UsageError(
-    `--model ${name}: there is no such model${near === undefined ? "" : `; did you mean ${near}?`} (see gantry models)`,
+    `--model ${name}: unknown model${near === undefined ? "" : `; did you mean ${near}?`} (see gantry models)`,
   );
 }
 
 /** Splits `[provider/]model`. Model names can contain slashes. */
-function modelOf(name: string, providers: readonly string[]): Wanted {
-  const [first = "", ...rest] = name.split("/");
-  return rest.length > 0 && providers.includes(first) ? { provider: first, model: rest.join("/") } : { model: name };
+function parseModel(name: string, providers: readonly string[]): RequestedModel {
+  const [first = "", ...modelParts] = name.split("/");
+  return modelParts.length > 0 && providers.includes(first)
+    ? { provider: first, model: modelParts.join("/") }
+    : { model: name };
 }

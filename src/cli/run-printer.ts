@@ -2,10 +2,10 @@ import { escapeInvisible } from "../base/printable.js";
 import type { AgentEvent } from "../ports/events.js";
 import type { Run } from "../ports/run.js";
 import type { Output } from "./command.js";
-import { cell, cut } from "./table.js";
+import { cell, truncate } from "./table.js";
 
 /** Maximum characters of a progress line if stderr is not a terminal. */
-const WIDTH = 120;
+const MAX_LINE_CHARACTERS = 120;
 const DIM = "\u001b[2m";
 const PLAIN = "\u001b[0m";
 
@@ -17,7 +17,7 @@ export interface Printer {
   /** Called at the end. `text` is the final output for stdout, if any. */
   end(text: string | undefined): Promise<void>;
   /** Prints a line for the user. */
-  tell(line: string): void;
+  report(line: string): void;
 }
 
 export interface PrinterOptions {
@@ -25,11 +25,11 @@ export interface PrinterOptions {
   /** Whether the model's text is streamed to stdout. */
   readonly streams: boolean;
   /** Whether colours are used on a terminal. */
-  readonly coloured: boolean;
+  readonly hasColours: boolean;
 }
 
 /** Name of the tool that starts a subagent. */
-const HELPERS = "task";
+const SUBAGENT_TOOL = "task";
 
 /** Prints text to stdout and progress to stderr. */
 export class TextPrinter implements Printer {
@@ -37,12 +37,12 @@ export class TextPrinter implements Printer {
   readonly #options: PrinterOptions;
   #messageId = "";
   /** Ids of the calls that start a subagent. */
-  readonly #helpers = new Set<string>();
+  readonly #subagentCallIds = new Set<string>();
   /** The last two characters written to stdout. */
   #last = "\n\n";
   #isBegun = false;
   /** First half of a surrogate pair, until the second half arrives. */
-  #half = "";
+  #pendingSurrogate = "";
 
   constructor(output: Output, options: PrinterOptions) {
     this.#output = output;
@@ -57,25 +57,25 @@ export class TextPrinter implements Printer {
   async event(event: AgentEvent): Promise<void> {
     switch (event.type) {
       case "token":
-        return event.text === undefined ? undefined : this.#say(event.text, event.messageId);
+        return event.text === undefined ? undefined : this.#writeText(event.text, event.messageId);
       case "tool_call":
-        if (event.name === HELPERS) this.#helpers.add(event.callId);
+        if (event.name === SUBAGENT_TOOL) this.#subagentCallIds.add(event.callId);
         return this.#progress(`> ${callOf(event.name, event.title)}`);
       case "tool_progress":
         // The progress of a subagent call is one line for each of its tool calls. The progress of other calls is
         // command output and is not shown.
-        if (this.#helpers.has(event.callId))
+        if (this.#subagentCallIds.has(event.callId))
           for (const line of event.text.trimEnd().split("\n")) this.#progress(`  > ${line}`);
         return;
       case "tool_result":
-        if (event.failed) this.#progress(`  ${event.refused ? "refused" : "failed"}: ${event.output}`);
+        if (event.failed) this.#progress(`  ${event.refused ? "denied" : "failed"}: ${event.output}`);
         return;
       case "steered":
-        return this.#progress(`> told by somebody else: ${event.text}`);
+        return this.#progress(`> steered: ${event.text}`);
       case "compaction":
-        return this.#progress(`> the conversation was compacted (${event.strategy}): ${event.messages} messages left`);
+        return this.#progress(`> conversation compacted (${event.strategy}): ${event.messages} messages left`);
       case "retry":
-        return this.#progress(`> asked again in ${Math.ceil(event.delayMs / 1000)} s: ${event.error.message}`);
+        return this.#progress(`> retrying in ${Math.ceil(event.delayMs / 1000)} s: ${event.error.message}`);
       default:
         return;
     }
@@ -86,34 +86,34 @@ export class TextPrinter implements Printer {
     if (this.#isBegun && !this.#last.endsWith("\n")) await this.#write("\n");
   }
 
-  tell(line: string): void {
+  report(line: string): void {
     const { columns, isShown } = this.#output;
     // Stdout and stderr are usually the same terminal.
     if (columns !== undefined && isShown && !this.#last.endsWith("\n")) {
       this.#output.draw("\n");
       this.#last = "\n\n";
     }
-    this.#output.tell(line);
+    this.#output.report(line);
   }
 
   #progress(line: string): void {
     if (this.#options.quiet) return;
     const { columns } = this.#output;
-    const text = cut(
+    const text = truncate(
       line.startsWith(" ") ? `  ${cell(line)}` : cell(line),
-      columns === undefined ? WIDTH : columns - 1,
+      columns === undefined ? MAX_LINE_CHARACTERS : columns - 1,
     );
-    this.tell(columns !== undefined && this.#options.coloured ? `${DIM}${text}${PLAIN}` : text);
+    this.report(columns !== undefined && this.#options.hasColours ? `${DIM}${text}${PLAIN}` : text);
   }
 
-  async #say(text: string, messageId: string): Promise<void> {
+  async #writeText(text: string, messageId: string): Promise<void> {
     if (!this.#options.streams) return;
     if (this.#messageId !== messageId && this.#isBegun && !this.#last.endsWith("\n\n"))
       await this.#write(this.#last.endsWith("\n") ? "\n" : "\n\n");
     this.#messageId = messageId;
-    const whole = this.#half + text;
-    this.#half = /[\uD800-\uDBFF]$/.test(whole) ? whole.slice(-1) : "";
-    await this.#write(whole.slice(0, whole.length - this.#half.length));
+    const joinedText = this.#pendingSurrogate + text;
+    this.#pendingSurrogate = /[\uD800-\uDBFF]$/.test(joinedText) ? joinedText.slice(-1) : "";
+    await this.#write(joinedText.slice(0, joinedText.length - this.#pendingSurrogate.length));
   }
 
   async #write(text: string): Promise<void> {
@@ -154,8 +154,8 @@ export class JsonPrinter implements Printer {
     if (text !== undefined) await this.#output.write(text);
   }
 
-  tell(line: string): void {
-    if (!this.#quiet) this.#output.tell(line);
+  report(line: string): void {
+    if (!this.#quiet) this.#output.report(line);
   }
 
   #line(value: object): Promise<void> {

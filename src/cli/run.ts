@@ -11,15 +11,15 @@ import { environment } from "../serve/environment.js";
 import { Selection } from "../serve/selected-adapters.js";
 import type { run as about } from "./about/run.js";
 import { loadFor, type Command, type CommandContext } from "./command.js";
-import { ENDED_BY } from "./exit-reason.js";
-import { budgetOf, promptOf, schemaOf } from "./run-input.js";
-import { asUsage, wantedModel } from "./run-model.js";
+import { SIGNAL_EXIT_CODES } from "./exit-reason.js";
+import { budgetOf, readPrompt, readSchema } from "./run-input.js";
+import { asUsage, resolveModel } from "./run-model.js";
 import { errorOf, JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
-import { cell, cut, dollars, grouped } from "./table.js";
+import { cell, truncate, formatDollars, formatCount } from "./table.js";
 import { UsageError } from "./usage-error.js";
-import { Waiting } from "./wait-for-turn.js";
+import { WaitingLine } from "./wait-for-turn.js";
 
-type Called = CommandContext<typeof about.flags>;
+type RunCommandContext = CommandContext<typeof about.flags>;
 
 const EXIT = { done: 0, failed: 1, usage: 2, limit: 3, refused: 4 } as const;
 /** The flag for each input field, for error messages. */
@@ -32,10 +32,10 @@ const FLAG_OF: Readonly<Record<string, string>> = {
   sessionId: "--session",
   model: "--model",
 };
-const TITLE = 60;
+const MAX_TITLE_CHARACTERS = 60;
 
 /** Outcome of a run. */
-interface Told {
+interface RunOutcome {
   readonly exitCode: number;
   readonly run?: Run | undefined;
   readonly result?: RunResult;
@@ -49,27 +49,27 @@ export const run: Command<typeof about.flags> = async (context) => {
   const options = {
     quiet: flags.quiet === true,
     streams: flags.schema === undefined,
-    coloured: (environment("NO_COLOR") ?? "") === "" && environment("TERM") !== "dumb",
+    hasColours: (environment("NO_COLOR") ?? "") === "" && environment("TERM") !== "dumb",
   };
   const printer = flags.json ? new JsonPrinter(output, options) : new TextPrinter(output, options);
   const interrupted = context.interrupted();
-  const told = await attempt(context, printer, interrupted);
-  let { exitCode, error } = told;
+  const outcome = await executeRun(context, printer, interrupted);
+  let { exitCode, error } = outcome;
   try {
-    await printer.end(flags.json ? `${JSON.stringify(resultOf(told))}\n` : valueOf(told, flags));
-  } catch (left) {
-    if (isGone(left)) return ENDED_BY["SIGPIPE"];
+    await printer.end(flags.json ? `${JSON.stringify(resultOf(outcome))}\n` : valueOf(outcome, flags));
+  } catch (writeError) {
+    if (isClosedStdout(writeError)) return SIGNAL_EXIT_CODES["SIGPIPE"];
     // The output is incomplete, for example because the disk is full.
     if (error === undefined) exitCode = EXIT.failed;
-    error ??= left;
+    error ??= writeError;
   }
-  if (error !== undefined && exitCode !== ENDED_BY["SIGPIPE"])
-    output.tell(`gantry: ${exitCode >= 128 ? "interrupted" : cell(await messageOf(error))}`);
+  if (error !== undefined && exitCode !== SIGNAL_EXIT_CODES["SIGPIPE"])
+    output.report(`gantry: ${exitCode >= 128 ? "interrupted" : cell(await messageOf(error))}`);
   return exitCode;
 };
 
 /** Never rejects. Errors are part of the outcome. */
-async function attempt(context: Called, printer: Printer, interrupted: AbortSignal): Promise<Told> {
+async function executeRun(context: RunCommandContext, printer: Printer, interrupted: AbortSignal): Promise<RunOutcome> {
   // Aborts the run on a signal, or if stdout can no longer be written.
   const ending = new AbortController();
   onAbort(interrupted, () => ending.abort(interrupted.reason));
@@ -87,13 +87,13 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
     });
     const { agent, providers } = composition;
     const { model } = context.flags;
-    const waiting = new Waiting({ ...waitingOn(context), tell: (line) => printer.tell(line) });
+    const waiting = new WaitingLine({ ...waitingOn(context), report: (line) => printer.report(line) });
     try {
       if (model !== undefined) waiting.show(`asking ${providers.join(", ")} for ${model}`);
-      const wanted = model === undefined ? {} : await wantedModel(model, agent, providers, ending.signal);
+      const requestedModel = model === undefined ? {} : await resolveModel(model, agent, providers, ending.signal);
       begun = await agent.run({
         ...input,
-        ...wanted,
+        ...requestedModel,
         ...(await sessionOf(context, agent)),
         ...attachmentsOf(context, loaded, home),
         overflow: "merge",
@@ -109,22 +109,27 @@ async function attempt(context: Called, printer: Printer, interrupted: AbortSign
     await printer.begin(begun);
     // A job without its key would use the offline guide's answer as a result.
     if (begun.provider === "offline")
-      printer.tell("gantry: no language model is attached, the offline guide answers (see gantry models)");
-    await tellMode(begun, agent, loaded, context, printer);
-    return await follow(begun, printer, ending, context);
+      printer.report("gantry: no language model configured; the offline guide answers (see gantry models)");
+    await reportMode(begun, agent, loaded, context, printer);
+    return await printEvents(begun, printer, ending, context);
   } catch (error) {
-    const signal = isGone(error) ? "SIGPIPE" : interrupted.aborted ? String(interrupted.reason) : undefined;
-    if (signal !== undefined) return { exitCode: ENDED_BY[signal] ?? EXIT.failed, run: begun, error };
-    const usage = begun ? undefined : usageOf(error);
+    const signal = isClosedStdout(error) ? "SIGPIPE" : interrupted.aborted ? String(interrupted.reason) : undefined;
+    if (signal !== undefined) return { exitCode: SIGNAL_EXIT_CODES[signal] ?? EXIT.failed, run: begun, error };
+    const usage = begun ? undefined : toUsageError(error);
     return { exitCode: usage ? EXIT.usage : EXIT.failed, run: begun, error: usage ?? error };
   } finally {
-    if (begun && composition) await nameAfterPrompt(begun, composition.agent, context);
+    if (begun && composition) await setTitleFromPrompt(begun, composition.agent, context);
     await composition?.stop();
   }
 }
 
 /** Prints the events of the run. Rejects if the run fails, or if the output cannot be written. */
-async function follow(begun: Run, printer: Printer, ending: AbortController, { flags }: Called): Promise<Told> {
+async function printEvents(
+  begun: Run,
+  printer: Printer,
+  ending: AbortController,
+  { flags }: RunCommandContext,
+): Promise<RunOutcome> {
   const titles = new Map<string, string>();
   const refused: { name: string; title: string }[] = [];
   try {
@@ -143,14 +148,16 @@ async function follow(begun: Run, printer: Printer, ending: AbortController, { f
   const result = await begun.result;
   const { usage, iterations, endedBy, finishReason } = result;
   if (!flags.quiet) {
-    const turns = `${grouped(iterations)} turn${iterations === 1 ? "" : "s"}`;
-    printer.tell(`${turns}, ${grouped(usage.totalTokens)} tokens, ${dollars(usage.cost)}`);
+    const turns = `${formatCount(iterations)} turn${iterations === 1 ? "" : "s"}`;
+    printer.report(`${turns}, ${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`);
   }
   const limit = endedBy !== "model";
-  if (limit) printer.tell(`gantry: ended at ${endedBy === "budget" ? "its budget" : "the most iterations"}`);
-  else if (finishReason === "length") printer.tell("gantry: the model's last answer was cut at its own limit");
+  if (limit)
+    printer.report(`gantry: ended at ${endedBy === "budget" ? "its budget" : "the maximum number of iterations"}`);
+  else if (finishReason === "length")
+    printer.report("gantry: the model's last answer was truncated at its output limit");
   if (refused.length > 0)
-    printer.tell(`gantry: refused by permission: ${refused.map(({ name, title }) => cell(title || name)).join(", ")}`);
+    printer.report(`gantry: permission denied: ${refused.map(({ name, title }) => cell(title || name)).join(", ")}`);
   return {
     exitCode: limit ? EXIT.limit : refused.length > 0 ? EXIT.refused : EXIT.done,
     run: begun,
@@ -159,38 +166,38 @@ async function follow(begun: Run, printer: Printer, ending: AbortController, { f
   };
 }
 
-async function inputOf({ args, flags, input }: Called, printer: Printer, signal: AbortSignal) {
+async function inputOf({ args, flags, input }: RunCommandContext, printer: Printer, signal: AbortSignal) {
   if (flags.session !== undefined && flags.continue)
     throw new UsageError("--session and --continue: expected one of them");
   const budget = budgetOf(flags);
   return {
-    ...(flags.schema === undefined ? {} : { outputSchema: await schemaOf(flags.schema) }),
+    ...(flags.schema === undefined ? {} : { outputSchema: await readSchema(flags.schema) }),
     ...(flags.effort === undefined
       ? {}
       : { reasoningEffort: flags.effort as NonNullable<RunInput["reasoningEffort"]> }),
     ...(flags.mode === undefined ? {} : { mode: flags.mode as NonNullable<RunInput["mode"]> }),
     ...(budget && { budget }),
-    ...(await promptOf(args, input, (line) => printer.tell(line), signal)),
+    ...(await readPrompt(args, input, (line) => printer.report(line), signal)),
   };
 }
 
-async function loadConfig({ flags }: Called) {
+async function loadConfig({ flags }: RunCommandContext) {
   const { maxIterations: value } = flags;
   return loadFor(flags, value === undefined ? {} : { "agent.max_iterations": { flag: "--max-iterations", value } });
 }
 
-function loggerOf({ config, secrets }: LoadedConfig, { flags, output }: Called) {
+function loggerOf({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
   const { level } = config.log;
   return createLogger({
     // Informational messages of the server are not progress of the run.
     level: flags.quiet ? "error" : level === "info" ? "warn" : level,
-    write: (line) => output.tell(line),
+    write: (line) => output.report(line),
     secrets: () => secrets,
   });
 }
 
 /** Finds the session of the flags. Rejects with `UsageError`. */
-async function sessionOf({ flags }: Called, agent: Agent): Promise<Pick<RunInput, "sessionId">> {
+async function sessionOf({ flags }: RunCommandContext, agent: Agent): Promise<Pick<RunInput, "sessionId">> {
   if (flags.session !== undefined) {
     if (!(await agent.sessions.get(flags.session)))
       throw new UsageError(`--session ${flags.session}: session not found`);
@@ -198,11 +205,11 @@ async function sessionOf({ flags }: Called, agent: Agent): Promise<Pick<RunInput
   }
   if (!flags.continue) return {};
   const [newest] = (await agent.sessions.list({ projectDir: agent.projectDir, limit: 1 })).sessions;
-  if (!newest) throw new UsageError("--continue: there is no session of this folder yet");
+  if (!newest) throw new UsageError("--continue: this folder has no session yet");
   return { sessionId: newest.id };
 }
 
-function attachmentsOf({ flags }: Called, loaded: LoadedConfig, home: string): Pick<RunInput, "attach"> {
+function attachmentsOf({ flags }: RunCommandContext, loaded: LoadedConfig, home: string): Pick<RunInput, "attach"> {
   const { file: files = [] } = flags;
   if (files.length === 0) return {};
   const deniedPaths = new Selection(loaded, home).denied();
@@ -210,36 +217,46 @@ function attachmentsOf({ flags }: Called, loaded: LoadedConfig, home: string): P
   return { attach: (reserve) => readAttachments(files, { ...policy, reserve }) };
 }
 
-function waitingOn({ flags, output }: Called) {
+function waitingOn({ flags, output }: RunCommandContext) {
   return { columns: flags.quiet ? undefined : output.columns, draw: (text: string) => output.draw(text) };
 }
 
 /** Prints how permission requests are decided without a user, if the mode or the rules can cause any. */
-async function tellMode(begun: Run, agent: Agent, { config }: LoadedConfig, { flags }: Called, printer: Printer) {
+async function reportMode(
+  begun: Run,
+  agent: Agent,
+  { config }: LoadedConfig,
+  { flags }: RunCommandContext,
+  printer: Printer,
+) {
   if (flags.quiet) return;
   const mode = (await agent.sessions.get(begun.sessionId))?.mode;
   const { rules, unattended, timeout } = config.permissions;
-  if (mode === "plan") return printer.tell("mode plan: nothing runs that changes anything");
+  if (mode === "plan") return printer.report("mode plan: tools that change anything do not run");
   if (mode !== "ask" && !rules.some(({ action }) => action === "ask")) return;
   const then = {
-    reject: "are refused",
+    reject: "are denied",
     allow: "are allowed (permissions.unattended)",
     wait: `wait ${timeout} s for an answer elsewhere (permissions.unattended)`,
   }[unattended];
-  printer.tell(`nobody is here to be asked: calls that need leave ${then}`);
+  printer.report(`no user can answer: tool calls that need permission ${then}`);
 }
 
 /**
- * Sets the prompt as the session's title, for later lookup. A generated title is rarely ready when a short run ends.
+ * Sets the prompt as the title of a session without a final title. A generated title is rarely ready when a short run
+ * ends.
  */
-async function nameAfterPrompt(begun: Run, agent: Agent, { args }: Called): Promise<void> {
+async function setTitleFromPrompt(begun: Run, agent: Agent, { args }: RunCommandContext): Promise<void> {
   try {
     const session = await agent.sessions.get(begun.sessionId);
     if (session?.hasFinalTitle !== false) return;
     const prompt = args.join(" ");
     const [first] = await agent.sessions.messages(session.id, { limit: 1 });
-    const said = first?.parts.find((part) => part.type === "text");
-    const title = cut((prompt || (said?.type === "text" ? said.text : "")).replace(/\s+/g, " ").trim(), TITLE);
+    const textPart = first?.parts.find((part) => part.type === "text");
+    const title = truncate(
+      (prompt || (textPart?.type === "text" ? textPart.text : "")).replace(/\s+/g, " ").trim(),
+      MAX_TITLE_CHARACTERS,
+    );
     if (title !== "") await agent.sessions.update(session.id, { title });
   } catch {
     // The title is optional: ignore the error.
@@ -247,12 +264,12 @@ async function nameAfterPrompt(begun: Run, agent: Agent, { args }: Called): Prom
 }
 
 /** Final output for stdout if the text was not streamed. */
-function valueOf({ result }: Told, { schema }: Called["flags"]): string | undefined {
+function valueOf({ result }: RunOutcome, { schema }: RunCommandContext["flags"]): string | undefined {
   if (schema === undefined || result === undefined || !("structured" in result)) return undefined;
   return `${JSON.stringify(result.structured)}\n`;
 }
 
-function resultOf({ exitCode, run: begun, result, refused = [], error }: Told): object {
+function resultOf({ exitCode, run: begun, result, refused = [], error }: RunOutcome): object {
   return {
     type: "result",
     exitCode,
@@ -267,7 +284,7 @@ function resultOf({ exitCode, run: begun, result, refused = [], error }: Told): 
 }
 
 /** Converts an error to a usage error if the command line caused it, otherwise undefined. */
-function usageOf(error: unknown): UsageError | undefined {
+function toUsageError(error: unknown): UsageError | undefined {
   if (error instanceof UsageError) return error;
   if (hasCode(error, "invalid_input")) {
     const { field, message } = error;
@@ -279,12 +296,12 @@ function usageOf(error: unknown): UsageError | undefined {
 
 async function messageOf(error: unknown): Promise<string> {
   if (error instanceof UsageError) return error.message;
-  const { lineOf } = await import("./failure.js");
+  const { failureReason: lineOf } = await import("./failure.js");
   return lineOf(error, "run");
 }
 
 /** Whether stdout was closed by its reader. */
-function isGone(error: unknown): boolean {
+function isClosedStdout(error: unknown): boolean {
   const { code } = (error ?? {}) as NodeJS.ErrnoException;
   return code === "EPIPE" || code === "ERR_STREAM_DESTROYED";
 }

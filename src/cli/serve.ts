@@ -13,13 +13,13 @@ import { refuseArguments } from "./refuse-arguments.js";
 export { refuseOverStdio } from "../serve/plugins.js";
 
 /** Time limit for a stop, after which the process exits. */
-const LAST_MS = 4_900;
-const LEFT_OVER_MS = 300;
+const STOP_TIMEOUT_MS = 4_900;
+const EXIT_DELAY_MS = 300;
 /**
  * Delay of the start messages after the listen line. Detecting the sandbox starts two processes, which must not delay
  * the first client.
  */
-const TELL_MS = 200;
+const START_MESSAGE_DELAY_MS = 200;
 
 /** `gantry serve`: starts what the config selects, prints the addresses, and runs until a signal. */
 export const run: Command<typeof serve.flags> = async ({ args, flags, output }) => {
@@ -28,30 +28,30 @@ export const run: Command<typeof serve.flags> = async ({ args, flags, output }) 
   const logger = makeLogger(loaded, output);
   if (flags.stdio) output.keepStdoutClean();
   const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
-  live(composition, loaded.config.server.drainDelay * 1000, logger);
+  serveUntilStopped(composition, loaded.config.server.drainDelay * 1000, logger);
   // The first client may already be connected: answer it first.
   setTimeout(() => {
     if (composition.listening.every(({ address }) => address === "stdio")) limitHeapGrowth();
-    void import("./start-lines.js").then(({ tellStart }) => tellStart(loaded, home, composition, logger));
-  }, TELL_MS).unref();
+    void import("./start-lines.js").then(({ logStart: tellStart }) => tellStart(loaded, home, composition, logger));
+  }, START_MESSAGE_DELAY_MS).unref();
   return undefined;
 };
 
 function makeLogger({ config, secrets }: LoadedConfig, output: Output): Logger {
-  return createLogger({ level: config.log.level, write: (entry) => output.tell(entry), secrets: () => secrets });
+  return createLogger({ level: config.log.level, write: (entry) => output.report(entry), secrets: () => secrets });
 }
 
 /** Prints the addresses. Handles signals, fatal errors and the end of a transport. */
-function live({ agent, listening, stop }: Composition, drainMs: number, logger: Logger): void {
+function serveUntilStopped({ agent, listening, stop }: Composition, drainMs: number, logger: Logger): void {
   let stopping = false;
   let draining = false;
   const end = (code: number) => {
     if (stopping) return;
     stopping = true;
     process.exitCode = code;
-    setTimeout(() => process.exit(code), LAST_MS).unref();
+    setTimeout(() => process.exit(code), STOP_TIMEOUT_MS).unref();
     // Everything is closed by now. An open handle of a plugin must not keep the process alive.
-    void stop().then(() => setTimeout(() => process.exit(code), LEFT_OVER_MS).unref());
+    void stop().then(() => setTimeout(() => process.exit(code), EXIT_DELAY_MS).unref());
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
@@ -66,20 +66,20 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
   }
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code === "EPIPE") return end(0);
-    logger.error("standard output cannot be written", { error });
+    logger.error("standard output not writable; stopping", { error });
     end(1);
   });
   process.stderr.on("error", () => undefined);
-  process.on("unhandledRejection", (error) => logger.error("a promise was left alone", { error }));
+  process.on("unhandledRejection", (error) => logger.error("unhandled promise rejection", { error }));
   process.on("uncaughtException", (error) => {
-    logger.error("an error that nobody caught", { error });
+    logger.error("uncaught exception; stopping", { error });
     end(1);
   });
   for (const { ended, transport } of listening) {
     ended.then(
       () => end(0),
       (error: unknown) => {
-        logger.error(`${serverOf(transport)} ended`, { error });
+        logger.error(`${serverName(transport)} ended`, { error });
         end(1);
       },
     );
@@ -88,11 +88,11 @@ function live({ agent, listening, stop }: Composition, drainMs: number, logger: 
   for (const { transport, address } of listening) {
     // The console is part of the HTTP server, whose address is already printed.
     if (address !== "stdio" && transport !== "web-console")
-      process.stdout.write(`${serverOf(transport)} listening on ${address}\n`);
+      process.stdout.write(`${serverName(transport)} listening on ${address}\n`);
   }
 }
 
 /** Display name of a transport: the protocol for built-in ones, otherwise the adapter's name. */
-function serverOf(transport: string): string {
+function serverName(transport: string): string {
   return `${{ "koa-http-api": "http", "acp-http-sse-ws": "acp", "acp-stdio": "acp" }[transport] ?? transport} server`;
 }

@@ -4,11 +4,11 @@ import type { Session } from "../ports/session.js";
 import type { list } from "./about/sessions.js";
 import type { Command } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
-import { dollars, grouped, moment, table } from "./table.js";
+import { formatDollars, formatCount, formatTime, table } from "./table.js";
 import { withSessions } from "./with-sessions.js";
 
 /** Number of sessions read at a time. */
-const PAGE = 200;
+const PAGE_SIZE = 200;
 const DEFAULT_LIMIT = 50;
 
 /** `gantry sessions list`: prints a table, or JSON with `--json`. */
@@ -22,43 +22,43 @@ export const run: Command<typeof list.flags> = async (context) => {
       ...(search === undefined ? {} : { search }),
       ...(folder === undefined ? {} : { projectDir: resolve(folder) }),
     };
-    const most = limit === 0 ? Infinity : limit;
-    const found: Session[] = [];
+    const maxSessions = limit === 0 ? Infinity : limit;
+    const results: Session[] = [];
     let total = 0;
     for (let before: Session | undefined; ;) {
       const page = await sessions.list({
         ...query,
-        limit: Math.min(PAGE, most - found.length),
+        limit: Math.min(PAGE_SIZE, maxSessions - results.length),
         ...(before && { before }),
       });
       if (!before) ({ total } = page);
-      found.push(...page.sessions);
+      results.push(...page.sessions);
       before = page.sessions.at(-1);
-      if (!before || found.length >= most) break;
+      if (!before || results.length >= maxSessions) break;
     }
     if (json) {
-      await output.write(`${JSON.stringify(found.map(toldOf), null, 2)}\n`);
+      await output.write(`${JSON.stringify(results.map(withoutGrants), null, 2)}\n`);
       return 0;
     }
-    if (found.length > 0) await output.write(tableOf(found, output.isShown ? output.columns : undefined));
-    if (total > found.length)
-      output.tell(`${grouped(found.length)} of ${grouped(total)} sessions; --limit 0 lists all`);
-    else if (found.length === 0) output.tell("no sessions");
+    if (results.length > 0) await output.write(tableOf(results, output.isShown ? output.columns : undefined));
+    if (total > results.length)
+      output.report(`${formatCount(results.length)} of ${formatCount(total)} sessions; --limit 0 lists all`);
+    else if (results.length === 0) output.report("no sessions");
     return 0;
   });
 };
 
 /** The session as the SDK returns it, without its permission grants. */
-export function toldOf({ permissionGrants: _, ...session }: Session): Omit<Session, "permissionGrants"> {
+export function withoutGrants({ permissionGrants: _, ...session }: Session): Omit<Session, "permissionGrants"> {
   return session;
 }
 
 function tableOf(sessions: readonly Session[], columns: number | undefined): string {
   const rows = sessions.map(({ id, updatedAt, usage, model, title }) => [
     id,
-    moment(updatedAt),
-    grouped(usage.totalTokens),
-    dollars(usage.cost),
+    formatTime(updatedAt),
+    formatCount(usage.totalTokens),
+    formatDollars(usage.cost),
     model,
     title,
   ]);

@@ -4,15 +4,15 @@ import type { Message, Part } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 import type { show } from "./about/sessions.js";
 import type { Command } from "./command.js";
-import { toldOf } from "./sessions-list.js";
-import { cell, cut, dollars, grouped, moment } from "./table.js";
+import { withoutGrants } from "./sessions-list.js";
+import { cell, truncate, formatDollars, formatCount, formatTime } from "./table.js";
 import { notFound, withSessions } from "./with-sessions.js";
 
 /** Number of messages read at a time. */
-const PAGE = 100;
+const PAGE_SIZE = 100;
 /** Maximum lines shown of a tool result. */
-const TOOL_LINES = 8;
-const CALL_WIDTH = 100;
+const MAX_TOOL_LINES = 8;
+const MAX_CALL_CHARACTERS = 100;
 
 /** `gantry sessions show ID`: prints the messages as text, or as JSON with `--json`. */
 export const run: Command<typeof show.flags> = async (context) => {
@@ -27,7 +27,7 @@ export const run: Command<typeof show.flags> = async (context) => {
     if (!session) throw notFound(id);
     const original = (await sessions.get(session.chain.root)) ?? session;
     const separator = json
-      ? `${JSON.stringify({ session: toldOf(original) }).slice(0, -1)},"messages":[`
+      ? `${JSON.stringify({ session: withoutGrants(original) }).slice(0, -1)},"messages":[`
       : heading(original);
     await output.write(separator);
     let isFirst = true;
@@ -50,10 +50,10 @@ async function* messagesOf(sessions: Sessions, id: string, last: number | undefi
     return;
   }
   for (let after = 0; ;) {
-    const page = await sessions.messages(id, { after, limit: PAGE });
+    const page = await sessions.messages(id, { after, limit: PAGE_SIZE });
     yield* page;
     const end = page.at(-1);
-    if (!end || page.length < PAGE) return;
+    if (!end || page.length < PAGE_SIZE) return;
     after = end.seq;
   }
 }
@@ -65,9 +65,9 @@ function heading({ id, title, projectDir, provider, model, mode, usage, createdA
     ["Folder", projectDir],
     ["Model", provider === "" ? "" : `${provider}/${model}`],
     ["Mode", mode],
-    ["Spent", `${grouped(usage.totalTokens)} tokens, ${dollars(usage.cost)}`],
-    ["Begun", moment(createdAt)],
-    ["Last used", moment(updatedAt)],
+    ["Usage", `${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`],
+    ["Created", formatTime(createdAt)],
+    ["Last used", formatTime(updatedAt)],
   ];
   return rows
     .filter(([, value]) => value !== "")
@@ -75,7 +75,7 @@ function heading({ id, title, projectDir, provider, model, mode, usage, createdA
     .join("");
 }
 
-const WHO: Readonly<Record<Message["role"], string>> = {
+const ROLE_NAMES: Readonly<Record<Message["role"], string>> = {
   user: "User",
   assistant: "Assistant",
   system: "System",
@@ -83,10 +83,10 @@ const WHO: Readonly<Record<Message["role"], string>> = {
 };
 
 function asText({ role, name, parts, failed, finished, createdAt }: Message): string {
-  const said = parts.map((part) => partText(part, role)).filter((text) => text !== "");
-  const who = role === "tool" ? `Tool ${cell(name)}${failed ? " failed" : ""}` : WHO[role];
-  const broken = finished ? "" : " (broken off)";
-  return `--- ${who}${broken}, ${moment(createdAt)}\n${said.map((text) => `${text.trimEnd()}\n`).join("")}`;
+  const texts = parts.map((part) => partText(part, role)).filter((text) => text !== "");
+  const who = role === "tool" ? `Tool ${cell(name)}${failed ? " failed" : ""}` : ROLE_NAMES[role];
+  const broken = finished ? "" : " (interrupted)";
+  return `--- ${who}${broken}, ${formatTime(createdAt)}\n${texts.map((text) => `${text.trimEnd()}\n`).join("")}`;
 }
 
 function partText(part: Part, role: Message["role"]): string {
@@ -98,7 +98,7 @@ function partText(part: Part, role: Message["role"]): string {
     case "reasoning":
       return "";
     case "tool_call":
-      return `> ${cut(`${cell(part.name)} ${cell(part.arguments)}`, CALL_WIDTH)}`;
+      return `> ${truncate(`${cell(part.name)} ${cell(part.arguments)}`, MAX_CALL_CHARACTERS)}`;
     case "image":
       return `[image ${cell(part.mediaType)}]`;
     case "file":
@@ -108,6 +108,8 @@ function partText(part: Part, role: Message["role"]): string {
 
 function firstLines(text: string): string {
   const lines = text.trimEnd().split("\n");
-  const left = lines.length - TOOL_LINES;
-  return left > 1 ? [...lines.slice(0, TOOL_LINES), `[${left} more lines]`].join("\n") : lines.join("\n");
+  const remainingLines = lines.length - MAX_TOOL_LINES;
+  return remainingLines > 1
+    ? [...lines.slice(0, MAX_TOOL_LINES), `[${remainingLines} more lines]`].join("\n")
+    : lines.join("\n");
 }

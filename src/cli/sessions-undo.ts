@@ -21,7 +21,7 @@ export const run: Command<typeof undo.flags> = async (context) => {
   const messagesOnly = flags.messagesOnly === true;
   if (redo && (to !== undefined || filesOnly || messagesOnly))
     throw new ConfigError(
-      "sessions undo: --redo takes the last undo back as it was; leave --to, --files-only and --messages-only out",
+      "sessions undo: --redo reverses the whole last undo; it cannot be combined with --to, --files-only or --messages-only",
     );
   if (filesOnly && messagesOnly)
     throw new ConfigError("sessions undo: expected one of --files-only and --messages-only");
@@ -40,19 +40,19 @@ export const run: Command<typeof undo.flags> = async (context) => {
         : sessions.undo(id, { ...options, filesOnly, messagesOnly, ...(to !== undefined && { to }) }));
       await tell(undone.files, !dryRun, undone.to);
       const { length } = undone.files;
-      const left = undone.files.filter(({ outcome }) => isLeft(outcome)).length;
-      const what = length === 0 ? "no file was to be changed" : pathsOf(length - left);
-      const not = left === 0 ? "" : `; ${pathsOf(left)} could not be changed`;
-      output.tell(`${dryRun ? "would be " : ""}${redo ? "brought back" : "undone"}: ${what}${not}`);
-      return left === 0 ? 0 : 1;
+      const failedCount = undone.files.filter(({ outcome }) => isFailed(outcome)).length;
+      const what = length === 0 ? "no files to change" : pathsOf(length - failedCount);
+      const not = failedCount === 0 ? "" : `; ${pathsOf(failedCount)} could not be changed`;
+      output.report(`${dryRun ? "would be " : ""}${redo ? "redone" : "undone"}: ${what}${not}`);
+      return failedCount === 0 ? 0 : 1;
     } catch (error) {
       if (hasCode(error, "undo_conflict")) {
         await tell(error.files, false, "");
-        output.tell(`${error.message}${force ? "" : wayOn(error.files, redo)}`);
+        output.report(`${error.message}${force ? "" : conflictHint(error.files, redo)}`);
         return 1;
       }
       if (hasCode(error, "nothing_to_undo") || hasCode(error, "point_not_found") || hasCode(error, "session_busy")) {
-        output.tell(error.message);
+        output.report(error.message);
         return 1;
       }
       throw error;
@@ -61,16 +61,16 @@ export const run: Command<typeof undo.flags> = async (context) => {
 };
 
 /** Hint on how to resolve a conflict. */
-function wayOn(files: readonly UndoneFile[], redo: boolean): string {
+function conflictHint(files: readonly UndoneFile[], redo: boolean): string {
   if (files.some(({ outcome }) => outcome === "conflict")) return "; --force overwrites";
-  return `; --force does the rest${redo ? "" : ", --messages-only leaves all files as they are"}`;
+  return `; --force changes the other files${redo ? "" : ", --messages-only keeps all files"}`;
 }
 
 function pathsOf(count: number): string {
   return count === 1 ? "1 path" : `${count} paths`;
 }
 
-function isLeft(outcome: UndoneFile["outcome"]): boolean {
+function isFailed(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "conflict" || outcome === "lost" || outcome === "failed";
 }
 

@@ -16,7 +16,7 @@ export function table(
       const line = row.map((text, at) =>
         right.includes(at) ? text.padStart(widths[at] ?? 0) : text.padEnd(widths[at] ?? 0),
       );
-      return `${cut(line.join("  ").trimEnd(), columns)}\n`;
+      return `${truncate(line.join("  ").trimEnd(), columns)}\n`;
     })
     .join("");
 }
@@ -27,23 +27,23 @@ export function cell(text: string): string {
 }
 
 /** Limits a text to a number of characters. A truncated text ends in `…`. */
-export function cut(text: string, columns: number): string {
+export function truncate(text: string, columns: number): string {
   const characters = text.length > columns ? [...text] : [];
   return characters.length > columns ? `${characters.slice(0, Math.max(0, columns - 1)).join("")}…` : text;
 }
 
 /** Format: `1,234,567` */
-export function grouped(count: number): string {
+export function formatCount(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** Format: `$0.0123`. Four decimals below one dollar, because most runs cost little. */
-export function dollars(usd: number): string {
+export function formatDollars(usd: number): string {
   return `$${usd >= 1 || usd === 0 ? usd.toFixed(2) : usd.toFixed(4)}`;
 }
 
 /** Formats a timestamp as `2026-11-22 16:53` in local time. */
-export function moment(iso: string): string {
+export function formatTime(iso: string): string {
   const date = new Date(iso);
   const two = (value: number): string => String(value).padStart(2, "0");
   const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join("-");

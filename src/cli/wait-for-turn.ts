@@ -1,21 +1,21 @@
 import { monotonicMs } from "../base/clock.js";
 import type { Output } from "./command.js";
-import { cell, cut } from "./table.js";
+import { cell, truncate } from "./table.js";
 
 /** Delay before the line appears. Shorter waits show nothing. */
-const SOON_MS = 300;
-const DRAW_MS = 1_000;
+const SHOW_DELAY_MS = 300;
+const DRAW_INTERVAL_MS = 1_000;
 
 /**
  * A line on the terminal that shows a wait and its duration. Nothing is drawn elsewhere, and the line is removed at the
  * end.
  */
-export class Waiting {
-  readonly #output: Pick<Output, "columns" | "draw" | "tell">;
+export class WaitingLine {
+  readonly #output: Pick<Output, "columns" | "draw" | "report">;
   #timer: NodeJS.Timeout | undefined;
   #isDrawn = false;
 
-  constructor(output: Pick<Output, "columns" | "draw" | "tell">) {
+  constructor(output: Pick<Output, "columns" | "draw" | "report">) {
     this.#output = output;
   }
 
@@ -27,17 +27,17 @@ export class Waiting {
     const draw = (): void => {
       const seconds = Math.floor((monotonicMs() - begun) / 1000);
       const line = `${cell(what)}${seconds > 0 ? ` (${seconds} s)` : ""}`;
-      this.#output.draw(`\r${cut(line, (this.#output.columns ?? 80) - 1)}\u001b[K`);
+      this.#output.draw(`\r${truncate(line, (this.#output.columns ?? 80) - 1)}\u001b[K`);
       this.#isDrawn = true;
-      this.#timer = setTimeout(draw, DRAW_MS).unref();
+      this.#timer = setTimeout(draw, DRAW_INTERVAL_MS).unref();
     };
-    this.#timer = setTimeout(draw, SOON_MS).unref();
+    this.#timer = setTimeout(draw, SHOW_DELAY_MS).unref();
   }
 
   /** Writes a line above the waiting line. */
-  tell(line: string): void {
+  report(line: string): void {
     if (this.#isDrawn) this.#output.draw("\r\u001b[K");
-    this.#output.tell(line);
+    this.#output.report(line);
   }
 
   clear(): void {

@@ -14,7 +14,7 @@ export async function withSessions(
   const { config, secrets } = loaded;
   const logger = createLogger({
     level: config.log.level,
-    write: (line) => output.tell(line),
+    write: (line) => output.report(line),
     secrets: () => secrets,
   });
   const agent = await openSessions({ loaded, home, projectDir: resolve("."), logger });

@@ -32,6 +32,7 @@ export interface AdapterKinds {
   "permission-policy": PermissionPolicy;
   hooks: HookSet;
 }
+/** Name of an adapter kind. */
 export type AdapterKind = keyof AdapterKinds;
 
 /** Context for an adapter's `parse`. */

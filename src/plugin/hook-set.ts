@@ -52,8 +52,8 @@ function addListener<E extends keyof BusEvents>(
 }
 
 /**
- * Returns why a hook set is invalid, or undefined if it is valid. Unknown members are rejected: a misspelt hook would
- * never be called.
+ * Returns why a hook set is invalid, or undefined if it is valid. It must have a known hook or listeners: a misspelt
+ * hook would never be called.
  */
 export function hookSetFault(set: HookSet): string | undefined {
   const { listeners } = set;

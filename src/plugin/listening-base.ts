@@ -6,19 +6,19 @@ import type { Listening } from "./transport.js";
 export abstract class ListeningBase implements Listening {
   abstract readonly address: string;
   readonly ended: Promise<void>;
-  readonly #hurry = new AbortController();
+  readonly #shutdown = new AbortController();
   #settle: () => void = () => undefined;
   #stopping: Promise<void> | undefined;
 
   constructor() {
     this.ended = new Promise((resolve) => (this.#settle = resolve));
     // Each run adds one listener.
-    setMaxListeners(0, this.#hurry.signal);
+    setMaxListeners(0, this.#shutdown.signal);
   }
 
   /** Aborts when the grace period of running work is over. The reason is a `ShuttingDownError`. */
   get shutdown(): AbortSignal {
-    return this.#hurry.signal;
+    return this.#shutdown.signal;
   }
 
   /** Whether new work is rejected. */
@@ -28,7 +28,7 @@ export abstract class ListeningBase implements Listening {
 
   stop(signal: AbortSignal): Promise<void> {
     // A second call can shorten the grace period of the first.
-    const hurry = () => this.#hurry.abort(new ShuttingDownError());
+    const hurry = () => this.#shutdown.abort(new ShuttingDownError());
     if (signal.aborted) hurry();
     else signal.addEventListener("abort", hurry, { once: true });
     return (this.#stopping ??= this.end().finally(this.#settle));

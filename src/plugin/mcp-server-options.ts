@@ -10,45 +10,42 @@ const texts = (about: string, ofThem: readonly string[] = []) =>
   option.list(option.text(""), about, { default: ofThem });
 const variables = option.map(option.text("A value.", { secret: true, required: true }), "", {
   fits: (name) => /^[^=\0]+$/.test(name),
-  expected: "the name of a variable",
+  expected: "the name of an environment variable",
 });
 
 const entries = {
-  command: option.text("The program that is the server: looked for in the `PATH`, unless it is a path.", {
+  command: option.text("The program of the server. Looked up in the `PATH` unless it is a path.", {
     fits: (text) => text.trim() !== "" && !text.includes("\0"),
     expected: "a program",
   }),
-  args: texts("Its arguments."),
+  args: texts("Arguments of the program."),
   env: {
     ...variables,
-    docs: { ...variables.docs, about: "Its environment, beside that of commands (`tools.env`)." },
+    docs: { ...variables.docs, about: "Environment variables, in addition to those of commands (`tools.env`)." },
   },
   cwd: option.path(
-    `Its working directory; \`"${PROJECT}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` of gantry's home.`,
+    `Working directory. \`"${PROJECT}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` in gantry's home.`,
   ),
-  url: option.text("The server's address, where it is no program.", {
+  url: option.text("Address of the server, instead of `command`.", {
     fits: (text) => URL.canParse(text) && /^https?:/i.test(text),
     expected: "an address with http or https",
     secret: true,
   }),
-  headers: option.headers("Sent with every request to that address, and never to another host.", { default: {} }),
+  headers: option.headers("Headers of every request to that address. Never sent to another host.", { default: {} }),
   type: option.oneOf(
     ["stdio", "http", "sse"],
-    '`"stdio"` of a program; `"http"` (streamable HTTP) or `"sse"` (the older way) of an address. Left out: what fits, the older way where the other is not spoken.',
+    '`"stdio"` for a program; `"http"` (streamable HTTP) or `"sse"` (the older transport) for an address. Default: the matching one; `"sse"` if the server does not support `"http"`.',
   ),
-  enabled: option.flag("Whether it is used at all.", { default: true }),
-  tools: texts("Which of its tools are on offer: their names, or globs for them.", ["*"]),
-  timeout: option.number(
-    "How long a call may take; what the server tells of its progress begins it anew, up to 30 times as long.",
-    {
-      unit: "seconds",
-      above: 0,
-      max: 86_400,
-      default: 120,
-    },
-  ),
+  enabled: option.flag("Whether the server is used.", { default: true }),
+  tools: texts("The tools to offer: names or globs.", ["*"]),
+  timeout: option.number("Timeout of a call. Progress notifications restart it, up to 30 times its length in total.", {
+    unit: "seconds",
+    above: 0,
+    max: 86_400,
+    default: 120,
+  }),
   trusted: option.flag(
-    "Whether it is believed which of its tools only look: those need no permission then, and run in plan mode.",
+    "Whether the server's read-only hints are trusted. Such tools then need no permission and run in plan mode.",
     { default: false },
   ),
 };
@@ -88,10 +85,10 @@ export const mcpServerOptions = {
   }: Pick<option.SectionValue<typeof entries>, "command" | "url" | "type" | "args" | "cwd">):
     option.Fault | undefined => {
     if (command === undefined && url === undefined) return { key: "command", expected: "a program, or an url" };
-    if (command !== undefined && url !== undefined) return { key: "url", expected: "none beside command" };
-    const fits = command === undefined ? "http or sse, since it has an address" : "stdio, since it is a program";
+    if (command !== undefined && url !== undefined) return { key: "url", expected: "no url together with command" };
+    const fits = command === undefined ? "http or sse for an address" : "stdio for a program";
     if (type !== undefined && (type === "stdio") !== (command !== undefined)) return { key: "type", expected: fits };
-    if (command === undefined && args.length > 0) return { key: "args", expected: "a command beside them" };
-    return command === undefined && cwd !== undefined ? { key: "cwd", expected: "a command beside it" } : undefined;
+    if (command === undefined && args.length > 0) return { key: "args", expected: "a command for them" };
+    return command === undefined && cwd !== undefined ? { key: "cwd", expected: "a command for it" } : undefined;
   },
 };

@@ -56,12 +56,12 @@ export interface Rest<T> {
   readonly default?: T;
   readonly required?: boolean;
 }
-type Read<T, R> = R extends { readonly default: T } | { readonly required: true } ? T : T | undefined;
+type ReadValue<T, R> = R extends { readonly default: T } | { readonly required: true } ? T : T | undefined;
 
 /** An option with a custom check. */
 export function custom<T, const R extends Rest<T> = Rest<T>>(
   about: string,
-  rest: {
+  settings: {
     readonly fits: (value: unknown) => boolean;
     /** Text after "expected" in error messages. */
     readonly expected: string;
@@ -69,8 +69,8 @@ export function custom<T, const R extends Rest<T> = Rest<T>>(
     readonly json: JsonSchema;
     readonly secret?: boolean;
   } & R,
-): Option<Read<T, R>> {
-  return told(v.custom<T>(rest.fits, unexpected(rest.expected, rest.secret)), { ...rest, about });
+): Option<ReadValue<T, R>> {
+  return withDocs(v.custom<T>(settings.fits, unexpected(settings.expected, settings.secret)), { ...settings, about });
 }
 
 /** A string. `fits` and `expected` restrict it; `pattern` is the restriction in JSON Schema. */
@@ -81,10 +81,10 @@ export function text<
     readonly pattern?: string;
     readonly secret?: boolean;
   },
->(about: string, rest: R = {} as R): Option<Read<string, R>> {
-  const { fits = () => true, expected = "a string", pattern } = rest;
+>(about: string, settings: R = {} as R): Option<ReadValue<string, R>> {
+  const { fits = () => true, expected = "a string", pattern } = settings;
   return custom<string, R>(about, {
-    ...rest,
+    ...settings,
     expected,
     type: "string",
     json: { type: "string", ...(pattern === undefined ? {} : { pattern }) },
@@ -93,25 +93,28 @@ export function text<
 }
 
 /** The path of a file or folder. The reader resolves it against the config file's folder. */
-export function path<const R extends Rest<string>>(about: string, rest: R = {} as R): Option<Read<string, R>> {
-  return text(about, { ...rest, expected: "a path", fits: (value: string) => !value.includes("\0") });
+export function path<const R extends Rest<string>>(about: string, settings: R = {} as R): Option<ReadValue<string, R>> {
+  return text(about, { ...settings, expected: "a path", fits: (value: string) => !value.includes("\0") });
 }
 
 /** A boolean. */
-export function flag<const R extends Rest<boolean>>(about: string, rest: R = {} as R): Option<Read<boolean, R>> {
+export function flag<const R extends Rest<boolean>>(
+  about: string,
+  settings: R = {} as R,
+): Option<ReadValue<boolean, R>> {
   const json = { type: "boolean" };
   const fits = (value: unknown) => typeof value === "boolean";
-  return custom<boolean, R>(about, { ...rest, expected: "true or false", type: "boolean", json, fits });
+  return custom<boolean, R>(about, { ...settings, expected: "true or false", type: "boolean", json, fits });
 }
 
 /** One of several strings. */
 export function oneOf<const T extends string, const R extends Rest<T>>(
   words: readonly T[],
   about: string,
-  rest: R = {} as R,
-): Option<Read<T, R>> {
+  settings: R = {} as R,
+): Option<ReadValue<T, R>> {
   return custom<T, R>(about, {
-    ...rest,
+    ...settings,
     expected: `one of ${words.map((word) => JSON.stringify(word)).join(", ")}`,
     type: "string",
     json: { type: "string", enum: words },
@@ -129,32 +132,32 @@ export interface Range {
 /** A number. `unit` is its unit, such as `seconds`. */
 export function number<const R extends Rest<number> & Range & { readonly unit?: string }>(
   about: string,
-  rest: R = {} as R,
-): Option<Read<number, R>> {
-  const { unit } = rest;
-  return ranged<R>(about, rest, unit ?? "a number", unit ?? "number", Number.isFinite);
+  settings: R = {} as R,
+): Option<ReadValue<number, R>> {
+  const { unit } = settings;
+  return rangedNumber<R>(about, settings, unit ?? "a number", unit ?? "number", Number.isFinite);
 }
 
 /** An integer. */
 export function integer<const R extends Rest<number> & Range>(
   about: string,
-  rest: R = {} as R,
-): Option<Read<number, R>> {
-  return ranged<R>(about, rest, "a whole number", "number", Number.isSafeInteger);
+  settings: R = {} as R,
+): Option<ReadValue<number, R>> {
+  return rangedNumber<R>(about, settings, "a whole number", "number", Number.isSafeInteger);
 }
 
-function ranged<R extends Rest<number> & Range>(
+function rangedNumber<R extends Rest<number> & Range>(
   about: string,
-  rest: R,
+  settings: R,
   noun: string,
   type: string,
   isOne: (value: unknown) => boolean,
-): Option<Read<number, R>> {
-  const { above, min, max } = rest;
+): Option<ReadValue<number, R>> {
+  const { above, min, max } = settings;
   const least = above === undefined ? (min === undefined ? "" : `, at least ${min}`) : ` above ${above}`;
   const most = max === undefined ? "" : `, at most ${max}`;
   return custom<number, R>(about, {
-    ...rest,
+    ...settings,
     expected: noun + (min !== undefined && max !== undefined ? ` from ${min} to ${max}` : least + most),
     type: type + (min !== undefined && max !== undefined ? `, ${min}–${max}` : ""),
     json: {
@@ -177,9 +180,9 @@ function ranged<R extends Rest<number> & Range>(
  */
 export function headers<const R extends Rest<Record<string, string>>>(
   about: string,
-  rest: R & { readonly sent?: boolean; readonly reserved?: ReadonlySet<string> } = {} as R,
-): Option<Read<Record<string, string>, R>> {
-  const { sent = false, reserved } = rest;
+  settings: R & { readonly sent?: boolean; readonly reserved?: ReadonlySet<string> } = {} as R,
+): Option<ReadValue<Record<string, string>, R>> {
+  const { sent = false, reserved } = settings;
   const check = v.pipe(
     // Without a name, the value could be the secret: do not show it.
     v.custom<Record<string, string>>(isRecord, unexpected("an object of header names and values", true)),
@@ -196,27 +199,27 @@ export function headers<const R extends Rest<Record<string, string>>>(
     }),
   );
   const json = { type: "object", additionalProperties: { type: "string" } };
-  return told(check, { ...rest, about, type: "object", json });
+  return withDocs(check, { ...settings, about, type: "object", json });
 }
 
 /** A list of items. `filled` is the item's name if the list must not be empty. */
 export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
   item: Option<T>,
   about: string,
-  rest: R & { readonly filled?: string } = {} as R,
-): Option<Read<readonly Exclude<T, undefined>[], R>> {
+  settings: R & { readonly filled?: string } = {} as R,
+): Option<ReadValue<readonly Exclude<T, undefined>[], R>> {
   const { type } = item.docs;
   const noun = type === "" ? "a list" : `a list of ${type}s`;
   const check = v.pipe(
     v.custom<unknown[]>(Array.isArray, unexpected(noun)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
-      if (rest.filled !== undefined && value.length === 0) {
-        addIssue({ message: `expected at least one ${rest.filled}, got 0` });
+      if (settings.filled !== undefined && value.length === 0) {
+        addIssue({ message: `expected at least one ${settings.filled}, got 0` });
         return NEVER;
       }
       const read: Exclude<T, undefined>[] = [];
-      for (const [i, one] of value.entries()) {
-        const issue = take(item, one, (taken) => read.push(taken as Exclude<T, undefined>));
+      for (const [i, element] of value.entries()) {
+        const issue = take(item, element, (taken) => read.push(taken as Exclude<T, undefined>));
         if (!issue) continue;
         addIssue({ ...issue, path: [at(value, i), ...issue.path] });
         return NEVER;
@@ -224,8 +227,8 @@ export function list<T, const R extends Rest<readonly Exclude<T, undefined>[]>>(
       return read;
     }),
   );
-  const json = { type: "array", ...(rest.filled === undefined ? {} : { minItems: 1 }) };
-  return told(check, { ...rest, about, type: noun.slice(2), json, item });
+  const json = { type: "array", ...(settings.filled === undefined ? {} : { minItems: 1 }) };
+  return withDocs(check, { ...settings, about, type: noun.slice(2), json, item });
 }
 
 /** Items by names that the user chooses. `names` restricts the names. */
@@ -239,9 +242,9 @@ export function map<T>(
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       // Without the members of Object.prototype.
       const read = Object.create(null) as Record<string, Exclude<T, undefined>>;
-      for (const [name, one] of Object.entries(value)) {
+      for (const [name, rawValue] of Object.entries(value)) {
         const issue = names.fits(name)
-          ? take(item, one, (taken) => (read[name] = taken as Exclude<T, undefined>))
+          ? take(item, rawValue, (taken) => (read[name] = taken as Exclude<T, undefined>))
           : { message: `expected ${names.expected}, got ${shown(name)}`, path: [] };
         if (!issue) continue;
         addIssue({ ...issue, path: [at(value, name), ...issue.path] });
@@ -250,8 +253,8 @@ export function map<T>(
       return read;
     }),
   );
-  const told_ = { about, type: "object", json: { type: "object" }, item, isMap: true, default: {} };
-  return told<Readonly<Record<string, Exclude<T, undefined>>>, { default: Record<string, never> }>(check, told_);
+  const docs = { about, type: "object", json: { type: "object" }, item, isMap: true, default: {} };
+  return withDocs<Readonly<Record<string, Exclude<T, undefined>>>, { default: Record<string, never> }>(check, docs);
 }
 
 /** A violated rule of a section: the key, and the value expected there. */
@@ -276,29 +279,29 @@ export interface SectionRest<E extends Entries> {
 /** An object with an option for each key. The keys of the result are in camelCase. */
 export function section<const E extends Entries, const R extends SectionRest<E> = SectionRest<E>>(
   entries: E,
-  rest: R = {} as R,
+  settings: R = {} as R,
 ): Section<E, SectionValue<E> | (R extends { optional: true } ? undefined : never)> {
   const keys = Object.keys(entries);
   const {
     open = false,
     expected = `an object${keys.length === 0 ? "" : ` with the keys ${keys.join(", ")}`}`,
     rule,
-  } = rest;
+  } = settings;
   const check = v.pipe(
     // Valibot accepts a list as an object and drops keys such as `__proto__`.
     v.custom<Record<string, unknown>>(isRecord, unexpected(expected)),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
-      const others = Object.keys(value).filter((key) => !Object.hasOwn(entries, key));
-      const [unknown] = others;
+      const extraKeys = Object.keys(value).filter((key) => !Object.hasOwn(entries, key));
+      const [unknown] = extraKeys;
       if (unknown !== undefined && !open) {
-        const known = keys.length === 0 ? "there are no options" : `expected one of ${keys.join(", ")}`;
-        addIssue({ message: `unknown key; ${known}`, path: [at(value, unknown)] });
+        const expectedKeys = keys.length === 0 ? "there are no options" : `expected one of ${keys.join(", ")}`;
+        addIssue({ message: `unknown key; ${expectedKeys}`, path: [at(value, unknown)] });
         return NEVER;
       }
-      const read: Record<string, unknown> = Object.fromEntries(others.map((key) => [key, value[key]]));
+      const read: Record<string, unknown> = Object.fromEntries(extraKeys.map((key) => [key, value[key]]));
       for (const key of keys) {
-        const given = Object.hasOwn(value, key) ? value[key] : undefined;
-        const issue = take(entries[key]!, given, (taken) => (read[camel(key)] = taken));
+        const rawValue = Object.hasOwn(value, key) ? value[key] : undefined;
+        const issue = take(entries[key]!, rawValue, (taken) => (read[camel(key)] = taken));
         if (!issue) continue;
         addIssue({ ...issue, path: [at(value, key), ...issue.path] });
         return NEVER;
@@ -311,39 +314,43 @@ export function section<const E extends Entries, const R extends SectionRest<E> 
       return NEVER;
     }),
   );
-  const whole = told<SectionValue<E>, Rest<SectionValue<E>>>(check, {
-    about: rest.about ?? "",
+  const sectionOption = withDocs<SectionValue<E>, Rest<SectionValue<E>>>(check, {
+    about: settings.about ?? "",
     type: "object",
     json: { type: "object" },
-    ...(rest.optional === true ? {} : { default: {} as SectionValue<E> }),
+    ...(settings.optional === true ? {} : { default: {} as SectionValue<E> }),
     entries,
     open,
   });
-  return Object.assign(whole, { entries }) as Section<E, SectionValue<E>>;
+  return Object.assign(sectionOption, { entries }) as Section<E, SectionValue<E>>;
 }
 
 /** A section that a string can replace. The string is the value of `key`. */
-export function textOr<const E extends Entries>(key: keyof E & string, whole: Section<E>): Section<E> {
+export function textOr<const E extends Entries>(key: keyof E & string, fullSection: Section<E>): Section<E> {
   const check = v.pipe(
     v.unknown(),
     v.rawTransform(({ dataset: { value }, addIssue, NEVER }) => {
       let read: unknown;
-      const issue = take(whole, typeof value === "string" ? { [key]: value } : value, (taken) => (read = taken));
+      const issue = take(fullSection, typeof value === "string" ? { [key]: value } : value, (taken) => (read = taken));
       if (!issue) return read as SectionValue<E>;
       addIssue({ ...issue, path: issue.path as never });
       return NEVER;
     }),
   );
-  return Object.assign(told(check, { ...whole.docs, orText: true }), { entries: whole.entries }) as Section<E>;
+  return Object.assign(withDocs(check, { ...fullSection.docs, orText: true }), {
+    entries: fullSection.entries,
+  }) as Section<E>;
 }
 
-function told<T, R extends Rest<T>>(
+function withDocs<T, R extends Rest<T>>(
   check: v.GenericSchema<unknown, T>,
-  rest: Omit<OptionDocs, "required" | "secret" | "default"> & { readonly secret?: boolean } & Rest<T>,
-): Option<Read<T, R>> {
-  const { required = false, secret = false } = rest;
-  const schema = required ? check : v.optional(check, rest.default as never);
-  return Object.assign(schema as v.GenericSchema<unknown, Read<T, R>>, { docs: { ...rest, required, secret } });
+  settings: Omit<OptionDocs, "required" | "secret" | "default"> & { readonly secret?: boolean } & Rest<T>,
+): Option<ReadValue<T, R>> {
+  const { required = false, secret = false } = settings;
+  const schema = required ? check : v.optional(check, settings.default as never);
+  return Object.assign(schema as v.GenericSchema<unknown, ReadValue<T, R>>, {
+    docs: { ...settings, required, secret },
+  });
 }
 
 function camel(key: string): string {

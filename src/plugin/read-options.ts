@@ -31,7 +31,7 @@ export function take(schema: StandardSchema, value: unknown, use: (taken: unknow
   const result = schema["~standard"].validate(value);
   if (result instanceof Promise) {
     result.catch(() => undefined);
-    return { message: "expected a schema that checks at once, got one that does so later", path: [] };
+    return { message: "expected a synchronous schema, got an asynchronous one", path: [] };
   }
   const [issue] = result.issues ?? [];
   if (!issue) return void use((result as { value: unknown }).value);

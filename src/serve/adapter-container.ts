@@ -43,13 +43,13 @@ export async function buildAdapter<Kind extends AdapterKind>(
   const { file, folder, config } = root.resolve(CONFIG);
   const selection = root.resolve(SELECTION);
   const where = `${file}: ${selected.key}`;
-  const own = {
+  const optionsContext = {
     where: `${file}: ${selected.section}`,
     configDir: folder,
     home: root.resolve(HOME),
     projectDir: root.resolve(PROJECT_DIR),
   };
-  const options = optionsOf(selected, descriptor, own);
+  const options = optionsOf(selected, descriptor, optionsContext);
   const child = root.createChildContainer();
   // A factory, because tsyringe rejects undefined as a value.
   child.register(OPTIONS, { useFactory: () => options });
@@ -57,7 +57,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
   const isTransport = selected.kind === "transport";
   if (!isTransport) child.register(HTTP_HOST, { useFactory: refuseHost });
   const context: AdapterContext<Kind> = {
-    ...own,
+    ...optionsContext,
     allowPaths: selection.allowPaths(),
     deniedPaths: selection.denied(),
     refreshes: config.catalogue.refresh !== false,
@@ -73,7 +73,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
     child.register(PART, providerOf(descriptor, context));
     const part = await child.resolve(PART);
     const fault = partFault(descriptor.kind, part) ?? (await hooksFault(descriptor.kind, part));
-    if (fault !== undefined) throw new AdapterError(`${place} is no ${descriptor.kind}: ${fault}`);
+    if (fault !== undefined) throw new AdapterError(`${place} is not a valid ${descriptor.kind}: ${fault}`);
     return part as AdapterKinds[Kind];
   } catch (error) {
     if (hasCode(error, "config") || hasCode(error, "adapter")) throw error;
@@ -121,6 +121,6 @@ function refuseHost(): never {
 function whyNotBuilt(error: unknown, { use }: AdapterDescriptor): string {
   const message = reasonOf(error);
   return use && message.startsWith("TypeInfo not known")
-    ? `the class ${use.name} needs @injectable() of the gantry that runs, not of a copy beside it; or say create in place of use`
+    ? `the class ${use.name} needs @injectable() of the running gantry, not of another copy; or use create instead of use`
     : message;
 }

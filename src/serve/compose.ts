@@ -14,7 +14,7 @@ import { createContainer, type Parts } from "./container.js";
 import { listeningFault } from "./port-check.js";
 import { isBuiltIn } from "./plugins.js";
 import { reasonOf, type Selected } from "./selected-adapters.js";
-import { Closing, stopInReverse, within, type Started } from "./shutdown.js";
+import { CloseTracker, stopInReverse, stopWithin, type StartedPart } from "./shutdown.js";
 import { AGENT, HOOKS, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
 
 export interface ComposeOptions extends Parts {
@@ -30,7 +30,7 @@ export interface Served extends Listening {
   readonly transport: string;
 }
 
-interface ServedPart extends Started {
+interface ServedPart extends StartedPart {
   readonly served: Served;
 }
 
@@ -41,16 +41,16 @@ export interface Composition {
   readonly providers: readonly string[];
   readonly listening: readonly Served[];
   /** Logs the sandbox of commands. Detecting it starts processes, so call it after clients can connect. */
-  tell(): Promise<void>;
+  logSandbox(): Promise<void>;
   /** Waits 2 s for running work, then cancels it. Resolves within 5 s. Safe to call twice. */
   stop(): Promise<void>;
 }
 
-const START_MS = 10_000;
+const START_TIMEOUT_MS = 10_000;
 /** Grace period of running work. */
-const GRACE_MS = 2_000;
+const SHUTDOWN_GRACE_MS = 2_000;
 /** Stop deadlines of the parts, in ms from the start of the stop. A late part is logged and abandoned. */
-const STOP_MS = { transports: 3_800, port: 4_000, agent: 4_600, hooks: 4_900 };
+const STOP_DEADLINES_MS = { transports: 3_800, port: 4_000, agent: 4_600, hooks: 4_900 };
 
 /**
  * Builds what the config selects and starts its transports.
@@ -68,10 +68,10 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
   }
 }
 
-async function build(given: ComposeOptions): Promise<Composition> {
-  const options = { ...given, logger: throttleOutageLogs(given.logger) };
+async function build(composeOptions: ComposeOptions): Promise<Composition> {
+  const options = { ...composeOptions, logger: throttleOutageLogs(composeOptions.logger) };
   const { loaded, home, logger } = options;
-  makeHome(home);
+  createHome(home);
   const container = createContainer(options);
   const [agent, transports, driver, providers, hooks] = await Promise.all([
     container.resolve(AGENT),
@@ -80,7 +80,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     container.resolve(MODEL_PROVIDERS),
     container.resolve(HOOKS),
   ]);
-  const closing = new Closing();
+  const closing = new CloseTracker();
   closing.watch(`the session driver ${loaded.config.session.driver}`, driver);
   for (const provider of providers) closing.watch(`the provider ${provider.name}`, provider);
   const started: ServedPart[] = [];
@@ -93,7 +93,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     await sandboxLog;
   });
   try {
-    if (options.alone !== true) await openNow(agent, logger);
+    if (options.alone !== true) await openStoreOrWarn(agent, logger);
     await startAll(transports, agent, options, started);
   } catch (error) {
     await stop();
@@ -103,7 +103,7 @@ async function build(given: ComposeOptions): Promise<Composition> {
     agent,
     providers: providers.map(({ name }) => name),
     listening: started.map(({ served }) => served),
-    tell: () => (sandboxLog ??= container.resolve(TOOLS).then((tools) => tools.logSandbox())),
+    logSandbox: () => (sandboxLog ??= container.resolve(TOOLS).then((tools) => tools.logSandbox())),
     stop,
   };
 }
@@ -133,14 +133,14 @@ async function startAll(
   if (started.length === 0) failure ??= thirdParty[0];
   if (failure !== undefined) throw failure as Error;
   for (const error of thirdParty)
-    options.logger.error(`${error.message}; the others go on without it`, { error: error.cause });
+    options.logger.error(`${error.message}; the other transports continue`, { error: error.cause });
 }
 
 interface Stopping {
   readonly agent: Agent;
   readonly host: HttpHost | undefined;
-  readonly started: readonly Started[];
-  readonly closing: Closing;
+  readonly started: readonly StartedPart[];
+  readonly closing: CloseTracker;
   readonly hooks: readonly HookSet[];
   readonly logger: Logger;
 }
@@ -151,16 +151,16 @@ interface Stopping {
  */
 async function stopAll({ agent, host, started, closing, hooks, logger }: Stopping): Promise<void> {
   const begun = Date.now();
-  const grace = deadline(GRACE_MS);
+  const grace = deadline(SHUTDOWN_GRACE_MS);
   agent.refuseNew();
   host?.refuseNew();
-  await stopInReverse(started, grace.signal, begun + STOP_MS.transports, logger);
+  await stopInReverse(started, grace.signal, begun + STOP_DEADLINES_MS.transports, logger);
   const closePort = async () => host?.close(grace.signal);
-  await within(() => "the HTTP port", closePort, begun + STOP_MS.port, logger);
+  await stopWithin(() => "the HTTP port", closePort, begun + STOP_DEADLINES_MS.port, logger);
   const late = () => (closing.names.length > 0 ? closing.names.join(" and ") : "the agent");
-  await within(late, () => agent.close(), begun + STOP_MS.agent, logger);
+  await stopWithin(late, () => agent.close(), begun + STOP_DEADLINES_MS.agent, logger);
   const closers = hooks.map((set, i) => ({ name: `hooks[${i}]`, stop: async () => set.close?.() }));
-  await stopInReverse(closers, grace.signal, begun + STOP_MS.hooks, logger);
+  await stopInReverse(closers, grace.signal, begun + STOP_DEADLINES_MS.hooks, logger);
   grace.clear();
 }
 
@@ -168,18 +168,18 @@ async function stopAll({ agent, host, started, closing, hooks, logger }: Stoppin
  * Opens the store before clients can connect, so that a broken store fails the start. An unavailable store is opened by
  * later requests; until then the server is not ready.
  */
-async function openNow(agent: Agent, logger: Logger): Promise<void> {
+async function openStoreOrWarn(agent: Agent, logger: Logger): Promise<void> {
   try {
     await agent.open();
   } catch (error) {
     if (!isUnavailable(error)) throw error;
-    logger.warn("serving without the session store, which is opened when it can be reached", { error });
+    logger.warn("session store unavailable; serving without it until it can be opened", { error });
   }
 }
 
 /** Opens the configured store only. The caller closes it. */
 export async function openStore(options: ComposeOptions): Promise<SessionDriver> {
-  makeHome(options.home);
+  createHome(options.home);
   const driver = await createContainer(options).resolve(SESSION_DRIVER);
   await driver.open();
   return driver;
@@ -190,7 +190,7 @@ async function startOne(
   transport: Transport,
   selected: Selected,
   agent: Agent,
-  { loaded, startMs = START_MS }: ComposeOptions,
+  { loaded, startMs = START_TIMEOUT_MS }: ComposeOptions,
 ): Promise<Listening> {
   if (isBuiltIn("transport", selected.name)) return transport.start(agent);
   return startNamed(transport, agent, `${loaded.file}: ${selected.key}: ${selected.name}`, startMs);
@@ -224,7 +224,7 @@ export async function startNamed(
 }
 
 /** Creates gantry's home folder with mode 0700, regardless of the umask. Throws `ConfigError`. */
-export function makeHome(home: string): void {
+export function createHome(home: string): void {
   try {
     createFolder(home);
     const { uid } = statSync(home);

@@ -52,13 +52,13 @@ export const configOptions = option.section(
           "Address to bind; flag `--host`. One beyond loopback needs `required_headers` or `insecure`.",
           { default: host },
         ),
-        port: option.integer("Flag `--port`. 0 takes any free port, told in the listen line.", {
+        port: option.integer("Flag `--port`. 0 takes any free port, shown in the listen line.", {
           min: 0,
           max: 65535,
           default: port,
         }),
         required_headers: option.headers(
-          "Header names and the values that every request must carry, compared without regard to case; for `/api` and for whatever a plugin serves on the port. An empty value: the header must only be there, which proves nothing and counts as no authentication.",
+          "Header names and the values that every request must carry, compared without regard to case; for `/api` and for the paths of plugins on the port. With an empty value the header must only be present, which does not count as authentication.",
           { default: {} },
         ),
         transports: option.list(
@@ -66,22 +66,22 @@ export const configOptions = option.section(
           'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, `mcp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',
           { default: ["koa-http-api", "web-console"], filled: "transport" },
         ),
-        console: option.flag("Serve the [console](console.md), where it is among the transports.", { default: true }),
+        console: option.flag("Serve the [console](console.md) if it is among the transports.", { default: true }),
         max_body_bytes,
-        allow_cross_site: option.flag("Serve web pages of other sites although nothing authenticates.", {
+        allow_cross_site: option.flag("Accept requests from web pages of other sites without authentication.", {
           default: false,
         }),
         allow_loopback_pages: option.flag(
-          "Serve web pages of other ports of this machine, such as a development server's; while nothing authenticates.",
+          "Accept requests from web pages of other ports of this machine, such as a development server, without authentication.",
           { default: true },
         ),
         allow_other_users: option.flag(
-          "Serve processes of other users of this machine although nothing authenticates (Linux tells them apart; elsewhere they are served).",
+          "Accept requests from processes of other users of this machine without authentication. Only Linux can distinguish users; other systems always accept them.",
           { default: false },
         ),
-        allowed_hosts: texts("Further values of `Host` that are accepted while nothing authenticates."),
+        allowed_hosts: texts("Further values of `Host` that are accepted without authentication."),
         drain_delay: option.number(
-          "When SIGTERM tells it to stop, the server goes on as before for so long, while `GET /api/ready` says that it drains; only then it stops.",
+          "Delay between SIGTERM and the stop. Meanwhile the server works normally and `GET /api/ready` reports that it is draining.",
           { unit: "seconds", min: 0, max: 3_600, default: 0 },
         ),
         insecure: option.flag("Bind beyond loopback without authentication; flag `--insecure`.", { default: false }),
@@ -101,18 +101,18 @@ export const configOptions = option.section(
     model: option.section({
       provider: option.text("Preferred provider, for runs that name none.", { default: "" }),
       model: option.text(
-        "Preferred model. Without one: that of the newest session in the folder, else the first on offer.",
+        "Preferred model. Default: the model of the newest session in the folder, otherwise the first available one.",
         { default: "" },
       ),
       reasoning_effort: option.oneOf(
         EFFORTS,
-        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"`, `"high"`, `"xhigh"` or `"max"`; where a model has it not, the nearest that it has.',
+        '`""` (the model\'s own), `"minimal"`, `"low"`, `"medium"`, `"high"`, `"xhigh"` or `"max"`; if a model does not support it, the nearest level.',
         { default: "" },
       ),
     }),
     catalogue: option.section({
       refresh: option.custom<number | false>(
-        "A provider's list of models older than so many seconds is asked for again when somebody looks. `0`: only when a model is named that is not there. `false`: as `0`, and prices are not brought up to date either.",
+        "Age in seconds after which a provider's model list is requested again on use. `0`: only if a requested model is missing. `false`: like `0`, and prices are not updated either.",
         {
           fits: (value) => value === false || (typeof value === "number" && value >= 0 && value <= 86_400),
           expected: "a number of seconds from 0 to 86400, or false",
@@ -123,23 +123,23 @@ export const configOptions = option.section(
       ),
     }),
     agent: option.section({
-      max_iterations: option.integer("Model calls of one run; then it ends with `finish_reason` `length`.", {
+      max_iterations: option.integer("Maximum model calls of a run, which then ends with `finish_reason` `length`.", {
         min: 1,
         default: maxIterations,
       }),
       system_prompt: option.text("Added to the built-in system prompt.", { default: "" }),
       prompt: option.oneOf(
         PROMPT_USES,
-        '`"extend"`: `system_prompt` is added to how gantry tells a model to work. `"replace"`: it stands in place of that. See [project.md](project.md#your-own-prompt).',
+        '`"extend"`: `system_prompt` is added to the instructions of gantry. `"replace"`: it replaces them. See [project.md](project.md#your-own-prompt).',
         { default: "extend" },
       ),
       project_instructions: option.flag(
-        "Whether a model is told what the project says of itself: `AGENTS.md`, skills, branch and tree. A repository that you clone brings its own. See [project.md](project.md).",
+        "Whether the model receives project instructions: `AGENTS.md`, skills, branch and file tree. A repository that you clone brings its own. See [project.md](project.md).",
         { default: true },
       ),
       tools: option.list(
         module("tool"),
-        'Tools on offer, by name or module; `"*"` is all built-in ones. `["read", "list", "glob", "grep"]` changes nothing. An object `{ "tool": module, … }` adds options.',
+        'Available tools, by name or module; `"*"` stands for all built-in ones. `["read", "list", "glob", "grep"]` changes nothing. An object `{ "tool": module, … }` adds options.',
         { default: ["*"] },
       ),
     }),
@@ -147,41 +147,41 @@ export const configOptions = option.section(
     permissions: option.section({
       mode: option.oneOf(
         SESSION_MODES,
-        'Of sessions that are new. `"auto"`: tools run. `"ask"`: those that change something or leave the machine wait for a person. `"plan"`: nothing runs that changes anything. See [permissions.md](permissions.md).',
+        'Mode of new sessions. `"auto"`: tools run. `"ask"`: tools that change something or use the network need permission. `"plan"`: tools that change anything do not run. See [permissions.md](permissions.md).',
         { default: "auto" },
       ),
       rules: option.list(
         option.section({
-          tool: option.text("Name of a tool, or `mcp:server/tool` of a server's, or a glob for one of them.", {
+          tool: option.text("Name of a tool, `mcp:server/tool` for a tool of an MCP server, or a glob for either.", {
             fits: (text) => isToolGlob(text),
             expected: EXPECTED.tool,
             required: true,
           }),
           match: option.text(
-            "Of commands: their words, each a glob; a `*` alone, and one at the end, stand for any number of words.",
+            "For commands: their words, each a glob. A `*` alone or at the end matches any number of words.",
             { fits: (text) => isCommandGlob(text), expected: EXPECTED.match },
           ),
           path: option.text(
-            "Glob for the paths that a call names, from the project folder, or one that begins with `/` or `~/`.",
+            "Glob for the paths of a call, relative to the project folder or beginning with `/` or `~/`.",
             { fits: (text) => isPathGlob(text), expected: EXPECTED.path },
           ),
           action: option.oneOf(RULE_ACTIONS, '`"allow"`, `"ask"` or `"deny"`.', { required: true }),
-          reason: option.text("Told to the model of a `deny`, to the person of an `ask`."),
+          reason: option.text("Reason that the model receives for a `deny`, and the user for an `ask`."),
         }),
-        "Which calls of tools run, are asked about and are refused: the first that fits decides. See [permissions.md](permissions.md#rules).",
+        "Rules that allow, ask for or deny tool calls. The first match decides. See [permissions.md](permissions.md#rules).",
         { default: [] },
       ),
       policies: option.list(
         module("policy"),
-        'Modules that judge calls before the rules do, asked in order. An object `{ "policy": module, … }` adds options.',
+        'Modules that decide on calls before the rules, in this order. An object `{ "policy": module, … }` adds options.',
         { default: [] },
       ),
       unattended: option.oneOf(
         UNATTENDED,
-        'What becomes of a question that nobody is there to answer: `"reject"`, `"allow"`, or `"wait"` for somebody, as long as `timeout`.',
+        'Policy when no client can answer a question: `"reject"`, `"allow"`, or `"wait"` for an answer until `timeout`.',
         { default: "reject" },
       ),
-      timeout: option.number("How long a question waits for an answer while nobody is there.", {
+      timeout: option.number("How long a question waits for an answer while no client is connected.", {
         unit: "seconds",
         above: 0,
         max: 86_400,
@@ -200,65 +200,67 @@ export const configOptions = option.section(
       { default: [] },
     ),
     compaction: option.section({
-      enabled: option.flag("Whether it happens at all.", { default: enabled }),
+      enabled: option.flag("Whether conversations are compacted.", { default: enabled }),
       strategy: option.text(
         '`"summary"` keeps the first and the newest messages and a summary of the others by the model; `"sliding-window"` only those messages; or a module.',
         { default: strategy },
       ),
-      threshold: option.number("Share of the window at which it happens, above 0 and at most 1.", {
+      threshold: option.number("Fraction of the context window at which compaction starts, above 0 and at most 1.", {
         above: 0,
         max: 1,
         default: threshold,
       }),
-      keep_messages: option.integer("Newest messages that stay.", { min: 1, default: keepMessages }),
-      context_window: option.integer(
-        "The window in tokens, in place of the model's own; 0: the model's own, or 128,000 where that is unknown.",
-        { min: 0, default: contextWindow },
-      ),
+      keep_messages: option.integer("Number of newest messages that are kept.", { min: 1, default: keepMessages }),
+      context_window: option.integer("Context window in tokens. 0: the model's own, or 128,000 if that is unknown.", {
+        min: 0,
+        default: contextWindow,
+      }),
     }),
     tools: option.section({
       allow_paths: texts(
-        "Folders beside the project that file tools and attachments may use. Relative ones start at the config file's folder.",
+        "Folders outside the project that file tools and attachments may use, relative to the config file's folder.",
       ),
       protected_paths: texts(
-        "What file tools read and do not change: see [tools.md](tools.md#protected-paths). `[]`: nothing.",
+        "Paths that file tools can read but not change: see [tools.md](tools.md#protected-paths). `[]`: none.",
         ["*"],
       ),
       env: texts(
-        "Environment variables that commands get beside `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TMPDIR`, `USER` and `SHELL`.",
+        "Environment variables of commands, in addition to `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TMPDIR`, `USER` and `SHELL`.",
       ),
       bash: option.section({
-        enabled: option.flag("Whether commands can be run at all.", { default: true }),
-        timeout: option.number("Seconds that a command may take unless the model asks for another time.", {
+        enabled: option.flag("Whether commands can be run.", { default: true }),
+        timeout: option.number("Default timeout of a command, in seconds. The model can request another one.", {
           above: 0,
           default: 120,
         }),
         sandbox: option.oneOf(
           ["auto", "required", "off"],
-          '`"auto"`: in bubblewrap where that works. `"required"`: only there. `"off"`: never.',
+          '`"auto"`: bubblewrap if available. `"required"`: only in bubblewrap. `"off"`: no sandbox.',
           { default: "auto" },
         ),
         network: option.flag(
-          'Whether commands in the sandbox reach the network, and so this server too. Left out: not with `"required"`.',
+          'Whether commands in the sandbox have network access, including this server. Default: true, except with `"required"`.',
         ),
       }),
       task: option.section({
-        max_iterations: option.integer("Model calls of a helper, at most `agent.max_iterations`.", {
+        max_iterations: option.integer("Maximum model calls of a subagent, at most `agent.max_iterations`.", {
           min: 1,
           default: 50,
         }),
       }),
       check_edits: option.flag(
-        "Whether syntax errors that a change of a file brought are told with its result: see [tools.md](tools.md#checks-after-an-edit).",
+        "Whether the result of a file change includes new syntax errors: see [tools.md](tools.md#checks-after-an-edit).",
         { default: true },
       ),
       checks: option.list(
         option.section({
-          files: option.text("Which files it is for: a glob for paths from the project folder on.", { required: true }),
-          command: option.text("Run as `bash` runs commands, after such a file was changed.", { required: true }),
-          timeout: option.number("Seconds it may take.", { above: 0, max: 600, default: 20 }),
+          files: option.text("Glob of the files, relative to the project folder.", { required: true }),
+          command: option.text("Command to run after such a file was changed, in the same way as `bash`.", {
+            required: true,
+          }),
+          timeout: option.number("Timeout in seconds.", { above: 0, max: 600, default: 20 }),
         }),
-        "Commands that tell what is wrong with the project. What they print that is new since the run's first change is told with the result of a change.",
+        "Commands that check the project. The result of a change includes their output that is new since the run's first change.",
         { default: [] },
       ),
       webfetch: option.section({
@@ -268,42 +270,51 @@ export const configOptions = option.section(
       }),
     }),
     limits: option.section({
-      concurrent_runs: option.integer("Runs at the same time; beyond it 503.", { min: 1, default: concurrentRuns }),
+      concurrent_runs: option.integer("Maximum number of concurrent runs; beyond it 503.", {
+        min: 1,
+        default: concurrentRuns,
+      }),
       streams,
       connections,
-      attachment_bytes: option.integer("Attachments of all runs under way together; beyond it 503.", {
+      attachment_bytes: option.integer("Maximum total size of the attachments of all active runs; beyond it 503.", {
         min: 1,
         default: attachedBytes,
       }),
       json_depth,
       frame_bytes,
-      tool_output_bytes: option.integer("Kept of a tool's output; the middle of a longer one is cut.", {
+      tool_output_bytes: option.integer("Maximum size of a tool's output. The middle of a longer one is removed.", {
         min: 1024,
         default: toolOutputBytes,
       }),
       budget: option.section({
-        usd: option.number("What a run may cost, in USD.", money),
-        tokens: option.integer("Prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
-        seconds: option.number("How long a run may take; the wait for people's answers is left out.", {
+        usd: option.number("Maximum cost of a run, in USD.", money),
+        tokens: option.integer("Maximum prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
+        seconds: option.number("Maximum duration of a run, without the time that users need to answer.", {
           unit: "seconds",
           above: 0,
           max: BUDGET_LIMITS.seconds,
         }),
       }),
       session_budget: option.section({
-        usd: option.number("What all runs of a session may cost together, in USD.", money),
-        tokens: option.integer("Their prompt and completion tokens.", { min: 1, max: BUDGET_LIMITS.tokens }),
+        usd: option.number("Maximum total cost of a session's runs, in USD.", money),
+        tokens: option.integer("Maximum total prompt and completion tokens of a session's runs.", {
+          min: 1,
+          max: BUDGET_LIMITS.tokens,
+        }),
       }),
       unknown_price: option.section(
         {
-          input: option.number("Of a prompt of a model whose price nobody knows.", { ...price, required: true }),
-          output: option.number("Of its answer.", { ...price, required: true }),
+          input: option.number("Assumed price of prompt tokens if a model's price is unknown.", {
+            ...price,
+            required: true,
+          }),
+          output: option.number("Assumed price of completion tokens.", { ...price, required: true }),
         },
         { optional: true },
       ),
-      header_timeout: seconds("Time for a request's headers.", headerTimeout),
-      request_timeout: seconds("Time for a whole request to arrive.", requestTimeout),
-      keep_alive_timeout: seconds("How long an idle connection is kept.", keepAliveTimeout),
+      header_timeout: seconds("Timeout for a request's headers.", headerTimeout),
+      request_timeout: seconds("Timeout for a complete request.", requestTimeout),
+      keep_alive_timeout: seconds("Timeout of an idle connection.", keepAliveTimeout),
     }),
     log: option.section({
       level: option.oneOf(
@@ -312,9 +323,7 @@ export const configOptions = option.section(
         { default: "info" },
       ),
     }),
-    $schema: option.text(
-      "Where an editor finds what may stand here; the package has it as `gantry/config.schema.json`.",
-    ),
+    $schema: option.text("JSON Schema for editors. The package contains it as `gantry/config.schema.json`."),
   },
   { expected: "an object" },
 );

@@ -1,6 +1,6 @@
 import { ConfigError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
-import { decodedOf, headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
+import { decodeUri, headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
 
 export interface Expansion {
   file: string;
@@ -12,7 +12,7 @@ export interface Expansion {
 }
 
 /** Keys of store addresses. */
-const STORE: ReadonlySet<string> = new Set(["session.url", "session.pool.listen_url"]);
+const STORE_ADDRESS_KEYS: ReadonlySet<string> = new Set(["session.url", "session.pool.listen_url"]);
 
 /**
  * Replaces `${NAME}` in all strings with the environment variable. `$${NAME}` becomes the literal `${NAME}`. Throws
@@ -24,14 +24,14 @@ export function expand(value: unknown, into: Expansion, path = ""): unknown {
       /\$(\$\{[A-Za-z_][A-Za-z0-9_]*\})|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g,
       (_all, literal: string | undefined, name: string) => {
         if (literal !== undefined) return literal;
-        const found = into.environment(name);
-        if (found === undefined)
+        const variableValue = into.environment(name);
+        if (variableValue === undefined)
           throw new ConfigError(`${into.file}: ${path}: expected the environment variable ${name} to be set`);
         // The secrets of a store's address are collected from the full address, so that messages can show its host.
-        const isAddress = STORE.has(path) && (!isSecretName(name) || /^[a-z]+:\/\//i.test(found));
-        if (isPath(found) || isAddress) return found;
-        (isSecretName(name) ? into.secrets : into.expanded).add(found);
-        return found;
+        const isAddress = STORE_ADDRESS_KEYS.has(path) && (!isSecretName(name) || /^[a-z]+:\/\//i.test(variableValue));
+        if (isPath(variableValue) || isAddress) return variableValue;
+        (isSecretName(name) ? into.secrets : into.expanded).add(variableValue);
+        return variableValue;
       },
     );
   }
@@ -64,28 +64,31 @@ export function gatherSecrets(config: unknown, secrets: Set<string>): void {
 }
 
 /** Collects the credentials of the store's addresses. Messages can show the host. Returns the remaining options. */
-function gatherStore({ url, pool, ...others }: Record<string, unknown>, secrets: Set<string>): Record<string, unknown> {
+function gatherStore(
+  { url, pool, ...sessionOptions }: Record<string, unknown>,
+  secrets: Set<string>,
+): Record<string, unknown> {
   gatherAddress(url, secrets);
-  if (!isRecord(pool)) return { ...others, pool };
-  const { listen_url: listenUrl, ...rest } = pool;
+  if (!isRecord(pool)) return { ...sessionOptions, pool };
+  const { listen_url: listenUrl, ...poolOptions } = pool;
   gatherAddress(listenUrl, secrets);
-  return { ...others, pool: rest };
+  return { ...sessionOptions, pool: poolOptions };
 }
 
 function gatherAddress(url: unknown, secrets: Set<string>): void {
   if (typeof url !== "string" || url === "") return;
   // Without a host, as for a Unix socket, some parsers reject the URL.
-  const whole = url.replace(/^([a-z]+:\/\/[^/?#]*@)(?=[/?]|$)/i, "$1localhost");
+  const fullUrl = url.replace(/^([a-z]+:\/\/[^/?#]*@)(?=[/?]|$)/i, "$1localhost");
   const [start = ""] = /^[a-z]+:\/\/[^/?#]*@/i.exec(url) ?? [];
   // In an address that cannot be parsed reliably, a part of the password could appear as the host. Treat all of it as
   // secret.
-  if (!/^[a-z]+:\/\//i.test(url) || !URL.canParse(whole) || (start === "" && url.includes("@"))) {
+  if (!/^[a-z]+:\/\//i.test(url) || !URL.canParse(fullUrl) || (start === "" && url.includes("@"))) {
     secrets.add(url);
     return;
   }
-  const { password, searchParams } = new URL(whole);
-  const asked = [...searchParams].flatMap(([name, value]) => (isSecretName(name) ? [value] : []));
-  for (const secret of [start, password, decodedOf(password), ...asked]) if (secret !== "") secrets.add(secret);
+  const { password, searchParams } = new URL(fullUrl);
+  const querySecrets = [...searchParams].flatMap(([name, value]) => (isSecretName(name) ? [value] : []));
+  for (const secret of [start, password, decodeUri(password), ...querySecrets]) if (secret !== "") secrets.add(secret);
 }
 
 function gather(value: unknown, secrets: Set<string>, name = ""): void {
@@ -94,7 +97,7 @@ function gather(value: unknown, secrets: Set<string>, name = ""): void {
     // In an address with a password, both the address and the password are secret.
     if (!value.includes("@") || !URL.canParse(value) || new URL(value).password === "") return;
     const { password } = new URL(value);
-    secrets.add(value).add(password).add(decodedOf(password));
+    secrets.add(value).add(password).add(decodeUri(password));
   } else if (Array.isArray(value)) {
     for (const item of value) gather(item, secrets, name);
   } else if (isRecord(value)) {

@@ -22,7 +22,7 @@ export function homeFolder(): string {
     return join(homedir(), ".gantry");
   } catch (error) {
     // The user id is not in the user database, which is common in containers.
-    throw new ConfigError("no home folder is known: set HOME or GANTRY_HOME", { cause: error });
+    throw new ConfigError("the home folder is unknown: set HOME or GANTRY_HOME", { cause: error });
   }
 }
 
@@ -32,7 +32,7 @@ export const temporaryFolder = tmpdir;
 export interface LoadedConfig {
   config: Config;
   /** The config file's content after expansion of variables and flags. Adapters read their own keys from it. */
-  given: Readonly<Record<string, unknown>>;
+  rawConfig: Readonly<Record<string, unknown>>;
   /** Path of the config file, which may not exist. Prefix of error messages. */
   file: string;
   /** Base folder of relative paths in the config. */
@@ -71,13 +71,13 @@ export async function loadConfig(options: {
   try {
     // Validate the file without the flags too: a flag must not hide an error in the file.
     let config = await check(file, value);
-    let given = value as Readonly<Record<string, unknown>>;
+    let rawConfig = value as Readonly<Record<string, unknown>>;
     const overrides = Object.entries(options.overrides ?? {}).filter(([, flagged]) => flagged !== undefined);
     if (overrides.length > 0) {
-      given = override(given, overrides);
-      config = await check(file, given);
+      rawConfig = override(rawConfig, overrides);
+      config = await check(file, rawConfig);
     }
-    return { config, given, file, folder: dirname(file), secrets, hide };
+    return { config, rawConfig, file, folder: dirname(file), secrets, hide };
   } catch (error) {
     if (error instanceof ConfigError) error.message = hide(error.message);
     throw error;
@@ -125,23 +125,23 @@ function override(value: Readonly<Record<string, unknown>>, overrides: readonly 
 }
 
 /** Sections whose other keys belong to a built-in transport. It is loaded only for these keys. */
-const OWNERS = { server: "koa-http-api", acp: "acp-http-sse-ws" } as const;
+const SECTION_OWNERS = { server: "koa-http-api", acp: "acp-http-sse-ws" } as const;
 
 async function check(file: string, value: unknown): Promise<Config> {
   const config = option.read(configOptions, value, `${file}: `);
   for (const section of ["server", "acp"] as const) {
-    const given = (value as Partial<Record<typeof section, object>>)[section] ?? {};
+    const sectionValue = (value as Partial<Record<typeof section, object>>)[section] ?? {};
     const { entries } = configOptions.entries[section];
-    if (Object.keys(given).every((key) => Object.hasOwn(entries, key))) continue;
-    option.read(await wholeSection(section), given, `${file}: ${section}`);
+    if (Object.keys(sectionValue).every((key) => Object.hasOwn(entries, key))) continue;
+    option.read(await fullSection(section), sectionValue, `${file}: ${section}`);
   }
   return config;
 }
 
 /** Returns a section including the options of its transport. */
-export async function wholeSection(name: keyof typeof OWNERS): Promise<option.Section> {
+export async function fullSection(name: keyof typeof SECTION_OWNERS): Promise<option.Section> {
   const { entries } = configOptions.entries[name];
-  const { schema } = await loadAdapter("transport", OWNERS[name], "", "");
+  const { schema } = await loadAdapter("transport", SECTION_OWNERS[name], "", "");
   const { limits: _elsewhere, ...added } = (schema as option.Section).entries;
   // Shared options are in sections that all transports read.
   for (const key of Object.keys(sharedOptions)) delete (added as Record<string, unknown>)[key];
@@ -152,5 +152,5 @@ export async function wholeSection(name: keyof typeof OWNERS): Promise<option.Se
 export async function optionAt(key: string): Promise<option.Entries[string]> {
   const [head = "", name = ""] = key.split(".");
   const { entries } = (configOptions.entries as option.Entries)[head] as option.Section;
-  return entries[name] ?? (await wholeSection(head as keyof typeof OWNERS)).entries[name]!;
+  return entries[name] ?? (await fullSection(head as keyof typeof SECTION_OWNERS)).entries[name]!;
 }

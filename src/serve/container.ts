@@ -110,7 +110,7 @@ async function createProviders(root: DependencyContainer): Promise<readonly Mode
   const twice = names.findIndex((name, i) => names.indexOf(name) !== i);
   if (twice === -1) return providers;
   throw new ConfigError(
-    `${root.resolve(token.CONFIG).file}: providers[${twice}].name: expected a name of its own, got ${names[twice]} twice`,
+    `${root.resolve(token.CONFIG).file}: providers[${twice}].name: expected a unique name, got ${names[twice]} twice`,
   );
 }
 

@@ -16,7 +16,7 @@ import type { LoadedConfig } from "./config.js";
 import { loadMcpServers } from "./plugins.js";
 
 /** Maximum number of cached tool sources for the servers of clients. */
-const KNOWN = 256;
+const MAX_CACHED_SOURCES = 256;
 
 /** A configured server and its usage options. */
 export interface ConfiguredServer {
@@ -24,13 +24,13 @@ export interface ConfiguredServer {
   readonly use: { readonly tools: readonly string[]; readonly timeout: number; readonly trusted: boolean };
 }
 
-interface Given {
+interface FactoryOptions {
   readonly loaded: LoadedConfig;
   readonly logger: Logger;
   /** Environment variables of server processes. */
   readonly env: Readonly<Record<string, string>>;
   /** Reason to reject programs of clients. Undefined if they are allowed. */
-  readonly refusesPrograms: string | undefined;
+  readonly programRejection: string | undefined;
 }
 
 /** Returns the enabled servers of the config. `home` is gantry's home folder. */
@@ -63,7 +63,7 @@ export function programFiles(servers: readonly ConfiguredServer[], projectDir: s
   return servers.flatMap(({ server }) => {
     if (!("command" in server)) return [];
     const { command, args, cwd = projectDir } = server;
-    return [command, ...args].map((one) => resolve(cwd, one)).filter(isFile);
+    return [command, ...args].map((path) => resolve(cwd, path)).filter(isFile);
   });
 }
 
@@ -76,19 +76,17 @@ function isFile(path: string): boolean {
  * Returns the reason to reject programs of clients, if commands are restricted: a program could do what commands may
  * not.
  */
-export function noPrograms(
+export function programRejection(
   hasCommands: boolean,
   { tools, permissions }: Pick<Config, "tools" | "permissions">,
 ): string | undefined {
-  if (!hasCommands) return "commands are switched off, so no programs of clients are started";
-  if (tools.bash.sandbox === "required") return "commands run in a sandbox alone, in which it would not be";
+  if (!hasCommands) return "commands are disabled, and programs of clients with them";
+  if (tools.bash.sandbox === "required") return "commands must run in the sandbox, and a server would run outside it";
   // As for a command, the first rule that applies to all commands decides.
   const every = permissions.rules.find(
     (rule) => matchesTool(rule, { name: "bash" }) && rule.path === undefined && isForEveryCommand(rule),
   );
-  return every?.action === "deny"
-    ? "commands are forbidden by a rule, so no programs of clients are started"
-    : undefined;
+  return every?.action === "deny" ? "a rule denies commands, and programs of clients with them" : undefined;
 }
 
 /**
@@ -101,38 +99,38 @@ function isForEveryCommand({ match, action }: PermissionRule): boolean {
 
 /** Returns the secrets of an address: in its headers, path, query and user info. */
 function addressSecrets({ url, headers }: McpServerHttp): string[] {
-  const own = headerSecrets(headers);
-  if (!URL.canParse(url)) return own;
+  const headerValues = headerSecrets(headers);
+  if (!URL.canParse(url)) return headerValues;
   const { username, password, pathname, searchParams } = new URL(url);
   const parts = [...headerSecrets({ ...pathname.split("/") }), ...headerSecrets(Object.fromEntries(searchParams))];
-  return [...own, ...parts, username, password].filter((secret) => secret !== "");
+  return [...headerValues, ...parts, username, password].filter((secret) => secret !== "");
 }
 
 /** Opens the configured MCP servers and those of clients. The implementation is loaded with the first one. */
 export class ConfigMcpServerFactory implements McpServerFactory {
   /** Sources of the configured servers. */
   readonly sources: readonly ToolSource[];
-  readonly #given: Given;
-  readonly #brought = new Map<string, ToolSource>();
+  readonly #options: FactoryOptions;
+  readonly #clientSources = new Map<string, ToolSource>();
   #opening: ReturnType<typeof loadMcpServers> | undefined;
 
-  constructor(servers: readonly ConfiguredServer[], given: Given) {
-    this.#given = given;
+  constructor(servers: readonly ConfiguredServer[], options: FactoryOptions) {
+    this.#options = options;
     this.sources = servers.map(({ server, use }) => this.#sourceOf(server, use));
   }
 
   source(server: McpServer): ToolSource {
     checkServer("", server);
-    const { refusesPrograms: why } = this.#given;
+    const { programRejection: why } = this.#options;
     if ("command" in server && why !== undefined)
-      throw new InputError("command", `a server at an address, because ${why}`);
+      throw new InputError("command", `a server with a url, because ${why}`);
     const id = JSON.stringify(server);
-    const source = this.#brought.get(id) ?? this.#sourceOf(server, {});
-    this.#brought.delete(id);
-    this.#brought.set(id, source);
-    for (const [oldest] of this.#brought) {
-      if (this.#brought.size <= KNOWN) break;
-      this.#brought.delete(oldest);
+    const source = this.#clientSources.get(id) ?? this.#sourceOf(server, {});
+    this.#clientSources.delete(id);
+    this.#clientSources.set(id, source);
+    for (const [oldest] of this.#clientSources) {
+      if (this.#clientSources.size <= MAX_CACHED_SOURCES) break;
+      this.#clientSources.delete(oldest);
     }
     return source;
   }
@@ -142,8 +140,8 @@ export class ConfigMcpServerFactory implements McpServerFactory {
    * server's own.
    */
   #sourceOf(server: McpServer, use: Partial<ConfiguredServer["use"]>): ToolSource {
-    const { loaded, logger, env } = this.#given;
-    const own = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
+    const { loaded, logger, env } = this.#options;
+    const serverSecrets = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
@@ -152,7 +150,7 @@ export class ConfigMcpServerFactory implements McpServerFactory {
           this.#opening,
           import("../tools/without-secrets.js"),
         ]);
-        const redactor = new Redactor(() => [...loaded.secrets, ...own]);
+        const redactor = new Redactor(() => [...loaded.secrets, ...serverSecrets]);
         return sourceWithoutSecrets(servers.source(server, use), redactor).open(session, signal);
       },
     };

@@ -1,11 +1,11 @@
 import { Agent } from "../agent/agent.js";
-import { makeHome, type ComposeOptions } from "./compose.js";
+import { createHome, type ComposeOptions } from "./compose.js";
 import { createContainer } from "./container.js";
 import { FILE_HISTORY, SESSION_DRIVER } from "./tokens.js";
 
 /** Creates an agent with the configured store only, for reading sessions. The caller closes it. */
 export async function openSessions(options: ComposeOptions): Promise<Agent> {
-  makeHome(options.home);
+  createHome(options.home);
   const { projectDir, logger, loaded } = options;
   const container = createContainer(options);
   const driver = await container.resolve(SESSION_DRIVER);

@@ -66,12 +66,12 @@ export async function loadAdapter<Kind extends AdapterKind>(
   }
   const { default: exported } = loaded;
   const fault = isDescriptor(exported) && !builtIn ? descriptorFault(exported, KINDS) : undefined;
-  if (fault !== undefined) throw new AdapterError(`${where}: ${name} is no gantry adapter: ${fault}`);
+  if (fault !== undefined) throw new AdapterError(`${where}: ${name} is not a gantry adapter: ${fault}`);
   const descriptor = isDescriptor(exported) ? defineAdapter(exported) : await foreign(kind, loaded, name);
   if (descriptor === undefined) {
-    const others = kind === "model-provider" ? ", or a provider of the AI SDK" : "";
+    const alternative = kind === "model-provider" ? ", or a provider of the AI SDK" : "";
     throw new AdapterError(
-      `${where}: ${name} is no gantry adapter: expected a default export made by defineAdapter${others}`,
+      `${where}: ${name} is not a gantry adapter: expected a default export made by defineAdapter${alternative}`,
     );
   }
   // A tool source can replace a tool.
@@ -107,7 +107,7 @@ function message(error: unknown): string {
 /** Reports a failed start to the ACP client on standard input and output. Never rejects. */
 export async function refuseOverStdio(why: string): Promise<void> {
   try {
-    const { refuseFirst } = await import("../../adapters/acp-stdio/refuse-first.js");
+    const { refuseFirstRequest: refuseFirst } = await import("../../adapters/acp-stdio/refuse-first.js");
     await refuseFirst(why, process.stdin, process.stdout);
   } catch {
     // The error is also on standard error.

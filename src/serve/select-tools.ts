@@ -8,23 +8,21 @@ import type { Logger } from "../ports/logger.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
 import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
-import { emptyRules } from "../run/permissions/rule-schema.js";
+import { describeUselessRules } from "../run/permissions/rule-schema.js";
 import { TOOL_NAMES } from "../tools/names.js";
 import type { SandboxOptions } from "../tools/shell/sandbox/sandbox.js";
 import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
 import { childEnvironment } from "./environment.js";
 import { CONFIG, FILE_RULES, MCP_SERVERS, SELECTION, type SelectedTools } from "./tokens.js";
-import { ConfigMcpServerFactory, noPrograms } from "./mcp-servers.js";
+import { ConfigMcpServerFactory, programRejection } from "./mcp-servers.js";
 
 /** Selects the tools of the config. Third-party modules are loaded now, so that the start reports their errors. */
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
   const loaded = root.resolve(CONFIG);
   const { tools } = loaded.config;
   if (tools.bash.sandbox === "off" && tools.bash.network === false)
-    throw new ConfigError(
-      `${loaded.file}: tools.bash.network: expected a sandbox, which alone can close it, got tools.bash.sandbox "off"`,
-    );
+    throw new ConfigError(`${loaded.file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`);
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { toolsByName, sources } = await resolveTools(root);
   const rules = { ...root.resolve(FILE_RULES), env: childEnvironment(tools.env) };
@@ -36,7 +34,7 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       loaded,
       logger: namedLogger(logger, "mcp"),
       env: rules.env,
-      refusesPrograms: noPrograms(toolsByName.has("bash"), loaded.config),
+      programRejection: programRejection(toolsByName.has("bash"), loaded.config),
     }));
   const load = async (): Promise<readonly (Tool | ToolSource)[]> => {
     const { builtinTools, sourceWithoutSecrets, withoutSecrets } = await import("../tools/all.js");
@@ -102,10 +100,10 @@ export function warnAboutRules(
   { file, config }: LoadedConfig,
   logger: Logger,
 ): void {
-  const known = tools.filter((tool): tool is Tool => "run" in tool);
-  if (known.length < tools.length) return;
-  for (const empty of emptyRules(config.permissions.rules as readonly PermissionRule[], known))
-    logger.warn(`${file}: ${empty}, so the rule is for nothing`);
+  const loadedTools = tools.filter((tool): tool is Tool => "run" in tool);
+  if (loadedTools.length < tools.length) return;
+  for (const empty of describeUselessRules(config.permissions.rules as readonly PermissionRule[], loadedTools))
+    logger.warn(`${file}: ${empty}; the rule has no effect`);
 }
 
 async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
@@ -116,6 +114,6 @@ async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void
     else logger.info(text);
   } catch (error) {
     // The server is already running. The first command reports the error to the model again.
-    logger.warn("it could not be found out what commands run in", { error });
+    logger.warn("the command sandbox could not be determined", { error });
   }
 }

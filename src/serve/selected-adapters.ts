@@ -35,7 +35,7 @@ const {
   required_headers: _own,
   max_body_bytes: _also,
   transports: _none,
-  ...OF_PORT
+  ...PORT_KEYS
 } = configOptions.entries.server.entries;
 
 /** The adapters that a config selects. None is loaded yet. */
@@ -52,7 +52,7 @@ export class Selection {
 
   driver(): Selected<"session-driver"> {
     const { driver } = this.#config.session;
-    const { driver: _driver, ...options } = this.#given("session");
+    const { driver: _driver, ...options } = this.#rawSection("session");
     return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
   }
 
@@ -77,7 +77,7 @@ export class Selection {
       const [odd] = Object.keys(options);
       if (odd === undefined) return [name];
       throw new ConfigError(
-        `${this.#loaded.file}: ${key}.${odd}: unknown key; expected one of tool (options of the built-in ones stand under tools)`,
+        `${this.#loaded.file}: ${key}.${odd}: unknown key; expected one of tool (options of built-in tools belong under tools)`,
       );
     });
   }
@@ -107,14 +107,14 @@ export class Selection {
     const seen = new Map<string, string>();
     return this.#config.server.transports.flatMap((entry, i): Selected<"transport">[] => {
       const key = `server.transports[${i}]`;
-      const { name, options: own } = moduleOf(entry, "transport");
-      this.#checkOwn(name, own, key);
+      const { name, options: transportOptions } = moduleOf(entry, "transport");
+      this.#checkTransportOptions(name, transportOptions, key);
       const before = seen.get(name);
       if (before !== undefined && isBuiltIn("transport", name))
         throw new ConfigError(`${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${before} too`);
       seen.set(name, key);
       if (name === "web-console" && !this.#config.server.console) return [];
-      return [{ kind: "transport", name, options: own, shared: this.#shared(name), key, section: key }];
+      return [{ kind: "transport", name, options: transportOptions, shared: this.#shared(name), key, section: key }];
     });
   }
 
@@ -131,7 +131,7 @@ export class Selection {
    * - A store outside the home folder, with its companion files.
    */
   denied(): string[] {
-    const { path } = this.#given("session");
+    const { path } = this.#rawSection("session");
     const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
     const beside = ["", "-wal", "-shm", "-journal", ".d"];
     return [this.#home, this.#loaded.file, ...(store === undefined ? [] : beside.map((end) => store + end))];
@@ -169,11 +169,11 @@ export class Selection {
   #placesOf(name: string): string[] {
     const { folder } = this.#loaded;
     if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
-    const own = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
+    const packageName = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
     if (BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
     const places: string[] = [];
     for (let at = folder; ; at = dirname(at)) {
-      places.push(join(at, "node_modules", own));
+      places.push(join(at, "node_modules", packageName));
       if (dirname(at) === at) return places;
     }
   }
@@ -181,11 +181,11 @@ export class Selection {
   async #provider(entry: Record<string, unknown>, section: string): Promise<Selected<"model-provider">> {
     const kind = "model-provider";
     if (entry["provider"] === "offline") return { kind, name: "offline", options: entry, key: section, section };
-    const { driver, ...rest } = entry;
+    const { driver, ...providerOptions } = entry;
     const { WIRES } = await import("../../adapters/language-models/presets.js");
     const isModule = typeof driver === "string" && !(WIRES as readonly string[]).includes(driver);
     if (!isModule) return { kind, name: "language-models", options: await this.#withKey(entry), key: section, section };
-    return { kind, name: driver, options: rest, key: `${section}.driver`, section };
+    return { kind, name: driver, options: providerOptions, key: `${section}.driver`, section };
   }
 
   /** Adds the key of a preset from its usual variable if none is configured. A configured address never receives it. */
@@ -207,35 +207,37 @@ export class Selection {
 
   async #fromEnvironment(): Promise<Record<string, unknown>[]> {
     const { PRESETS } = await import("../../adapters/language-models/presets.js");
-    const found = PRESETS.flatMap((preset) => {
+    const presetEntries = PRESETS.flatMap((preset) => {
       const key = preset.baseUrl === "" ? undefined : this.#keyOf(preset.keyVariables);
       if (key === undefined) return [];
       return [{ provider: preset.id, api_key: key }];
     });
-    return found.length > 0 ? found : [{ provider: "offline" }];
+    return presetEntries.length > 0 ? presetEntries : [{ provider: "offline" }];
   }
 
   /** Rejects options of a built-in transport that belong to another section. Throws `ConfigError`. */
-  #checkOwn(name: string, own: Readonly<Record<string, unknown>>, key: string): void {
+  #checkTransportOptions(name: string, transportOptions: Readonly<Record<string, unknown>>, key: string): void {
     if (!/^(koa-http-api|acp-http-sse-ws|web-console)$/.test(name)) return;
     const { file, config } = this.#loaded;
-    const odd = Object.keys(own).find((option) => Object.hasOwn(OF_PORT, option));
+    const odd = Object.keys(transportOptions).find((option) => Object.hasOwn(PORT_KEYS, option));
     if (odd !== undefined)
       throw new ConfigError(
-        `${file}: ${key}.${odd}: unknown key; all HTTP transports share one port, so it stands under server.${odd}`,
+        `${file}: ${key}.${odd}: unknown key; all HTTP transports share one port: set server.${odd}`,
       );
-    const said = [this.#given("acp"), own].some((one) => one["required_headers"] !== undefined);
-    if (name === "acp-http-sse-ws" && !said && Object.keys(config.server.requiredHeaders).length > 0) {
+    const hasRequiredHeaders = [this.#rawSection("acp"), transportOptions].some(
+      (section) => section["required_headers"] !== undefined,
+    );
+    if (name === "acp-http-sse-ws" && !hasRequiredHeaders && Object.keys(config.server.requiredHeaders).length > 0) {
       throw new ConfigError(
-        `${file}: acp.required_headers: expected to be set, since server.required_headers do not hold for /acp: ` +
-          "give it the same headers, or {} to leave ACP open to whoever can reach the port",
+        `${file}: acp.required_headers: must be set, because server.required_headers do not apply to /acp: ` +
+          "use the same headers, or {} to allow every client that can reach the port",
       );
     }
   }
 
   /** Options that built-in transports take from shared sections of the config. */
   #shared(name: string): Record<string, unknown> {
-    const [server, acp, limits] = [this.#given("server"), this.#given("acp"), this.#given("limits")];
+    const [server, acp, limits] = [this.#rawSection("server"), this.#rawSection("acp"), this.#rawSection("limits")];
     // The port itself checks its required headers.
     if (name === "koa-http-api") return { ...server, required_headers: undefined, limits };
     if (name === "web-console") return { required_headers: headersOfApi(this.#config) };
@@ -244,8 +246,8 @@ export class Selection {
   }
 
   /** A section with the file's own keys. */
-  #given(section: string): Readonly<Record<string, unknown>> {
-    return (this.#loaded.given[section] ?? {}) as Readonly<Record<string, unknown>>;
+  #rawSection(section: string): Readonly<Record<string, unknown>> {
+    return (this.#loaded.rawConfig[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
 }
 
@@ -262,8 +264,8 @@ function moduleOf<Key extends string>(
 /** Returns the headers that requests to `/api` need. */
 export function headersOfApi({ server }: Config): Record<string, string> {
   const api = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
-  const { required_headers: own } = (api ?? {}) as { required_headers?: Record<string, string> };
-  return own && Object.keys(own).length > 0 ? own : server.requiredHeaders;
+  const { required_headers: apiHeaders } = (api ?? {}) as { required_headers?: Record<string, string> };
+  return apiHeaders && Object.keys(apiHeaders).length > 0 ? apiHeaders : server.requiredHeaders;
 }
 
 /** Validates the configured options with the adapter's own check. Throws `ConfigError`. */
@@ -273,13 +275,13 @@ export function optionsOf<Options>(
   context: OptionsContext,
 ): Options {
   const { schema } = descriptor;
-  const raw = shared && schema && "entries" in schema ? inherited(schema as Section, shared, options) : options;
+  const raw = shared && schema && "entries" in schema ? withSharedOptions(schema as Section, shared, options) : options;
   try {
     return descriptor.parse(raw, context);
   } catch (error) {
     // Any other error of a built-in adapter is a bug and stays unchanged.
     if (isBuiltIn(kind, name) && !hasCode(error, "config")) throw error;
-    const message = withOwnKey(reasonOf(error), OWN_KEYS[kind], context.where);
+    const message = withAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.where);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // For third-party modules the message also names the adapter.
     const place = message.startsWith(context.where) ? "" : `${context.where}: `;
@@ -290,7 +292,7 @@ export function optionsOf<Options>(
 }
 
 /** The config key that names the adapter, beside its options. */
-const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
+const ADAPTER_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   "session-driver": "driver",
   transport: "transport",
   tool: "tool",
@@ -299,20 +301,22 @@ const OWN_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
 };
 
 /** Adds that key to the list of expected keys, in case it was mistyped. */
-function withOwnKey(message: string, own: string | undefined, where: string): string {
-  const [key = "", said] = message.slice(where.length + 1).split(": unknown key; ", 2);
-  if (own === undefined || said === undefined || !message.startsWith(`${where}.`) || key.includes(".")) return message;
-  const others = said.startsWith("expected one of ") ? said.slice("expected one of".length) : "";
-  return `${where}.${key}: unknown key; expected one of ${own}${others && `,${others}`}`;
+function withAdapterKey(message: string, adapterKey: string | undefined, where: string): string {
+  const [key = "", expectedText] = message.slice(where.length + 1).split(": unknown key; ", 2);
+  if (adapterKey === undefined || expectedText === undefined || !message.startsWith(`${where}.`) || key.includes("."))
+    return message;
+  const otherKeys = expectedText.startsWith("expected one of ") ? expectedText.slice("expected one of".length) : "";
+  return `${where}.${key}: unknown key; expected one of ${adapterKey}${otherKeys && `,${otherKeys}`}`;
 }
 
 type Raw = Readonly<Record<string, unknown>>;
 
-function inherited({ entries }: Section, shared: Raw, own: Raw): Raw {
-  const raw: Record<string, unknown> = { ...own };
+function withSharedOptions({ entries }: Section, shared: Raw, ownOptions: Raw): Raw {
+  const raw: Record<string, unknown> = { ...ownOptions };
   for (const [key, entry] of Object.entries(entries)) {
-    const [given = {}, from = {}] = [raw[key], shared[key]];
-    if ("entries" in entry && isRecord(given) && isRecord(from)) raw[key] = inherited(entry as Section, from, given);
+    const [value = {}, from = {}] = [raw[key], shared[key]];
+    if ("entries" in entry && isRecord(value) && isRecord(from))
+      raw[key] = withSharedOptions(entry as Section, from, value);
     else raw[key] ??= shared[key];
   }
   return raw;

@@ -2,7 +2,7 @@ import { onAbort, settlesWithin } from "../base/abort.js";
 import type { Logger } from "../ports/logger.js";
 
 /** A started part of a server. */
-export interface Started {
+export interface StartedPart {
   /** Name for the log. */
   readonly name: string;
   stop(signal: AbortSignal): Promise<void>;
@@ -15,7 +15,7 @@ export interface Started {
  * Never rejects. A part that has not stopped at `by` (ms since the epoch) is logged and abandoned.
  */
 export async function stopInReverse(
-  started: readonly Started[],
+  started: readonly StartedPart[],
   grace: AbortSignal,
   by: number,
   logger: Logger,
@@ -23,7 +23,7 @@ export async function stopInReverse(
   const hurry = new Promise<void>((resolve) => void onAbort(grace, resolve));
   const stopping: Promise<void>[] = [];
   for (const { name, stop } of [...started].reverse()) {
-    const down = within(
+    const down = stopWithin(
       () => name,
       async () => stop(grace),
       by,
@@ -36,25 +36,30 @@ export async function stopInReverse(
 }
 
 /** Stops a part and waits until `by` (ms since the epoch) at most. Failures are logged. Never rejects. */
-export async function within(name: () => string, stop: () => Promise<void>, by: number, logger: Logger): Promise<void> {
-  const stopped = stop().catch((error: unknown) => logger.error(`${name()} failed while stopping`, { error }));
+export async function stopWithin(
+  name: () => string,
+  stop: () => Promise<void>,
+  by: number,
+  logger: Logger,
+): Promise<void> {
+  const stopped = stop().catch((error: unknown) => logger.error(`${name()} failed to stop`, { error }));
   if (!(await settlesWithin(stopped, Math.max(0, by - Date.now()))))
-    logger.error(`${name()} did not stop in time and is left behind`);
+    logger.error(`${name()} did not stop in time; abandoned`);
 }
 
 /** Tracks which parts are being closed. Their owner calls `close`. */
-export class Closing {
-  readonly #under = new Set<string>();
+export class CloseTracker {
+  readonly #closing = new Set<string>();
 
   /** Tracks the `close` of a part. */
   watch<T extends { close(): Promise<void> }>(name: string, part: T): T {
     const close = part.close.bind(part);
     const watched = async (): Promise<void> => {
-      this.#under.add(name);
+      this.#closing.add(name);
       try {
         await close();
       } finally {
-        this.#under.delete(name);
+        this.#closing.delete(name);
       }
     };
     // A frozen part cannot be tracked.
@@ -64,6 +69,6 @@ export class Closing {
 
   /** Names of the parts whose `close` has not settled. */
   get names(): string[] {
-    return [...this.#under];
+    return [...this.#closing];
   }
 }

@@ -48,23 +48,23 @@ export async function importModule(
   where: string,
   names: readonly string[],
 ): Promise<{ default?: unknown }> {
-  return importLent(await locate(kind, name, folder, where, names));
+  return importWithGantry(await locate(kind, name, folder, where, names));
 }
 
 /** Imports a third-party module. If it has no gantry of its own, it gets this copy. */
-export async function importLent(url: string): Promise<Readonly<Record<string, unknown>>> {
-  await lendOurselves();
+export async function importWithGantry(url: string): Promise<Readonly<Record<string, unknown>>> {
+  await registerGantryResolution();
   return (await import(url)) as Readonly<Record<string, unknown>>;
 }
 
-let lending: Promise<void> | undefined;
+let registration: Promise<void> | undefined;
 
 /**
  * Resolves `gantry` to this copy where a plugin's own folders do not contain it. With a global installation, a
  * single-file plugin has no `gantry` package.
  */
-function lendOurselves(): Promise<void> {
-  return (lending ??= (async () => {
+function registerGantryResolution(): Promise<void> {
+  return (registration ??= (async () => {
     const { register } = await import("node:module");
     // Module hooks run in a separate thread and are passed as source text.
     const hooks = `export async function resolve(specifier, context, next) {
@@ -96,15 +96,15 @@ async function locate(
       )
     )
       return pathToFileURL(path).href;
-    throw new AdapterError(`${where}: there is no file ${path}`);
+    throw new AdapterError(`${where}: file not found: ${path}`);
   }
   const { resolve: find } = await import("import-meta-resolve");
   try {
     return find(name, pathToFileURL(resolve(folder, "config.json")).href);
   } catch (error) {
-    const known = kind === "tool" ? await toolNames() : names;
+    const knownNames = kind === "tool" ? await toolNames() : names;
     throw new AdapterError(
-      `${where}: unknown ${kind} ${name}: expected ${known.map((one) => `${one}, `).join("")}a package installed beside the config file, or a path`,
+      `${where}: unknown ${kind} ${name}: expected ${knownNames.map((candidate) => `${candidate}, `).join("")}a package installed in the config file's folder, or a path`,
       { cause: error },
     );
   }

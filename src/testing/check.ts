@@ -2,21 +2,22 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import type { GantryError } from "../ports/errors.js";
 
-/** One rule that an adapter keeps, for any test runner: `for (const check of checks) it(check.name, check.run)`. */
+/** A check of one rule of a contract, for any test runner: `for (const check of checks) it(check.name, check.run)`. */
 export interface Check {
-  /** The capability that it belongs to. Default: the start of `name`, up to a colon. */
+  /** The capability that the check tests. Default: the part of `name` before the first colon. */
   readonly group?: string;
   readonly name: string;
-  /** Rejects, with an assertion that says what is wrong, when the rule is broken. */
+  /** Rejects with an assertion error if the rule is broken. */
   run(): Promise<void>;
 }
 
-/** Rules of a contract by their names: what shows that each is kept. */
+/** Checks of a contract's rules, by the name of the rule. */
 export type Rules<Args extends unknown[]> = Readonly<Record<string, (...args: Args) => Promise<void>>>;
 
-// Each `assert.ok` of a kit has a message: without one, Node parses the source of the kit to make it, for up to a minute.
+// Each `assert.ok` in the kits needs a message. Without one, Node parses the kit's source to create it, which takes up
+// to a minute.
 
-/** Assert that `promise` rejects with a gantry error of this code, and give the error back. */
+/** Asserts that `promise` rejects with a gantry error of this code. */
 export async function rejectsWith(promise: Promise<unknown>, code: GantryError["code"], why: string): Promise<void> {
   let outcome: { error: unknown } | undefined;
   try {
@@ -30,11 +31,11 @@ export async function rejectsWith(promise: Promise<unknown>, code: GantryError["
   assert.equal(actual, code, `${why}: expected an error with code ${code}, got ${String(error)}`);
 }
 
-/** The outcome of `promise`, or an assertion that fails: nothing may hang. Times out after `ms`. */
-export async function soon<T>(promise: Promise<T>, what: string, ms: number): Promise<T> {
+/** Settles like `promise`, or rejects with an assertion error after `ms`. */
+export async function withTimeout<T>(promise: Promise<T>, what: string, ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new assert.AssertionError({ message: `${what}: not within ${ms} ms` })), ms);
+    timer = setTimeout(() => reject(new assert.AssertionError({ message: `${what}: timed out after ${ms} ms` })), ms);
   });
   try {
     return await Promise.race([promise, late]);
@@ -43,11 +44,11 @@ export async function soon<T>(promise: Promise<T>, what: string, ms: number): Pr
   }
 }
 
-/** Resolves when `test` is true; an assertion that fails when it is not after `ms`. */
+/** Resolves when `test` returns true. Rejects with an assertion error after `ms`. */
 export async function until(test: () => boolean, what: string, ms: number): Promise<void> {
   const by = Date.now() + ms;
   while (!test()) {
-    if (Date.now() > by) assert.fail(`${what}: not within ${ms} ms`);
+    if (Date.now() > by) assert.fail(`${what}: timed out after ${ms} ms`);
     await pause(5);
   }
 }
@@ -56,34 +57,34 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** A door that opens once. */
+/** Returns a promise, and the function that resolves it. */
 export function gate(): { opened: Promise<void>; open: () => void } {
   let open = (): void => undefined;
   const opened = new Promise<void>((resolve) => (open = resolve));
   return { opened, open };
 }
 
-/** What this process holds open, by kind; what does not keep it alive is left out. */
-export function openThings(): Map<string, number> {
+/** Counts the process's open resources by kind. Resources that do not keep the process alive are excluded. */
+export function openResources(): Map<string, number> {
   const counts = new Map<string, number>();
   for (const kind of process.getActiveResourcesInfo()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
-  // Work of the moment: files being read, names being looked up, ticks.
+  // Short-lived work: file reads, name look-ups, ticks.
   for (const kind of ["Immediate", "TickObject", "FSReqCallback", "FSReqPromise", "CloseReq"]) counts.delete(kind);
   return counts;
 }
 
-/** Waits until nothing is open that was not before; fails with what is left. */
-export async function nothingNew(before: ReadonlyMap<string, number>, ms: number): Promise<void> {
-  const left = (): string[] =>
-    [...openThings()].flatMap(([kind, n]) =>
+/** Waits until all resources opened since `before` are closed. Rejects with those still open after `ms`. */
+export async function expectNothingOpened(before: ReadonlyMap<string, number>, ms: number): Promise<void> {
+  const openKinds = (): string[] =>
+    [...openResources()].flatMap(([kind, n]) =>
       n > (before.get(kind) ?? 0) ? [`${n - (before.get(kind) ?? 0)} ${kind}`] : [],
     );
   const by = Date.now() + ms;
-  while (left().length > 0 && Date.now() < by) await pause(5);
-  assert.deepEqual(left(), [], "still open");
+  while (openKinds().length > 0 && Date.now() < by) await pause(5);
+  assert.deepEqual(openKinds(), [], "still open");
 }
 
-/** How many files and sockets this process has open; undefined where the system does not say. */
+/** Number of open files and sockets of this process. Undefined if the system does not report it. */
 export function openFiles(): number | undefined {
   try {
     return readdirSync("/proc/self/fd").length;
@@ -92,10 +93,10 @@ export function openFiles(): number | undefined {
   }
 }
 
-/** Waits until fewer than `count` more files are open than before; fails with how many are. */
-export async function fewerMoreFiles(before: number | undefined, count: number, ms: number): Promise<void> {
+/** Waits until fewer than `count` files more than before are open. Rejects with the number after `ms`. */
+export async function expectFewFilesOpened(before: number | undefined, count: number, ms: number): Promise<void> {
   const by = Date.now() + ms;
-  const more = (): number => (openFiles() ?? 0) - (before ?? Infinity);
-  while (more() >= count && Date.now() < by) await pause(5);
-  assert.ok(more() < count, `${more()} files are still open`);
+  const extraFiles = (): number => (openFiles() ?? 0) - (before ?? Infinity);
+  while (extraFiles() >= count && Date.now() < by) await pause(5);
+  assert.ok(extraFiles() < count, `${extraFiles()} files are still open`);
 }

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage, Part } from "../ports/message.js";
-import { soon, type Check, type Rules } from "./check.js";
+import { withTimeout, type Check, type Rules } from "./check.js";
 
-/** How the checks get at a strategy. */
+/** Gives the checks access to a strategy. */
 export interface CompactionStrategyFixture {
   /** Called once at the start of every check. */
   create(): Promise<CompactionStrategy>;
-  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Every rule of the `CompactionStrategy` contract, one check each. All are required. */
+/** Returns one check for each rule of the `CompactionStrategy` contract. All are required. */
 export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Check[] {
   return Object.entries(RULES).map(([name, body]) => ({
     name,
@@ -21,12 +21,12 @@ export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Ch
 
 const NEVER = new AbortController().signal;
 
-/** Tokens as the kernel counts them, near enough: bytes / 3. */
+/** Approximates the core's token estimate: bytes / 3. */
 function estimate(messages: readonly ModelMessage[]): number {
   return Math.ceil(Buffer.byteLength(JSON.stringify(messages)) / 3);
 }
 
-/** A long conversation of `turns`: each a question, a call, its result and an answer. */
+/** Returns a conversation in which each turn has a question, a call, its result and an answer. */
 function conversation(turns: number): Message[] {
   const messages: Message[] = [];
   const add = (role: Message["role"], parts: Part[], toolCallId = "") => {
@@ -53,25 +53,25 @@ function conversation(turns: number): Message[] {
   return messages;
 }
 
-function inputOf(messages: readonly Message[], more: Partial<CompactionInput> = {}): CompactionInput {
+function inputOf(messages: readonly Message[], overrides: Partial<CompactionInput> = {}): CompactionInput {
   return {
     messages,
     budget: Math.floor(estimate(messages) / 2),
     keepMessages: 8,
     estimate,
-    ask: () => Promise.resolve("What was said before: questions and their answers."),
-    ...more,
+    ask: () => Promise.resolve("Summary: earlier questions and their answers."),
+    ...overrides,
   };
 }
 
-/** Of a message that stays; new ones have none, or one of their own. */
+/** Id of a stored message. New messages have none, or an id of their own. */
 const idOf = (message: ModelMessage | undefined): string => (message as Partial<Message> | undefined)?.id ?? "";
 
 const callsOf = (messages: readonly ModelMessage[]): string[] =>
   messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : [])));
 
 const RULES: Rules<[strategy: CompactionStrategy, timeoutMs: number]> = {
-  "name: is told in the event, so it is not empty": async ({ name }) =>
+  "name: not empty, because events contain it": async ({ name }) =>
     assert.ok(typeof name === "string" && name.trim() !== "", "a name that is not empty"),
   "compact: gives a conversation that is smaller and not empty": async (strategy) => {
     const messages = conversation(30);
@@ -87,14 +87,14 @@ const RULES: Rules<[strategy: CompactionStrategy, timeoutMs: number]> = {
       assert.deepEqual(callsOf(result).sort(), results.sort(), `of ${turns} turns`);
     }
   },
-  "compact: what stays keeps its id and its order, no id comes twice": async (strategy) => {
+  "compact: kept messages keep their ids and order, and no id occurs twice": async (strategy) => {
     const messages = conversation(30);
     const result = await strategy.compact(inputOf(messages), NEVER);
     const ids = result.map(idOf).filter((id) => id !== "");
     assert.equal(new Set(ids).size, ids.length, "ids are distinct");
-    const kept = ids.filter((id) => messages.some((message) => message.id === id));
-    assert.ok(kept.length > 0, "something stays");
-    const seqs = kept.map((id) => messages.findIndex((message) => message.id === id));
+    const keptIds = ids.filter((id) => messages.some((message) => message.id === id));
+    assert.ok(keptIds.length > 0, "something stays");
+    const seqs = keptIds.map((id) => messages.findIndex((message) => message.id === id));
     assert.deepEqual(
       seqs,
       [...seqs].sort((a, b) => a - b),
@@ -106,13 +106,13 @@ const RULES: Rules<[strategy: CompactionStrategy, timeoutMs: number]> = {
     const result = await strategy.compact(inputOf(messages), NEVER);
     assert.equal(idOf(result.at(-1)), messages.at(-1)?.id);
   },
-  "compact: what it was given is left as it was": async (strategy) => {
+  "compact: does not modify its input": async (strategy) => {
     const messages = conversation(10);
     const before = structuredClone(messages);
     await strategy.compact(inputOf(messages), NEVER);
     assert.deepEqual(messages, before);
   },
-  "compact: settles soon after an abort, also where the model never answers": async (strategy, timeoutMs) => {
+  "compact: settles soon after an abort, even if the model never answers": async (strategy, timeoutMs) => {
     const cancel = new AbortController();
     const ask: CompactionInput["ask"] = (_question, signal) =>
       new Promise((_resolve, reject) =>
@@ -123,6 +123,6 @@ const RULES: Rules<[strategy: CompactionStrategy, timeoutMs: number]> = {
       () => undefined,
     );
     cancel.abort(new Error("cancelled"));
-    await soon(work, "compact settles", timeoutMs);
+    await withTimeout(work, "compact settles", timeoutMs);
   },
 };

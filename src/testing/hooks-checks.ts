@@ -5,30 +5,30 @@ import { combineHooks, hookSetFault, listen } from "../plugin/hook-set.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";
 import { defineTool } from "../tools/define-tool.js";
-import { nothingNew, openThings, soon, type Check, type Rules } from "./check.js";
+import { expectNothingOpened, openResources, withTimeout, type Check, type Rules } from "./check.js";
 import { callTools, ScriptedProvider } from "./scripted-provider.js";
 
-/** How the checks get at hooks. */
+/** Gives the checks access to hooks. */
 export interface HooksFixture {
   /** Called once at the start of every check. */
   create(): Promise<HookSet>;
-  /** Removes what `create` left behind. Called at the end of every check, after `close` of the hooks. */
+  /** Removes what `create` left. Called at the end of every check, after `close` of the hooks. */
   clean?: (() => Promise<void>) | undefined;
-  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Every rule of the `HookSet` contract, one check each. All are required. */
+/** Returns one check for each rule of the `HookSet` contract. All are required. */
 export function hooksChecks(fixture: HooksFixture): Check[] {
-  const { timeoutMs: timeoutMs = 10_000 } = fixture;
+  const { timeoutMs = 10_000 } = fixture;
   return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
-      const before = openThings();
+      const before = openResources();
       const set = await fixture.create();
       const end = async () => {
-        await soon((async () => set.close?.())(), "close", timeoutMs).finally(() => fixture.clean?.());
-        await nothingNew(before, timeoutMs);
+        await withTimeout((async () => set.close?.())(), "close", timeoutMs).finally(() => fixture.clean?.());
+        await expectNothingOpened(before, timeoutMs);
       };
       const outcomes = await Promise.allSettled([body(set, timeoutMs)]);
       outcomes.push(...(await Promise.allSettled([end()])));
@@ -41,21 +41,21 @@ const RULES: Rules<[set: HookSet, timeoutMs: number]> = {
   "members: functions, and listeners of known events": async (set) => assert.equal(hookSetFault(set), undefined),
 
   "run: a run with a tool call ends with the hooks in place": async (set, timeoutMs) => {
-    await soon(runWith([set], set), "the end of the run", timeoutMs);
+    await withTimeout(runWith([set], set), "the end of the run", timeoutMs);
   },
   "afterToolCall: returns nothing, or an output with text": async (set, timeoutMs) => {
     const outputs: unknown[] = [];
     const afterToolCall: Hooks["afterToolCall"] = async (...args) => {
       outputs.push(await set.afterToolCall?.(...args));
     };
-    await soon(runWith([{ afterToolCall }]), "the end of the run", timeoutMs);
+    await withTimeout(runWith([{ afterToolCall }]), "the end of the run", timeoutMs);
     for (const output of outputs as ({ text: unknown } | undefined)[])
       assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
   },
   "signal: each hook settles when its signal has aborted": async (set, timeoutMs) => {
     const settled: Promise<unknown>[] = [];
     const watch = (name: string, hook: unknown) =>
-      void settled.push(soon(Promise.allSettled([hook]), `${name} settles`, timeoutMs));
+      void settled.push(withTimeout(Promise.allSettled([hook]), `${name} settles`, timeoutMs));
     const aborted = AbortSignal.abort(new Error("stop"));
     await runWith([
       {
@@ -76,18 +76,18 @@ const RULES: Rules<[set: HookSet, timeoutMs: number]> = {
       }
     };
     const guarded = Object.fromEntries(BUS_EVENTS.map((event) => [event, guard(event)]));
-    await soon(runWith([], { listeners: guarded }), "the end of the run", timeoutMs);
+    await withTimeout(runWith([], { listeners: guarded }), "the end of the run", timeoutMs);
     assert.deepEqual(faults, []);
   },
 };
 
-/** A run that calls a tool and answers. */
+/** Runs an agent that calls a tool and answers. */
 async function runWith(hooks: readonly Hooks[], set: HookSet = {}): Promise<void> {
   const tool = defineTool({ name: "note", description: "Take a note.", kind: "think", run: () => "noted" });
   const provider = new ScriptedProvider([callTools(["note", {}]), "Done."]);
   await using agent = new Agent({ providers: [provider], tools: [tool], hooks: combineHooks(hooks) });
   listen(agent, set);
   const run = await agent.run({ message: "Take a note." });
-  // A hook may end the run.
+  // A hook may make the run fail.
   await run.result.catch(() => undefined);
 }

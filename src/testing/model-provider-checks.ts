@@ -5,7 +5,7 @@ import { abortRules, faultRules, stallRules } from "./model-provider/ends.js";
 import { ProviderHarness, type ProviderRules } from "./model-provider/harness.js";
 import { listingRules } from "./model-provider/listing.js";
 
-/** Every rule of the `ModelProvider` contract, one check each. All are required. */
+/** Returns one check for each rule of the `ModelProvider` contract. All are required. */
 export function modelProviderChecks(fixture: ModelProviderFixture): Check[] {
   const rules: ProviderRules[] = [
     listingRules,

@@ -8,35 +8,35 @@ import type {
   ModelUsage,
 } from "../ports/model-provider.js";
 
-/** A piece of a scripted answer: a chunk, a number of ms to wait, or something to wait for. */
+/** A part of a scripted answer: a chunk, a number of ms to wait, or a promise to await. */
 export type ScriptedChunk = ModelChunk | number | Promise<unknown>;
 
-/** An answer in full. */
+/** A scripted answer with all settings. */
 export interface ScriptedAnswer {
   /** Sent in order. */
   chunks?: readonly ScriptedChunk[];
-  /** Thrown behind the chunks; without chunks, before anything was sent. */
+  /** Thrown after the chunks. Without chunks, thrown before anything is sent. */
   fault?: Error;
-  /** Behind the chunks, say nothing until the signal aborts. */
+  /** Whether to stall after the chunks until the signal aborts. */
   hang?: boolean;
-  /** Whether a `finish` is added where the chunks have none. Default true. */
+  /** Whether a `finish` is added if the chunks have none. Default true. */
   finish?: boolean;
 }
 
-/** An answer: its text, its chunks, an error, or all of it. A `finish` is added where there is none. */
+/** An answer: a text, chunks, an error, or all settings. A `finish` is added if there is none. */
 export type ScriptedReply = string | readonly ScriptedChunk[] | Error | ScriptedAnswer;
 
-/** One step of the script: an answer, or a function that makes one from the request. */
+/** A step of the script: an answer, or a function that creates one from the request. */
 export type ScriptedStep =
   ScriptedReply | ((request: ModelRequest, signal: AbortSignal) => ScriptedReply | Promise<ScriptedReply>);
 
-/** What a scripted provider is called and says of its models. */
+/** Name, models and default answers of a scripted provider. */
 export interface ScriptedProviderOptions {
   /** Default `scripted`. */
   name?: string | undefined;
-  /** Default one model, `scripted-1`, with a window of 128,000 tokens. */
+  /** Default: one model, `scripted-1`, with a window of 128,000 tokens. */
   models?: readonly Model[] | undefined;
-  /** What `models()` answers; default the same as `models`. */
+  /** Result of `models()`. Default: the same as `models`. */
   list?: ((signal: AbortSignal) => Promise<Model[]>) | undefined;
   /** Default 60,000. */
   idleTimeoutMs?: number | undefined;
@@ -44,25 +44,30 @@ export interface ScriptedProviderOptions {
   maxRetries?: number | undefined;
   /** Default 60,000. */
   maxWaitMs?: number | undefined;
-  /** The answer when the script has ended; default the text `ok`. */
+  /** Answer after the end of the script. Default: the text `ok`. */
   fallback?: ScriptedStep | undefined;
-  /** Of each added `finish`; default 10 tokens in and 5 out. */
+  /** Usage of each added `finish`. Default: 10 input and 5 output tokens. */
   usage?: { [Key in keyof ModelUsage]?: ModelUsage[Key] | undefined } | undefined;
   /**
-   * What calls for a title (temperature 0.3, no tools) are answered, so that they take no step from the script;
-   * they are kept in `titleRequests`. `null`: they are like any other call. Default `Scripted title`.
+   * Answer to title requests (temperature 0.3, no tools), which then take no step from the script. They are stored in
+   * `titleRequests`.
+   *
+   * With null, title requests are like any other. Default `Scripted title`.
    */
   title?: ScriptedStep | null | undefined;
 }
 
 const MODEL: Model = { id: "scripted-1", name: "Scripted 1", ownedBy: "scripted", contextWindow: 128_000 };
 
-/** A whole text answer. */
+/** Returns the chunks of a complete text answer. */
 export function say(text: string, usage?: Parameters<typeof finish>[1]): ModelChunk[] {
   return [{ type: "text", block: "0", text }, finish("stop", usage)];
 }
 
-/** An answer that calls tools, each `[name, arguments]` with arguments as a value or as JSON text. Ids are `call_1`, `call_2`, ... unless given third. */
+/**
+ * Returns the chunks of an answer that calls tools. Each call is `[name, arguments, id]`, with arguments as a value or
+ * JSON text. Default ids are `call_1`, `call_2` and so on.
+ */
 export function callTools(...calls: readonly (readonly [name: string, args: unknown, id?: string])[]): ModelChunk[] {
   return [
     ...calls.map(([name, args, id], at): ModelChunk => {
@@ -73,31 +78,38 @@ export function callTools(...calls: readonly (readonly [name: string, args: unkn
   ];
 }
 
-/** The chunk that ends an answer. */
+/** Returns the chunk that ends an answer. */
 export function finish(
   reason: FinishReason,
   usage: { [Key in keyof ModelUsage]?: ModelUsage[Key] | undefined } = {},
 ): ModelChunk {
-  const given = Object.fromEntries(Object.entries(usage).filter(([, tokens]) => tokens !== undefined));
+  const requestedUsage = Object.fromEntries(Object.entries(usage).filter(([, tokens]) => tokens !== undefined));
   return {
     type: "finish",
     reason,
-    usage: { inputTokens: 10, outputTokens: 5, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, ...given },
+    usage: {
+      inputTokens: 10,
+      outputTokens: 5,
+      cacheReadTokens: 0,
+      cacheWriteTokens: 0,
+      reasoningTokens: 0,
+      ...requestedUsage,
+    },
   };
 }
 
-/** A model that says what a script tells it to, step by step, and keeps what it was asked. */
+/** A model provider that answers by a script, step by step, and records all requests. */
 export class ScriptedProvider implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
   readonly maxRetries: number;
   readonly maxWaitMs: number;
   readonly configuredModels: readonly Model[];
-  /** Every request that took a step, or the fallback, in order; copies. */
+  /** Copies of all requests that took a step or the fallback, in order. */
   readonly requests: ModelRequest[] = [];
-  /** Calls for a title that were answered apart. */
+  /** Title requests that were answered without a step. */
   readonly titleRequests: ModelRequest[] = [];
-  /** Answers under way. */
+  /** Number of active answers. */
   active = 0;
   closed = false;
   readonly #steps: ScriptedStep[];
@@ -113,13 +125,13 @@ export class ScriptedProvider implements ModelProvider {
     this.configuredModels = options.models ?? [MODEL];
   }
 
-  /** Add steps to the end of the script. */
+  /** Appends steps to the script. */
   push(...steps: readonly ScriptedStep[]): this {
     this.#steps.push(...steps);
     return this;
   }
 
-  /** Steps not yet taken. */
+  /** Number of remaining steps. */
   get remaining(): number {
     return this.#steps.length;
   }
@@ -201,7 +213,10 @@ function isChunks(reply: readonly ScriptedChunk[] | ScriptedAnswer): reply is re
   return Array.isArray(reply);
 }
 
-/** A copy that later changes of the conversation do not reach. Tools may carry functions, so they are picked by field. */
+/**
+ * Returns a copy that later changes of the conversation do not affect. Fields of tools are copied one by one, because
+ * tools can contain functions.
+ */
 function copyOf(request: ModelRequest): ModelRequest {
   return {
     ...request,

@@ -14,7 +14,7 @@ import { sharingRules } from "./session-driver/sharing.js";
 import { textRules } from "./session-driver/texts.js";
 import { transferRules } from "./session-driver/transfer.js";
 
-/** Every rule of the `SessionDriver` contract, one check each. All are required. */
+/** Returns one check for each rule of the `SessionDriver` contract. All are required. */
 export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
   const rules: Readonly<Record<string, StoreRules>> = {
     sessions: sessionRules,
@@ -35,7 +35,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
   );
 }
 
-/** Makes one check, and cleans up after it. What the rule fails with is told rather than how the end goes. */
+/** Runs one check and cleans up. The check's own failure has precedence over a failure of the cleanup. */
 async function checked(name: string, body: StoreRules[string], fixture: SessionDriverFixture): Promise<void> {
   const store = await Store.create(fixture, name);
   const [made] = await Promise.allSettled([body(store)]);

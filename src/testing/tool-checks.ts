@@ -6,32 +6,32 @@ import { hasCode } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import type { SubagentResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { soon, type Check, type Rules } from "./check.js";
+import { withTimeout, type Check, type Rules } from "./check.js";
 
-/** A tool, and ground on which it works. */
+/** A tool and the project folder on which it works. */
 export interface ToolTestbed {
   readonly tool: Tool;
-  /** Absolute path of the folder that the session works on. */
+  /** Absolute path of the session's project folder. */
   readonly projectDir: string;
-  /** What a model would send; the tool does it in `projectDir`. */
+  /** Arguments in the form that a model sends. The tool works with them in `projectDir`. */
   readonly input: unknown;
-  /** What keeps it busy until it is aborted; `undefined` for a tool that is never busy for long. */
+  /** Arguments that keep the tool busy until the signal aborts. Undefined for a tool that is always quick. */
   readonly slow: unknown;
-  /** What the session's tools remember; default nothing. */
+  /** Shared state of the session's tools. Default empty. */
   readonly state?: Map<string, unknown>;
 }
 
-/** How the checks get at a tool. */
+/** Gives the checks access to a tool. */
 export interface ToolFixture {
   /** Called once at the start of every check. */
   create(): Promise<ToolTestbed>;
-  /** Remove what `create` left behind. Called at the end of every check. */
+  /** Removes what `create` left. Called at the end of every check. */
   clean(): Promise<void>;
-  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Every rule of the `Tool` contract, one check each. All are required. */
+/** Returns one check for each rule of the `Tool` contract. All are required. */
 export function toolChecks(fixture: ToolFixture): Check[] {
   return Object.entries(RULES).map(([name, body]) => ({
     name,
@@ -51,13 +51,13 @@ const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", 
 const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
   "name: letters, digits, `_` and `-`, at most 64": async ({ tool }) =>
     assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
-  "spec: a description, a kind, and whether it runs beside others and needs leave": async ({ tool }) => {
+  "spec: a description, a kind, and whether it runs in parallel and needs permission": async ({ tool }) => {
     assert.ok(typeof tool.description === "string" && tool.description.trim() !== "", "description");
     assert.ok(KINDS.includes(tool.kind), `kind ${tool.kind}`);
     assert.equal(typeof tool.parallel, "boolean", "parallel");
     assert.equal(typeof tool.needsPermission, "boolean", "needsPermission");
   },
-  "inputSchema: JSON Schema of an object, as JSON, the same whenever it is read": async ({ tool }) => {
+  "inputSchema: JSON Schema of an object, as JSON, the same on every read": async ({ tool }) => {
     const { inputSchema } = tool;
     const text = JSON.stringify(inputSchema);
     assert.deepEqual(JSON.parse(text), inputSchema, "a schema is plain JSON");
@@ -68,29 +68,29 @@ const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
     for (const name of requiredOf(tool)) assert.ok(name in properties, `${name} is required and no property`);
     assert.equal(JSON.stringify(tool.inputSchema), text, "providers cache the prefix of a prompt: it must not change");
   },
-  "parse: takes what a model sends, and leaves it as it was": async ({ tool, input }) => {
+  "parse: accepts what a model sends, and does not modify it": async ({ tool, input }) => {
     const before = JSON.stringify(input);
     const first: unknown = tool.parse(input);
     assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input is parsed the same");
     assert.equal(JSON.stringify(input), before);
   },
-  "parse: refuses what is no object with ToolInputError": async ({ tool }) => {
-    for (const garbage of [5, true, "text", [1], [[]]]) refused(tool, garbage);
+  "parse: rejects values that are not objects with ToolInputError": async ({ tool }) => {
+    for (const garbage of [5, true, "text", [1], [[]]]) expectRejected(tool, garbage);
   },
-  "parse: refuses a missing or wrong argument with ToolInputError": async ({ tool, input }) => {
-    const given = isRecord(input) ? input : {};
+  "parse: rejects a missing or wrong argument with ToolInputError": async ({ tool, input }) => {
+    const validInput = isRecord(input) ? input : {};
     for (const name of requiredOf(tool)) {
-      const { [name]: _left, ...rest } = given;
-      refused(tool, rest);
+      const { [name]: _left, ...incompleteInput } = validInput;
+      expectRejected(tool, incompleteInput);
     }
     const properties = tool.inputSchema["properties"];
     for (const [name, schema] of Object.entries(isRecord(properties) ? properties : {})) {
       const type = isRecord(schema) ? schema["type"] : undefined;
       if (typeof type !== "string") continue;
-      refused(tool, { ...given, [name]: type === "object" ? 5 : { no: "such" } });
+      expectRejected(tool, { ...validInput, [name]: type === "object" ? 5 : { no: "such" } });
     }
   },
-  "parse: throws nothing but ToolInputError, whatever comes": async ({ tool, input }) => {
+  "parse: throws nothing but ToolInputError, for any value": async ({ tool, input }) => {
     const odd: unknown[] = [
       undefined,
       null,
@@ -99,16 +99,16 @@ const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
       { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nested(200) },
       "x".repeat(100_000),
     ];
-    for (const one of odd) {
+    for (const oddInput of odd) {
       try {
-        tool.parse(one);
+        tool.parse(oddInput);
       } catch (error) {
         assert.ok(hasCode(error, "tool_input"), `expected a ToolInputError, got ${String(error)}`);
       }
     }
     assert.equal(({} as Record<string, unknown>)["polluted"], undefined);
   },
-  "describe: one line for people, places absolute, lines from 1": async ({ tool, input, projectDir }) => {
+  "describe: a one-line title, absolute paths, lines from 1": async ({ tool, input, projectDir }) => {
     const { title, locations } = tool.describe(tool.parse(input), projectDir);
     assert.match(title, /^[^\r\n]{1,500}$/);
     for (const { path, line } of locations) {
@@ -128,11 +128,15 @@ const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
     { tool, input, projectDir, state },
     timeoutMs,
   ) => {
-    const output = await soon(tool.run(tool.parse(input), context(projectDir, { state })), "the work", timeoutMs);
+    const output = await withTimeout(
+      tool.run(tool.parse(input), context(projectDir, { state })),
+      "the work",
+      timeoutMs,
+    );
     checkOutput(output);
     assert.notEqual(output.failed, true, output.text);
   },
-  "run: in a folder that is gone it fails with an Error, or does its work; it never hangs": async (
+  "run: in a deleted folder fails with an Error or does its work; it never hangs": async (
     { tool, input, state },
     timeoutMs,
   ) => {
@@ -150,11 +154,11 @@ const RULES: Rules<[ground: ToolTestbed, timeoutMs: number]> = {
     setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
     await work;
   },
-  "run: two calls at once, where it says that they may": async ({ tool, input, projectDir, state }, timeoutMs) => {
+  "run: two concurrent calls, if the tool is parallel": async ({ tool, input, projectDir, state }, timeoutMs) => {
     if (!tool.parallel) return;
     const shared = context(projectDir, { state });
     const calls = [1, 2].map(() => tool.run(tool.parse(structuredClone(input)), shared));
-    for (const output of await soon(Promise.all(calls), "both calls", timeoutMs)) checkOutput(output);
+    for (const output of await withTimeout(Promise.all(calls), "both calls", timeoutMs)) checkOutput(output);
   },
 };
 
@@ -164,7 +168,7 @@ function requiredOf(tool: Tool): string[] {
   return required as string[];
 }
 
-function refused(tool: Tool, input: unknown): void {
+function expectRejected(tool: Tool, input: unknown): void {
   let outcome: { error: unknown } | undefined;
   try {
     tool.parse(input);
@@ -184,8 +188,8 @@ function nested(levels: number): unknown {
   return value;
 }
 
-/** How each helper ends that a tool asks for. */
-const HELPED: SubagentResult = {
+/** Result of each subagent that the tool starts. */
+const SUBAGENT_RESULT: SubagentResult = {
   output: "done",
   endedBy: "model",
   usage: { promptTokens: 0, completionTokens: 0, totalTokens: 0, cost: 0 },
@@ -205,14 +209,14 @@ function context(
     ask: () => Promise.resolve("allow"),
     askUser: () => Promise.resolve(undefined),
     progress: () => undefined,
-    spawn: () => Promise.resolve({ runId: "helper", sessionId: "helper", result: Promise.resolve(HELPED) }),
+    spawn: () => Promise.resolve({ runId: "helper", sessionId: "helper", result: Promise.resolve(SUBAGENT_RESULT) }),
     state: changes.state ?? new Map<string, unknown>(),
   };
 }
 
-/** It may fail, with an Error; it may not hang. */
+/** The call may fail with an Error, but must settle. */
 async function settles(tool: Tool, input: unknown, ground: ToolContext, timeoutMs: number): Promise<void> {
-  const outcome = await soon(
+  const outcome = await withTimeout(
     (async () => tool.run(tool.parse(input), ground))().then(
       (output) => ({ output }),
       (error: unknown) => ({ error }),
@@ -240,7 +244,7 @@ function checkOutput(output: ToolOutput): void {
   assert.ok(output.failed === undefined || typeof output.failed === "boolean", "failed");
 }
 
-/** Names of the file functions that were called meanwhile, also of asynchronous ones that began. */
+/** Returns the names of the file functions called during the work, including asynchronous ones. */
 function withoutDisk(work: () => void): string[] {
   const touched: string[] = [];
   const undo: (() => void)[] = [];

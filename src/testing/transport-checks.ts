@@ -5,7 +5,7 @@ import { TransportHarness, type TransportRules } from "./transport/harness.js";
 import { startRules, unableRules } from "./transport/start.js";
 import { stopRules } from "./transport/stop.js";
 
-/** Every rule of the `Transport` contract, one check each. All are required. */
+/** Returns one check for each rule of the `Transport` contract. All are required. */
 export function transportChecks(fixture: TransportFixture): Check[] {
   const rules = [startRules, fixture.unable ? unableRules : {}, promptRules, stopRules];
   return rules.flatMap(Object.entries<TransportRules[string]>).map(([name, body]) => ({

@@ -1,10 +1,10 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { JSON_FLAG, SERVING_FLAGS } from "./flags.js";
 
 export const adapters = {
   name: "adapters",
-  summary: "list what can be plugged in, and what the config selects",
+  summary: "list the available adapters, and those that the config selects",
   usage: ["[options]"],
   flags: { ...SERVING_FLAGS, ...JSON_FLAG },
-  details: "Nothing is started. Exit code 1 where something that is selected cannot be used.",
-} as const satisfies About;
+  details: "Nothing is started. The exit code is 1 if a selected adapter cannot be used.",
+} as const satisfies CommandDescription;

@@ -1,4 +1,4 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { adapters } from "./adapters.js";
 import { check } from "./check.js";
 import { newAdapter } from "./new.js";
@@ -12,7 +12,7 @@ import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
 
 /** All commands, in the order of the help. */
-export const ALL: readonly About[] = [
+export const ALL_COMMANDS: readonly CommandDescription[] = [
   chat,
   run,
   serve,

@@ -1,4 +1,4 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { JSON_FLAG } from "./flags.js";
 
 export const check = {
@@ -9,19 +9,19 @@ export const check = {
     options: {
       type: "string",
       value: "JSON|FILE",
-      about: "the adapter's options, as the config would have them",
+      about: "the adapter's options, as in the config",
       completes: "file",
     },
     fixture: {
       type: "string",
       value: "FILE",
-      about: "module with the export fixture, of the checks' fixture or a part of it",
+      about: "module that exports fixture: the fixture of the checks, or a part of it",
       completes: "file",
     },
-    timeout: { type: "number", value: "SECONDS", about: "how long a call of the adapter may take (default 10)" },
+    timeout: { type: "number", value: "SECONDS", about: "timeout of a call of the adapter (default 10)" },
     ...JSON_FLAG,
   },
-  wrongUsage: 2,
+  usageExitCode: 2,
   details: `MODULE is a file or a package. Its default export and its named exports are checked. Relative paths in options start in a
 temporary folder, which is removed. A transport needs a fixture with connect (a client), a provider one with text and toolCall
 (what its model answers), a tool one with create (its arguments); without it, the checks that need them are left out.
@@ -30,4 +30,4 @@ Exit codes
   0    all checks passed
   1    a check failed
   2    the command line is wrong, or MODULE exports no adapter`,
-} as const satisfies About;
+} as const satisfies CommandDescription;

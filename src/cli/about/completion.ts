@@ -1,14 +1,14 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 
 export const SHELLS = ["bash", "zsh", "fish"] as const;
 
 export const completion = {
   name: "completion",
-  summary: "print what completes commands and flags in a shell",
+  summary: "print a shell completion script",
   usage: ["bash|zsh|fish"],
   flags: {},
-  words: SHELLS,
+  firstArguments: SHELLS,
   details: `bash: eval "$(gantry completion bash)", in ~/.bashrc
-zsh:  eval "$(gantry completion zsh)", in ~/.zshrc behind compinit
+zsh:  eval "$(gantry completion zsh)", in ~/.zshrc after compinit
 fish: gantry completion fish > ~/.config/fish/completions/gantry.fish`,
-} as const satisfies About;
+} as const satisfies CommandDescription;

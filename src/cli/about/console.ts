@@ -1,17 +1,17 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { CONFIG_FLAGS } from "./flags.js";
 
 export const webConsole = {
   name: "console",
-  summary: "open the console of a served agent in the browser",
+  summary: "open the web console of a running agent in the browser",
   usage: ["[options]"],
   flags: {
-    url: { type: "string", value: "URL", about: "the server (default: where the config says that it listens)" },
+    url: { type: "string", value: "URL", about: "address of the server (default: from server.host and server.port)" },
     host: { type: "string", value: "HOST", about: "its address (server.host, default 127.0.0.1)" },
     port: { type: "string", value: "PORT", about: "its port (server.port, default 8080)" },
-    anyUser: { type: "boolean", about: "also where another user's process listens, or it cannot be told whose" },
+    anyUser: { type: "boolean", about: "also connect to a server of another or unknown user" },
     config: CONFIG_FLAGS.config,
   },
-  details: `Where server.required_headers are asked for, the address holds a code that works once and for a minute.
+  details: `If the server requires headers, the address contains a code that works once, for one minute.
 Without a browser the address is printed.`,
-} as const satisfies About;
+} as const satisfies CommandDescription;

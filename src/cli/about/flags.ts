@@ -24,7 +24,7 @@ export const SERVING_FLAGS = {
     type: "string",
     isMultiple: true,
     value: "NAME",
-    about: "what to serve, may be repeated (server.transports)",
+    about: "a transport to start, may be repeated (server.transports)",
   },
   acp: { type: "boolean", about: "serve the Agent Client Protocol over HTTP" },
   stdio: { type: "boolean", about: "with --acp: over standard input and output" },
@@ -33,31 +33,31 @@ export const SERVING_FLAGS = {
 } as const satisfies FlagSpecs;
 
 /** Flag of commands with output for programs. */
-export const JSON_FLAG = { json: { type: "boolean", about: "as JSON" } } as const satisfies FlagSpecs;
+export const JSON_FLAG = { json: { type: "boolean", about: "print JSON" } } as const satisfies FlagSpecs;
 
 /** Flags for the model and mode of a run. */
 export const MODEL_FLAGS = {
   model: {
     type: "string",
     value: "[PROVIDER/]MODEL",
-    about: "the model (default: the session's, else the configured)",
+    about: "the model (default: the session's, otherwise the configured one)",
   },
   effort: {
     type: "string",
     value: "LEVEL",
     choices: ["minimal", "low", "medium", "high", "xhigh", "max"],
-    about: "how much a model that reasons does so",
+    about: "reasoning effort of the model",
   },
   mode: {
     type: "string",
     value: "MODE",
     choices: ["auto", "ask", "plan"],
-    about: "how free the session's tools are, from now on",
+    about: "permission mode of the session, from now on",
   },
 } as const satisfies FlagSpecs;
 
 /** Flags for the session that a run continues. */
 export const SESSION_FLAGS = {
-  session: { type: "string", value: "ID", about: "go on with this session" },
-  continue: { type: "boolean", about: "go on with the newest session of this folder" },
+  session: { type: "string", value: "ID", about: "continue this session" },
+  continue: { type: "boolean", about: "continue the newest session of this folder" },
 } as const satisfies FlagSpecs;

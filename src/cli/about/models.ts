@@ -1,10 +1,10 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { CONFIG_FLAGS, JSON_FLAG } from "./flags.js";
 
 export const models = {
   name: "models",
-  summary: "list the models that can be used",
+  summary: "list the available models",
   usage: ["[TEXT] [options]"],
   flags: { ...JSON_FLAG, ...CONFIG_FLAGS },
-  details: "With a text: only those with it in their name. Prices are USD per million tokens.",
-} as const satisfies About;
+  details: "With TEXT, only models whose name contains it are listed. Prices are USD per million tokens.",
+} as const satisfies CommandDescription;

@@ -1,4 +1,4 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 
 /** The templates of `gantry new`, each with the documentation page that contains its code. */
 export const TEMPLATES = {
@@ -11,10 +11,10 @@ export const TEMPLATES = {
 
 export const newAdapter = {
   name: "new",
-  summary: "begin an adapter: a folder with code, a test and a config that work",
+  summary: "create an adapter: a folder with working code, a test and a config",
   usage: [`${Object.keys(TEMPLATES).join("|")} NAME [options]`],
   flags: { dir: { type: "string", value: "PATH", about: "the folder (default: NAME, here)", completes: "folder" } },
-  words: Object.keys(TEMPLATES),
-  wrongUsage: 2,
-  details: `NAME is the name of the package. The folder must be empty or not be there. The code is that of the pages in docs.`,
-} as const satisfies About;
+  firstArguments: Object.keys(TEMPLATES),
+  usageExitCode: 2,
+  details: `NAME is the name of the package. The folder must be empty or missing. The code is taken from the pages in docs.`,
+} as const satisfies CommandDescription;

@@ -1,11 +1,11 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { SERVING_FLAGS } from "./flags.js";
 
 /** Imported by the entry point, so that starting an agent loads no other command description. */
 export const serve = {
   name: "serve",
-  summary: "serve the agent to programs, editors and browsers",
+  summary: "start a server for programs, editors and browsers",
   usage: ["[options]"],
   flags: SERVING_FLAGS,
-  details: "The agent works on the folder that it is started in. Its tools run without asking.",
-} as const satisfies About;
+  details: "The agent works in the current folder. Its tools run without permission requests.",
+} as const satisfies CommandDescription;

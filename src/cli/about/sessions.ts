@@ -1,64 +1,64 @@
-import type { About } from "../about.js";
+import type { CommandDescription } from "../about.js";
 import { CONFIG_FLAGS, JSON_FLAG } from "./flags.js";
 
 export const list = {
   name: "sessions list",
-  summary: "the sessions that are stored, last used first",
+  summary: "list the stored sessions, last used first",
   usage: ["[options]"],
   flags: {
-    search: { type: "string", value: "TEXT", about: "only those with this in their title" },
+    search: { type: "string", value: "TEXT", about: "only sessions whose title contains this" },
     folder: {
       type: "string",
       value: "FOLDER",
-      about: "only those that work in this folder (. for this one)",
+      about: "only sessions of this folder (. for the current one)",
       completes: "folder",
     },
-    limit: { type: "number", value: "COUNT", about: "so many at most; 0 for all (default 50)" },
+    limit: { type: "number", value: "COUNT", about: "maximum number; 0 for all (default 50)" },
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
   },
-} as const satisfies About;
+} as const satisfies CommandDescription;
 
 export const show = {
   name: "sessions show",
-  summary: "what was said in a session",
+  summary: "show the messages of a session",
   usage: ["ID [options]"],
   flags: {
-    last: { type: "number", value: "COUNT", about: "only the last so many messages" },
+    last: { type: "number", value: "COUNT", about: "only this many of the last messages" },
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
   },
-} as const satisfies About;
+} as const satisfies CommandDescription;
 
 export const remove = {
   name: "sessions delete",
   summary: "delete sessions for good",
   usage: ["ID ... [options]"],
   flags: {
-    yes: { type: "boolean", about: "without being asked; needed where there is no terminal" },
+    yes: { type: "boolean", about: "do not ask for confirmation; required without a terminal" },
     ...CONFIG_FLAGS,
   },
-  details: "A run that is under way in one of them is ended first.",
-} as const satisfies About;
+  details: "Active runs of these sessions are cancelled first.",
+} as const satisfies CommandDescription;
 
 export const undo = {
   name: "sessions undo",
-  summary: "take back what the last run of a session did, files too",
+  summary: "undo the last run of a session, including its file changes",
   usage: ["ID [options]"],
   flags: {
-    to: { type: "string", value: "MESSAGE", about: "all behind the message of this id, which stays" },
-    redo: { type: "boolean", about: "take the last undo back instead" },
-    dryRun: { type: "boolean", about: "change nothing, and say what would be" },
-    filesOnly: { type: "boolean", about: "what was said stays" },
-    messagesOnly: { type: "boolean", about: "files stay as they are" },
-    force: { type: "boolean", about: "overwrite what somebody else changed, leave what cannot be brought back" },
+    to: { type: "string", value: "MESSAGE", about: "undo everything after the message with this id" },
+    redo: { type: "boolean", about: "reverse the last undo instead" },
+    dryRun: { type: "boolean", about: "change nothing; report what would change" },
+    filesOnly: { type: "boolean", about: "restore files only; keep the messages" },
+    messagesOnly: { type: "boolean", about: "undo messages only; keep the files" },
+    force: { type: "boolean", about: "overwrite later changes; skip files that cannot be restored" },
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
   },
   details:
-    "Files are as they were before gantry's own tools changed them. What commands, other programs and other machines did stays. " +
-    "Where somebody else changed such a file since, or no copy of one is kept, nothing is undone without --force.",
-} as const satisfies About;
+    "Files are restored to their content before gantry's own tools changed them. Changes by commands, other programs and other machines remain. " +
+    "If such a file was changed afterwards, or no copy of it is stored, nothing is undone without --force.",
+} as const satisfies CommandDescription;
 
 export const exporting = {
   name: "sessions export",
@@ -68,20 +68,20 @@ export const exporting = {
     output: {
       type: "string",
       value: "FILE",
-      about: "into this file, which is there when it is whole",
+      about: "write to this file; it appears when the export is complete",
       completes: "file",
     },
-    resume: { type: "boolean", about: "with --output: go on with an export that was broken off" },
+    resume: { type: "boolean", about: "with --output: continue an interrupted export" },
     ...CONFIG_FLAGS,
   },
-} as const satisfies About;
+} as const satisfies CommandDescription;
 
 export const importing = {
   name: "sessions import",
-  summary: "read them from stdin; what exists already is left out",
+  summary: "import sessions from stdin; existing ones are skipped",
   usage: ["[options] < FILE"],
   flags: CONFIG_FLAGS,
-} as const satisfies About;
+} as const satisfies CommandDescription;
 
 export const sessions = {
   name: "sessions",
@@ -89,4 +89,4 @@ export const sessions = {
   usage: ["COMMAND [options]"],
   flags: {},
   commands: { list, show, undo, delete: remove, export: exporting, import: importing },
-} as const satisfies About;
+} as const satisfies CommandDescription;

@@ -31,10 +31,14 @@ export async function adoptOrphans(store: SessionDriver, ids: Iterable<string>):
 async function isShown(store: SessionDriver, session: Session): Promise<boolean> {
   // An untrusted file can contain a cycle of parents.
   const seen = new Set<string>();
-  for (let one: Session | undefined = session; one; one = await store.get(one.spawnedBy.sessionId)) {
-    if (one.spawnedBy === null) return true;
-    if (seen.has(one.chain.root)) return false;
-    seen.add(one.chain.root);
+  for (
+    let ancestor: Session | undefined = session;
+    ancestor;
+    ancestor = await store.get(ancestor.spawnedBy.sessionId)
+  ) {
+    if (ancestor.spawnedBy === null) return true;
+    if (seen.has(ancestor.chain.root)) return false;
+    seen.add(ancestor.chain.root);
   }
   return false;
 }

@@ -3,9 +3,9 @@ import { ConfigError } from "../../ports/errors.js";
 import { endedRoot, headerLine } from "../../sessions/export-format.js";
 
 /** Suffix of an incomplete export. */
-const PART = ".part";
+const PARTIAL_SUFFIX = ".part";
 /** Maximum bytes kept of a line. The line that ends a session is always shorter. */
-const SHORT = 64 * 1024;
+const MAX_MARKER_BYTES = 64 * 1024;
 
 /**
  * Writes an export to a file. The data goes to a `.part` file, which is renamed when complete. An interrupted export
@@ -31,11 +31,12 @@ export class ExportFile {
    * or if the file cannot be created.
    */
   static async open(path: string, resume: boolean): Promise<ExportFile> {
-    const part = path + PART;
-    const [whole, begun] = await Promise.all([path, part].map((one) => stat(one).then(Boolean, () => false)));
-    if (whole) throw new ConfigError(`${path}: is there already; remove it, or choose another file`);
-    if (begun && !resume)
-      throw new ConfigError(`${part}: is there, of an export that was broken off; --resume goes on with it`);
+    const part = path + PARTIAL_SUFFIX;
+    const [isComplete, begun] = await Promise.all(
+      [path, part].map((candidate) => stat(candidate).then(Boolean, () => false)),
+    );
+    if (isComplete) throw new ConfigError(`${path}: already exists; remove it or choose another file`);
+    if (begun && !resume) throw new ConfigError(`${part}: an interrupted export exists; continue it with --resume`);
     try {
       const file = await open(part, begun ? "r+" : "wx", 0o600);
       try {
@@ -64,7 +65,7 @@ export class ExportFile {
       }
       this.#end += bytes.length;
     } catch (error) {
-      throw named(this.#path + PART, error);
+      throw named(this.#path + PARTIAL_SUFFIX, error);
     }
   }
 
@@ -72,17 +73,17 @@ export class ExportFile {
   async finish(): Promise<void> {
     await this.#file.sync();
     await this.#file.close();
-    await rename(this.#path + PART, this.#path);
+    await rename(this.#path + PARTIAL_SUFFIX, this.#path);
   }
 
   /** Closes an interrupted export, which can be resumed. */
-  async leave(): Promise<void> {
+  async closePartial(): Promise<void> {
     await this.#file.close();
   }
 }
 
-function strange(path: string): ConfigError {
-  return new ConfigError(`${path}: is no export of sessions`);
+function notAnExport(path: string): ConfigError {
+  return new ConfigError(`${path}: not a session export`);
 }
 
 function named(path: string, error: unknown): unknown {
@@ -103,21 +104,22 @@ async function scan(file: FileHandle, path: string): Promise<{ roots: Set<string
     const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
     if (bytesRead === 0) {
       // The first line is incomplete. The file must be the start of an export, not a foreign file.
-      if (lines === 0 && !headerLine().startsWith(Buffer.concat(line).toString())) throw strange(path);
+      if (lines === 0 && !headerLine().startsWith(Buffer.concat(line).toString())) throw notAnExport(path);
       return { roots, end };
     }
     for (let from = 0; from < bytesRead;) {
       const feed = chunk.subarray(0, bytesRead).indexOf(10, from);
       const to = feed < 0 ? bytesRead : feed;
-      if (length <= SHORT) line.push(Buffer.from(chunk.subarray(from, Math.min(to, from + SHORT))));
+      if (length <= MAX_MARKER_BYTES)
+        line.push(Buffer.from(chunk.subarray(from, Math.min(to, from + MAX_MARKER_BYTES))));
       length += to - from;
       from = to + 1;
       if (feed < 0) continue;
-      const text = length <= SHORT ? Buffer.concat(line).toString() : "";
+      const text = length <= MAX_MARKER_BYTES ? Buffer.concat(line).toString() : "";
       line = [];
       length = 0;
       lines += 1;
-      if (lines === 1 && `${text}\n` !== headerLine()) throw strange(path);
+      if (lines === 1 && `${text}\n` !== headerLine()) throw notAnExport(path);
       const root = endedRoot(text);
       if (root !== undefined) roots.add(root);
       if (lines === 1 || root !== undefined) end = at + feed + 1;

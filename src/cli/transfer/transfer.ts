@@ -11,20 +11,20 @@ import { listSubagentSessions } from "../../sessions/subagents.js";
 import { chainLines, ChainReader, headerLine } from "../../sessions/export-format.js";
 import type { exporting } from "../about/sessions.js";
 import { loadFor, type Command, type CommandContext } from "../command.js";
-import { ENDED_BY } from "../exit-reason.js";
+import { SIGNAL_EXIT_CODES } from "../exit-reason.js";
 import { adoptOrphans } from "./adopt-orphans.js";
 import { ExportFile } from "./export-file.js";
-import { linesOf } from "../lines.js";
+import { readLines } from "../lines.js";
 import { notFound } from "../with-sessions.js";
 import { Progress } from "../progress.js";
 
 /** Number of characters to collect before a write. */
-const CHUNK = 64 * 1024;
+const CHUNK_CHARACTERS = 64 * 1024;
 
 type Called = CommandContext<typeof exporting.flags>;
 
 /** Resources of an export or import. */
-interface Work {
+interface TransferContext {
   readonly store: SessionDriver;
   readonly mode: SessionMode;
   readonly progress: Progress;
@@ -53,7 +53,7 @@ export const run: Command<typeof exporting.flags> = async (context) => {
     return 0;
   } catch (error) {
     if (!interrupted.aborted || error !== interrupted.reason) throw error;
-    return ENDED_BY[String(interrupted.reason)] ?? 1;
+    return SIGNAL_EXIT_CODES[String(interrupted.reason)] ?? 1;
   } finally {
     progress.clear();
     await store.close();
@@ -65,14 +65,14 @@ async function open({ flags }: Called, progress: Progress): Promise<{ store: Ses
   const { config, secrets } = loaded;
   const logger = createLogger({
     level: config.log.level,
-    write: (line) => progress.tell(line),
+    write: (line) => progress.report(line),
     secrets: () => secrets,
   });
   const store = await openStore({ loaded, home, projectDir: resolve("."), logger });
   return { store, mode: config.permissions.mode };
 }
 
-async function exportSessions(ids: readonly string[], work: Work, { flags, output }: Called): Promise<void> {
+async function exportSessions(ids: readonly string[], work: TransferContext, { flags, output }: Called): Promise<void> {
   const { store, progress, interrupted } = work;
   if (flags.output === undefined) {
     const roots = await rootsOf(store, ids, interrupted);
@@ -94,10 +94,10 @@ async function exportSessions(ids: readonly string[], work: Work, { flags, outpu
       () => (count += 1),
     );
     await file.finish();
-    progress.tell(`${sessions(count)} in ${path}`);
+    progress.report(`${sessions(count)} in ${path}`);
   } catch (error) {
-    await file.leave();
-    progress.tell(`${sessions(count)} in ${path}.part; --resume goes on with it`);
+    await file.closePartial();
+    progress.report(`${sessions(count)} in ${path}.part; continue with --resume`);
     throw error;
   }
 }
@@ -110,7 +110,7 @@ async function writeChains(
   roots: ReadonlySet<string>,
   written: ReadonlySet<string>,
   write: (text: string) => Promise<void>,
-  { store, progress, interrupted }: Work,
+  { store, progress, interrupted }: TransferContext,
   onWritten: () => void = () => undefined,
 ): Promise<void> {
   let total = written.size + roots.size;
@@ -118,9 +118,9 @@ async function writeChains(
   const put = async (text: string): Promise<void> => {
     await write(text);
     bytes += Buffer.byteLength(text);
-    progress.show({ count, bytes, part: count / total, total });
+    progress.show({ count, bytes, fraction: count / total, total });
   };
-  const one = async (id: string): Promise<void> => {
+  const exportChain = async (id: string): Promise<void> => {
     interrupted.throwIfAborted();
     // Deleted meanwhile: skip it.
     const chain = await store.dump(id);
@@ -129,7 +129,7 @@ async function writeChains(
     let text = "";
     for (const line of chainLines(chain)) {
       text += line;
-      if (text.length < CHUNK) continue;
+      if (text.length < CHUNK_CHARACTERS) continue;
       await put(text);
       text = "";
     }
@@ -142,9 +142,9 @@ async function writeChains(
     for (const helper of await listSubagentSessions(store, id)) {
       if (roots.has(helper) || written.has(helper)) continue;
       total += 1;
-      await one(helper);
+      await exportChain(helper);
     }
-    await one(id);
+    await exportChain(id);
   }
 }
 
@@ -160,7 +160,7 @@ async function rootsOf(store: SessionDriver, ids: readonly string[], interrupted
   return roots;
 }
 
-async function importSessions(work: Work, input: CommandContext["input"]): Promise<void> {
+async function importSessions(work: TransferContext, input: CommandContext["input"]): Promise<void> {
   const { store, mode, progress, interrupted } = work;
   const reader = new ChainReader();
   const { bytes: total } = input;
@@ -169,22 +169,22 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
   let [taken, there, refused, bytes] = [0, 0, 0, 0];
   const counted = (chunk: Uint8Array): void => {
     bytes += chunk.length;
-    progress.show({ count: taken + there + refused, bytes, part: total === undefined ? undefined : bytes / total });
+    progress.show({ count: taken + there + refused, bytes, fraction: total === undefined ? undefined : bytes / total });
   };
   try {
-    for await (const line of linesOf(input, counted, interrupted)) {
+    for await (const line of readLines(input, counted, interrupted)) {
       interrupted.throwIfAborted();
       const begun = reader.root;
       const chain = reader.take(line);
       const { root } = reader;
       // The first line names the session. Skip an existing one at once, so that a repeated import is fast.
       if (root !== undefined && root !== begun && (await store.get(root))) {
-        reader.leaveOut();
+        reader.skipChain();
         there += 1;
       }
       if (!chain) continue;
       try {
-        await store.load(await withoutRights(chain, mode));
+        await store.load(await withoutPermissions(chain, mode));
         taken += 1;
         const [original] = chain.sessions;
         if (original?.session.spawnedBy) helpers.push(original.session.id);
@@ -192,10 +192,10 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
         if (hasCode(error, "session_exists")) there += 1;
         else {
           const at = `line ${reader.line}: session ${chain.sessions[0]?.session.id ?? ""}`;
-          if (!hasCode(error, "run_key_taken")) throw within(at, error);
+          if (!hasCode(error, "run_key_taken")) throw withLocation(at, error);
           // Only this session is rejected. The import continues.
           refused += 1;
-          progress.tell(`${at}: ${error.message}`);
+          progress.report(`${at}: ${error.message}`);
         }
       }
     }
@@ -203,12 +203,12 @@ async function importSessions(work: Work, input: CommandContext["input"]): Promi
     // At the end, because a parent follows its subagents in the file.
     adopted = await adoptOrphans(store, helpers);
   } finally {
-    const left = there > 0 ? `, ${sessions(there)} left out that exist already` : "";
+    const skippedText = there > 0 ? `, ${sessions(there)} skipped (already stored)` : "";
     const not = refused > 0 ? `, ${sessions(refused)} refused` : "";
-    const more = interrupted.aborted ? "; the rest was not read: the same again goes on" : "";
-    progress.tell(`${sessions(taken)} imported${left}${not}${more}`);
+    const interruptedText = interrupted.aborted ? "; interrupted: run the same import again to continue" : "";
+    progress.report(`${sessions(taken)} imported${skippedText}${not}${interruptedText}`);
     if (adopted > 0)
-      progress.tell(`${sessions(adopted)} of helpers came without who asked, and stand for themselves now`);
+      progress.report(`${sessions(adopted)} of subagents without their parent are now ordinary sessions`);
   }
   if (refused > 0) throw new ConfigError(`${sessions(refused)} could not be imported`);
 }
@@ -218,7 +218,7 @@ function sessions(count: number): string {
 }
 
 /** Adds the location to the error's message. */
-function within(where: string, error: unknown): unknown {
+function withLocation(where: string, error: unknown): unknown {
   if (error instanceof GantryError) error.message = `${where}: ${error.message}`;
   return error;
 }
@@ -232,13 +232,13 @@ const MODES: readonly SessionMode[] = ["auto", "ask", "plan"];
  *
  * Throws `InputError` if the project folder is the root of a disk.
  */
-async function withoutRights(chain: ChainData, mode: SessionMode): Promise<ChainData> {
+async function withoutPermissions(chain: ChainData, mode: SessionMode): Promise<ChainData> {
   const least = MODES.indexOf(mode);
   const sessions = chain.sessions.map((data) => {
-    const own = MODES[Math.max(least, MODES.indexOf(data.session.mode))] ?? mode;
+    const importedMode = MODES[Math.max(least, MODES.indexOf(data.session.mode))] ?? mode;
     return {
       ...data,
-      session: { ...data.session, permissionGrants: [], mode: own },
+      session: { ...data.session, permissionGrants: [], mode: importedMode },
       view: data.view.map(asUser),
       messages: data.messages.map(({ message, hiddenBy }) => ({ message: asUser(message), hiddenBy })),
     };

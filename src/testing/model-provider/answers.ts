@@ -42,34 +42,33 @@ export const answerRules: ProviderRules = {
     await desk.ask(request);
     assert.equal(JSON.stringify(request), before);
   },
-  "stream: asks the same question twice, and is answered twice": async (desk) => {
+  "stream: the same request can be sent twice and is answered twice": async (desk) => {
     const first = await desk.ask(await desk.fixture.text());
     const second = await desk.ask(await desk.fixture.text());
     assert.ok(textOf(first.chunks) !== "" && textOf(second.chunks) !== "", "both answers have text");
   },
 };
 
-/** Rules of models that call tools. */
+/** Rules for models that call tools. */
 export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
   return {
-    "tool call: whole, of a tool on offer, with an id of its own and JSON arguments; the reason says so": async (
-      desk,
-    ) => {
-      const request = await arrange();
-      const { calls, finish } = await callsOf(desk, request);
-      assert.equal(finish.reason, "tool_calls");
-      assert.equal(new Set(calls.map(({ id }) => id)).size, calls.length, "ids");
-      for (const { id, name, arguments: text } of calls) {
-        assert.ok(id !== "", "an id");
-        assert.ok(
-          request.tools.some((tool) => tool.name === name),
-          `a tool on offer, got ${name}`,
-        );
-        const value: unknown = JSON.parse(text);
-        assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), "arguments are an object");
-      }
-    },
-    "tool call: the conversation goes on with its result": async (desk) => {
+    "tool call: complete, of an offered tool, with a unique id and JSON arguments; the finish reason is tool_calls":
+      async (desk) => {
+        const request = await arrange();
+        const { calls, finish } = await callsOf(desk, request);
+        assert.equal(finish.reason, "tool_calls");
+        assert.equal(new Set(calls.map(({ id }) => id)).size, calls.length, "ids");
+        for (const { id, name, arguments: text } of calls) {
+          assert.ok(id !== "", "an id");
+          assert.ok(
+            request.tools.some((tool) => tool.name === name),
+            `an offered tool, got ${name}`,
+          );
+          const value: unknown = JSON.parse(text);
+          assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), "arguments are an object");
+        }
+      },
+    "tool call: the conversation continues with its result": async (desk) => {
       const request = await arrange();
       const { calls, message } = await callsOf(desk, request);
       const results = calls.map(({ id, name }): ModelMessage => ({
@@ -86,11 +85,11 @@ export function callRules(arrange: () => Promise<ModelRequest>): ProviderRules {
   };
 }
 
-/** The calls of an answer, and the answer as the kernel sends it back. */
+/** Returns the calls of an answer, and the answer as the core sends it back. */
 async function callsOf(desk: ProviderHarness, request: ModelRequest) {
   const { chunks, finish } = await desk.ask(request);
   const calls = chunks.filter((chunk): chunk is Call => chunk.type === "tool_call");
-  assert.ok(calls.length > 0, "a tool call, whole");
+  assert.ok(calls.length > 0, "a complete tool call");
   const bind = (data: unknown) =>
     data === undefined ? {} : { opaque: { provider: desk.provider.name, model: request.model.id, data } };
   const parts: Part[] = [];
@@ -100,9 +99,9 @@ async function callsOf(desk: ProviderHarness, request: ModelRequest) {
       const { id, name, arguments: text, opaque } = chunk;
       parts.push({ type: "tool_call", id, name, arguments: text, ...bind(opaque) });
     } else if (chunk.type === "text" || chunk.type === "reasoning") {
-      const known = blocks.get(chunk.block);
-      const part: TextPart | ReasoningPart = known ?? { type: chunk.type, text: "" };
-      if (!known) parts.push(part);
+      const existingPart = blocks.get(chunk.block);
+      const part: TextPart | ReasoningPart = existingPart ?? { type: chunk.type, text: "" };
+      if (!existingPart) parts.push(part);
       blocks.set(chunk.block, part);
       part.text += chunk.text;
       Object.assign(part, bind(chunk.opaque));

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { hasCode } from "../../ports/errors.js";
 import type { ModelChunk, ModelRequest } from "../../ports/model-provider.js";
-import { nothingNew } from "../check.js";
+import { expectNothingOpened } from "../check.js";
 import type { ProviderHarness, ProviderRules } from "./harness.js";
 
 export const abortRules: ProviderRules = {
-  "abort: a signal that has aborted already rejects with its reason, and nothing is said": async (desk) => {
+  "abort: with an aborted signal rejects with its reason, without any chunk": async (desk) => {
     const request = await desk.fixture.text();
     const reason = new Error("too late");
     const chunks: ModelChunk[] = [];
@@ -18,25 +18,25 @@ export const abortRules: ProviderRules = {
   "abort: in mid-answer rejects with the signal's reason, without a finish": async (desk) => {
     await abortedAfterFirst(desk, await desk.fixture.text());
   },
-  "a reader that leaves in mid-answer ends the call": async (desk) => {
+  "a reader that stops in mid-answer ends the call": async (desk) => {
     const request = await desk.fixture.text();
     const leave = (async () => {
       for await (const chunk of desk.provider.stream(request, new AbortController().signal)) {
         if (chunk.type === "text") break;
       }
     })();
-    await desk.soon(leave, "the end of a call whose reader left");
+    await desk.soon(leave, "the end of a call whose reader stopped");
     await desk.ask(await desk.fixture.text());
   },
   "close: nothing is open afterwards": async (desk) => {
     await desk.ask(await desk.fixture.text());
     await desk.soon(desk.provider.close(), "close");
     await desk.fixture.clean();
-    await nothingNew(desk.before, desk.timeoutMs);
+    await expectNothingOpened(desk.before, desk.timeoutMs);
   },
 };
 
-/** Rules of providers whose model may fall silent. */
+/** Rules for providers whose model can stall. */
 export function stallRules(arrange: () => Promise<ModelRequest>): ProviderRules {
   return {
     "abort: while the model is silent, rejects promptly with the signal's reason": async (desk) => {
@@ -46,10 +46,10 @@ export function stallRules(arrange: () => Promise<ModelRequest>): ProviderRules 
   };
 }
 
-/** Rules of providers that can fail. */
+/** Rules for providers that can fail. */
 export function faultRules(arrange: () => Promise<ModelRequest>): ProviderRules {
   return {
-    "fault: rejects with a ProviderError that names the provider and the kind, in one line, never behind a finish":
+    "fault: rejects with a ProviderError that names the provider and the kind, in one line, never after a finish":
       async (desk) => {
         const request = await arrange();
         const chunks: ModelChunk[] = [];
@@ -86,5 +86,5 @@ async function abortedAfterFirst(desk: ProviderHarness, request: ModelRequest): 
     }
   })();
   await assert.rejects(desk.soon(stream, "a rejection"), (error) => error === reason);
-  assert.ok(!chunks.some(({ type }) => type === "finish"), "a finish behind an abort");
+  assert.ok(!chunks.some(({ type }) => type === "finish"), "a finish after an abort");
 }

@@ -1,23 +1,24 @@
 import type { ModelProvider, ModelRequest } from "../../ports/model-provider.js";
 
 /**
- * How the checks get at a provider. What the model behind it says is arranged by the fixture: a server on this machine
- * that speaks the provider's protocol, a recorded answer, a model of its own. Each function arranges the answer to one
- * call that is made right after it, and resolves with the question to ask.
+ * Gives the checks access to a provider. The fixture determines the model's answers, for example with a local server, a
+ * recording, or a model of its own.
+ *
+ * Each function prepares the answer to the one call that follows, and resolves with the request for that call.
  */
 export interface ModelProviderFixture {
-  /** A provider that was never used. Called once at the start of every check. */
+  /** Creates an unused provider. Called once at the start of every check. */
   create(): Promise<ModelProvider>;
-  /** An answer of at least three chunks of text. */
+  /** Prepares an answer of at least three chunks of text. */
   text(): Promise<ModelRequest>;
-  /** An answer that calls a tool of the request, at least once. `undefined` where the model calls no tools. */
+  /** Prepares an answer with at least one call of a tool of the request. Undefined if the model calls no tools. */
   readonly toolCall: (() => Promise<ModelRequest>) | undefined;
-  /** An answer that begins with text and then stays silent. `undefined` where that cannot happen. */
+  /** Prepares an answer that begins with text and then stalls. Undefined if that cannot happen. */
   readonly stall: (() => Promise<ModelRequest>) | undefined;
-  /** A refusal, or a failure before the end. `undefined` where nothing can fail. */
+  /** Prepares a rejected request, or a failure before the end. Undefined if no request can fail. */
   readonly fault: (() => Promise<ModelRequest>) | undefined;
-  /** Remove what `create` and the others left behind. Called at the end of every check, when the provider was closed. */
+  /** Removes what the fixture created. Called at the end of every check, after the provider was closed. */
   clean(): Promise<void>;
-  /** How long the checks wait for what must happen, in ms. Default 10,000: no check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
   readonly timeoutMs?: number | undefined;
 }

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
-import { openThings, soon, type Rules } from "../check.js";
+import { openResources, withTimeout, type Rules } from "../check.js";
 import type { ModelProviderFixture } from "./fixture.js";
 
 export type ProviderRules = Rules<[desk: ProviderHarness]>;
 
 type Finish = Extract<ModelChunk, { type: "finish" }>;
 
-/** Where a check asks a provider. */
+/** The provider of one check, with its fixture and time limit. */
 export class ProviderHarness {
   readonly fixture: ModelProviderFixture;
   readonly provider: ModelProvider;
@@ -22,15 +22,15 @@ export class ProviderHarness {
   }
 
   static async open(fixture: ModelProviderFixture): Promise<ProviderHarness> {
-    const before = openThings();
+    const before = openResources();
     return new ProviderHarness(fixture, await fixture.create(), before);
   }
 
   soon<T>(promise: Promise<T>, what: string): Promise<T> {
-    return soon(promise, what, this.timeoutMs);
+    return withTimeout(promise, what, this.timeoutMs);
   }
 
-  /** A whole answer: what came before its end, and the end. */
+  /** Requests a complete answer. Returns its chunks and its finish separately. */
   async ask(
     request: ModelRequest,
     signal: AbortSignal = new AbortController().signal,
@@ -49,7 +49,7 @@ export class ProviderHarness {
   }
 
   async close(): Promise<void> {
-    // A close that hangs has a check of its own.
+    // Another check tests a `close` that hangs.
     await this.soon(this.provider.close(), "close").catch(() => undefined);
     await this.fixture.clean();
   }

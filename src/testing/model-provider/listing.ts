@@ -7,20 +7,20 @@ import type { ProviderRules } from "./harness.js";
 export const listingRules: ProviderRules = {
   "name: not empty, no `/` and no white space": async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/),
 
-  "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense": async ({ provider }) => {
+  "idleTimeoutMs, maxRetries and maxWaitMs: integers in a valid range": async ({ provider }) => {
     assert.ok(Number.isSafeInteger(provider.idleTimeoutMs) && provider.idleTimeoutMs > 0, "idleTimeoutMs");
     assert.ok(Number.isSafeInteger(provider.maxRetries) && provider.maxRetries >= 0, "maxRetries");
     assert.ok(Number.isSafeInteger(provider.maxWaitMs) && provider.maxWaitMs >= 0, "maxWaitMs");
   },
-  "known: models, read without going to the network": async ({ provider }) => {
+  "configuredModels: models, read without network access": async ({ provider }) => {
     const connections = await connectionsOf(async () => {
       checkModels(provider.configuredModels);
-      assert.deepEqual(provider.configuredModels, provider.configuredModels, "the same when it is read again");
+      assert.deepEqual(provider.configuredModels, provider.configuredModels, "the same on a second read");
       await pause(20);
     });
-    assert.equal(connections, 0, "reading `known` opened a connection");
+    assert.equal(connections, 0, "reading `configuredModels` opened a connection");
   },
-  "prepare: where there is one, resolves without going to the network": async (desk) => {
+  "prepare: if present, resolves without network access": async (desk) => {
     const connections = await connectionsOf(async () => {
       await desk.soon(Promise.resolve(desk.provider.prepare?.()), "prepare");
       await pause(20);
@@ -28,24 +28,24 @@ export const listingRules: ProviderRules = {
     assert.equal(connections, 0, "`prepare` opened a connection");
     await desk.ask(await desk.fixture.text());
   },
-  "models: what is on offer, each once, the known ones included": async (desk) => {
+  "models: all available models once, including the configured ones": async (desk) => {
     const models = await desk.soon(desk.provider.models(new AbortController().signal), "models");
     checkModels(models);
     const ids = models.map(({ id }) => id);
-    for (const { id } of desk.provider.configuredModels) assert.ok(ids.includes(id), `the known model ${id}`);
+    for (const { id } of desk.provider.configuredModels) assert.ok(ids.includes(id), `the configured model ${id}`);
   },
   "models: rejects with the reason of a signal that has aborted": async (desk) => {
     const reason = new Error("never mind");
     const listing = desk.provider.models(AbortSignal.abort(reason));
     await assert.rejects(desk.soon(listing, "a rejection"), (error) => error === reason);
   },
-  "close: safe to call twice, also when nothing was asked": async (desk) => {
+  "close: safe to call twice, also without any request": async (desk) => {
     await desk.soon(Promise.all([desk.provider.close(), desk.provider.close()]), "two closes at once");
     await desk.soon(desk.provider.close(), "a third one");
   },
 };
 
-/** How many connections are opened during the work. */
+/** Number of connections opened during the work. */
 async function connectionsOf(work: () => Promise<void>): Promise<number> {
   const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
   assert.ok(connect, "the fixture has connect");

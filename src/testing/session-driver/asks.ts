@@ -23,25 +23,30 @@ import {
 const idsOf = async (driver: SessionDriver, query: Partial<Parameters<SessionDriver["asks"]>[0]> = {}) =>
   (await driver.asks({ limit: 100, ...query })).map(({ id }) => id);
 
-/** Asks, instructions, and what else reaches a run from outside. */
+/** Rules for asks, instructions and other input of a run. */
 export const askRules: StoreRules = {
-  "keeps mode, leave and cuts of a session, and copies them": async ({ driver }) => {
+  "stores mode, permission grants and rewinds of a session, and copies them": async ({ driver }) => {
     await driver.create({ session: aSession("a", { mode: "plan", rewinds: [3] }) });
     assert.equal((await driver.get("a"))?.mode, "plan");
     const permissionGrants = [{ tool: "bash", scope: "w", title: "t", grantedBy: "http", grantedAt: at(1) }];
     const set = { mode: "ask" as const, permissionGrants, rewinds: [3, 1] };
     await driver.write("a", change({ set }));
     permissionGrants[0]!.tool = "other";
-    const { mode, permissionGrants: kept, rewinds } = (await driver.get("a")) ?? {};
-    assert.deepEqual({ mode, kept, rewinds }, { mode: "ask", kept: [{ ...permissionGrants[0], tool: "bash" }], rewinds: [3, 1] });
+    const { mode, permissionGrants: storedGrants, rewinds } = (await driver.get("a")) ?? {};
+    assert.deepEqual(
+      { mode, storedGrants, rewinds },
+      { mode: "ask", storedGrants: [{ ...permissionGrants[0], tool: "bash" }], rewinds: [3, 1] },
+    );
   },
-  "gives mode, leave and cuts of a follow-up to its chain's original too": async ({ driver }) => {
+  "copies mode, permission grants and rewinds of a follow-up to its chain's original": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
     await driver.write("b", change({ set: { mode: "plan", rewinds: [7] } }));
     for (const id of ["a", "b"]) assert.deepEqual((await driver.get(id))?.rewinds, [7]);
   },
-  "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain": async ({ driver }) => {
+  "stores all fields of an ask under the lease, and finds it by its id and by any id of the chain": async ({
+    driver,
+  }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
     const { fence } = await leaseOf(driver, "a", "h");
@@ -53,17 +58,17 @@ export const askRules: StoreRules = {
     assert.deepEqual(await idsOf(driver, { id: "q", sessionId: "other" }), []);
     assert.equal(await askOf(driver, "other"), undefined);
   },
-  "refuses an ask whole when the lease is lost, or when it is another chain's": async ({ driver }) => {
+  "rejects a change with an ask if the lease is lost or the ask belongs to another chain": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b") });
     await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-    const others = change({ asks: [anAsk("q", "b")], set: { title: "no" } });
-    await assert.rejects(driver.write("b", others), { code: "session_exists" });
+    const foreignAsk = change({ asks: [anAsk("q", "b")], set: { title: "no" } });
+    await assert.rejects(driver.write("b", foreignAsk), { code: "session_exists" });
     await assert.rejects(driver.write("a", change({ fence: 999, asks: [anAsk("r", "a")] })), { code: "lease_lost" });
     assert.notEqual((await driver.get("b"))?.title, "no");
     assert.deepEqual(await idsOf(driver), ["q"]);
   },
-  "lists asks newest first, ties by id, in pages, and only the open ones where that is asked": async ({ driver }) => {
+  "lists asks newest first, ties by id, in pages, and only the open ones if requested": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     const asks = [
       anAsk("q1", "a", { createdAt: at(1) }),
@@ -77,27 +82,29 @@ export const askRules: StoreRules = {
     assert.deepEqual(await idsOf(driver, { before: { createdAt: at(3), id: "q3" } }), ["q2", "q1"]);
     assert.deepEqual(await idsOf(driver, { open: true, sessionId: "a" }), ["q4", "q3", "q1"]);
   },
-  "answers an ask once: of many at once from two drivers one counts, and all are told the same": async (store) => {
+  "answers an ask once: of concurrent answers from two drivers one counts, and all return the same": async (store) => {
     const { driver } = store;
-    const other = await store.second();
+    const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
     for (let round = 0; round < 10; round += 1) {
       const id = `q${round}`;
       await driver.write("a", change({ asks: [anAsk(id, "a")] }));
       const doors = ["one", "two", "three", "four"];
       const outcomes = await Promise.all(
-        doors.map((door, i) => answer(i % 2 ? other : driver, "a", id, answered(i % 2 ? "allow" : "reject", door))),
+        doors.map((door, i) =>
+          answer(i % 2 ? secondDriver : driver, "a", id, answered(i % 2 ? "allow" : "reject", door)),
+        ),
       );
       assert.equal(outcomes.filter((outcome) => outcome?.counts).length, 1);
       const winner = doors[outcomes.findIndex((outcome) => outcome?.counts)];
-      const told = await askOf(other, id);
-      assert.deepEqual([told?.state, told?.answeredBy, told?.closedAt], ["answered", winner, at(1)]);
-      for (const outcome of outcomes) assert.deepEqual(outcome?.ask, told);
+      const storedAsk = await askOf(secondDriver, id);
+      assert.deepEqual([storedAsk?.state, storedAsk?.answeredBy, storedAsk?.closedAt], ["answered", winner, at(1)]);
+      for (const outcome of outcomes) assert.deepEqual(outcome?.ask, storedAsk);
     }
     assert.equal(await answer(driver, "a", "other", answered("allow")), undefined);
     await assert.rejects(answer(driver, "none", "q0", answered("allow")), { code: "session_not_found" });
   },
-  "keeps the answer of an ask that its run withdraws too late, and answers none that was withdrawn": async ({
+  "keeps the answer of an ask that is withdrawn too late, and rejects answers to withdrawn asks": async ({
     driver,
   }) => {
     await driver.create({ session: aSession("a") });
@@ -126,20 +133,20 @@ export const askRules: StoreRules = {
     assert.deepEqual(await idsOf(driver, { open: true }), ["r"]);
     assert.deepEqual((await askOf(driver, "q"))?.reply, { choice: "reject", text: "" });
   },
-  "keeps instructions in the order in which they came, once each, whoever left them": async (store) => {
+  "stores instructions of all drivers once, in the order of arrival": async (store) => {
     const { driver } = store;
-    const other = await store.second();
+    const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("b", { chain: { root: "a", index: 1 } }) });
     await instruct(driver, anInstruction("i2", "b"));
-    await instruct(other, anInstruction("i1", "a", { kind: "cancel", text: "" }));
+    await instruct(secondDriver, anInstruction("i1", "a", { kind: "cancel", text: "" }));
     await instruct(driver, anInstruction("i2", "a", { text: "again" }));
-    const wanted = [anInstruction("i2", "a"), anInstruction("i1", "a", { kind: "cancel", text: "" })];
-    for (const id of ["a", "b"]) assert.deepEqual(await other.instructions(id), wanted);
+    const expectedInstructions = [anInstruction("i2", "a"), anInstruction("i1", "a", { kind: "cancel", text: "" })];
+    for (const id of ["a", "b"]) assert.deepEqual(await secondDriver.instructions(id), expectedInstructions);
     await assert.rejects(driver.instructions("other"), { code: "session_not_found" });
     await assert.rejects(instruct(driver, anInstruction("i3", "other")), { code: "session_not_found" });
   },
-  "lets go of instructions with the change that followed them, or with none of it": async ({ driver }) => {
+  "removes instructions only together with the change that consumed them": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 1) });
     await instruct(driver, anInstruction("i1", "a"));
     await instruct(driver, anInstruction("i2", "a"));
@@ -151,7 +158,7 @@ export const askRules: StoreRules = {
       ["i2"],
     );
   },
-  "tells which instructions a change removed, and removes none of another chain": async ({ driver }) => {
+  "returns which instructions a change removed, and removes none of another chain": async ({ driver }) => {
     for (const id of ["a", "b"]) await driver.create({ session: aSession(id) });
     for (const id of ["i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
     await instruct(driver, anInstruction("other", "b"));
@@ -165,17 +172,17 @@ export const askRules: StoreRules = {
   },
   "gives an instruction that is taken back to one alone: to who takes it back, or to who follows it": async (store) => {
     const { driver } = store;
-    const other = await store.second();
+    const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
     await instruct(driver, anInstruction("i", "a"));
     const taken = await Promise.all([
       withdraw(driver, "a", "i"),
-      withdraw(other, "a", "i"),
+      withdraw(secondDriver, "a", "i"),
       withdraw(driver, "a", "i"),
     ]);
     assert.equal(taken.filter(Boolean).length, 1);
     assert.equal(await withdraw(driver, "a", "i"), false);
-    assert.deepEqual(await other.instructions("a"), []);
+    assert.deepEqual(await secondDriver.instructions("a"), []);
   },
   "deletes asks and instructions with their chain, and brings asks along in a dump": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
@@ -227,45 +234,45 @@ export const askRules: StoreRules = {
     store,
   ) => {
     const { driver } = store;
-    const other = await store.second();
-    const [listener, publisher] = [driver.notifier, other.notifier];
+    const secondDriver = await store.second();
+    const [listener, publisher] = [driver.notifier, secondDriver.notifier];
     if (!listener || !publisher) return;
     const acts: ((id: string) => Promise<unknown>)[] = [
-      (id) => other.write(id, change({ set: { title: "new" } })),
-      (id) => instruct(other, anInstruction(`i of ${id}`, id)),
+      (id) => secondDriver.write(id, change({ set: { title: "new" } })),
+      (id) => instruct(secondDriver, anInstruction(`i of ${id}`, id)),
       async (id) => {
-        const { fence } = await leaseOf(other, id, "h");
-        await other.write(id, change({ fence, add: [aMessage(id, 1)] }));
+        const { fence } = await leaseOf(secondDriver, id, "h");
+        await secondDriver.write(id, change({ fence, add: [aMessage(id, 1)] }));
       },
     ];
     const hints = new Map<string, number>();
     const listen = (id: string) => listener.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
-    /** Does it, and waits until that is told. */
-    const told = async (id: string, act: (id: string) => Promise<unknown>): Promise<void> => {
+    /** Performs the change and waits for its notification. */
+    const expectNotification = async (id: string, act: (id: string) => Promise<unknown>): Promise<void> => {
       const before = hints.get(id) ?? 0;
       await act(id);
       publisher.publish(id);
-      await until(() => (hints.get(id) ?? 0) > before, `a hint of ${id}`, 2000);
+      await until(() => (hints.get(id) ?? 0) > before, `a notification of ${id}`, 2000);
     };
     const ids = acts.map((_, n) => `a${n}`);
     for (const id of [...ids, "last"]) await driver.create({ session: aSession(id) });
     const ends = ids.map(listen);
     listen("last");
-    // Hints of earlier changes come before the hint of the last chain.
-    await told("last", acts[0]!);
-    for (const [n, act] of acts.entries()) await told(`a${n}`, act);
+    // Notifications of earlier changes arrive before the last chain's.
+    await expectNotification("last", acts[0]!);
+    for (const [n, act] of acts.entries()) await expectNotification(`a${n}`, act);
     for (const end of ends) end();
     const before = ids.map((id) => hints.get(id));
     for (const id of ids) {
-      await other.write(id, change({ set: { title: "newer" } }));
+      await secondDriver.write(id, change({ set: { title: "newer" } }));
       publisher.publish(id);
     }
-    await told("last", acts[0]!);
-    await told("last", acts[0]!);
+    await expectNotification("last", acts[0]!);
+    await expectNotification("last", acts[0]!);
     assert.deepEqual(
       ids.map((id) => hints.get(id)),
       before,
-      "nobody listens any more",
+      "no notification after unsubscribing",
     );
   },
 };

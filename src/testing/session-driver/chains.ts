@@ -17,7 +17,7 @@ import {
 } from "./rule.js";
 import type { StoreRules } from "./rule.js";
 
-/** `a` with 1 to 4, `a1` with 5 to 7, `a2` with 8 to 9; and `b`, which is no part of it. */
+/** Creates the chain `a` (seqs 1 to 4), `a1` (5 to 7), `a2` (8 to 9), and the separate session `b`. */
 async function aChain(driver: SessionDriver): Promise<void> {
   await driver.create({ session: aSession("a", { alias: "x" }), messages: someMessages("a", 1, 4) });
   await driver.create({
@@ -53,7 +53,9 @@ export const chainRules: StoreRules = {
     await driver.write("y", change({ set: { updatedAt: at(20) } }));
     assert.equal((await newestOf(driver, "y"))?.id, "z");
   },
-  "what is said in a follow-up is kept, whatever is made, closed and opened meanwhile": async (store) => {
+  "messages of a follow-up are kept while other sessions are created and drivers are closed and opened": async (
+    store,
+  ) => {
     const { driver } = store;
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.create({
@@ -67,8 +69,8 @@ export const chainRules: StoreRules = {
     });
     await driver.write("a2", change({ add: [aMessage("a2", 3), growing("a2", 4)] }));
     await driver.write("a2", change({ append: [{ messageId: "a2-4", part: 0, type: "text", text: "so far" }] }));
-    const other = await store.second();
-    assert.deepEqual(await seqs(other, "a", { scope: "chain" }), [1, 2, 3, 4]);
+    const secondDriver = await store.second();
+    assert.deepEqual(await seqs(secondDriver, "a", { scope: "chain" }), [1, 2, 3, 4]);
     const again = await store.reopen();
     assert.deepEqual(await seqs(again, "a", { scope: "chain" }), [1, 2, 3, 4]);
     assert.deepEqual(await seqs(again, "a1"), [2]);
@@ -76,7 +78,7 @@ export const chainRules: StoreRules = {
     assert.deepEqual((await again.head("a"))?.messages.map(textOf), ["text 1", "text 3", "so far"]);
     assert.equal((await newestOf(again, "a"))?.lastSeq, 4);
   },
-  "cut: hides what is behind a point under a snapshot, in this chain alone": async ({ driver }) => {
+  "revert: hides messages after a point under a snapshot, in this chain only": async ({ driver }) => {
     await aChain(driver);
     await driver.write("a2", change({ revert: snapshot("s", 8) }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -87,35 +89,36 @@ export const chainRules: StoreRules = {
     assert.deepEqual(await snapshotsOf(driver, "b"), []);
     assert.equal((await newestOf(driver, "a"))?.id, "a2");
   },
-  "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's":
-    async ({ driver }) => {
-      await aChain(driver);
-      await driver.write("a", change({ revert: snapshot("s", 2) }));
-      const newest = await newestOf(driver, "a2");
-      assert.equal(newest?.id, "a");
-      assert.equal(newest.lastSeq, 9, "a seq is never used again");
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
-      assert.deepEqual(await seqs(driver, "a1"), []);
-      await rejectsWith(driver.write("a", change({ add: [aMessage("a", 5)] })), "seq_taken", "seq of a cut message");
-      await driver.write("a", change({ add: [aMessage("a", 10)] }));
-      assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 10]);
-      const again = aSession("a1b", { chain: { root: "a", index: 1 } });
-      await rejectsWith(driver.create({ session: again }), "session_exists", "index of a cut session");
-      await driver.create({ session: aSession("a3", { chain: { root: "a", index: 3 } }) });
-      assert.equal((await newestOf(driver, "a"))?.id, "a3");
-    },
-  "cut: at 0 hides every message": async ({ driver }) => {
+  "revert: across a chain hides later sessions too; its session becomes the newest, with the chain's lastSeq": async ({
+    driver,
+  }) => {
+    await aChain(driver);
+    await driver.write("a", change({ revert: snapshot("s", 2) }));
+    const newest = await newestOf(driver, "a2");
+    assert.equal(newest?.id, "a");
+    assert.equal(newest.lastSeq, 9, "a seq is never used again");
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2]);
+    assert.deepEqual(await seqs(driver, "a1"), []);
+    await rejectsWith(driver.write("a", change({ add: [aMessage("a", 5)] })), "seq_taken", "seq of a cut message");
+    await driver.write("a", change({ add: [aMessage("a", 10)] }));
+    assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 10]);
+    const again = aSession("a1b", { chain: { root: "a", index: 1 } });
+    await rejectsWith(driver.create({ session: again }), "session_exists", "index of a cut session");
+    await driver.create({ session: aSession("a3", { chain: { root: "a", index: 3 } }) });
+    assert.equal((await newestOf(driver, "a"))?.id, "a3");
+  },
+  "revert: at 0 hides every message": async ({ driver }) => {
     await aChain(driver);
     await driver.write("a", change({ revert: snapshot("s", 0) }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), []);
     assert.equal((await driver.get("a"))?.lastSeq, 9);
   },
-  "cut: with messages in the same change, these are not hidden": async ({ driver }) => {
+  "revert: messages in the same change are not hidden": async ({ driver }) => {
     await aChain(driver);
     await driver.write("a2", change({ revert: snapshot("s", 8), add: [aMessage("a2", 10)] }));
     assert.deepEqual(await seqs(driver, "a2"), [8, 10]);
   },
-  "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone": async (store) => {
+  "restore: shows the messages and sessions that its revert hid, and removes the snapshot": async (store) => {
     await aChain(store.driver);
     await store.driver.write("a", change({ revert: snapshot("s", 2) }));
     const driver = await store.reopen();
@@ -126,7 +129,7 @@ export const chainRules: StoreRules = {
     await rejectsWith(driver.write("a", change({ restore: "s" })), "point_not_found", "restored already");
     await rejectsWith(driver.write("b", change({ restore: "s" })), "point_not_found", "another chain's");
   },
-  "restore: alone, too, the one that is the newest then has the chain's lastSeq": async (store) => {
+  "restore: the session that becomes the newest has the chain's lastSeq": async (store) => {
     await aChain(store.driver);
     await store.driver.write("a", change({ revert: snapshot("s", 2) }));
     await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
@@ -140,7 +143,7 @@ export const chainRules: StoreRules = {
     await store.driver.write("a2", change({ add: [aMessage("a2", 12)] }));
     assert.deepEqual(await seqs(store.driver, "a2"), [8, 9, 12]);
   },
-  "restore: what an earlier cut hid stays hidden under its own snapshot": async ({ driver }) => {
+  "restore: messages hidden by an earlier revert stay hidden under its snapshot": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 6) });
     await driver.write("a", change({ revert: snapshot("s1", 4) }));
     await driver.write("a", change({ revert: snapshot("s2", 2) }));
@@ -150,7 +153,7 @@ export const chainRules: StoreRules = {
     await driver.write("a", change({ restore: "s1" }));
     assert.deepEqual(await seqs(driver, "a"), [1, 2, 3, 4, 5, 6]);
   },
-  "restore with a cut in the same change swaps what was said since for what was hidden, to and fro": async ({
+  "restore with a revert in the same change swaps later messages with hidden ones, in both directions": async ({
     driver,
   }) => {
     await aChain(driver);
@@ -171,7 +174,7 @@ export const chainRules: StoreRules = {
     await driver.write("a", change({ revert: snapshot("s3", 2), restore: "s2" }));
     assert.deepEqual(await visible(), [[1, 2, 10, 11, 12], "a3", 12]);
   },
-  "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other": async ({
+  "delete: any id of a chain deletes the whole chain with hidden sessions and snapshots, and no other": async ({
     driver,
   }) => {
     for (const id of ["a", "a1", "a2"]) {

@@ -29,7 +29,7 @@ export const changeRules: StoreRules = {
       aSession("a", { title: "New", model: "m2", provider: "", reasoningEffort: "", projectDir: "/x" }),
     );
   },
-  "write: updatedAt never goes back, the rest of such a change counts": async ({ driver }) => {
+  "write: updatedAt never decreases; the other fields of such a change apply": async ({ driver }) => {
     await driver.create({ session: aSession("a", { updatedAt: at(5) }) });
     await driver.write("a", change({ set: { updatedAt: at(3), title: "x" } }));
     assert.deepEqual(await driver.get("a"), aSession("a", { updatedAt: at(5), title: "x" }));
@@ -93,14 +93,14 @@ export const changeRules: StoreRules = {
       ],
     });
   },
-  "write: a growing message that began with parts goes on behind them": async ({ driver }) => {
+  "write: a growing message with initial parts grows after them": async ({ driver }) => {
     const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "Hel" }] });
     await driver.create({ session: aSession("a"), messages: [begun] });
     await driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "lo" }] }));
     await driver.write("a", change({ append: [{ messageId: "a-1", part: 1, type: "reasoning", text: "hm" }] }));
     assert.equal(textOf((await driver.messages("a"))[0]), "Hello|hm");
   },
-  "write: what had grown survives a reopen, and goes on growing": async (store) => {
+  "write: appended text survives a reopen and can grow further": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
     let driver = await store.reopen();
@@ -111,7 +111,7 @@ export const changeRules: StoreRules = {
     assert.equal(textOf(message), "one two");
     assert.equal(message?.finished, false);
   },
-  "write: finish replaces what had grown, also after a reopen; place and time of the seq stay": async (store) => {
+  "write: finish replaces the appended text, also after a reopen; order and creation time stay": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "do" }] }));
     const driver = await store.reopen();
@@ -154,7 +154,7 @@ export const changeRules: StoreRules = {
     await rejectsWith(driver.write("none", change({ set: { title: "x" } })), "session_not_found", "unknown id");
     assert.equal(await driver.get("none"), undefined);
   },
-  "write: a refused change leaves nothing of itself behind": async ({ driver }) => {
+  "write: a rejected change has no effect": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), growing("a", 2)] });
     await driver.create({ session: aSession("b"), run: aRun("r1", "b", { idempotencyKey: "taken" }) });
     const lease = await leaseOf(driver, "a", "h1");
@@ -165,7 +165,7 @@ export const changeRules: StoreRules = {
       await driver.runs({ limit: 9 }),
     ];
     const before = await all();
-    const whole: SessionChange = {
+    const fullChange: SessionChange = {
       fence: lease.fence,
       sync: true,
       set: { title: "half", updatedAt: at(50) },
@@ -177,18 +177,18 @@ export const changeRules: StoreRules = {
       runs: [aRun("r2", "a")],
     };
     const refused: [string, SessionChange][] = [
-      ["lease_lost", { ...whole, fence: lease.fence + 1 }],
-      ["seq_taken", { ...whole, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
-      ["run_key_taken", { ...whole, runs: [aRun("r3", "a"), aRun("r4", "a", { idempotencyKey: "taken" })] }],
-      ["point_not_found", { ...whole, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
-      ["point_not_found", { ...whole, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
-      ["point_not_found", { ...whole, restore: "no such snapshot" }],
+      ["lease_lost", { ...fullChange, fence: lease.fence + 1 }],
+      ["seq_taken", { ...fullChange, add: [aMessage("a", 3), aMessage("a", 2, { id: "again" })] }],
+      ["run_key_taken", { ...fullChange, runs: [aRun("r3", "a"), aRun("r4", "a", { idempotencyKey: "taken" })] }],
+      ["point_not_found", { ...fullChange, append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }],
+      ["point_not_found", { ...fullChange, finish: [aMessage("a", 2, FINAL), aMessage("a", 9)] }],
+      ["point_not_found", { ...fullChange, restore: "no such snapshot" }],
     ];
-    for (const [code, one] of refused) {
-      await rejectsWith(driver.write("a", one), code, code);
+    for (const [code, invalidChange] of refused) {
+      await rejectsWith(driver.write("a", invalidChange), code, code);
       assert.deepEqual(await all(), before, code);
     }
-    await driver.write("a", whole);
+    await driver.write("a", fullChange);
     assert.equal((await driver.get("a"))?.title, "half");
     assert.equal((await driver.runs({ limit: 9 })).length, 2);
     assert.deepEqual(await seqs(driver, "a"), [1, 3, 4]);
@@ -213,7 +213,7 @@ export const changeRules: StoreRules = {
     );
     assert.equal(textOf((await driver.messages("a"))[0]), letters.join(""));
   },
-  "write: one that is refused does not touch those beside it": async ({ driver }) => {
+  "write: a rejected change does not affect concurrent ones": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     const results = await Promise.allSettled([
       driver.write("a", change({ add: [aMessage("a", 2)] })),

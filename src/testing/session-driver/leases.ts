@@ -25,7 +25,7 @@ import {
 import type { StoreRules } from "./rule.js";
 
 export const leaseRules: StoreRules = {
-  "lease: one holder at a time; others are told who has it": async (store) => {
+  "lease: one holder at a time; other callers receive the current lease": async (store) => {
     await store.driver.create({ session: aSession("a") });
     await store.driver.create({ session: aSession("b") });
     const holder: LeaseHolder = { id: "h1", host: "n1", boot: "b1", pid: 42, started: "99" };
@@ -38,9 +38,9 @@ export const leaseRules: StoreRules = {
       "it ends 60 s from now",
     );
     assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
-    const other = await store.second();
-    assert.deepEqual(await other.lease("a", aHolder("h3"), 60_000), { heldBy: lease });
-    assert.ok("fence" in (await other.lease("b", aHolder("h2"), 60_000)), "another chain is free");
+    const secondDriver = await store.second();
+    assert.deepEqual(await secondDriver.lease("a", aHolder("h3"), 60_000), { heldBy: lease });
+    assert.ok("fence" in (await secondDriver.lease("b", aHolder("h2"), 60_000)), "another chain is free");
   },
   "lease: the same holder renews it, with the same fence and a later end": async (store) => {
     await store.driver.create({ session: aSession("a") });
@@ -64,40 +64,40 @@ export const leaseRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     const old = await leaseOf(driver, "a", "h1", 20);
     await sleep(40);
-    await driver.write("a", change({ fence: old.fence, set: { title: "nobody came" } }));
-    const other = await store.second();
-    const lease = await leaseOf(other, "a", "h2");
+    await driver.write("a", change({ fence: old.fence, set: { title: "no rival" } }));
+    const secondDriver = await store.second();
+    const lease = await leaseOf(secondDriver, "a", "h2");
     assert.ok(lease.fence > old.fence, "a higher fence");
     const late = change({ fence: old.fence, append: [{ messageId: "a-1", part: 0, type: "text", text: "late" }] });
     await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder writes");
-    await rejectsWith(other.write("a", late), "lease_lost", "the same elsewhere");
+    await rejectsWith(secondDriver.write("a", late), "lease_lost", "the same through another driver");
     assert.deepEqual(await driver.messages("a"), [growing("a", 1)]);
     assert.ok("heldBy" in (await driver.lease("a", aHolder("h1"), 60_000)), "it is held");
-    await other.write("a", change({ fence: lease.fence, add: [aMessage("a", 2)] }));
+    await secondDriver.write("a", change({ fence: lease.fence, add: [aMessage("a", 2)] }));
   },
-  "lease: `replacing` replaces the lease of that fence at once, and nobody else's": async (store) => {
+  "lease: `fenceToReplace` replaces the lease of that fence at once, and no other": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h1");
-    const told = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence + 1 });
-    assert.deepEqual(told, { heldBy: first });
-    const other = await store.second();
-    const second = await other.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
+    const conflict = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence + 1 });
+    assert.deepEqual(conflict, { heldBy: first });
+    const secondDriver = await store.second();
+    const second = await secondDriver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
     assert.ok(
       "fence" in second && second.fence > first.fence,
       "the lease of that fence is replaced, under a higher fence",
     );
     assert.equal(second.holder.id, "h2");
     await rejectsWith(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "gone");
-    // A late call replaces no lease, not even a later one of the same holder.
+    // A late call does not replace a newer lease, even of the same holder.
     const late = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
     assert.ok("heldBy" in late, "it is held by its new holder");
     assert.deepEqual([late.heldBy.holder, late.heldBy.fence], [aHolder("h2"), second.fence]);
     await release(driver, second);
     const free = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
-    assert.ok("fence" in free, "a free one is had all the same");
+    assert.ok("fence" in free, "a free lease is acquired anyway");
   },
-  "lease: of a session that is not there yet, and its fence is that of the create": async ({ driver }) => {
+  "lease: of a session that does not exist yet; create uses its fence": async ({ driver }) => {
     const lease = await leaseOf(driver, "a", "h1");
     assert.deepEqual(await driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
     const session = aSession("a");
@@ -106,36 +106,34 @@ export const leaseRules: StoreRules = {
     await driver.create({ session, fence: lease.fence });
     await driver.write("a", change({ fence: lease.fence, add: [aMessage("a", 1)] }));
   },
-  "release: alone it gives back the lease of a session that was never created, and nothing else does": async (
-    store,
-  ) => {
+  "release: on its own releases the lease of a session that was never created": async (store) => {
     const { driver } = store;
-    const other = await store.second();
+    const secondDriver = await store.second();
     const first = await leaseOf(driver, "a", "h1");
     const { rootId, fence } = first;
-    const more = change({ fence, release: true, set: { title: "x" } });
-    await rejectsWith(driver.write("a", more), "session_not_found", "with other fields");
+    const extraChange = change({ fence, release: true, set: { title: "x" } });
+    await rejectsWith(driver.write("a", extraChange), "session_not_found", "with other fields");
     const wrong = release(driver, { rootId, fence: fence + 1 });
     await rejectsWith(wrong, "session_not_found", "another fence");
-    assert.ok("heldBy" in (await other.lease("a", aHolder("h2"), 60_000)), "it is still held");
+    assert.ok("heldBy" in (await secondDriver.lease("a", aHolder("h2"), 60_000)), "it is still held");
     await release(driver, first);
-    const second = await leaseOf(other, "a", "h2");
+    const second = await leaseOf(secondDriver, "a", "h2");
     assert.ok(second.fence > fence, "a higher fence");
     await rejectsWith(driver.create({ session: aSession("a"), fence }), "lease_lost", "it was given back");
-    await other.create({ session: aSession("a"), fence: second.fence });
+    await secondDriver.create({ session: aSession("a"), fence: second.fence });
   },
-  "lease: tells the chain's head where it is asked for, as it is under the lease": async (store) => {
+  "lease: returns the chain's head on request, in its state under the lease": async (store) => {
     const { driver } = store;
     const run = aRun("r1", "a");
     await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)], run });
-    const other = await store.second();
-    const first = await leaseOf(other, "a", "h1");
+    const secondDriver = await store.second();
+    const first = await leaseOf(secondDriver, "a", "h1");
     const cut = { id: "s", after: 1, createdAt: at(1) };
-    await other.write(
+    await secondDriver.write(
       "a",
       change({ fence: first.fence, revert: cut, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }),
     );
-    await release(other, first);
+    await release(secondDriver, first);
     const taken = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
     assert.ok("fence" in taken && taken.head, "a lease with the head");
     const { snapshots, ...head } = (await driver.head("a"))!;
@@ -145,63 +143,66 @@ export const leaseRules: StoreRules = {
       taken.head.messages.map(({ seq }) => seq),
       [1, 2],
     );
-    const rival = await other.lease("a", aHolder("h3"), 60_000, { head: { messages: true } });
-    assert.ok("heldBy" in rival && !("head" in rival), "nothing is told to whoever does not have it");
+    const rival = await secondDriver.lease("a", aHolder("h3"), 60_000, { head: { messages: true } });
+    assert.ok("heldBy" in rival && !("head" in rival), "no head without the lease");
     const plain = await driver.lease("a", aHolder("h2"), 60_000);
-    assert.ok("fence" in plain && plain.head === undefined, "nobody asked");
+    assert.ok("fence" in plain && plain.head === undefined, "no head was requested");
     const nobody = await driver.lease("b", aHolder("h2"), 60_000, { head: { messages: true } });
     assert.ok("fence" in nobody && nobody.head === undefined, "there is no session");
   },
-  "lease: with the head, messages are left out only where they need not be told": async ({ driver }) => {
+  "lease: with the head, messages are omitted only if the caller already has them": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     const first = await leaseOf(driver, "a", "h1");
     await release(driver, first);
-    // A holder of an earlier lease does not have the messages of the last one.
-    const unknown = { head: { messages: true, known: first.fence + 1 } };
-    const told = await driver.lease("a", aHolder("h2"), 60_000, unknown);
-    assert.ok("fence" in told, "the lease is had");
-    assert.deepEqual(told.head?.messages, [aMessage("a", 1)]);
-    await release(driver, told);
-    const known = { head: { messages: true, known: told.fence } };
-    const again = await driver.lease("a", aHolder("h3"), 60_000, known);
+    // The holder of an earlier lease does not have the messages of the last one.
+    const unknown = { head: { messages: true, cachedFence: first.fence + 1 } };
+    const freshLease = await driver.lease("a", aHolder("h2"), 60_000, unknown);
+    assert.ok("fence" in freshLease, "the lease is had");
+    assert.deepEqual(freshLease.head?.messages, [aMessage("a", 1)]);
+    await release(driver, freshLease);
+    const headOptions = { head: { messages: true, cachedFence: freshLease.fence } };
+    const again = await driver.lease("a", aHolder("h3"), 60_000, headOptions);
     assert.ok("fence" in again && again.head, "a lease with the head");
-    assert.ok(again.head.messages.length === 0 || again.previous === told.fence, "no messages, or the fence before it");
+    assert.ok(
+      again.head.messages.length === 0 || again.previous === freshLease.fence,
+      "no messages, or the fence before it",
+    );
     assert.deepEqual(again.head.newest, await driver.get("a"));
   },
-  "write: with `release` it gives the lease back, and tells what instructions are left": async (store) => {
+  "write: with `release` releases the lease and returns the remaining instructions": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
-    const other = await store.second();
+    const secondDriver = await store.second();
     const first = await leaseOf(driver, "a", "h1");
-    await instruct(other, anInstruction("i1", "a"));
-    await instruct(other, anInstruction("i2", "a"));
-    await instruct(other, anInstruction("withdrawn", "a"));
-    await withdraw(other, "a", "withdrawn");
+    await instruct(secondDriver, anInstruction("i1", "a"));
+    await instruct(secondDriver, anInstruction("i2", "a"));
+    await instruct(secondDriver, anInstruction("withdrawn", "a"));
+    await withdraw(secondDriver, "a", "withdrawn");
     const none = await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
     assert.deepEqual(none.instructions, [], "the lease was not given back");
     const last = change({ fence: first.fence, add: [aMessage("a", 2)], consumedInstructions: ["i1"], release: true });
     const { instructions, consumedInstructions } = await driver.write("a", last);
     assert.deepEqual(instructions, [anInstruction("i2", "a")]);
     assert.deepEqual(consumedInstructions, ["i1"]);
-    assert.deepEqual(await other.instructions("a"), [anInstruction("i2", "a")], "it is still there");
+    assert.deepEqual(await secondDriver.instructions("a"), [anInstruction("i2", "a")], "it is still there");
     await rejectsWith(
       driver.write("a", change({ fence: first.fence, add: [aMessage("a", 3)] })),
       "lease_lost",
       "given back",
     );
-    const second = await leaseOf(other, "a", "h2");
+    const second = await leaseOf(secondDriver, "a", "h2");
     assert.ok(second.fence > first.fence, "a higher fence");
     assert.ok(second.previous === undefined || second.previous === first.fence, "no fence before it, or the first one");
     await rejectsWith(driver.write("a", { ...last, add: [] }), "lease_lost", "it was given back before");
     assert.ok("heldBy" in (await driver.lease("a", aHolder("h3"), 60_000)), "the next keeps it");
   },
-  "write: a refused one gives no lease back, whatever it is refused for": async ({ driver }) => {
+  "write: a rejected change never releases the lease": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.create({ session: aSession("b"), run: aRun("taken", "b", { idempotencyKey: "k" }) });
     const { fence } = await leaseOf(driver, "a", "h1");
     await instruct(driver, anInstruction("i", "a"));
     await driver.write("a", change({ asks: [anAsk("q", "a")] }));
-    const whole = { answer: { askId: "q", ...answered("allow") }, instruct: anInstruction("no", "a") };
+    const commonFields = { answer: { askId: "q", ...answered("allow") }, instruct: anInstruction("no", "a") };
     const delta = { messageId: "a-1", part: 0, type: "text", text: "x" } as const;
     const refused: [string, Partial<SessionChange>][] = [
       ["seq_taken", { add: [aMessage("a", 1)] }],
@@ -213,8 +214,8 @@ export const leaseRules: StoreRules = {
       ["lease_lost", { fence: fence + 1 }],
     ];
     for (const [code, fields] of refused) {
-      const one = change({ fence, consumedInstructions: ["i"], release: true, ...whole, ...fields });
-      await rejectsWith(driver.write("a", one), code, code);
+      const invalidChange = change({ fence, consumedInstructions: ["i"], release: true, ...commonFields, ...fields });
+      await rejectsWith(driver.write("a", invalidChange), code, code);
       assert.ok("heldBy" in (await driver.lease("a", aHolder("h2"), 60_000)), code);
       assert.deepEqual(await driver.instructions("a"), [anInstruction("i", "a")], code);
       assert.equal((await askOf(driver, "q"))?.state, "open", code);
@@ -222,21 +223,21 @@ export const leaseRules: StoreRules = {
     await rejectsWith(driver.write("none", change({ fence, release: true })), "session_not_found", "unknown");
     await driver.write("a", change({ fence, add: [aMessage("a", 2)] }));
   },
-  "lease: nobody has it before its time ran out, however short that is": async (store) => {
+  "lease: cannot be taken before it expires, however short it is": async (store) => {
     const { driver } = store;
-    const other = await store.second();
+    const secondDriver = await store.second();
     for (const ttl of [4000, 1000, 300]) {
       const id = `a${ttl}`;
       await driver.create({ session: aSession(id) });
       const since = performance.now();
       const { fence } = await leaseOf(driver, id, "h1", ttl);
       await driver.write(id, change({ fence, runs: [aRun(`r${ttl}`, id)] }));
-      const run = await runOf(other, `r${ttl}`);
-      const rival = await other.lease(id, aHolder("h2"), 60_000);
-      // Where that took too long nothing can be said; of the longest it is said.
+      const run = await runOf(secondDriver, `r${ttl}`);
+      const rival = await secondDriver.lease(id, aHolder("h2"), 60_000);
+      // If the steps took longer than the lease, the result is meaningless. The longest lease normally gives a result.
       if (performance.now() - since >= ttl) continue;
       assert.ok("heldBy" in rival, `a lease of ${ttl} ms was taken before its time`);
-      assert.deepEqual(run?.holder, aHolder("h1"), `nobody holds the run under a lease of ${ttl} ms`);
+      assert.deepEqual(run?.holder, aHolder("h1"), `the run has no holder under a lease of ${ttl} ms`);
     }
   },
   "lease: of many that replace the same dead holder at once through two drivers, exactly one gets it": async (
@@ -256,7 +257,7 @@ export const leaseRules: StoreRules = {
       dead = won[0] ?? 0;
     }
   },
-  "release: the lease is free, the fence is spent, and the next is greater": async ({ driver }) => {
+  "release: the lease is free, its fence is invalid, and the next fence is greater": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h1");
     await release(driver, first);
@@ -268,37 +269,39 @@ export const leaseRules: StoreRules = {
     await release(driver, second);
     await rejectsWith(release(driver, second), "lease_lost", "released twice");
   },
-  "lease: where it tells the one before, that is the chain's last, whoever had it; nothing is told of a deleted chain":
-    async (store) => {
-      const { driver } = store;
-      const other = await store.second();
-      await driver.create({ session: aSession("a") });
-      const told: (readonly [previous: number | undefined, real: number])[] = [];
-      let last = await leaseOf(driver, "a", "h1");
-      const next = async (by: typeof driver, holder: string): Promise<void> => {
-        const lease = await leaseOf(by, "a", holder);
-        told.push([lease.previous, last.fence]);
-        last = lease;
-      };
-      await release(driver, last);
-      await next(driver, "h2");
-      await release(driver, last);
-      await next(other, "h3");
-      await release(other, last);
-      await next(driver, "h4");
-      await release(driver, last);
-      for (const [previous, real] of told) assert.ok(previous === undefined || previous === real, "the last one");
-      // Whoever held the lease before knows nothing of what was said without one.
-      await driver.write("a", change({ fence: null, add: [aMessage("a", 1)] }));
-      const unleased = await leaseOf(other, "a", "h5");
-      assert.equal(unleased.previous, undefined, "changed without a lease");
-      await release(other, unleased);
-      await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), view: [aMessage("a", 1)] });
-      assert.equal((await leaseOf(other, "a", "h5")).previous, undefined, "a follow-up without a lease");
-      await driver.delete(["a"]);
-      await driver.create({ session: aSession("a") });
-      assert.equal((await leaseOf(driver, "a", "h6")).previous, undefined, "another chain of that id");
-    },
+  "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete": async (
+    store,
+  ) => {
+    const { driver } = store;
+    const secondDriver = await store.second();
+    await driver.create({ session: aSession("a") });
+    const previousFences: (readonly [previous: number | undefined, real: number])[] = [];
+    let last = await leaseOf(driver, "a", "h1");
+    const next = async (by: typeof driver, holder: string): Promise<void> => {
+      const lease = await leaseOf(by, "a", holder);
+      previousFences.push([lease.previous, last.fence]);
+      last = lease;
+    };
+    await release(driver, last);
+    await next(driver, "h2");
+    await release(driver, last);
+    await next(secondDriver, "h3");
+    await release(secondDriver, last);
+    await next(driver, "h4");
+    await release(driver, last);
+    for (const [previous, real] of previousFences)
+      assert.ok(previous === undefined || previous === real, "the last one");
+    // A previous holder does not know the messages that were written without a lease.
+    await driver.write("a", change({ fence: null, add: [aMessage("a", 1)] }));
+    const unleased = await leaseOf(secondDriver, "a", "h5");
+    assert.equal(unleased.previous, undefined, "changed without a lease");
+    await release(secondDriver, unleased);
+    await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), view: [aMessage("a", 1)] });
+    assert.equal((await leaseOf(secondDriver, "a", "h5")).previous, undefined, "a follow-up without a lease");
+    await driver.delete(["a"]);
+    await driver.create({ session: aSession("a") });
+    assert.equal((await leaseOf(driver, "a", "h6")).previous, undefined, "another chain of that id");
+  },
   "fences grow across releases, deletes and reopening": async (store) => {
     const seen: number[] = [];
     for (let round = 0; round < 3; round++) {
@@ -318,11 +321,11 @@ export const leaseRules: StoreRules = {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
     const lease = await leaseOf(driver, "a", "h1");
-    const other = await store.second();
-    await other.delete(["a"]);
+    const secondDriver = await store.second();
+    await secondDriver.delete(["a"]);
     const late = change({ fence: lease.fence, add: [aMessage("a", 1)] });
     await rejectsWith(driver.write("a", late), "session_not_found", "the session is gone");
-    await other.create({ session: aSession("a") });
+    await secondDriver.create({ session: aSession("a") });
     await rejectsWith(driver.write("a", late), "lease_lost", "another session of that id");
     assert.deepEqual(await seqs(driver, "a"), []);
     await leaseOf(driver, "a", "h2");

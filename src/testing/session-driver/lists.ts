@@ -16,7 +16,7 @@ export const listRules: StoreRules = {
     const page = await driver.list({ limit: 9 });
     assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["a"], 1]);
   },
-  "list: a folder is compared whole, and counted apart": async ({ driver }) => {
+  "list: a folder must match exactly, and is counted separately": async ({ driver }) => {
     await driver.create({ session: aSession("a", { projectDir: "/p" }) });
     await driver.create({ session: aSession("b", { projectDir: "/p/q" }) });
     await driver.create({ session: aSession("c", { projectDir: "/P" }) });
@@ -49,7 +49,7 @@ export const listRules: StoreRules = {
     assert.deepEqual(await find("ete"), [[], 0]);
     assert.deepEqual(await find("'; DROP TABLE sessions; --"), [[], 0]);
   },
-  "list: emptyBefore finds those that never got a message and are older": async ({ driver }) => {
+  "list: emptyBefore finds older sessions that never had a message": async ({ driver }) => {
     await driver.create({ session: aSession("old", { updatedAt: at(1) }) });
     await driver.create({ session: aSession("said", { updatedAt: at(1) }), messages: [aMessage("said", 1)] });
     await driver.create({ session: aSession("later", { updatedAt: at(2) }) });
@@ -58,7 +58,7 @@ export const listRules: StoreRules = {
     const page = await driver.list({ emptyBefore: at(5), limit: 9 });
     assert.deepEqual([page.sessions.map((session) => session.id), page.total], [["old"], 1]);
   },
-  "list: one that was emptied by a cut did get a message": async ({ driver }) => {
+  "list: a session emptied by a revert has had a message": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await driver.write("a", change({ revert: { id: "s", after: 0, createdAt: at(1) } }));
     assert.deepEqual(await listed(driver, { emptyBefore: at(99) }), []);
@@ -66,13 +66,13 @@ export const listRules: StoreRules = {
   "list: pages by offset hold every session once; total is of all": async ({ driver }) => {
     for (let n = 0; n < 7; n++)
       await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)) }) });
-    const found: string[] = [];
+    const listedIds: string[] = [];
     for (let offset = 0; offset < 9; offset += 3) {
       const page = await driver.list({ limit: 3, offset });
       assert.equal(page.total, 7);
-      found.push(...page.sessions.map((session) => session.id));
+      listedIds.push(...page.sessions.map((session) => session.id));
     }
-    assert.deepEqual(found, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
+    assert.deepEqual(listedIds, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
     assert.deepEqual(await driver.list({ limit: 3, offset: 99 }), { sessions: [], total: 7 });
   },
   "list: pages from a known entry hold every session once; total is of all": async ({ driver }) => {
@@ -80,17 +80,17 @@ export const listRules: StoreRules = {
       const projectDir = n === 6 ? "/other" : "/projects/one";
       await driver.create({ session: aSession(`s${n}`, { updatedAt: at(Math.floor(n / 3)), projectDir }) });
     }
-    const found: string[] = [];
+    const listedIds: string[] = [];
     let before: SessionQuery["before"];
     for (;;) {
       const page = await driver.list({ projectDir: "/projects/one", limit: 2, before });
       assert.equal(page.total, 6);
       const last = page.sessions.at(-1);
       if (!last) break;
-      found.push(...page.sessions.map((session) => session.id));
+      listedIds.push(...page.sessions.map((session) => session.id));
       before = { updatedAt: last.updatedAt, id: last.id };
     }
-    assert.deepEqual(found, ["s5", "s4", "s3", "s2", "s1", "s0"]);
+    assert.deepEqual(listedIds, ["s5", "s4", "s3", "s2", "s1", "s0"]);
     assert.deepEqual(await listed(driver, { before: { updatedAt: at(1), id: "nobody" } }), ["s2", "s1", "s0"]);
   },
   "list: an entry that changes its updatedAt moves, and one that changes its folder is counted there": async ({
@@ -115,9 +115,7 @@ export const listRules: StoreRules = {
     assert.equal((await reopened.list({ limit: 9 })).total, 1);
     assert.equal((await reopened.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
   },
-  "list: a helper's session is listed and counted where those of its asker are asked for, and nowhere else": async (
-    store,
-  ) => {
+  "list: a subagent session is listed and counted only in queries for its parent": async (store) => {
     const { driver } = store;
     const spawnedBy = { sessionId: "a", runId: "r1", callId: "c1" };
     await driver.create({ session: aSession("a") });
@@ -152,7 +150,7 @@ export const listRules: StoreRules = {
     assert.deepEqual(await listed(reopened, { spawnedBy: "a" }), ["c"]);
     assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
   },
-  "load: a helper's session is as little listed and counted as where it came from": async (store) => {
+  "load: a subagent session stays out of lists and totals": async (store) => {
     const { driver } = store;
     const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };
     await driver.create({ session: aSession("b", { spawnedBy }), messages: [aMessage("b", 1)] });

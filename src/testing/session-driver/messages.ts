@@ -3,7 +3,7 @@ import type { Message } from "../../ports/message.js";
 import { allSeqs, aMessage, aResult, aSession, at, change, seqs, someMessages, type StoreRules } from "./rule.js";
 
 export const messageRules: StoreRules = {
-  "messages: in seq order, whatever the clock said and in whichever order they came": async ({ driver }) => {
+  "messages: in seq order, regardless of creation times and insertion order": async ({ driver }) => {
     await driver.create({
       session: aSession("a"),
       messages: [aMessage("a", 3, { createdAt: at(1) }), aMessage("a", 1, { createdAt: at(9) })],
@@ -11,11 +11,16 @@ export const messageRules: StoreRules = {
     await driver.write("a", change({ add: [aMessage("a", 2, { createdAt: at(0) })] }));
     assert.deepEqual(await seqs(driver, "a"), [1, 2, 3]);
   },
-  "messages: what was shown of a result comes back with it, and where nothing was, no word of it": async (store) => {
+  "messages: the display of a result is stored; without one the field is absent": async (store) => {
     const { driver } = store;
     const grown = { ...aResult("a", 3), parts: [{ type: "text" as const, text: "done" }] };
-    const given = [aResult("a", 1), aMessage("a", 2), grown, aResult("a", 4, { shown: { diff: [], locations: [] } })];
-    const [first, second, third, fourth] = given as [Message, Message, Message, Message];
+    const storedMessages = [
+      aResult("a", 1),
+      aMessage("a", 2),
+      grown,
+      aResult("a", 4, { shown: { diff: [], locations: [] } }),
+    ];
+    const [first, second, third, fourth] = storedMessages as [Message, Message, Message, Message];
     await driver.create({ session: aSession("a"), messages: [first, second] });
     const { shown: _, ...bare } = third;
     await driver.write("a", change({ add: [{ ...bare, finished: false }, fourth] }));
@@ -24,8 +29,8 @@ export const messageRules: StoreRules = {
       "no `shown` on a message without it",
     );
     await driver.write("a", change({ finish: [third] }));
-    assert.deepEqual(await driver.messages("a", { scope: "chain" }), given);
-    assert.deepEqual(await (await store.reopen()).messages("a"), given);
+    assert.deepEqual(await driver.messages("a", { scope: "chain" }), storedMessages);
+    assert.deepEqual(await (await store.reopen()).messages("a"), storedMessages);
   },
   "messages: empty for an unknown session": async ({ driver }) => {
     assert.deepEqual(await driver.messages("none"), []);
@@ -92,7 +97,7 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a", { after: 2, limit: 2 }), [3, 7]);
     assert.deepEqual(await allSeqs(driver, "a"), [1, 2, 3, 4, 5, 6, 7, 8]);
   },
-  "messages: what one snapshot hides can be asked for": async ({ driver }) => {
+  "messages: the messages that a snapshot hides can be queried": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
     await driver.create({
       session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 }),
@@ -108,15 +113,15 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "none" }), []);
     assert.deepEqual(await seqs(driver, "a", { scope: "chain", hiddenBy: "" }), []);
   },
-  "messages: results of one tool can be asked for, in pages both ways, of a session and of its chain": async ({
+  "messages: results of one tool can be queried in pages in both directions, of a session and of its chain": async ({
     driver,
   }) => {
-    const said = someMessages("a", 1, 12).map((message) => {
+    const mixedMessages = someMessages("a", 1, 12).map((message) => {
       if (message.seq % 3 === 0) return aResult("a", message.seq, { name: message.seq % 2 === 0 ? "edit" : "plan" });
-      // Another's message is no result, whatever it is called.
+      // A message of another role is not a tool result, whatever its name is.
       return message.seq === 4 ? { ...message, parts: [{ type: "text" as const, text: "plan" }] } : message;
     });
-    await driver.create({ session: aSession("a"), messages: said });
+    await driver.create({ session: aSession("a"), messages: mixedMessages });
     await driver.create({
       session: aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 12 }),
       messages: [aResult("a1", 13, { name: "plan" }), aResult("a1", 14)],
@@ -131,16 +136,16 @@ export const messageRules: StoreRules = {
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", before: 99, limit: 5 }), [3]);
     assert.deepEqual(await seqs(driver, "a", { tool: "plan", scope: "chain", hiddenBy: "s" }), [9, 13]);
   },
-  "messages: a page is the same however much lies around it": async ({ driver }) => {
+  "messages: a page does not depend on the number of other messages": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 600) });
-    const found: number[] = [];
+    const pagedSeqs: number[] = [];
     for (let after = 0; ;) {
       const page = await seqs(driver, "a", { after, limit: 250 });
       if (page.length === 0) break;
-      found.push(...page);
+      pagedSeqs.push(...page);
       after = page.at(-1) ?? 0;
     }
-    assert.equal(found.length, 600);
+    assert.equal(pagedSeqs.length, 600);
     assert.deepEqual(await seqs(driver, "a", { before: 601, limit: 2 }), [599, 600]);
   },
 };

@@ -20,71 +20,77 @@ import {
 } from "./rule.js";
 import type { Store } from "./rule.js";
 
-/** A call of a race. `fence` is that of the chain's lease, which may have been given back. */
+/** A call of a race. `fence` is that of the chain's lease, which may have been released. */
 export interface Act {
-  /** In messages. */
+  /** Description for messages. */
   name: string;
   do: (driver: SessionDriver, fence: number) => Promise<unknown>;
 }
 
-/** What is there when a race begins: the chain of `a`, whose lease `h1` holds, or held. */
-export type Ground = "held" | "free";
+/** State when a race begins: whether `h1` holds the lease of the chain `a`. */
+export type LeaseState = "held" | "free";
 
-/** What was told and seen of a race. */
+/** Everything that callers receive and readers see in a race. */
 interface Outcome {
   first: unknown;
   second: unknown;
-  /** What was seen when the second was done and the first was not; undefined when that never was. */
+  /** State that a reader sees after the second call ended and before the first did. Undefined if that did not occur. */
   meanwhile: unknown;
   end: unknown;
 }
 
-/** Longest wait for a call that neither ends nor is known to wait, in ms. */
+/** Maximum wait for a call that neither ends nor is known to be blocked. */
 const IDLE_MS = 1000;
 
 /**
- * Two calls at once, through two drivers, the first held up at its end where the store can do that. All that is told and
- * seen must be as if one had come after the other: which, may be chosen, but whoever was done before the other began, or
- * was seen to be done first, came first. False when the store has no such part: nothing was done.
+ * Runs two calls concurrently through two drivers. If the store supports it, the first is held just before its end.
+ *
+ * The results must be as if one call had followed the other. The order is free, unless one call ended before the other
+ * began, or was seen to end first.
+ *
+ * Resolves with false, without running the calls, if the store has no such part.
  */
-export async function race(store: Store, ground: Ground, first: Act, second: Act, part = 0): Promise<boolean> {
+export async function race(store: Store, ground: LeaseState, first: Act, second: Act, part = 0): Promise<boolean> {
   const { driver } = store;
-  const other = await store.beside();
+  const secondDriver = await store.beside();
   const fence = await begin(driver, ground);
   const hold = await store.hold(part);
   if (part > 0 && !hold) {
-    await last(driver);
+    await readFinalState(driver);
     return false;
   }
 
-  const one = settled(first.do(driver, fence));
-  if (hold) await stops(hold, one, 1);
-  const mayChoose = !one.isDone();
-  const two = settled(second.do(other, fence));
+  const firstCall = startCall(first.do(driver, fence));
+  if (hold) await waitUntilBlocked(hold, firstCall, 1);
+  const isOrderFree = !firstCall.isDone();
+  const secondCall = startCall(second.do(secondDriver, fence));
   let meanwhile: unknown;
   if (hold) {
-    await stops(hold, two, one.isDone() ? 1 : 2);
-    if (two.isDone() && !one.isDone() && part === 0) meanwhile = await seen(other);
+    await waitUntilBlocked(hold, secondCall, firstCall.isDone() ? 1 : 2);
+    if (secondCall.isDone() && !firstCall.isDone() && part === 0) meanwhile = await readState(secondDriver);
     await hold.resume();
   }
-  const told = [tell(await one.outcome, fence), tell(await two.outcome, fence)];
-  const actual: Outcome = { first: told[0], second: told[1], meanwhile, end: await last(driver) };
+  const results = [normalizeResult(await firstCall.outcome, fence), normalizeResult(await secondCall.outcome, fence)];
+  const actual: Outcome = { first: results[0], second: results[1], meanwhile, end: await readFinalState(driver) };
 
-  const inTurn = await oneAfterTheOther(ground, first, second, false);
-  const turned = await oneAfterTheOther(ground, first, second, true);
-  const allowed = mayChoose ? [turned, inTurn] : [inTurn];
+  const inTurn = await runSequentially(ground, first, second, false);
+  const turned = await runSequentially(ground, first, second, true);
+  const allowed = isOrderFree ? [turned, inTurn] : [inTurn];
   if (!allowed.some((expected) => agrees(actual, expected))) {
     const why = `"${first.name}" and "${second.name}" at once: as if neither had come first`;
-    // The nearest of the two, for whoever reads the difference.
+    // The more similar expectation gives a readable difference.
     const nearest = meanwhile === undefined ? inTurn : turned;
-    assert.deepEqual(actual, wanted(actual, nearest), why);
+    assert.deepEqual(actual, adaptExpected(actual, nearest), why);
     assert.fail(why);
   }
   return true;
 }
 
-/** The chain: an original, a follow-up in which a message grows, runs, an ask, an instruction. Gives the lease's fence. */
-async function begin(driver: SessionDriver, ground: Ground): Promise<number> {
+/**
+ * Creates the initial state: an original session, a follow-up with a growing message, runs, an ask and an instruction.
+ * Returns the lease's fence.
+ */
+async function begin(driver: SessionDriver, ground: LeaseState): Promise<number> {
   const session = aSession("a", { alias: "x", projectDir: "/one" });
   const run = aRun("r0", "a", { idempotencyKey: "k0", state: "finished", endedBy: "model", endedAt: at(1) });
   await driver.create({ session, messages: [aMessage("a", 1), aMessage("a", 2)], run });
@@ -102,60 +108,78 @@ async function begin(driver: SessionDriver, ground: Ground): Promise<number> {
   return fence;
 }
 
-/** All that can be seen of the chain, of what races make beside it, and of the lists. */
-async function seen(driver: SessionDriver): Promise<unknown> {
-  const told: unknown[] = [];
-  // One after the other: many at once would want as many connections.
-  for (const id of ["x", "zx", "a1", "a2"]) told.push((await driver.get(id))?.id);
-  for (const id of ["a", "z", "y"]) told.push(await driver.dump(id));
-  told.push(await driver.head("a"), await driver.asks({ limit: 99 }));
-  // Of a session that is gone a driver tells that, or nothing.
-  told.push(await driver.instructions("a").catch(() => []));
+/** Reads everything visible of the chain, of the sessions that races create, and of the lists. */
+async function readState(driver: SessionDriver): Promise<unknown> {
+  const state: unknown[] = [];
+  // Sequential, because concurrent reads would need as many connections.
+  for (const id of ["x", "zx", "a1", "a2"]) state.push((await driver.get(id))?.id);
+  for (const id of ["a", "z", "y"]) state.push(await driver.dump(id));
+  state.push(await driver.head("a"), await driver.asks({ limit: 99 }));
+  // For a deleted session, a driver rejects or returns nothing.
+  state.push(await driver.instructions("a").catch(() => []));
   for (const query of [{}, { idempotencyKey: "k1" }])
-    for (const { run, holder } of await driver.runs({ limit: 99, ...query })) told.push([run, holder?.id ?? null]);
+    for (const { run, holder } of await driver.runs({ limit: 99, ...query })) state.push([run, holder?.id ?? null]);
   for (const query of [{}, { projectDir: "/one" }, { projectDir: "/two" }, { emptyBefore: at(99) }])
-    told.push(await driver.list({ limit: 99, ...query }));
-  return told;
+    state.push(await driver.list({ limit: 99, ...query }));
+  return state;
 }
 
-/** What is seen at the end, who has the lease, and what is left of it all when the chain is deleted and made anew. */
-async function last(driver: SessionDriver): Promise<unknown> {
-  const end = await seen(driver);
+/**
+ * Returns the final state and the lease's holder. Then deletes and recreates the chain, and returns what is visible of
+ * it.
+ */
+async function readFinalState(driver: SessionDriver): Promise<unknown> {
+  const end = await readState(driver);
   const lease = await driver.lease("a", aHolder("probe"), 60_000);
   const holder = "heldBy" in lease ? lease.heldBy.holder.id : null;
-  // What was leased before it was there goes too.
+  // Create `z` if it does not exist, so that its deletion also removes its lease.
   await driver.create({ session: aSession("z") }).catch(() => undefined);
   await driver.delete(["a", "z", "y", "other"]);
   await driver.create({ session: aSession("a") });
   await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
   for (const id of ["i0", "i1", "i2"]) await instruct(driver, anInstruction(id, "a"));
-  const anew = await seen(driver);
+  const anew = await readState(driver);
   await driver.delete(["a"]);
   return { end, holder, anew };
 }
 
-/** The outcome on a driver that does one thing after the other. */
-async function oneAfterTheOther(ground: Ground, first: Act, second: Act, turned: boolean): Promise<Outcome> {
+/** Returns the outcome of sequential calls on a reference driver. */
+async function runSequentially(ground: LeaseState, first: Act, second: Act, turned: boolean): Promise<Outcome> {
   const driver = new MemoryDriver();
   await driver.open();
   const fence = await begin(driver, ground);
   const acts = turned ? [second, first] : [first, second];
-  const told: unknown[] = [];
+  const results: unknown[] = [];
   const states: unknown[] = [];
   for (const act of acts) {
-    told.push(tell(await settled(act.do(driver, fence)).outcome, fence));
-    states.push(await seen(driver));
+    results.push(normalizeResult(await startCall(act.do(driver, fence)).outcome, fence));
+    states.push(await readState(driver));
   }
-  if (turned) told.reverse();
-  return { first: told[0], second: told[1], meanwhile: states[turned ? 0 : 1], end: await last(driver) };
+  if (turned) results.reverse();
+  return {
+    first: results[0],
+    second: results[1],
+    meanwhile: states[turned ? 0 : 1],
+    end: await readFinalState(driver),
+  };
 }
 
-/** A lease may tell nothing of the one before it, and then leaves no message out; what was never seen need not agree. */
-function wanted(actual: Outcome, expected: Outcome): Outcome {
-  const lease = (mine: unknown, theirs: unknown): unknown => {
-    if (!isLease(mine) || !isLease(theirs) || mine.previous !== "none" || theirs.previous === "none") return theirs;
-    const head = mine.head && theirs.head && { ...theirs.head, messages: mine.head.messages };
-    return { ...theirs, previous: "none", head };
+/**
+ * Adapts the expectation to what a store is free to choose. A lease may omit `previous`, and then returns all messages.
+ * An unobserved `meanwhile` is not compared.
+ */
+function adaptExpected(actual: Outcome, expected: Outcome): Outcome {
+  const lease = (actualLease: unknown, expectedLease: unknown): unknown => {
+    if (
+      !isLeaseResult(actualLease) ||
+      !isLeaseResult(expectedLease) ||
+      actualLease.previous !== "none" ||
+      expectedLease.previous === "none"
+    )
+      return expectedLease;
+    const head = actualLease.head &&
+      expectedLease.head && { ...expectedLease.head, messages: actualLease.head.messages };
+    return { ...expectedLease, previous: "none", head };
   };
   return {
     first: lease(actual.first, expected.first),
@@ -165,29 +189,30 @@ function wanted(actual: Outcome, expected: Outcome): Outcome {
   };
 }
 
-const agrees = (actual: Outcome, expected: Outcome): boolean => isDeepStrictEqual(actual, wanted(actual, expected));
+const agrees = (actual: Outcome, expected: Outcome): boolean =>
+  isDeepStrictEqual(actual, adaptExpected(actual, expected));
 
-const isLease = (told: unknown): told is { previous: string; head?: ChainHead } =>
-  typeof told === "object" && told !== null && "previous" in told;
+const isLeaseResult = (result: unknown): result is { previous: string; head?: ChainHead } =>
+  typeof result === "object" && result !== null && "previous" in result;
 
-/** How a call ended: with a value, or with the code of its error. */
-interface Ended {
+/** Result of a call: a value, or the code of its error. */
+interface CallResult {
   value?: unknown;
   code?: unknown;
 }
 
-/** A call that is under way. */
-interface UnderWay {
-  outcome: Promise<Ended>;
+/** An active call. */
+interface ActiveCall {
+  outcome: Promise<CallResult>;
   isDone: () => boolean;
 }
 
-function settled(call: Promise<unknown>): UnderWay {
+function startCall(call: Promise<unknown>): ActiveCall {
   let isDone = false;
   const outcome = call.then(
-    (value): Ended => ({ value }),
-    (error: unknown): Ended => {
-      // What hangs is no outcome.
+    (value): CallResult => ({ value }),
+    (error: unknown): CallResult => {
+      // A timeout is a failure, not an outcome.
       if (error instanceof assert.AssertionError) throw error;
       return { code: (error as { code?: unknown }).code ?? String(error) };
     },
@@ -196,18 +221,18 @@ function settled(call: Promise<unknown>): UnderWay {
   return { outcome, isDone: () => isDone };
 }
 
-/** Waits until the call is done, or so many calls cannot go on. */
-async function stops(hold: HeldStore, call: UnderWay, count: number): Promise<void> {
+/** Waits until the call has ended or `count` calls are blocked. */
+async function waitUntilBlocked(hold: HeldStore, call: ActiveCall, count: number): Promise<void> {
   const by = Date.now() + IDLE_MS;
   while (!call.isDone() && (await hold.waiting()) < count && Date.now() < by) await pause(1);
 }
 
-/** An outcome without what no two stores have in common: times, and how fences are counted. */
-function tell({ value, code }: Ended, fence: number): unknown {
+/** Normalizes an outcome: removes times, and replaces fences by their order, because stores differ in both. */
+function normalizeResult({ value, code }: CallResult, fence: number): unknown {
   if (code !== undefined) return { code };
   if (typeof value !== "object" || value === null) return value;
-  const fenceOf = (other: number): string =>
-    other === fence ? "the same" : other > fence ? "a later one" : "an older";
+  const fenceOf = (otherFence: number): string =>
+    otherFence === fence ? "the same" : otherFence > fence ? "a later one" : "an older";
   if ("heldBy" in value) {
     const { holder, fence: its } = value.heldBy as { holder: { id: string }; fence: number };
     return { heldBy: holder.id, fence: fenceOf(its) };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { pause } from "../check.js";
 import type { ChainData } from "../../ports/session-driver.js";
 import type { Message } from "../../ports/message.js";
-import { race, type Act, type Ground } from "./race.js";
+import { race, type Act, type LeaseState } from "./race.js";
 import {
   aHolder,
   aMessage,
@@ -22,11 +22,11 @@ import type { Store, StoreRules } from "./rule.js";
 
 const USAGE = { promptTokens: 1, completionTokens: 2, totalTokens: 3, cost: 0.25 };
 const ENDED = { state: "finished", endedBy: "model", endedAt: at(9), startedAt: at(1) } as const;
-const HEAD = { head: { messages: true } };
+const WITH_HEAD = { head: { messages: true } };
 const grown = (text: string) => [{ messageId: "a1-4", part: 0, type: "text" as const, text }];
 
-/** A chain that is in no store yet. */
-function another(): ChainData {
+/** Data of a chain that the store does not contain. */
+function newChain(): ChainData {
   const messages: { message: Message; hiddenBy: string }[] = [{ message: aMessage("z", 1), hiddenBy: "" }];
   const session = aSession("z", { alias: "zx", lastSeq: 1, projectDir: "/one" });
   const runs = [aRun("zr", "z", { idempotencyKey: "k1", state: "finished", endedBy: "model", endedAt: at(1) })];
@@ -95,21 +95,21 @@ const END = act("write that gives the lease back", (driver, fence) =>
   driver.write("a1", change({ fence, add: [aMessage("a1", 5)], runs: [aRun("r1", "a", ENDED)], release: true })),
 );
 const RELEASE = act("release", (driver, fence) => release(driver, { rootId: "a", fence }));
-const RENEW = act("renewal", (driver) => driver.lease("a", aHolder("h1"), 90_000, HEAD));
-const TAKE = act("lease", (driver) => driver.lease("a1", aHolder("h2"), 60_000, HEAD));
+const RENEW = act("renewal", (driver) => driver.lease("a", aHolder("h1"), 90_000, WITH_HEAD));
+const TAKE = act("lease", (driver) => driver.lease("a1", aHolder("h2"), 60_000, WITH_HEAD));
 const TAKE_KNOWN = act("lease of one who knows what was said under the last", async (driver, fence) => {
-  const wanted = { head: { messages: true, known: fence } };
-  const lease = await driver.lease("a", aHolder("h2"), 60_000, wanted);
-  // What need not be told may be told all the same.
+  const leaseOptions = { head: { messages: true, cachedFence: fence } };
+  const lease = await driver.lease("a", aHolder("h2"), 60_000, leaseOptions);
+  // A driver may return messages that the caller already has.
   if ("heldBy" in lease || !lease.head || lease.previous !== fence) return lease;
   return { ...lease, head: { ...lease.head, messages: [] } };
 });
-const TAKE_TOO = act("lease of another holder", (driver) => driver.lease("a", aHolder("h3"), 60_000, HEAD));
+const TAKE_TOO = act("lease of another holder", (driver) => driver.lease("a", aHolder("h3"), 60_000, WITH_HEAD));
 const STEAL = act("lease that replaces the holder", (driver, fence) =>
-  driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: fence, ...HEAD }),
+  driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: fence, ...WITH_HEAD }),
 );
 const STEAL_TOO = act("lease that replaces the same holder", (driver, fence) =>
-  driver.lease("a1", aHolder("h3"), 60_000, { fenceToReplace: fence, ...HEAD }),
+  driver.lease("a1", aHolder("h3"), 60_000, { fenceToReplace: fence, ...WITH_HEAD }),
 );
 const TAKE_NEW = act("lease of a session to come", (driver) => driver.lease("z", aHolder("h2"), 60_000));
 const TAKE_NEW_TOO = act("lease of the same session to come", (driver) => driver.lease("z", aHolder("h3"), 60_000));
@@ -162,8 +162,8 @@ const CREATE_SAME = act("create with the same id", (driver) =>
 const CREATE_ALIAS = act("create with that id as its alias", (driver) =>
   driver.create({ session: aSession("y", { alias: "z", projectDir: "/one" }) }),
 );
-const LOAD = act("load", (driver) => driver.load(another()));
-const LOAD_TOO = act("load of the same chain", (driver) => driver.load(another()));
+const LOAD = act("load", (driver) => driver.load(newChain()));
+const LOAD_TOO = act("load of the same chain", (driver) => driver.load(newChain()));
 
 const MOVE = act("move to another folder", (driver) => driver.write("a1", change({ set: { projectDir: "/two" } })));
 const MOVE_TOO = act("move to a third folder", (driver) =>
@@ -185,24 +185,26 @@ const LIST_EMPTY = act("list of empty sessions", (driver) => driver.list({ limit
 const DUMP = act("dump", (driver) => driver.dump("a1"));
 const READ_HEAD = act("head", (driver) => driver.head("x"));
 
-type Pair = readonly [first: Act, second: Act, ground?: Ground];
+type Pair = readonly [first: Act, second: Act, ground?: LeaseState];
 
-/** Each pair both ways: either may be the one that is held up. */
+/** Runs each pair in both orders, so that either call is the held one. */
 async function races(store: Store, pairs: readonly Pair[]): Promise<void> {
-  for (const [one, two, ground = "held"] of pairs) {
-    await race(store, ground, one, two);
-    if (one !== two) await race(store, ground, two, one);
+  for (const [firstAct, two, ground = "held"] of pairs) {
+    await race(store, ground, firstAct, two);
+    if (firstAct !== two) await race(store, ground, two, firstAct);
   }
 }
 
-/** Each change, which is held up, with a reader; also at each part of the store, behind which the reader waits. */
-async function looks(store: Store, pairs: readonly Pair[]): Promise<void> {
-  for (const [one, reader, ground = "held"] of pairs)
-    for (let part = 0; await race(store, ground, one, reader, part); part++) if (!store.holds) break;
+/**
+ * Runs each change, which is held, with a reader. Repeats that for each part of the store that readers can wait for.
+ */
+async function racesWithReader(store: Store, pairs: readonly Pair[]): Promise<void> {
+  for (const [changeAct, reader, ground = "held"] of pairs)
+    for (let part = 0; await race(store, ground, changeAct, reader, part); part++) if (!store.holds) break;
 }
 
 export const raceRules: StoreRules = {
-  "hold: where the fixture can hold a change up, nobody sees it until it is let go": async (store) => {
+  "hold: if the fixture can hold a change, no reader sees it before it is released": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
     const hold = await store.hold(0);
@@ -211,13 +213,13 @@ export const raceRules: StoreRules = {
     const held = driver.write("a", change({ set: { title: "new" } })).finally(() => (isDone = true));
     while (!isDone && (await hold.waiting()) === 0) await pause(1);
     assert.ok(!isDone, "the change was not held up");
-    const other = await store.beside();
-    assert.equal((await other.get("a"))?.title, "Title of a");
+    const secondDriver = await store.beside();
+    assert.equal((await secondDriver.get("a"))?.title, "Title of a");
     await hold.resume();
     await held;
-    assert.equal((await other.get("a"))?.title, "new");
+    assert.equal((await secondDriver.get("a"))?.title, "new");
   },
-  "race: a write is done before its lease is another's, and told with the head, or refused": (store) =>
+  "race: a write completes before its lease is replaced and is part of the head, or it is rejected": (store) =>
     races(store, [
       [SAY, STEAL],
       [END, STEAL],
@@ -231,7 +233,7 @@ export const raceRules: StoreRules = {
       [UNLEASED, TAKE_KNOWN, "free"],
       [FOLLOW_TOO, TAKE_KNOWN, "free"],
     ]),
-  "race: of any that want one lease, one has it, and the others are told who": (store) =>
+  "race: of concurrent lease requests one succeeds, and the others receive its holder": (store) =>
     races(store, [
       [TAKE, TAKE_TOO, "free"],
       [STEAL, STEAL_TOO],
@@ -242,7 +244,7 @@ export const raceRules: StoreRules = {
       [RENEW, RELEASE],
       [TAKE_NEW, TAKE_NEW_TOO],
     ]),
-  "race: changes of one chain lose nothing of each other": (store) =>
+  "race: concurrent changes of a chain are all kept": (store) =>
     races(store, [
       [SAY, SAY_MORE],
       [SAY, SAY_SAME],
@@ -254,7 +256,7 @@ export const raceRules: StoreRules = {
       [CUT, FOLLOW],
       [SAY, MOVE],
     ]),
-  "race: of a chain that is deleted nothing is left, whatever comes at the same time": (store) =>
+  "race: a deleted chain leaves nothing, whatever runs concurrently": (store) =>
     races(store, [
       [DELETE, SAY],
       [DELETE, TITLE],
@@ -281,7 +283,7 @@ export const raceRules: StoreRules = {
           ] as const)
         : []),
     ]),
-  "race: of two that load one chain, or what is in it, one does, and the other leaves nothing": (store) =>
+  "race: of two loads with common ids one succeeds, and the other has no effect": (store) =>
     races(store, [
       [LOAD, LOAD_TOO],
       [LOAD, CREATE],
@@ -298,12 +300,12 @@ export const raceRules: StoreRules = {
       [INSTRUCT, INSTRUCT_SAME],
       [INSTRUCT, INSTRUCT_TOO],
     ]),
-  "race: an instruction is told by the write that gives the lease back, or finds that change done": (store) =>
+  "race: an instruction is returned by the write that releases the lease, or is written after it": (store) =>
     races(store, [
       [END, INSTRUCT],
       [END, WITHDRAW],
     ]),
-  "race: totals are those of what is there, whatever comes, goes and moves": (store) =>
+  "race: totals are correct after concurrent creates, deletes and moves": (store) =>
     races(store, [
       [CREATE, DELETE_OTHER],
       [CREATE, CREATE_KEY],
@@ -318,18 +320,18 @@ export const raceRules: StoreRules = {
       [DELETE_OTHER, DELETE_OTHER],
     ]),
   "race: a dump is of one moment": (store) =>
-    looks(store, [
+    racesWithReader(store, [
       [SAY_ALL, DUMP],
       [FOLLOW, DUMP],
       [DELETE, DUMP],
     ]),
   "race: the head is of one moment": (store) =>
-    looks(store, [
+    racesWithReader(store, [
       [SAY_ALL, READ_HEAD],
       [FOLLOW, READ_HEAD],
     ]),
   "race: a list and its total are of one moment": (store) =>
-    looks(store, [
+    racesWithReader(store, [
       [CREATE_ALIAS, LIST],
       [MOVE_OTHER, LIST_FOLDER],
       [FIRST_WORD, LIST_EMPTY],

@@ -11,94 +11,94 @@ import type {
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session, Snapshot } from "../../ports/session.js";
-import { soon, type Rules } from "../check.js";
+import { withTimeout, type Rules } from "../check.js";
 import type { SessionDriverFixture, HeldStore } from "./fixture.js";
-import { patient } from "./with-timeouts.js";
+import { withTimeouts } from "./with-timeouts.js";
 
 export type StoreRules = Rules<[store: Store]>;
 
-/** The store of one check, and the drivers on it. Whatever hangs fails with its name. */
+/** The store of one check and its drivers. Calls that hang fail with the check's name. */
 export class Store {
-  /** The driver that the check works with. */
+  /** The main driver of the check. */
   driver: SessionDriver;
   readonly #fixture: SessionDriverFixture;
   readonly #check: string;
-  /** Open ones: as the checks have them, and as the fixture gave them. */
+  /** Open drivers: the wrapper with a timeout, and the fixture's own driver. */
   readonly #drivers = new Map<SessionDriver, SessionDriver>();
   #beside: SessionDriver | undefined;
 
   private constructor(fixture: SessionDriverFixture, check: string, driver: SessionDriver) {
     this.#fixture = fixture;
     this.#check = check;
-    this.driver = this.#taken(driver);
+    this.driver = this.#wrap(driver);
   }
 
   static async create(fixture: SessionDriverFixture, check: string): Promise<Store> {
-    const driver = await soon(fixture.create(), `${check}: the fixture's create() hangs`, patienceOf(fixture));
+    const driver = await withTimeout(fixture.create(), `${check}: the fixture's create() hangs`, timeoutOf(fixture));
     return new Store(fixture, check, driver);
   }
 
-  /** Whether changes can be held up. */
+  /** Whether the fixture can hold changes. */
   get holds(): boolean {
     return this.#fixture.hold !== undefined;
   }
 
-  /** Another driver beside the first. */
+  /** Opens another driver on the store. */
   async second(): Promise<SessionDriver> {
-    return this.#taken(await this.#fixtures("second", this.#fixture.second(this.#given(this.driver))));
+    return this.#wrap(await this.#fixtureCall("second", this.#fixture.second(this.#unwrap(this.driver))));
   }
 
-  /** The same other driver whenever it is asked for. */
+  /** Returns a second driver, which is opened once. */
   async beside(): Promise<SessionDriver> {
     return (this.#beside ??= await this.second());
   }
 
-  /** As the fixture's `hold`. */
+  /** Calls the fixture's `hold`. */
   async hold(part: number): Promise<HeldStore | undefined> {
-    return this.#fixture.hold && this.#fixtures("hold", this.#fixture.hold(part));
+    return this.#fixture.hold && this.#fixtureCall("hold", this.#fixture.hold(part));
   }
 
-  /** Close the driver and go on with a new one. */
+  /** Closes the main driver and opens a new one. */
   async reopen(): Promise<SessionDriver> {
-    const closed = this.#given(this.driver);
+    const closed = this.#unwrap(this.driver);
     await this.driver.close();
     this.#drivers.delete(this.driver);
-    this.driver = this.#taken(await this.#fixtures("reopen", this.#fixture.reopen(closed)));
+    this.driver = this.#wrap(await this.#fixtureCall("reopen", this.#fixture.reopen(closed)));
     return this.driver;
   }
 
-  /** Closes and cleans all, whatever fails or hangs; rejects with what did so first. */
+  /** Closes all drivers and cleans up, even after failures. Rejects with the first failure. */
   async end(): Promise<void> {
     const closed = await Promise.allSettled([...this.#drivers.keys()].map((driver) => driver.close()));
-    const cleaned = await Promise.allSettled([this.#fixtures("clean", this.#fixture.clean())]);
+    const cleaned = await Promise.allSettled([this.#fixtureCall("clean", this.#fixture.clean())]);
     for (const result of [...closed, ...cleaned]) if (result.status === "rejected") throw result.reason;
   }
 
-  #taken(given: SessionDriver): SessionDriver {
-    const driver = patient(given, this.#check, patienceOf(this.#fixture));
-    this.#drivers.set(driver, given);
+  #wrap(fixtureDriver: SessionDriver): SessionDriver {
+    const driver = withTimeouts(fixtureDriver, this.#check, timeoutOf(this.#fixture));
+    this.#drivers.set(driver, fixtureDriver);
     return driver;
   }
 
-  #given(driver: SessionDriver): SessionDriver {
+  #unwrap(driver: SessionDriver): SessionDriver {
     return this.#drivers.get(driver) ?? driver;
   }
 
-  async #fixtures<T>(name: string, promise: Promise<T>): Promise<T> {
-    return soon(promise, `${this.#check}: the fixture's ${name}() hangs`, patienceOf(this.#fixture));
+  async #fixtureCall<T>(name: string, promise: Promise<T>): Promise<T> {
+    return withTimeout(promise, `${this.#check}: the fixture's ${name}() hangs`, timeoutOf(this.#fixture));
   }
 }
 
-function patienceOf({ timeoutMs: timeoutMs = 30_000 }: SessionDriverFixture): number {
+function timeoutOf({ timeoutMs = 30_000 }: SessionDriverFixture): number {
   return timeoutMs;
 }
 
-/** A time, so many seconds after another. */
+/** Returns a timestamp, in seconds after a fixed date. */
 export function at(seconds: number): string {
   return new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
 }
 
-/** A session with every field set; an original unless `chain` says otherwise. */
+/** Returns a session with all fields. An original session unless `chain` is set. */
 export function aSession(id: string, fields: Partial<Session> = {}): Session {
   return {
     id,
@@ -123,7 +123,7 @@ export function aSession(id: string, fields: Partial<Session> = {}): Session {
   };
 }
 
-/** The id of a message is `<session>-<seq>`. */
+/** Returns a message with the id `<session>-<seq>`. */
 export function aMessage(sessionId: string, seq: number, fields: Partial<Message> = {}): Message {
   return {
     id: `${sessionId}-${seq}`,
@@ -140,7 +140,7 @@ export function aMessage(sessionId: string, seq: number, fields: Partial<Message
   };
 }
 
-/** A tool's result, and what was shown of it. */
+/** Returns a tool result with a display. */
 export function aResult(sessionId: string, seq: number, fields: Partial<Message> = {}): Message {
   const path = "/projects/one/a";
   const shown = {
@@ -153,22 +153,22 @@ export function aResult(sessionId: string, seq: number, fields: Partial<Message>
   return aMessage(sessionId, seq, { role: "tool", toolCallId: `call-${seq}`, name: "edit", shown, ...fields });
 }
 
-/** Messages of these seqs. */
+/** Returns the messages with the seqs `from` to `to`. */
 export function someMessages(sessionId: string, from: number, to: number): Message[] {
   return Array.from({ length: to - from + 1 }, (_, offset) => aMessage(sessionId, from + offset));
 }
 
-/** A message that may grow. */
+/** Returns an unfinished message. */
 export function growing(sessionId: string, seq: number): Message {
   return aMessage(sessionId, seq, { role: "assistant", parts: [], finished: false });
 }
 
-/** A change without a lease. */
+/** Returns a change without a lease. */
 export function change(fields: Partial<SessionChange>): SessionChange {
   return { fence: null, sync: false, ...fields };
 }
 
-/** A run that goes on. */
+/** Returns an active run. */
 export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> = {}): RunRecord {
   return {
     id,
@@ -192,7 +192,7 @@ export function aRun(id: string, sessionId: string, fields: Partial<RunRecord> =
   };
 }
 
-/** An ask that is open. */
+/** Returns an open ask. */
 export function anAsk(id: string, sessionId: string, fields: Partial<Ask> = {}): Ask {
   return {
     id,
@@ -222,43 +222,43 @@ export function anAsk(id: string, sessionId: string, fields: Partial<Ask> = {}):
   };
 }
 
-/** An answer to an ask. */
+/** Returns the answer to an ask. */
 export function answered(choice: string, answeredBy = "http"): AskResolution {
   return { reply: { choice, text: "" }, answeredBy, closedAt: at(1) };
 }
 
-/** Something that a run is told to do. */
+/** Returns an instruction for a run. */
 export function anInstruction(id: string, sessionId: string, fields: Partial<Instruction> = {}): Instruction {
   return { id, sessionId, runId: "run", kind: "steer", text: `text of ${id}`, createdAt: at(0), ...fields };
 }
 
-/** Someone who asks for a lease. */
+/** Returns a lease holder. */
 export function aHolder(id: string): LeaseHolder {
   return { id, host: "host", boot: "boot", pid: 1, started: "1" };
 }
 
-/** The lease, which must be had. */
+/** Acquires a lease. Throws if it is held. */
 export async function leaseOf(driver: SessionDriver, rootId: string, holder: string, ttlMs = 60_000): Promise<Lease> {
   const lease = await driver.lease(rootId, aHolder(holder), ttlMs);
   if ("heldBy" in lease) throw new Error(`the lease of ${rootId} is held by ${lease.heldBy.holder.id}`);
   return lease;
 }
 
-/** Gives a lease back. */
+/** Releases a lease. */
 export async function release(driver: SessionDriver, { rootId, fence }: Pick<Lease, "rootId" | "fence">) {
   return driver.write(rootId, change({ fence, release: true }));
 }
 
-/** Result of an answer; undefined for an unknown ask. */
-export async function answer(driver: SessionDriver, sessionId: string, askId: string, given: AskResolution) {
-  return (await driver.write(sessionId, change({ sync: true, answer: { askId, ...given } }))).answer;
+/** Answers an ask. Resolves with undefined for an unknown ask. */
+export async function answer(driver: SessionDriver, sessionId: string, askId: string, resolution: AskResolution) {
+  return (await driver.write(sessionId, change({ sync: true, answer: { askId, ...resolution } }))).answer;
 }
 
 export async function instruct(driver: SessionDriver, instruction: Instruction) {
   return driver.write(instruction.sessionId, change({ sync: true, instruct: instruction }));
 }
 
-/** Whether this call took the instruction back. */
+/** Withdraws an instruction. Resolves with true if this call removed it. */
 export async function withdraw(driver: SessionDriver, sessionId: string, id: string): Promise<boolean> {
   const { consumedInstructions } = await driver.write(sessionId, change({ sync: true, consumedInstructions: [id] }));
   return consumedInstructions.includes(id);
@@ -273,16 +273,16 @@ export async function snapshotsOf(driver: SessionDriver, id: string): Promise<Sn
 }
 
 export async function runOf(driver: SessionDriver, id: string): Promise<StoredRun | undefined> {
-  return theOnly(await driver.runs({ id, limit: 9 }));
+  return onlyMatch(await driver.runs({ id, limit: 9 }));
 }
 
 export async function askOf(driver: SessionDriver, id: string): Promise<Ask | undefined> {
-  return theOnly(await driver.asks({ id, limit: 9 }));
+  return onlyMatch(await driver.asks({ id, limit: 9 }));
 }
 
-function theOnly<T>(found: readonly T[]): T | undefined {
-  if (found.length > 1) throw new Error(`${found.length} with one id`);
-  return found[0];
+function onlyMatch<T>(matches: readonly T[]): T | undefined {
+  if (matches.length > 1) throw new Error(`${matches.length} with one id`);
+  return matches[0];
 }
 
 export async function listed(driver: SessionDriver, query: Partial<SessionQuery> = {}): Promise<string[]> {
@@ -298,13 +298,13 @@ export async function seqs(
   return (await driver.messages(id, page)).map((message) => message.seq);
 }
 
-/** Seqs of all that was ever said in the chain, what is hidden too. */
+/** Returns the seqs of all messages of a chain, including hidden ones. */
 export async function allSeqs(driver: SessionDriver, id: string): Promise<number[]> {
   const { sessions = [] } = (await driver.dump(id)) ?? {};
   return sessions.flatMap(({ messages }) => messages.map(({ message }) => message.seq)).sort((a, b) => a - b);
 }
 
-/** Text of a message, its parts joined by `|`. */
+/** Returns the parts of a message, joined with `|`. */
 export function textOf(message: Message | undefined): string {
   return (message?.parts ?? []).map((part) => ("text" in part ? part.text : part.type)).join("|");
 }

@@ -18,14 +18,14 @@ async function ids(driver: SessionDriver, query: Partial<RunQuery> = {}): Promis
   return (await driver.runs({ limit: 100, ...query })).map(({ run }) => run.id);
 }
 
-/** Who holds a run, by id; null for nobody. */
+/** Returns the id of a run's holder, null without a holder, or undefined for an unknown run. */
 async function holderOf(driver: SessionDriver, id: string): Promise<string | null | undefined> {
-  const [told, [listed]] = [
+  const [storedRun, [listed]] = [
     await runOf(driver, id),
     (await driver.runs({ limit: 9 })).filter(({ run }) => run.id === id),
   ];
-  assert.deepEqual(told, listed, "told alone as in a list");
-  return told?.holder === null ? null : told?.holder.id;
+  assert.deepEqual(storedRun, listed, "the same alone as in a list");
+  return storedRun?.holder === null ? null : storedRun?.holder.id;
 }
 
 export const runRules: StoreRules = {
@@ -75,24 +75,24 @@ export const runRules: StoreRules = {
   "runs: a key is unique in the store; what is refused for it leaves nothing": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a"), run: aRun("r1", "a", { idempotencyKey: "k" }) });
-    const other = await store.second();
+    const secondDriver = await store.second();
     const taken = { session: aSession("b", { alias: "x" }), messages: [aMessage("b", 1)] };
     await rejectsWith(
-      other.create({ ...taken, run: aRun("r2", "b", { idempotencyKey: "k" }) }),
+      secondDriver.create({ ...taken, run: aRun("r2", "b", { idempotencyKey: "k" }) }),
       "run_key_taken",
       "create",
     );
-    assert.equal(await other.get("b"), undefined);
-    assert.equal(await other.get("x"), undefined);
-    await other.create(taken);
+    assert.equal(await secondDriver.get("b"), undefined);
+    assert.equal(await secondDriver.get("x"), undefined);
+    await secondDriver.create(taken);
     const put = change({ add: [aMessage("b", 2)], runs: [aRun("r2", "b", { idempotencyKey: "k" })] });
-    await rejectsWith(other.write("b", put), "run_key_taken", "write");
+    await rejectsWith(secondDriver.write("b", put), "run_key_taken", "write");
     const twice = [aRun("r2", "b", { idempotencyKey: "new" }), aRun("r3", "b", { idempotencyKey: "new" })];
-    await rejectsWith(other.write("b", change({ runs: twice })), "run_key_taken", "twice in one change");
-    assert.equal((await other.get("b"))?.lastSeq, 1);
-    assert.deepEqual(await ids(other), ["r1"]);
+    await rejectsWith(secondDriver.write("b", change({ runs: twice })), "run_key_taken", "twice in one change");
+    assert.equal((await secondDriver.get("b"))?.lastSeq, 1);
+    assert.deepEqual(await ids(secondDriver), ["r1"]);
     await driver.write("a", change({ runs: [aRun("r1", "a", { idempotencyKey: "k", ...ENDED })] }));
-    await other.write(
+    await secondDriver.write(
       "b",
       change({ runs: [aRun("r2", "b"), aRun("r3", "b"), aRun("r4", "b", { idempotencyKey: "K" })] }),
     );
@@ -176,36 +176,35 @@ export const runRules: StoreRules = {
       await driver.write("a", change({ runs: [aRun(`r${n}`, "a", fields)] }));
     }
     for (const query of [{}, { sessionId: "a" }, { states: ["finished", "failed"] as const }]) {
-      const found: string[] = [];
+      const pagedIds: string[] = [];
       let before: RunQuery["before"];
-      while (found.length < 9) {
+      while (pagedIds.length < 9) {
         const page = await driver.runs({ ...query, limit: 2, before });
         const last = page.at(-1)?.run;
         if (!last) break;
-        found.push(...page.map(({ run }) => run.id));
+        pagedIds.push(...page.map(({ run }) => run.id));
         before = { startedAt: last.startedAt, id: last.id };
       }
-      assert.deepEqual(found, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
+      assert.deepEqual(pagedIds, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
     }
     assert.deepEqual(await ids(driver, { before: { startedAt: at(1), id: "nobody" } }), ["r2", "r1", "r0"]);
   },
-  "runs: the holder is told while the lease lasts under which a run was written, to every driver, and no longer":
-    async (store) => {
-      const { driver } = store;
-      const lease = await leaseOf(driver, "a", "h1");
-      await driver.create({ session: aSession("a"), run: aRun("r1", "a"), fence: lease.fence });
-      await driver.write("a", change({ runs: [aRun("r2", "a")] }));
-      const other = await store.second();
-      for (const one of [driver, other]) {
-        assert.deepEqual((await runOf(one, "r1"))?.holder, aHolder("h1"));
-        assert.equal(await holderOf(one, "r2"), null, "written without a lease");
-      }
-      await leaseOf(other, "a", "h1");
-      assert.equal(await holderOf(driver, "r1"), "h1", "renewed");
-      assert.equal(await holderOf(await store.reopen(), "r1"), "h1");
-      await release(store.driver, lease);
-      assert.equal(await holderOf(other, "r1"), null, "released");
-    },
+  "runs: every driver returns the holder of a run while the lease of its last write is active": async (store) => {
+    const { driver } = store;
+    const lease = await leaseOf(driver, "a", "h1");
+    await driver.create({ session: aSession("a"), run: aRun("r1", "a"), fence: lease.fence });
+    await driver.write("a", change({ runs: [aRun("r2", "a")] }));
+    const secondDriver = await store.second();
+    for (const anyDriver of [driver, secondDriver]) {
+      assert.deepEqual((await runOf(anyDriver, "r1"))?.holder, aHolder("h1"));
+      assert.equal(await holderOf(anyDriver, "r2"), null, "written without a lease");
+    }
+    await leaseOf(secondDriver, "a", "h1");
+    assert.equal(await holderOf(driver, "r1"), "h1", "renewed");
+    assert.equal(await holderOf(await store.reopen(), "r1"), "h1");
+    await release(store.driver, lease);
+    assert.equal(await holderOf(secondDriver, "r1"), null, "released");
+  },
   "runs: a lease that changed hands holds none of the runs that were written before": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     const first = await leaseOf(driver, "a", "h1");
@@ -220,14 +219,14 @@ export const runRules: StoreRules = {
     await rejectsWith(driver.write("a", late), "lease_lost", "a replaced holder ends its run");
     assert.equal((await runOf(driver, "r2"))?.run.state, "running");
   },
-  "runs: nobody holds one whose lease ran out": async ({ driver }) => {
+  "runs: a run has no holder after its lease expired": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     const lease = await leaseOf(driver, "a", "h1", 20);
     await driver.write("a", change({ fence: lease.fence, runs: [aRun("r1", "a")] }));
     await sleep(40);
     assert.equal(await holderOf(driver, "r1"), null);
     await leaseOf(driver, "a", "h1");
-    assert.equal(await holderOf(driver, "r1"), "h1", "it came back before anybody else");
+    assert.equal(await holderOf(driver, "r1"), "h1", "the same holder acquired it again");
   },
   "runs: go with their chain, by any id of it, and their ids and keys are free": async ({ driver }) => {
     const run = aRun("r1", "a", { idempotencyKey: "k" });
@@ -268,8 +267,8 @@ export const runRules: StoreRules = {
       unfinished: [waiting, aRun("r1", "a")],
       snapshots: [],
     };
-    for (const one of [driver, await store.second(), await store.reopen()])
-      if (one !== driver) for (const id of ["a", "a1", "x"]) assert.deepEqual(await one.head(id), expected);
+    for (const anyDriver of [driver, await store.second(), await store.reopen()])
+      if (anyDriver !== driver) for (const id of ["a", "a1", "x"]) assert.deepEqual(await anyDriver.head(id), expected);
     assert.equal(await store.driver.head("none"), undefined);
     assert.equal(await store.driver.head(""), undefined, "an empty alias finds nobody");
   },
@@ -300,7 +299,7 @@ export const runRules: StoreRules = {
         await store.driver.write("a", change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs }));
       }
     })().finally(() => (writing = false));
-    // A reader that has found a fault does not wait for them.
+    // If a check of the reader fails, the writes are not awaited: avoid an unhandled rejection.
     writes.catch(() => undefined);
     while (writing) {
       const head = await reader.head("a");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { Session } from "../../ports/session.js";
-import { fewerMoreFiles, openFiles, rejectsWith } from "../check.js";
+import { expectFewFilesOpened, openFiles, rejectsWith } from "../check.js";
 import {
   allSeqs,
   aMessage,
@@ -18,7 +18,7 @@ import {
 } from "./rule.js";
 import type { StoreRules } from "./rule.js";
 
-/** So often a driver is opened and closed, to see whether each time something stays open. */
+/** Number of times that a driver is opened and closed in the check for leaks. */
 const ROUNDS = 8;
 
 export const sessionRules: StoreRules = {
@@ -104,9 +104,9 @@ export const sessionRules: StoreRules = {
   "create: a follow-up whose index is taken, or whose original is gone, is refused": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2) });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-    const other = aSession("a2", { chain: { root: "a", index: 1 } });
+    const followUp = aSession("a2", { chain: { root: "a", index: 1 } });
     await rejectsWith(
-      driver.create({ session: other, messages: [aMessage("a2", 3)] }),
+      driver.create({ session: followUp, messages: [aMessage("a2", 3)] }),
       "session_exists",
       "index 1 twice",
     );
@@ -179,11 +179,11 @@ export const sessionRules: StoreRules = {
   },
   "head: the same but for the messages, which may be left out where they are not wanted": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 4) });
-    const whole = await driver.head("a");
+    const fullHead = await driver.head("a");
     const bare = await driver.head("a", { messages: false });
-    assert.ok(whole && bare, "the head, with messages and without");
-    assert.deepEqual({ ...bare, messages: whole.messages }, whole);
-    assert.deepEqual(await driver.head("a", { messages: true }), whole);
+    assert.ok(fullHead && bare, "the head, with messages and without");
+    assert.deepEqual({ ...bare, messages: fullHead.messages }, fullHead);
+    assert.deepEqual(await driver.head("a", { messages: true }), fullHead);
     assert.equal(await driver.head("nobody", { messages: false }), undefined);
   },
   "head: a follow-up's view and what was said in it, and nothing of what was said before": async ({ driver }) => {
@@ -257,22 +257,20 @@ export const sessionRules: StoreRules = {
     assert.equal((await driver.get("a"))?.id, "a", "opened again");
   },
   "close: leaves no file and no connection open": async (store) => {
-    // The first opening loads modules for the life of the process; these do not count.
+    // The first opening loads modules that stay open for the life of the process.
     await store.driver.create({ session: aSession("a") });
     await (await store.second()).close();
     const before = openFiles();
     for (let round = 0; round < ROUNDS; round++) {
-      const other = await store.second();
-      await Promise.all([other.open(), other.open()]);
-      await other.write("a", change({ set: { title: `${round}` }, sync: true }));
-      await other.close();
+      const secondDriver = await store.second();
+      await Promise.all([secondDriver.open(), secondDriver.open()]);
+      await secondDriver.write("a", change({ set: { title: `${round}` }, sync: true }));
+      await secondDriver.close();
     }
-    // Other work of the process may have a few.
-    await fewerMoreFiles(before, ROUNDS, 2000);
+    // Other work of the process may open a few files.
+    await expectFewFilesOpened(before, ROUNDS, 2000);
   },
-  "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for": async ({
-    driver,
-  }) => {
+  "synced: if present, resolves when all writes are on disk, also without any": async ({ driver }) => {
     if (!driver.synced) return;
     await driver.synced();
     await driver.create({ session: aSession("a"), sync: false });
@@ -284,7 +282,7 @@ export const sessionRules: StoreRules = {
     await driver.synced();
     assert.deepEqual(await seqs(driver, "a"), [1, 2]);
   },
-  "close: waits for what is under way": async (store) => {
+  "close: waits for active calls": async (store) => {
     await store.driver.create({ session: aSession("a") });
     const writes = Array.from({ length: 20 }, (_, n) =>
       store.driver.write("a", change({ add: [aMessage("a", n + 1)] })),
@@ -294,7 +292,7 @@ export const sessionRules: StoreRules = {
     const driver = await store.reopen();
     assert.equal((await seqs(driver, "a")).length, 20);
   },
-  "close: waits for what is under way, also for more than it does at once": async (store) => {
+  "close: waits for active calls, also for more than run concurrently": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 3) });
     const many = Array.from({ length: 40 }, (_, n) => `s${n}`);
     const work = many.flatMap((id) => [

@@ -6,24 +6,24 @@ import type { StoreRules } from "./rule.js";
 
 export const sharingRules: StoreRules = {
   "two drivers on one store see each other's work as soon as it is done": async (store) => {
-    const one = store.driver;
+    const firstDriver = store.driver;
     const two = await store.second();
-    await one.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await firstDriver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     assert.equal((await two.get("a"))?.title, "Title of a");
     assert.deepEqual(await listed(two), ["a"]);
     await two.write("a", change({ set: { title: "by two" } }));
-    assert.equal((await one.get("a"))?.title, "by two");
-    await one.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
+    assert.equal((await firstDriver.get("a"))?.title, "by two");
+    await firstDriver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "one " }] }));
     assert.equal(textOf((await two.messages("a"))[0]), "one ");
     await two.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "two" }] }));
-    assert.equal(textOf((await one.messages("a"))[0]), "one two");
+    assert.equal(textOf((await firstDriver.messages("a"))[0]), "one two");
     await two.write("a", change({ finish: [aMessage("a", 1)] }));
-    assert.deepEqual(await one.messages("a"), [aMessage("a", 1)]);
+    assert.deepEqual(await firstDriver.messages("a"), [aMessage("a", 1)]);
     await two.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
-    assert.equal((await newestOf(one, "a"))?.id, "a1");
+    assert.equal((await newestOf(firstDriver, "a"))?.id, "a1");
     await two.delete(["a"]);
-    assert.equal(await one.get("a"), undefined);
-    assert.equal((await one.list({ limit: 1 })).total, 0);
+    assert.equal(await firstDriver.get("a"), undefined);
+    assert.equal((await firstDriver.list({ limit: 1 })).total, 0);
   },
   "two drivers that write different sessions at once lose nothing": async (store) => {
     const drivers = [store.driver, await store.second()];
@@ -59,25 +59,26 @@ export const sharingRules: StoreRules = {
     );
     assert.equal(taken, 20, "one of two is refused");
     assert.equal((await seqs(store.driver, "a")).length, 20);
-    // Neither is refused, so neither's may be lost.
+    // These changes are not rejected, so none may be lost.
     const both = drivers.flatMap((driver) => Array.from({ length: 10 }, () => driver));
     await Promise.all(both.map((driver) => driver.write("a", change({ usage }))));
     assert.equal((await store.driver.get("a"))?.usage.promptTokens, 40);
   },
-  "two drivers that write the same sessions at once, each in its own order, wait for nobody for ever and lose nothing":
-    async (store) => {
-      const drivers = [store.driver, await store.second()];
-      const ids = Array.from({ length: 12 }, (_, n) => `s${n}`);
-      await Promise.all(ids.map((id) => store.driver.create({ session: aSession(id) })));
-      const usage = { promptTokens: 1, completionTokens: 0, totalTokens: 1, cost: 0 };
-      const rounds = [1, 2, 3].flatMap(() => [ids, [...ids].reverse()]);
-      await Promise.all(
-        rounds.flatMap((order, n) =>
-          order.map((id) => (drivers[n % 2] ?? store.driver).write(id, change({ usage, set: { title: `${n}` } }))),
-        ),
-      );
-      for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
-    },
+  "two drivers that write the same sessions at once, each in its own order, do not deadlock and lose nothing": async (
+    store,
+  ) => {
+    const drivers = [store.driver, await store.second()];
+    const ids = Array.from({ length: 12 }, (_, n) => `s${n}`);
+    await Promise.all(ids.map((id) => store.driver.create({ session: aSession(id) })));
+    const usage = { promptTokens: 1, completionTokens: 0, totalTokens: 1, cost: 0 };
+    const rounds = [1, 2, 3].flatMap(() => [ids, [...ids].reverse()]);
+    await Promise.all(
+      rounds.flatMap((order, n) =>
+        order.map((id) => (drivers[n % 2] ?? store.driver).write(id, change({ usage, set: { title: `${n}` } }))),
+      ),
+    );
+    for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
+  },
   "two drivers that create the same id, or the same alias, at once: one wins": async (store) => {
     const drivers = [store.driver, await store.second()];
     for (let round = 0; round < 5; round++) {
@@ -106,61 +107,61 @@ export const sharingRules: StoreRules = {
         await store.driver.write("a", change({ add, set: { title: `${2 * n + 2}` } }));
       }
     })().finally(() => (writing = false));
-    // A reader that has found a fault does not wait for them.
+    // If a check of the reader fails, the writes are not awaited: avoid an unhandled rejection.
     writes.catch(() => undefined);
     while (writing) {
       const session = await reader.get("a");
-      const found = await seqs(reader, "a");
-      assert.equal(found.length % 2, 0, "both messages of a change or neither");
+      const visibleSeqs = await seqs(reader, "a");
+      assert.equal(visibleSeqs.length % 2, 0, "both messages of a change or neither");
       if (session && session.lastSeq > 0) assert.equal(session.title, `${session.lastSeq}`);
-      assert.ok(found.length >= (session?.lastSeq ?? 0), "no message is missing");
+      assert.ok(visibleSeqs.length >= (session?.lastSeq ?? 0), "no message is missing");
       await new Promise((resolve) => setImmediate(resolve));
     }
     await writes;
     assert.equal((await seqs(reader, "a")).length, 60);
   },
-  "pages of a list under writes hold what did not change once": async (store) => {
+  "pages of a list during writes contain unchanged sessions once": async (store) => {
     const writer = await store.second();
     for (let n = 0; n < 12; n++) await store.driver.create({ session: aSession(`s${n + 10}`, { updatedAt: at(n) }) });
-    const found: string[] = [];
+    const pagedIds: string[] = [];
     let before: SessionQuery["before"];
     for (let round = 0; ; round++) {
       const page = await store.driver.list({ limit: 3, before });
       const last = page.sessions.at(-1);
       if (!last) break;
-      found.push(...page.sessions.map((session) => session.id));
+      pagedIds.push(...page.sessions.map((session) => session.id));
       before = { updatedAt: last.updatedAt, id: last.id };
       await writer.create({ session: aSession(`new${round}`, { updatedAt: at(100 + round) }) });
       await writer.write("s21", change({ set: { updatedAt: at(200 + round) } }));
     }
     assert.deepEqual(
-      found,
+      pagedIds,
       Array.from({ length: 12 }, (_, n) => `s${21 - n}`),
     );
   },
-  "pages of messages under writes hold every message once": async (store) => {
+  "pages of messages during writes contain every message once": async (store) => {
     const writer = await store.second();
     await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
-    const found: number[] = [];
+    const pagedSeqs: number[] = [];
     for (let after = 0, next = 11; ;) {
       const page = await seqs(store.driver, "a", { after, limit: 4 });
       if (page.length === 0) break;
-      found.push(...page);
+      pagedSeqs.push(...page);
       after = page.at(-1) ?? 0;
       if (next <= 14) await writer.write("a", change({ add: [aMessage("a", next++)] }));
     }
     assert.deepEqual(
-      found,
-      Array.from({ length: found.length }, (_, n) => n + 1),
+      pagedSeqs,
+      Array.from({ length: pagedSeqs.length }, (_, n) => n + 1),
     );
-    assert.ok(found.length >= 13, "no message is missing");
+    assert.ok(pagedSeqs.length >= 13, "no message is missing");
   },
-  "a driver goes on when another on the same store closes": async (store) => {
-    const other = await store.second();
-    await other.create({ session: aSession("a"), messages: [growing("a", 1)] });
-    await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
-    await other.close();
-    await rejectsWith(other.get("a"), "store", "closed");
+  "a driver keeps working when another one on the same store closes": async (store) => {
+    const secondDriver = await store.second();
+    await secondDriver.create({ session: aSession("a"), messages: [growing("a", 1)] });
+    await secondDriver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
+    await secondDriver.close();
+    await rejectsWith(secondDriver.get("a"), "store", "closed");
     await store.driver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "y" }] }));
     assert.equal(textOf((await store.driver.messages("a"))[0]), "xy");
   },

@@ -18,7 +18,10 @@ import {
 } from "./rule.js";
 import type { StoreRules } from "./rule.js";
 
-/** Two sessions, a view, two cuts of which one hides a session, a message that grows, usage, two runs. */
+/**
+ * Creates a chain with all features: three sessions with a view, two snapshots of which one hides a session, a growing
+ * message, usage and two runs.
+ */
 async function aFullChain(driver: SessionDriver): Promise<void> {
   const usage = { promptTokens: 3, completionTokens: 4, totalTokens: 7, cost: 0.25 };
   const run = aRun("ar1", "a", { idempotencyKey: "key", state: "finished" });
@@ -43,9 +46,9 @@ async function aFullChain(driver: SessionDriver): Promise<void> {
   );
 }
 
-/** A copy whose ids are others, as a fork's would be. */
+/** Returns a copy with other ids, like that of a fork. */
 function renamed(chain: ChainData): ChainData {
-  // Ids alone: no names of fields, and no words of the contract.
+  // Replaces ids only, not field names or fixed values.
   const text = JSON.stringify(chain)
     .replaceAll(/"a(?!ssistant"|uto"|llow)([^"]*)"(?!:)/g, '"z$1"')
     .replaceAll('"x"', '"y"')
@@ -101,14 +104,17 @@ export const transferRules: StoreRules = {
   },
   "dump: is of one moment, whatever is written meanwhile": async (store) => {
     const { driver } = store;
-    const other = await store.second();
+    const secondDriver = await store.second();
     await driver.create({ session: aSession("a") });
     let writing = true;
     const writes = (async () => {
       for (let n = 1; n <= 30; n++)
-        await other.write("a", change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs: [aRun(`r${n}`, "a")] }));
+        await secondDriver.write(
+          "a",
+          change({ add: [aMessage("a", n)], set: { title: `${n}` }, runs: [aRun(`r${n}`, "a")] }),
+        );
     })().finally(() => (writing = false));
-    // A reader that has found a fault does not wait for them.
+    // If a check of the reader fails, the writes are not awaited: avoid an unhandled rejection.
     writes.catch(() => undefined);
     while (writing) {
       const { sessions, runs } = await dumped(driver, "a");
@@ -148,9 +154,7 @@ export const transferRules: StoreRules = {
     await driver.write("a1", change({ fence, restore: "s2" }));
     assert.deepEqual(await seqs(driver, "a", { scope: "chain" }), [1, 2, 3, 4, 5, 6, 8, 9]);
   },
-  "load: what a growing message had gained is there, and it gains more, part by part, until it is finished": async (
-    store,
-  ) => {
+  "load: a growing message keeps its text and can grow further, part by part, until it is finished": async (store) => {
     const { driver } = store;
     const begun = aMessage("a", 1, { role: "assistant", finished: false, parts: [{ type: "text", text: "be" }] });
     await driver.create({ session: aSession("a"), messages: [begun, growing("a", 2), growing("a", 3)] });
@@ -162,16 +166,16 @@ export const transferRules: StoreRules = {
     await append("a-2", 0, "reasoning", "ing");
     await append("a-2", 1, "text", "Hel");
     const data = await dumped(driver, "a");
-    const told = ["begun|hm", "thinking|Hel", ""];
+    const expectedTexts = ["begun|hm", "thinking|Hel", ""];
     assert.deepEqual(
       data.sessions[0]?.messages.map(({ message }) => textOf(message)),
-      told,
+      expectedTexts,
     );
     await driver.load(renamed(data));
     for (const id of ["a", "z"]) {
       if (id === "a") await driver.delete(["a"]);
       if (id === "a") await driver.load(data);
-      assert.deepEqual((await driver.messages(id)).map(textOf), told, id);
+      assert.deepEqual((await driver.messages(id)).map(textOf), expectedTexts, id);
       await append(`${id}-1`, 1, "reasoning", "m");
       await append(`${id}-2`, 1, "text", "lo");
       await append(`${id}-2`, 2, "text", "more");
@@ -185,7 +189,7 @@ export const transferRules: StoreRules = {
       await rejectsWith(append(`${id}-2`, 0, "text", "late"), "point_not_found", "finished");
     }
   },
-  "load: counts and lists the original alone, beside what is there": async ({ driver }) => {
+  "load: lists and counts only the original, beside the existing sessions": async ({ driver }) => {
     await aFullChain(driver);
     await driver.load(renamed(await dumped(driver, "a")));
     assert.deepEqual(await listed(driver), ["z", "a"]);
@@ -193,9 +197,7 @@ export const transferRules: StoreRules = {
     await driver.delete(["z"]);
     assert.deepEqual((await seqs(driver, "a", { scope: "chain" })).length, 6);
   },
-  "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left": async ({
-    driver,
-  }) => {
+  "load: rejected without any effect if an id, an alias or a run's id or key is taken": async ({ driver }) => {
     await aFullChain(driver);
     const data = renamed(await dumped(driver, "a"));
     await driver.create({ session: aSession("z2") });

@@ -6,21 +6,21 @@ import { Agent } from "../../agent/agent.js";
 import { MemoryDriver } from "../../memory-driver/memory-driver.js";
 import type { ModelChunk } from "../../ports/model-provider.js";
 import type { Listening, Transport } from "../../plugin/transport.js";
-import { openThings, soon, until, type Rules } from "../check.js";
+import { openResources, withTimeout, until, type Rules } from "../check.js";
 import { ScriptedProvider } from "../scripted-provider.js";
 import type { TransportClient, TransportFixture } from "./fixture.js";
 
 export type TransportRules = Rules<[stage: TransportHarness]>;
 
-/** What a check plays on: an agent whose model says what it is told, a transport, clients. */
+/** The setup of one check: an agent with a scripted model, a transport and clients. */
 export class TransportHarness {
   readonly fixture: TransportFixture;
   readonly transport: Transport;
   readonly provider = new ScriptedProvider();
   readonly agent: Agent;
-  /** How runs ended, in order. */
+  /** Outcomes of the runs, in order. */
   readonly ended: ("finished" | "failed")[] = [];
-  /** What was open before the transport was made. */
+  /** Open resources before the transport was created. */
   readonly before: ReadonlyMap<string, number>;
   readonly timeoutMs: number;
   readonly #folder: string;
@@ -44,7 +44,7 @@ export class TransportHarness {
   }
 
   static async set(fixture: TransportFixture): Promise<TransportHarness> {
-    const before = openThings();
+    const before = openResources();
     const transport = await fixture.create();
     const folder = await mkdtemp(join(tmpdir(), "gantry-transport-"));
     return new TransportHarness(fixture, transport, folder, before);
@@ -63,28 +63,28 @@ export class TransportHarness {
   }
 
   soon<T>(promise: Promise<T>, what: string): Promise<T> {
-    return soon(promise, what, this.timeoutMs);
+    return withTimeout(promise, what, this.timeoutMs);
   }
 
   until(test: () => boolean, what: string): Promise<void> {
     return until(test, what, this.timeoutMs);
   }
 
-  /** A prompt whose answer has begun, with `first`, and goes on as the script says. */
-  async begun(
+  /** Starts a prompt and waits until its answer has begun with `first`. The script determines the remaining answer. */
+  async beginPrompt(
     client: TransportClient,
     first = "begun ",
   ): Promise<{ answer: Promise<{ text: string; sessionId: string }> }> {
     let text = "";
     const answer = client.prompt("begin", { onText: (piece) => (text += piece) });
-    // Looked at later, or not at all.
+    // The check may not await it: avoid an unhandled rejection.
     answer.catch(() => undefined);
     await this.until(() => text.startsWith(first), "the first piece of an answer");
     return { answer };
   }
 
-  /** A prompt that comes late must not be served. */
-  async notServed(connect: () => Promise<TransportClient>, why: string): Promise<void> {
+  /** Asserts that a late prompt is not served. */
+  async expectNotServed(connect: () => Promise<TransportClient>, why: string): Promise<void> {
     const requests = this.provider.requests.length;
     const attempt = (async () => {
       const client = await connect();
@@ -104,16 +104,16 @@ export class TransportHarness {
 
   async clear(): Promise<void> {
     const attempts: Promise<unknown>[] = [
-      // Called in a function of its own, since a wrong one may also throw at once.
+      // In an async function, because a faulty implementation can throw synchronously.
       ...this.#clients.map(async (client) => client.close()),
       ...this.#listening.map(async (listening) => listening.stop(AbortSignal.abort())),
     ];
-    // What hangs here was a check of its own; it must not keep the others from their turn.
+    // Another check tests a hanging stop. Here it must not block the next check.
     await Promise.allSettled(attempts.map((attempt) => this.soon(attempt, "clearing up")));
     try {
       await this.agent.close();
     } finally {
-      // Before the fixture's own end, which may wait for what a wrong transport left open.
+      // Before the fixture's cleanup, which may wait for resources that a faulty transport left open.
       await rm(this.#folder, { recursive: true, force: true });
       await this.fixture.clean();
     }

@@ -3,24 +3,24 @@ import { ProviderError } from "../../ports/errors.js";
 import { gate, pause } from "../check.js";
 import { text, type TransportRules } from "./harness.js";
 
-/** What a user may write. */
+/** A prompt with special characters. */
 const PROMPT = 'Grüße 👩‍💻, "quotes" \\ and {braces}\n\n  second line\ttab \u2028 <b>&amp;</b> data: x\r\nend';
 
 export const promptRules: TransportRules = {
-  "prompt: reaches the agent as it was written, and the answer comes back as it was said": async (stage) => {
-    const said = `${PROMPT} and back`;
-    stage.provider.push(said);
+  "prompt: reaches the agent unchanged, and the answer returns unchanged": async (stage) => {
+    const reply = `${PROMPT} and back`;
+    stage.provider.push(reply);
     const client = await stage.connect(await stage.start());
     const answer = await stage.soon(client.prompt(PROMPT), "an answer");
     const parts = stage.provider.requests[0]?.messages.at(-1)?.parts ?? [];
     assert.deepEqual(parts, [{ type: "text", text: PROMPT }]);
-    assert.equal(answer.text, said);
+    assert.equal(answer.text, reply);
   },
-  "answer: streams back as it is said": async (stage) => {
+  "answer: is streamed": async (stage) => {
     const { opened, open } = gate();
     stage.provider.push([text("begun "), opened, text("done")]);
     const client = await stage.connect(await stage.start());
-    const { answer } = await stage.begun(client);
+    const { answer } = await stage.beginPrompt(client);
     open();
     assert.equal((await stage.soon(answer, "an answer")).text, "begun done");
   },
@@ -33,7 +33,7 @@ export const promptRules: TransportRules = {
     assert.equal(answer.text, pieces.join(""));
     assert.equal(streamed, pieces.join(""));
   },
-  "session: a prompt that names one goes on in it, also from another client": async (stage) => {
+  "session: a prompt with a session id continues that session, also from another client": async (stage) => {
     stage.provider.push("first", "second", "third");
     const listening = await stage.start();
     const client = await stage.connect(listening);
@@ -41,19 +41,19 @@ export const promptRules: TransportRules = {
     const again = await stage.soon(client.prompt("two", { sessionId }), "an answer in the session");
     assert.equal(again.sessionId, sessionId);
     await client.close();
-    const other = await stage.connect(listening);
-    await stage.soon(other.prompt("three", { sessionId }), "an answer to another client");
+    const secondClient = await stage.connect(listening);
+    await stage.soon(secondClient.prompt("three", { sessionId }), "an answer to another client");
     const seen = stage.provider.requests.at(-1)?.messages.map(({ parts }) => JSON.stringify(parts)) ?? [];
-    assert.equal(seen.length, 5, "the whole conversation goes on");
+    assert.equal(seen.length, 5, "the whole conversation continues");
     const prompts = ["one", "two", "three"];
     for (const [i, prompt] of prompts.entries()) assert.ok(seen[2 * i]?.includes(prompt), `prompt ${prompt}`);
   },
-  "session: one that there is not is refused, and nothing is asked": async (stage) => {
+  "session: an unknown id is rejected without a model request": async (stage) => {
     const client = await stage.connect(await stage.start());
     await assert.rejects(stage.soon(client.prompt("one", { sessionId: "no-such-session" }), "a refusal"), notLate);
     assert.equal(stage.provider.requests.length, 0);
   },
-  "two clients: each gets its own answer, whoever asked first": async (stage) => {
+  "two clients: each gets its own answer, regardless of the order": async (stage) => {
     const doors = new Map(["a", "b"].map((name) => [name, gate()]));
     const step = (name: string) => [text(`begun ${name} `), doors.get(name)?.opened ?? 0, text(`done ${name}`)];
     const echo = (request: { messages: readonly unknown[] }) =>
@@ -80,17 +80,17 @@ export const promptRules: TransportRules = {
     assert.deepEqual(heard, { a: "begun a done a", b: "begun b done b" });
     assert.notEqual(first.sessionId, second.sessionId);
   },
-  "a model that fails: its client is told, and the next prompt is answered": async (stage) => {
+  "a model failure: its client gets an error, and the next prompt is answered": async (stage) => {
     stage.provider.push(new ProviderError("scripted", "bad_request", "no such thing"), "fine");
     const client = await stage.connect(await stage.start());
     await assert.rejects(stage.soon(client.prompt("one"), "a failure"), notLate);
     assert.equal((await stage.soon(client.prompt("two"), "an answer")).text, "fine");
   },
-  "a client that leaves: its run is cancelled, or goes on, as the transport says": async (stage) => {
+  "a disconnected client: its run is cancelled or continues, as the fixture states": async (stage) => {
     const { opened, open } = gate();
     stage.provider.push([text("begun "), opened, text("done")]);
     const client = await stage.connect(await stage.start());
-    await stage.begun(client);
+    await stage.beginPrompt(client);
     await stage.soon(client.close(), "leaving");
     if (stage.fixture.onLeave === "cancel") {
       await stage.until(() => stage.ended.length > 0, "the end of a run whose client left");
@@ -98,29 +98,29 @@ export const promptRules: TransportRules = {
       assert.equal(stage.provider.active, 0);
     } else {
       await pause(50);
-      assert.deepEqual(stage.ended, [], "the run goes on");
+      assert.deepEqual(stage.ended, [], "the run continues");
       open();
       await stage.until(() => stage.ended.length > 0, "the end of a run whose client left");
       assert.deepEqual(stage.ended, ["finished"]);
     }
   },
-  "a client that leaves: the others are served as before": async (stage) => {
+  "a disconnected client: the other clients are not affected": async (stage) => {
     const { opened, open } = gate();
     stage.provider.push([text("begun "), opened, text("done")], "other");
     const listening = await stage.start();
     const stays = await stage.connect(listening);
-    const { answer } = await stage.begun(stays);
+    const { answer } = await stage.beginPrompt(stays);
     const leaves = await stage.connect(listening);
     await stage.soon(leaves.prompt("short"), "an answer");
     await stage.soon(leaves.close(), "leaving");
-    // The other side hears of it a moment later.
+    // The server notices the disconnect with a delay.
     await pause(50);
     open();
     assert.equal((await stage.soon(answer, "the answer to the one that stays")).text, "begun done");
   },
 };
 
-/** A refusal, not the check's own impatience. */
+/** Accepts a rejection, but not the check's own timeout. */
 function notLate(error: unknown): true {
   assert.ok(error instanceof Error && !(error instanceof assert.AssertionError), String(error));
   return true;

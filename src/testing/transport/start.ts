@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { nothingNew, soon } from "../check.js";
+import { expectNothingOpened, withTimeout } from "../check.js";
 import type { TransportRules } from "./harness.js";
 
 export const startRules: TransportRules = {
-  "name: a word that people can write into a config": async ({ transport }) => assert.match(transport.name, /^\S+$/),
+  "name: a word without white space, for the config": async ({ transport }) => assert.match(transport.name, /^\S+$/),
 
   "start: resolves once clients can connect": async (stage) => {
     stage.provider.push("Hello.");
@@ -17,12 +17,12 @@ export const startRules: TransportRules = {
     assert.match(address, /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/);
   },
   "start: opens nothing before it is called": async (stage) => {
-    await nothingNew(stage.before, stage.timeoutMs);
+    await expectNothingOpened(stage.before, stage.timeoutMs);
   },
 };
 
 export const unableRules: TransportRules = {
-  "start: rejects when nobody could connect, and leaves nothing open": async (stage) => {
+  "start: rejects if clients cannot connect, and leaves nothing open": async (stage) => {
     const unable = await stage.fixture.unable?.();
     assert.ok(unable, "the fixture has unable");
     let outcome: unknown;
@@ -33,9 +33,9 @@ export const unableRules: TransportRules = {
       },
       (error: unknown) => (outcome = error),
     );
-    await soon(starting, "start settles", stage.timeoutMs);
+    await withTimeout(starting, "start settles", stage.timeoutMs);
     assert.ok(outcome instanceof Error, `start: expected a rejection with an Error, got ${String(outcome)}`);
     await stage.fixture.clean();
-    await nothingNew(stage.before, stage.timeoutMs);
+    await expectNothingOpened(stage.before, stage.timeoutMs);
   },
 };

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { gate, nothingNew, pause } from "../check.js";
+import { gate, expectNothingOpened, pause } from "../check.js";
 import { text, type TransportRules } from "./harness.js";
 
 export const stopRules: TransportRules = {
@@ -8,28 +8,31 @@ export const stopRules: TransportRules = {
     stage.provider.push([text("begun "), opened, text("done")]);
     const listening = await stage.start();
     const client = await stage.connect(listening);
-    const { answer } = await stage.begun(client);
+    const { answer } = await stage.beginPrompt(client);
     let down = false;
     const stopped = listening.stop(new AbortController().signal).then(() => (down = true));
     await pause(50);
-    assert.equal(down, false, "stop waits for what is under way");
-    assert.equal(stage.provider.active, 1, "what is under way goes on");
+    assert.equal(down, false, "stop waits for active work");
+    assert.equal(stage.provider.active, 1, "active work continues");
     open();
     assert.equal((await stage.soon(answer, "the answer")).text, "begun done");
     await client.close();
     await stage.soon(stopped, "stop");
     assert.deepEqual(stage.ended, ["finished"]);
   },
-  "stop: refuses new work while it waits for the old": async (stage) => {
+  "stop: rejects new work while it waits for active work": async (stage) => {
     const { opened, open } = gate();
     stage.provider.push([text("begun "), opened, text("done")]);
     const listening = await stage.start();
     const client = await stage.connect(listening);
     const idle = await stage.connect(listening);
-    const { answer } = await stage.begun(client);
+    const { answer } = await stage.beginPrompt(client);
     const stopped = listening.stop(new AbortController().signal);
-    await stage.notServed(() => Promise.resolve(idle), "a prompt of a client that was connected when stop was called");
-    await stage.notServed(
+    await stage.expectNotServed(
+      () => Promise.resolve(idle),
+      "a prompt of a client that was connected when stop was called",
+    );
+    await stage.expectNotServed(
       () => stage.fixture.connect(listening),
       "a prompt of a client that came after stop was called",
     );
@@ -42,7 +45,7 @@ export const stopRules: TransportRules = {
     const { opened } = gate();
     stage.provider.push([text("begun "), opened]);
     const listening = await stage.start();
-    const { answer } = await stage.begun(await stage.connect(listening));
+    const { answer } = await stage.beginPrompt(await stage.connect(listening));
     const out = new AbortController();
     const stopped = listening.stop(out.signal);
     out.abort();
@@ -58,7 +61,7 @@ export const stopRules: TransportRules = {
     const { opened } = gate();
     stage.provider.push([text("begun "), opened]);
     const listening = await stage.start();
-    await stage.begun(await stage.connect(listening));
+    await stage.beginPrompt(await stage.connect(listening));
     await stage.soon(listening.stop(AbortSignal.abort()), "stop");
     await stage.until(() => stage.ended.length > 0, "the end of the run");
   },
@@ -80,16 +83,16 @@ export const stopRules: TransportRules = {
     await stage.soon(listening.stop(AbortSignal.abort()), "stop");
     await stage.soon(end, "ended after stop");
   },
-  "stop: nothing is open afterwards, and nobody is served": async (stage) => {
+  "stop: afterwards nothing is open and no client is served": async (stage) => {
     stage.provider.push("Hello.");
     const listening = await stage.start();
     const client = await stage.connect(listening);
     await stage.soon(client.prompt("Hi"), "an answer");
     await stage.soon(client.close(), "leaving");
     await stage.soon(listening.stop(new AbortController().signal), "stop");
-    await stage.notServed(() => stage.fixture.connect(listening), "a prompt after stop");
+    await stage.expectNotServed(() => stage.fixture.connect(listening), "a prompt after stop");
     await stage.agent.close();
-    await nothingNew(stage.before, stage.timeoutMs);
+    await expectNothingOpened(stage.before, stage.timeoutMs);
   },
   "stop: with an idle client connected": async (stage) => {
     stage.provider.push("Hello.");
