@@ -33,25 +33,25 @@ export class AcpHttpTransport implements Transport {
   }
 
   async start(agent: Agent): Promise<Listening> {
-    const [{ default: KoaApp }, { WebSocketServer: Sockets }] = await Promise.all([import("koa"), import("ws")]);
-    const sockets = new Sockets({
+    const [{ default: KoaApp }, { WebSocketServer: Server }] = await Promise.all([import("koa"), import("ws")]);
+    const sockets = new Server({
       noServer: true,
       maxPayload: this.#options.frameBytes,
       perMessageDeflate: false,
       clientTracking: false,
     });
     const { requiredHeaders = {}, ...options } = this.#options;
-    const own = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
-    const host = this.#host ?? own!;
+    const ownHost = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
+    const host = this.#host ?? ownHost!;
     const server = new AcpServer(agent, this.#options, this.#logger);
-    const serving = new AcpServing({ server, options: this.#options, logger: this.#logger, sockets, host, own });
+    const serving = new AcpServing({ server, options: this.#options, logger: this.#logger, sockets, host, ownHost });
     try {
       const origin = await host.mount(serving.mount(new KoaApp()));
       serving.address = `${origin}${PATH}`;
       return serving;
     } catch (error) {
       await server.close();
-      await own?.close(AbortSignal.abort());
+      await ownHost?.close(AbortSignal.abort());
       throw error;
     }
   }
@@ -64,7 +64,7 @@ interface ServingParts {
   sockets: WebSocketServer;
   host: HttpHost;
   /** The transport's own port; undefined if it uses a shared one. */
-  own: HttpHost | undefined;
+  ownHost: HttpHost | undefined;
 }
 
 /** The clients, and the assignment of requests and sockets to them. */
@@ -73,7 +73,7 @@ class AcpServing extends ListeningBase implements Clients {
   readonly #parts: ServingParts;
   readonly #clients = new Map<string, ClientConnection>();
   /** Clients that are closing, until they are closed. */
-  readonly #going = new Set<Promise<void>>();
+  readonly #closing = new Set<Promise<void>>();
   #streams = 0;
 
   constructor(parts: ServingParts) {
@@ -170,7 +170,7 @@ class AcpServing extends ListeningBase implements Clients {
     const [largest] = [...counts].reduce((most, entry) => (entry[1] > most[1] ? entry : most));
     const all = [...this.#clients.values()];
     const ofLargest = all.filter((client) => client.address === largest && largest !== address && !client.isInUse);
-    const unused = ofLargest.length > 0 ? ofLargest : all.filter((client) => client.spareSince !== undefined);
+    const unused = ofLargest.length > 0 ? ofLargest : all.filter((client) => client.replaceableSince !== undefined);
     const [first] = unused;
     if (!first) return false;
     void unused
@@ -181,20 +181,20 @@ class AcpServing extends ListeningBase implements Clients {
 
   dismiss(client: ClientConnection): void {
     this.#clients.delete(client.id);
-    const going = client.finish().finally(() => this.#going.delete(going));
-    this.#going.add(going);
+    const going = client.finish().finally(() => this.#closing.delete(going));
+    this.#closing.add(going);
   }
 
   /** Every client gets its pending answers before its connection is closed. */
   protected async end(): Promise<void> {
-    const { server, own, sockets } = this.#parts;
-    own?.refuseNew();
+    const { server, ownHost, sockets } = this.#parts;
+    ownHost?.refuseNew();
     await server.drain(this.shutdown);
     const clients = [...this.#clients.values()];
-    await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#going]);
+    await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#closing]);
     sockets.close();
     await server.close();
-    await own?.close(this.shutdown);
+    await ownHost?.close(this.shutdown);
   }
 
   readonly #idOf = new WeakMap<IncomingMessage, string>();
@@ -210,14 +210,14 @@ class AcpServing extends ListeningBase implements Clients {
     }
     this.#idOf.set(request, client.id);
     // If `ws` rejects the handshake, or the socket breaks before it is complete, the client is removed.
-    const broken = () => client.lost();
+    const broken = () => client.socketLost();
     socket.once("close", broken);
     this.#parts.sockets.handleUpgrade(request, socket, head, (webSocket) => {
       socket.off("close", broken);
       const outlet = new SocketOutlet(webSocket, this.#parts.options.heartbeatMs, {
         onText: (text) => client.acp.receive(text),
-        onGarbage: () => client.send(refusal(CODES.parse, "parse error: expected UTF-8 text"), undefined),
-        onClosed: () => client.lost(),
+        onInvalidText: () => client.send(refusal(CODES.parse, "parse error: expected UTF-8 text"), undefined),
+        onClosed: () => client.socketLost(),
         onOverflow: () => void client.close(1013, "too much unread"),
       });
       client.useSocket(outlet);

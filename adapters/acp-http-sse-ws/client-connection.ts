@@ -33,8 +33,8 @@ export interface ClientConnectionOptions {
 const FLUSH_MS = 500;
 
 /**
- * One client with its SSE streams and optional WebSocket. Streams belong to a session or to the connection. Each
- * message is sent once: on the stream of its session, else on the connection's stream, else when a stream opens.
+ * A client with its SSE streams and optional WebSocket. Streams belong to a session or to the connection. Each message
+ * is sent once: on the stream of its session, else on the connection's stream, else when a stream opens.
  */
 export class ClientConnection implements Sink {
   readonly id: string;
@@ -44,14 +44,14 @@ export class ClientConnection implements Sink {
   readonly #options: ClientConnectionOptions;
   /** Streams by session id; the connection's own stream has the key undefined. */
   readonly #streams = new Map<string | undefined, SseStream>();
-  #kept: QueuedMessage[] = [];
-  #keptBytes = 0;
+  #undelivered: QueuedMessage[] = [];
+  #undeliveredBytes = 0;
   /** Called when a stream or socket opens. */
   #readers: (() => void)[] = [];
   #socket: SocketOutlet | undefined;
   #idle: NodeJS.Timeout | undefined;
-  #touched = 0;
-  #used = false;
+  #lastRequestAt = 0;
+  #wasUsed = false;
   #closed: Promise<void> | undefined;
 
   constructor(server: AcpServer, options: ClientConnectionOptions) {
@@ -78,24 +78,24 @@ export class ClientConnection implements Sink {
 
   /** Time of the last request, in ms since the epoch. */
   get lastUsedAt(): number {
-    return this.#touched;
+    return this.#lastRequestAt;
   }
 
   /**
    * Time since which the connection may be closed for a new one, in ms since the epoch. Undefined if it is in use or
    * was used recently.
    */
-  get spareSince(): number | undefined {
+  get replaceableSince(): number | undefined {
     if (this.isInUse) return undefined;
-    const since = this.#touched + (this.#used ? this.#options.idleMs / 10 : this.#options.unusedMs);
+    const since = this.#lastRequestAt + (this.#wasUsed ? this.#options.idleMs / 10 : this.#options.unusedMs);
     return since <= Date.now() ? since : undefined;
   }
 
   /** Records a request: the client is alive. */
   touch(): void {
     // The first call comes from the constructor and is no use.
-    this.#used = this.#touched !== 0;
-    this.#touched = Date.now();
+    this.#wasUsed = this.#lastRequestAt !== 0;
+    this.#lastRequestAt = Date.now();
     clearTimeout(this.#idle);
     this.acp.reachChanged();
     if (this.closed || this.isReachable) return;
@@ -108,7 +108,7 @@ export class ClientConnection implements Sink {
   /** Sends messages over this socket from now on. */
   useSocket(socket: SocketOutlet): void {
     this.#socket = socket;
-    this.#opened();
+    this.#notifyReaders();
     this.touch();
   }
 
@@ -119,7 +119,7 @@ export class ClientConnection implements Sink {
       onClosed: (unsent) => {
         onEnd();
         if (this.#streams.get(sessionId) === stream) this.#streams.delete(sessionId);
-        for (const letter of unsent) this.#post(letter);
+        for (const queuedMessage of unsent) this.#deliver(queuedMessage);
         this.touch();
       },
       onOverflow: () => void this.close(1013, "too much unread"),
@@ -127,20 +127,22 @@ export class ClientConnection implements Sink {
     this.#streams.set(sessionId, stream);
     // Messages that the old stream did not deliver come first.
     before?.end();
-    const mine = this.#kept.filter((letter) => sessionId === undefined || letter.sessionId === sessionId);
-    this.#kept = this.#kept.filter((letter) => !mine.includes(letter));
-    this.#keptBytes = this.#kept.reduce((sum, { bytes }) => sum + bytes, 0);
-    for (const letter of mine) stream.write(letter);
-    this.#opened();
+    const sessionMessages = this.#undelivered.filter(
+      (queuedMessage) => sessionId === undefined || queuedMessage.sessionId === sessionId,
+    );
+    this.#undelivered = this.#undelivered.filter((queuedMessage) => !sessionMessages.includes(queuedMessage));
+    this.#undeliveredBytes = this.#undelivered.reduce((sum, { bytes }) => sum + bytes, 0);
+    for (const queuedMessage of sessionMessages) stream.write(queuedMessage);
+    this.#notifyReaders();
     this.touch();
   }
 
   send(message: OutgoingMessage, sessionId: string | undefined): void {
     if (this.#socket && !this.#isUpdate(message)) {
-      this.#socket.write(letterOf(message, sessionId));
+      this.#socket.write(toQueuedMessage(message, sessionId));
       return;
     }
-    this.#post(letterOf(message, sessionId));
+    this.#deliver(toQueuedMessage(message, sessionId));
   }
 
   ready(sessionId: string | undefined): Promise<void> | undefined {
@@ -167,24 +169,24 @@ export class ClientConnection implements Sink {
   }
 
   /** Handles the loss of the socket, which also ends the client. */
-  lost(): void {
+  socketLost(): void {
     this.#socket = undefined;
     void this.close(1000, "gone");
   }
 
   async #close(code: number, reason: string): Promise<void> {
     clearTimeout(this.#idle);
-    this.#opened();
+    this.#notifyReaders();
     this.#server.disconnect(this.acp);
     this.#options.onClosed();
     const outlets: Outbox[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
     await Promise.all(outlets.map((outlet) => outlet.flushed(FLUSH_MS)));
     for (const stream of [...this.#streams.values()]) stream.end();
-    this.#kept = [];
+    this.#undelivered = [];
     await this.#socket?.close(code, reason);
   }
 
-  #opened(): void {
+  #notifyReaders(): void {
     for (const resolve of this.#readers.splice(0)) resolve();
   }
 
@@ -192,10 +194,10 @@ export class ClientConnection implements Sink {
     return "method" in message && message.method === CLIENT_METHODS.update;
   }
 
-  #post(letter: QueuedMessage): void {
-    const outlet = this.#outlet(letter.sessionId);
-    if (outlet) outlet.write(letter);
-    else if (!this.#socket && !this.closed) this.#keep(letter);
+  #deliver(queuedMessage: QueuedMessage): void {
+    const outlet = this.#outlet(queuedMessage.sessionId);
+    if (outlet) outlet.write(queuedMessage);
+    else if (!this.#socket && !this.closed) this.#buffer(queuedMessage);
   }
 
   /** The stream or socket for messages of a session. With a socket, only updates use this method. */
@@ -204,14 +206,14 @@ export class ClientConnection implements Sink {
     return stream ?? (this.#options.websocketUpdates ? this.#socket : undefined);
   }
 
-  #keep(letter: QueuedMessage): void {
-    this.#kept.push(letter);
-    this.#keptBytes += letter.bytes;
-    if (isOverLimit(this.#kept.length, this.#keptBytes)) void this.close(1013, "too much unread");
+  #buffer(queuedMessage: QueuedMessage): void {
+    this.#undelivered.push(queuedMessage);
+    this.#undeliveredBytes += queuedMessage.bytes;
+    if (isOverLimit(this.#undelivered.length, this.#undeliveredBytes)) void this.close(1013, "too much unread");
   }
 }
 
-function letterOf(message: OutgoingMessage, sessionId: string | undefined): QueuedMessage {
+function toQueuedMessage(message: OutgoingMessage, sessionId: string | undefined): QueuedMessage {
   const text = JSON.stringify(message);
   return { text, bytes: Buffer.byteLength(text), sessionId };
 }

@@ -6,13 +6,17 @@ const { max_body_bytes, streams, connections } = sharedOptions;
 
 const entries = {
   required_headers: option.headers(
-    "As `server.required_headers`, which do not hold for ACP. Where only those are set, ACP over HTTP does not start until this is set too, or is `{}`.",
+    "Like `server.required_headers`, which do not apply to ACP. If only those are set, ACP over HTTP does not start until this is set too, or is `{}`.",
   ),
-  allowed_origins: option.list(option.text("An origin."), "Further origins of web pages that may open a WebSocket.", {
-    default: [],
-  }),
+  allowed_origins: option.list(
+    option.text("An origin."),
+    "Additional origins of web pages that may open a WebSocket.",
+    {
+      default: [],
+    },
+  ),
   websocket_updates: option.flag(
-    "Send updates to the WebSocket itself when no event stream is open; `false` leaves them undelivered.",
+    "Send updates over the WebSocket if no event stream is open; `false`: do not deliver them.",
     { default: true },
   ),
 };

@@ -6,18 +6,18 @@ export interface QueuedMessage {
 }
 
 /** Maximum bytes that a socket has accepted but not written; further messages are queued. */
-const IN_FLIGHT = 256 * 1024;
+const MAX_IN_FLIGHT_BYTES = 256 * 1024;
 /** Maximum messages and bytes that are queued for a reader that does not read. */
 export const MAX_QUEUED_MESSAGES = 1_000;
-export const MAX_BYTES = 8 * 1024 * 1024;
+export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
 /** Output queue of one stream or socket, with backpressure. */
 export class Outbox {
   readonly #push: (text: string, done: (error?: Error | null) => void) => void;
   readonly #onOverflow: () => void;
-  readonly #flying = new Set<QueuedMessage>();
+  readonly #inFlight = new Set<QueuedMessage>();
   #queue: QueuedMessage[] = [];
-  #flyingBytes = 0;
+  #inFlightBytes = 0;
   #queuedBytes = 0;
   #waiting: (() => void)[] = [];
   #closed = false;
@@ -28,53 +28,53 @@ export class Outbox {
     this.#onOverflow = onOverflow;
   }
 
-  write(letter: QueuedMessage): void {
+  write(message: QueuedMessage): void {
     if (this.#closed) return;
-    this.#queue.push(letter);
-    this.#queuedBytes += letter.bytes;
+    this.#queue.push(message);
+    this.#queuedBytes += message.bytes;
     this.#pump();
     if (isOverLimit(this.#queue.length, this.#queuedBytes)) this.#onOverflow();
   }
 
   /** Resolves when the queue is empty; undefined if it is empty now. */
   ready(): Promise<void> | undefined {
-    if (this.#closed || (this.#queue.length === 0 && this.#flyingBytes < IN_FLIGHT)) return undefined;
+    if (this.#closed || (this.#queue.length === 0 && this.#inFlightBytes < MAX_IN_FLIGHT_BYTES)) return undefined;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   /** Resolves when everything is written, or after `ms`. */
   async flushed(ms: number): Promise<void> {
     const end = Date.now() + ms;
-    while (!this.#closed && this.#queue.length + this.#flying.size > 0 && Date.now() < end) {
+    while (!this.#closed && this.#queue.length + this.#inFlight.size > 0 && Date.now() < end) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
   }
 
   /** Stops sending and returns the messages that were not written, in order. */
-  empty(): QueuedMessage[] {
+  stop(): QueuedMessage[] {
     if (this.#closed) return [];
     this.#closed = true;
-    const unsent = [...this.#flying, ...this.#queue];
+    const unsent = [...this.#inFlight, ...this.#queue];
     this.#queue = [];
-    this.#flying.clear();
+    this.#inFlight.clear();
     for (const resolve of this.#waiting.splice(0)) resolve();
     return unsent;
   }
 
   #pump(): void {
-    while (this.#flyingBytes < IN_FLIGHT) {
-      const letter = this.#queue.shift();
-      if (!letter) break;
-      this.#queuedBytes -= letter.bytes;
-      this.#flyingBytes += letter.bytes;
-      this.#flying.add(letter);
-      this.#push(letter.text, (error) => {
+    while (this.#inFlightBytes < MAX_IN_FLIGHT_BYTES) {
+      const message = this.#queue.shift();
+      if (!message) break;
+      this.#queuedBytes -= message.bytes;
+      this.#inFlightBytes += message.bytes;
+      this.#inFlight.add(message);
+      this.#push(message.text, (error) => {
         // A failed message stays unsent until the stream closes.
         if (error || this.#closed) return;
-        this.#flying.delete(letter);
-        this.#flyingBytes -= letter.bytes;
+        this.#inFlight.delete(message);
+        this.#inFlightBytes -= message.bytes;
         this.#pump();
-        if (this.#queue.length > 0 || this.#flyingBytes >= IN_FLIGHT) return;
+        if (this.#queue.length > 0 || this.#inFlightBytes >= MAX_IN_FLIGHT_BYTES) return;
         for (const resolve of this.#waiting.splice(0)) resolve();
       });
     }
@@ -82,6 +82,6 @@ export class Outbox {
 }
 
 /** Whether a queue exceeds its limits. A single message never does. */
-export function isOverLimit(letters: number, bytes: number): boolean {
-  return letters > MAX_QUEUED_MESSAGES || (letters > 1 && bytes > MAX_BYTES);
+export function isOverLimit(messages: number, bytes: number): boolean {
+  return messages > MAX_QUEUED_MESSAGES || (messages > 1 && bytes > MAX_QUEUED_BYTES);
 }

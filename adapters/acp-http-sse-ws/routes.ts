@@ -36,7 +36,7 @@ export function routes(clients: Clients, options: AcpHttpOptions): Koa.Middlewar
       case "POST": {
         if (!isJsonType(request.headers["content-type"])) throw notJson();
         const client = clientOf(request, clients);
-        const frame = await readFrameOf(request, options);
+        const frame = await readFrame(request, options);
         if (client) forward(client, frame, sessionOf(request));
         else return initialize(context, clients, frame);
         break;
@@ -83,7 +83,7 @@ function sessionOf(request: IncomingMessage): string | undefined {
   return sessionId;
 }
 
-async function readFrameOf(
+async function readFrame(
   request: IncomingMessage,
   options: AcpHttpOptions,
 ): Promise<Exclude<Frame, { kind: "invalid" }>> {

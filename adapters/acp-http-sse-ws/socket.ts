@@ -4,7 +4,7 @@ import { Outbox } from "./outbox.js";
 export interface SocketEvents {
   onText(text: string): void;
   /** Called for a frame that is not UTF-8 text. */
-  onGarbage(): void;
+  onInvalidText(): void;
   /** Called once. */
   onClosed(): void;
   onOverflow(): void;
@@ -27,7 +27,7 @@ export class SocketOutlet extends Outbox {
       this.#missed = 0;
       // Bridges forward text as binary frames; valid UTF-8 is accepted as text.
       const text = textOf(data as Buffer, isBinary);
-      if (text === undefined) events.onGarbage();
+      if (text === undefined) events.onInvalidText();
       else events.onText(text);
     });
     socket.on("pong", () => (this.#missed = 0));
@@ -35,7 +35,7 @@ export class SocketOutlet extends Outbox {
     socket.on("error", () => undefined);
     socket.on("close", () => {
       clearInterval(this.#heartbeat);
-      this.empty();
+      this.stop();
       events.onClosed();
     });
   }

@@ -46,7 +46,7 @@ export class SseStream extends Outbox {
     if (this.#closed) return [];
     this.#closed = true;
     clearInterval(this.#heartbeat);
-    const unsent = this.empty();
+    const unsent = this.stop();
     this.#events.onClosed(unsent);
     return unsent;
   }

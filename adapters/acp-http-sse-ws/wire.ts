@@ -30,7 +30,7 @@ export function acceptsStream(accept: string | undefined): boolean {
   });
 }
 
-/** One server-sent event. JSON contains no line breaks, so one `data` line is enough. */
+/** A server-sent event. JSON contains no line breaks, so one `data` line is enough. */
 export function sseEvent(json: string): string {
   return `data: ${json}\n\n`;
 }

@@ -13,7 +13,7 @@ import { CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.j
 type Params = Readonly<Record<string, unknown>>;
 type Method = (params: Params, context: RequestContext) => Promise<unknown>;
 
-/** One client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
+/** A client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
 export class AcpConnection implements ClientFacts {
   readonly #parts: ConnectionParts;
   readonly #dispatcher: Dispatcher;
@@ -22,7 +22,7 @@ export class AcpConnection implements ClientFacts {
   readonly #closing = new AbortController();
   readonly #sink: Sink;
   #client: Initialize | undefined;
-  #leave: (() => void) | undefined;
+  #releaseAttendance: (() => void) | undefined;
 
   constructor(parts: ConnectionParts, sink: Sink) {
     this.#parts = parts;
@@ -36,7 +36,7 @@ export class AcpConnection implements ClientFacts {
       handlers: {
         request: (method, params, context) => this.#request(method, params, context),
         notification: (method, params) => this.#notification(method, params),
-        endsItself: (method) => method === METHODS.sessionPrompt,
+        answersCancel: (method) => method === METHODS.sessionPrompt,
       },
     });
     const sessions = new ClientSessions(parts, this, this.#dispatcher, sink, this.#closing.signal);
@@ -48,7 +48,7 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionPrompt, (params, context) => sessions.prompt(params, context)],
       [METHODS.sessionDelete, (params) => sessions.delete(params)],
       [METHODS.sessionClose, (params) => sessions.close(params)],
-      [METHODS.sessionList, (params) => listSessions(parts.agent, params, this.manner.profile)],
+      [METHODS.sessionList, (params) => listSessions(parts.agent, params, this.clientProfile.profile)],
       [METHODS.sessionCancel, (params) => Promise.resolve(sessions.cancel(params))],
       [METHODS.setConfigOption, (params, context) => sessions.setConfigOption(params, context)],
       [METHODS.setMode, (params, context) => sessions.setMode(params, context)],
@@ -63,7 +63,7 @@ export class AcpConnection implements ClientFacts {
     return this.#client;
   }
 
-  get manner(): ClientProfile {
+  get clientProfile(): ClientProfile {
     return resolveProfile(this.#parts.options, this.#client);
   }
 
@@ -108,13 +108,14 @@ export class AcpConnection implements ClientFacts {
    */
   reachChanged(): void {
     if (!this.initialized || this.#closing.signal.aborted) return;
-    if (this.#sink.isReachable) this.#leave ??= this.#parts.agent.attend((id) => this.#sessions.answers(id));
-    else this.#leaveAsks();
+    if (this.#sink.isReachable)
+      this.#releaseAttendance ??= this.#parts.agent.attend((id) => this.#sessions.answers(id));
+    else this.#stopAttending();
   }
 
-  #leaveAsks(): void {
-    this.#leave?.();
-    this.#leave = undefined;
+  #stopAttending(): void {
+    this.#releaseAttendance?.();
+    this.#releaseAttendance = undefined;
   }
 
   /**
@@ -122,7 +123,7 @@ export class AcpConnection implements ClientFacts {
    * all watches have ended.
    */
   close(): Promise<void> {
-    this.#leaveAsks();
+    this.#stopAttending();
     this.#closing.abort();
     this.#dispatcher.close();
     return this.#sessions.ended();

@@ -13,14 +13,14 @@ export class AcpServer {
   readonly #refusing = new AbortController();
   readonly #connections = new Set<AcpConnection>();
   /** Watches of disconnected clients that have not ended yet. */
-  readonly #ending = new Set<Promise<void>>();
-  readonly #forget: (() => void)[];
+  readonly #closing = new Set<Promise<void>>();
+  readonly #unsubscribe: (() => void)[];
 
   constructor(agent: Agent, options: AcpOptions, logger: Logger) {
     this.#agent = agent;
     this.#options = options;
     this.#logger = logger;
-    this.#forget = [
+    this.#unsubscribe = [
       agent.on("session.updated", ({ session }) => {
         for (const connection of this.#connections) connection.updated(session);
       }),
@@ -48,8 +48,8 @@ export class AcpServer {
   disconnect(connection: AcpConnection): void {
     this.#connections.delete(connection);
     const ended = connection.close();
-    this.#ending.add(ended);
-    void ended.finally(() => this.#ending.delete(ended));
+    this.#closing.add(ended);
+    void ended.finally(() => this.#closing.delete(ended));
   }
 
   /**
@@ -68,8 +68,8 @@ export class AcpServer {
 
   /** Closes every connection and waits for the runs to end. */
   async close(): Promise<void> {
-    for (const forget of this.#forget.splice(0)) forget();
+    for (const forget of this.#unsubscribe.splice(0)) forget();
     for (const connection of [...this.#connections]) this.disconnect(connection);
-    await Promise.all([this.#turns.idle(), ...this.#ending]);
+    await Promise.all([this.#turns.idle(), ...this.#closing]);
   }
 }

@@ -14,59 +14,59 @@ export interface ClientResources {
 }
 
 /** The resources and the names of ignored fields. */
-export interface ReadBrought extends ClientResources {
+export interface ClientResourcesResult extends ClientResources {
   readonly ignored: readonly string[];
 }
 
 export const NO_RESOURCES: ClientResources = { servers: [], folders: [] };
 
 /** Maximum number of MCP servers, and of folders. */
-const MOST = 64;
+const MAX_RESOURCES = 64;
 
 /**
  * Reads `mcpServers` and `additionalDirectories` of a request. Rejects with `RpcError` for an invalid server or folder,
  * and for a server that this agent does not allow. `uses`: whether to use the two fields; otherwise they are reported
  * as ignored.
  */
-export async function readClientResources(params: Params, agent: Agent, uses: boolean): Promise<ReadBrought> {
+export async function readClientResources(params: Params, agent: Agent, uses: boolean): Promise<ClientResourcesResult> {
   const ignored: string[] = [];
   // Ignored fields are not validated and may contain anything.
   const listed = (field: string) => {
-    if (uses) return listOf(params, field);
+    if (uses) return readList(params, field);
     if (!isNothing(params[field])) ignored.push(field);
     return [];
   };
-  const named = listed("additionalDirectories");
-  let given = listed("mcpServers");
-  if (given.length > 0 && !agent.mcpServerFactory) {
+  const folderInputs = listed("additionalDirectories");
+  let serverInputs = listed("mcpServers");
+  if (serverInputs.length > 0 && !agent.mcpServerFactory) {
     ignored.push("mcpServers");
-    given = [];
+    serverInputs = [];
   }
   // `agent.tools` is complete only after `prepare`; `readServers` looks for `bash` in it.
-  if (given.length > 0) await agent.prepare();
-  return { servers: readServers(given, agent), folders: await readFolders(named), ignored };
+  if (serverInputs.length > 0) await agent.prepare();
+  return { servers: readServers(serverInputs, agent), folders: await readFolders(folderInputs), ignored };
 }
 
 function isNothing(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
-function listOf(params: Params, field: string): readonly unknown[] {
+function readList(params: Params, field: string): readonly unknown[] {
   const value = params[field] ?? [];
   if (!Array.isArray(value)) throw invalidParams(field, "an array");
-  if (value.length > MOST) throw invalidParams(field, `at most ${MOST}`);
+  if (value.length > MAX_RESOURCES) throw invalidParams(field, `at most ${MAX_RESOURCES}`);
   return value;
 }
 
-function readServers(given: readonly unknown[], agent: Agent): McpServer[] {
-  const servers = given.map((one, at) => serverOf(one, `mcpServers[${at}]`));
+function readServers(serverInputs: readonly unknown[], agent: Agent): McpServer[] {
+  const servers = serverInputs.map((serverInput, at) => readServer(serverInput, `mcpServers[${at}]`));
   servers.forEach((server, at) => {
     const field = `mcpServers[${at}]`;
     if (servers.findIndex(({ name }) => name === server.name) < at)
       throw invalidParams(`${field}.name`, "another name");
     // A client may start only programs that its prompts could start with `bash` anyway.
     if ("command" in server && !agent.tools.some(({ name }) => name === "bash"))
-      throw invalidParams(field, "a server at an address: this agent runs no commands, so it starts no programs");
+      throw invalidParams(field, "an HTTP server: this agent has no bash tool and starts no programs");
     try {
       agent.mcpServerFactory?.source(server);
     } catch (error) {
@@ -77,43 +77,43 @@ function readServers(given: readonly unknown[], agent: Agent): McpServer[] {
   return servers;
 }
 
-function serverOf(given: unknown, field: string): McpServer {
-  if (!isRecord(given)) throw invalidParams(field, "an object");
-  const { type } = given;
-  const name = text(given, "name", field);
+function readServer(input: unknown, field: string): McpServer {
+  if (!isRecord(input)) throw invalidParams(field, "an object");
+  const { type } = input;
+  const name = readText(input, "name", field);
   // The official schema has no type for programs; `stdio` has the same meaning.
   if (type === undefined || type === null || type === "stdio") {
-    const args = given.args ?? [];
-    if (!Array.isArray(args) || !args.every((one) => typeof one === "string"))
+    const args = input.args ?? [];
+    if (!Array.isArray(args) || !args.every((arg) => typeof arg === "string"))
       throw invalidParams(`${field}.args`, "an array of strings");
-    return { name, command: text(given, "command", field), args, env: pairs(given.env, `${field}.env`) };
+    return { name, command: readText(input, "command", field), args, env: readPairs(input.env, `${field}.env`) };
   }
-  if (type !== "http" && type !== "sse") throw invalidParams(`${field}.type`, "http, sse, or none for a program");
-  return { name, url: text(given, "url", field), headers: pairs(given.headers, `${field}.headers`), type };
+  if (type !== "http" && type !== "sse") throw invalidParams(`${field}.type`, "http, sse, or no type for a program");
+  return { name, url: readText(input, "url", field), headers: readPairs(input.headers, `${field}.headers`), type };
 }
 
 /** Converts `[{ name, value }]` to a record. */
-function pairs(given: unknown, field: string): Record<string, string> {
-  const list = given ?? [];
-  const isPair = (one: unknown): one is { name: string; value: string } =>
-    isRecord(one) && typeof one.name === "string" && one.name !== "" && typeof one.value === "string";
+function readPairs(input: unknown, field: string): Record<string, string> {
+  const list = input ?? [];
+  const isPair = (pair: unknown): pair is { name: string; value: string } =>
+    isRecord(pair) && typeof pair.name === "string" && pair.name !== "" && typeof pair.value === "string";
   if (!Array.isArray(list) || !list.every(isPair)) throw invalidParams(field, "an array of { name, value }");
   return Object.fromEntries(list.map(({ name, value }) => [name, value]));
 }
 
-function text(given: Params, key: string, field: string): string {
-  const value = given[key];
+function readText(record: Params, key: string, field: string): string {
+  const value = record[key];
   if (typeof value !== "string" || value === "") throw invalidParams(`${field}.${key}`, "a string that is not empty");
   return value;
 }
 
-async function readFolders(given: readonly unknown[]): Promise<string[]> {
-  const folders = given.map(async (one, at) => {
+async function readFolders(inputs: readonly unknown[]): Promise<string[]> {
+  const folders = inputs.map(async (folder, at) => {
     const field = `additionalDirectories[${at}]`;
-    if (typeof one !== "string" || !path.isAbsolute(one)) throw invalidParams(field, "an absolute path");
-    const stats = await stat(one).catch(() => undefined);
+    if (typeof folder !== "string" || !path.isAbsolute(folder)) throw invalidParams(field, "an absolute path");
+    const stats = await stat(folder).catch(() => undefined);
     if (!stats?.isDirectory()) throw invalidParams(field, "the absolute path of an existing folder");
-    return path.resolve(one);
+    return path.resolve(folder);
   });
   return [...new Set(await Promise.all(folders))];
 }

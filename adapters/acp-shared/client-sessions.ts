@@ -1,6 +1,6 @@
 import type { Session } from "gantry";
 import { newId } from "gantry/plugin";
-import { readClientResources, type ReadBrought } from "./client-resources.js";
+import { readClientResources, type ClientResourcesResult } from "./client-resources.js";
 import { configOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
 import { invalidParams } from "./errors.js";
@@ -19,20 +19,20 @@ export class ClientSessions {
   readonly #sessions: OpenSessions;
   readonly #prompts: ClientPrompts;
   /** The last unfinished change by the client's session id; the session's next request waits for it. */
-  readonly #order = new Map<string, Promise<unknown>>();
+  readonly #pendingBySessionId = new Map<string, Promise<unknown>>();
 
   /** `closing` aborts when the client disconnects. */
   constructor(parts: ConnectionParts, facts: ClientFacts, dispatcher: Dispatcher, sink: Sink, closing: AbortSignal) {
     this.#parts = parts;
     this.#facts = facts;
     this.#sessions = new OpenSessions(parts, facts, dispatcher, sink, closing);
-    this.#prompts = new ClientPrompts(parts, facts, this.#sessions, this.#order);
+    this.#prompts = new ClientPrompts(parts, facts, this.#sessions, this.#pendingBySessionId);
   }
 
   /** Call this when a session was changed in this process. */
   updated(session: Session): void {
     const open = this.#sessions.get(session.chain.root);
-    if (open) this.#sessions.news.changed(open, session);
+    if (open) this.#sessions.sessionUpdates.changed(open, session);
   }
 
   deleted(rootId: string): void {
@@ -42,7 +42,7 @@ export class ClientSessions {
 
   /** Whether the client can answer questions of a session that is not open here. */
   answers(root: string): boolean {
-    return this.#sessions.answers(root);
+    return this.#sessions.canAnswer(root);
   }
 
   /** Resolves when all watches have ended, after the client has disconnected. */
@@ -52,37 +52,41 @@ export class ClientSessions {
 
   /** `session/new` */
   async create(params: Params, context: RequestContext): Promise<unknown> {
-    const brought = await this.#brought(params);
+    const resources = await this.#readResources(params);
     const cwd = await readCwd(params);
     const sessionId = newId();
     const { agent } = this.#parts;
     const sessions = this.#sessions;
     const session = await agent.sessions.create({ projectDir: cwd, title: "ACP Session", alias: sessionId });
-    this.#tellIgnored(session, brought);
+    this.#logIgnored(session, resources);
     const open = sessions.opened(session, sessionId);
-    open.brought = brought;
-    open.since = 0;
+    open.clientResources = resources;
+    open.reportedSeq = 0;
     context.after(() => {
       // Prepare while the answer is sent and the user writes the prompt.
       void agent.prepare();
       sessions.watchLater(open);
-      void sessions.news.commands(open);
+      void sessions.sessionUpdates.commands(open);
     });
-    return { sessionId, ...this.#modes(session), configOptions: await sessions.news.options(open, session, context) };
+    return {
+      sessionId,
+      ...this.#modes(session),
+      configOptions: await sessions.sessionUpdates.options(open, session, context),
+    };
   }
 
   /** `session/load` and `session/resume`. */
   async attach(params: Params, context: RequestContext, history: boolean): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
     return this.#inOrder(sessionId, async () => {
-      const brought = await this.#brought(params);
+      const resources = await this.#readResources(params);
       const cwd = await readCwd(params);
       const sessions = this.#sessions;
       const session = await sessions.stored(sessionId);
-      this.#tellIgnored(session, brought);
+      this.#logIgnored(session, resources);
       const open = sessions.opened(session, sessionId);
-      open.reopened(session, cwd, brought);
-      const watching = await sessions.watching(open, session);
+      open.reopened(session, cwd, resources);
+      const watching = await sessions.createWatch(open, session);
       // Await the current position: every event after the answer is reported, however slowly the store returns earlier
       // messages.
       if (!history) await watching.skip();
@@ -95,10 +99,10 @@ export class ClientSessions {
           }
       context.after(() => {
         if (sessions.get(open.root) === open) sessions.follow(open, watching);
-        void sessions.news.show(open);
-        void sessions.news.commands(open);
+        void sessions.sessionUpdates.show(open);
+        void sessions.sessionUpdates.commands(open);
       });
-      return history && this.#facts.manner.profile === "spec" ? null : this.#modes(session);
+      return history && this.#facts.clientProfile.profile === "spec" ? null : this.#modes(session);
     });
   }
 
@@ -115,7 +119,7 @@ export class ClientSessions {
   /** `session/close`: ends this client's prompt; runs of other clients in the session continue. */
   close(params: Params): Promise<unknown> {
     const isOwn = (turn: Turn) => this.#prompts.isOwn(turn);
-    return this.#stopped(params, isOwn, (root) => {
+    return this.#afterStop(params, isOwn, (root) => {
       this.#sessions.close(root);
       return Promise.resolve({});
     });
@@ -124,9 +128,9 @@ export class ClientSessions {
   /** `session/delete` */
   delete(params: Params): Promise<unknown> {
     const all = () => true;
-    return this.#stopped(params, all, async (root) => {
+    return this.#afterStop(params, all, async (root) => {
       await this.#parts.agent.sessions.delete(root);
-      return this.#facts.manner.profile === "spec" ? null : {};
+      return this.#facts.clientProfile.profile === "spec" ? null : {};
     });
   }
 
@@ -138,10 +142,10 @@ export class ClientSessions {
       const value = optionalString(params, "value");
       if (value === undefined) throw invalidParams("value", "a string");
       const { agent, logger } = this.#parts;
-      const parts = { agent, logger, modes: this.#facts.manner.editor };
+      const parts = { agent, logger, modes: this.#facts.clientProfile.editor };
       const before = await this.#sessions.stored(sessionId);
       const open = this.#sessions.get(before.chain.root);
-      const session = await this.#sessions.news.answering(open, () =>
+      const session = await this.#sessions.sessionUpdates.answering(open, () =>
         setConfigOption(parts, before, configId, value, context.signal),
       );
       const { options } = await configOptions(parts, session, context.signal);
@@ -158,33 +162,37 @@ export class ClientSessions {
       if (!mode) throw invalidParams("modeId", "the id of one of the session's modes");
       const { chain } = await this.#sessions.stored(sessionId);
       const open = this.#sessions.get(chain.root);
-      const { news } = this.#sessions;
+      const { sessionUpdates: news } = this.#sessions;
       const set = () => this.#parts.agent.sessions.update(chain.root, { mode });
       await news.answering(open, set, mode);
-      if (open && this.#facts.manner.editor) context.after(() => void news.show(open, 0));
+      if (open && this.#facts.clientProfile.editor) context.after(() => void news.show(open, 0));
       return {};
     });
   }
 
   /** `modes` of an answer; empty for clients that do not show them. */
   #modes({ mode }: Session) {
-    return this.#facts.manner.editor ? { modes: modeState(mode) } : {};
+    return this.#facts.clientProfile.editor ? { modes: modeState(mode) } : {};
   }
 
-  #brought(params: Params): Promise<ReadBrought> {
+  #readResources(params: Params): Promise<ClientResourcesResult> {
     const { agent, options } = this.#parts;
     // Profile `spec` ignores both fields, as the interface specifies, unless `mcp` is set.
     return readClientResources(params, agent, options.mcp ?? options.profile !== "spec");
   }
 
-  #tellIgnored(session: Session, { ignored }: ReadBrought): void {
+  #logIgnored(session: Session, { ignored }: ClientResourcesResult): void {
     const { root } = session.chain;
     if (ignored.length > 0 && !this.#sessions.get(root))
       this.#parts.logger.info(`${ignored.join(" and ")} accepted and ignored`, { session: root });
   }
 
   /** Stops the matching prompts of a chain, then calls `then` with the root id. */
-  #stopped(params: Params, which: (turn: Turn) => boolean, then: (root: string) => Promise<unknown>): Promise<unknown> {
+  #afterStop(
+    params: Params,
+    which: (turn: Turn) => boolean,
+    then: (root: string) => Promise<unknown>,
+  ): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
     const stopping = this.#parts.turns.stop([sessionId], which);
     return this.#inOrder(sessionId, async () => {
@@ -197,15 +205,15 @@ export class ClientSessions {
 
   /** Runs changes of one session one after another, in the order of the requests. */
   #inOrder<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#order.get(sessionId);
+    const before = this.#pendingBySessionId.get(sessionId);
     const done = before ? before.then(work) : work();
     const settled = done.then(
       () => undefined,
       () => undefined,
     );
-    this.#order.set(sessionId, settled);
+    this.#pendingBySessionId.set(sessionId, settled);
     void settled.then(() => {
-      if (this.#order.get(sessionId) === settled) this.#order.delete(sessionId);
+      if (this.#pendingBySessionId.get(sessionId) === settled) this.#pendingBySessionId.delete(sessionId);
     });
     return done;
   }

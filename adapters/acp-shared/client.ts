@@ -102,7 +102,7 @@ function badAnswer(method: string): RpcError {
 
 type Registry = Map<string, AcpClient>;
 
-// One registry for the process, shared by all copies of this module in plugins.
+// The registry of the process, shared by all copies of this module in plugins.
 const holder = globalThis as unknown as Record<symbol, Registry | undefined>;
 const KEY = Symbol.for("gantry.acp.clients");
 

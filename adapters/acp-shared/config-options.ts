@@ -7,7 +7,7 @@ import type { SelectOption } from "./wire.js";
 const MODEL = "model";
 const EFFORT = "thought_level";
 /** Maximum time for a new session to wait for models, in ms. After that it answers without them. */
-const WAIT_MS = 1_000;
+const MODEL_LIST_TIMEOUT_MS = 1_000;
 
 /** Some clients do not accept an empty value. */
 const DEFAULT_EFFORT = "default";
@@ -54,21 +54,26 @@ async function modelOptions(
   signal: AbortSignal,
   patient: boolean,
 ): Promise<ConfigOptions> {
-  let { models: known, complete } = await agent.models.atHand();
-  if (patient || known.length === 0) {
-    const limit = patient ? signal : AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]);
+  let { models, complete } = await agent.models.listKnown();
+  if (patient || models.length === 0) {
+    const limit = patient ? signal : AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]);
     try {
-      known = await agent.models.list(limit);
+      models = await agent.models.list(limit);
       complete = true;
     } catch {
-      known = agent.models.known();
+      models = agent.models.entries();
       complete = false;
     }
   }
-  if (known.length === 0) return { options: [], complete };
-  const chosen = await choice(agent, session, AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]), logger);
+  if (models.length === 0) return { options: [], complete };
+  const chosen = await resolveModel(
+    agent,
+    session,
+    AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]),
+    logger,
+  );
   if (!chosen) return { options: [], complete };
-  const entries = known.map(({ provider, model }) => ({
+  const entries = models.map(({ provider, model }) => ({
     value: `${provider}/${model.id}`,
     name: model.name,
     description: provider,
@@ -83,8 +88,8 @@ async function modelOptions(
   const efforts = effortsOf(chosen.model);
   if (efforts.length > 0) {
     // An unsupported effort is shown as the nearest supported one.
-    const asked = nearestEffort(session.reasoningEffort, efforts);
-    const current = EFFORTS.find(({ effort }) => effort === asked);
+    const currentEffort = nearestEffort(session.reasoningEffort, efforts);
+    const current = EFFORTS.find(({ effort }) => effort === currentEffort);
     options.push({
       id: EFFORT,
       name: "Reasoning effort",
@@ -109,22 +114,22 @@ export async function setConfigOption(
   signal: AbortSignal,
 ): Promise<Session> {
   const { agent } = parts;
-  const named = ({ id }: SelectOption) => id === configId;
+  const isRequested = ({ id }: SelectOption) => id === configId;
   const { options, complete } = await configOptions(parts, session, signal);
-  let option = options.find(named);
-  const isOffered = () => option?.options.some((one) => one.value === value) === true;
+  let option = options.find(isRequested);
+  const isOffered = () => option?.options.some((optionValue) => optionValue.value === value) === true;
   // The value may belong to a provider that has not answered yet.
-  if (!isOffered() && !complete) option = (await configOptions(parts, session, signal, true)).options.find(named);
+  if (!isOffered() && !complete) option = (await configOptions(parts, session, signal, true)).options.find(isRequested);
   // Accept only offered values: an effort set for a model without reasoning would be stored and used by the next model.
   if (!option) throw invalidParams("configId", "the id of one of the session's options");
   if (!isOffered()) throw invalidParams("value", "one of the option's values");
   if (configId === MODE_OPTION) return agent.sessions.update(session.id, { mode: modeOf(value) ?? session.mode });
   if (configId === EFFORT) {
-    const effort = EFFORTS.find((one) => one.value === value)?.effort ?? "";
+    const effort = EFFORTS.find((effortEntry) => effortEntry.value === value)?.effort ?? "";
     return agent.sessions.update(session.id, { reasoningEffort: effort });
   }
   // Names of providers and models may contain a slash: search for the pair instead of splitting the value.
-  const pairs = agent.models.known().map(({ provider, model }) => ({ provider, model: model.id }));
+  const pairs = agent.models.entries().map(({ provider, model }) => ({ provider, model: model.id }));
   const pair = pairs.find(({ provider, model }) => `${provider}/${model}` === value);
   // An offered but unknown value is the current choice.
   return pair ? agent.sessions.update(session.id, pair) : session;
@@ -139,7 +144,7 @@ function effortsOf({ reasoning, efforts }: Model): readonly ReasoningEffort[] {
 }
 
 /** The model of the session's next run; undefined if there is none. */
-async function choice(agent: Agent, session: Session, signal: AbortSignal, logger: Logger) {
+async function resolveModel(agent: Agent, session: Session, signal: AbortSignal, logger: Logger) {
   const recent = async () => {
     const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: 10 });
     return sessions.find(({ provider, model }) => provider !== "" && model !== "");

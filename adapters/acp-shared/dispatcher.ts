@@ -40,7 +40,7 @@ export interface Handlers {
   request(method: string, params: unknown, context: RequestContext): Promise<unknown>;
   notification(method: string, params: unknown): Promise<void> | void;
   /** Whether the method answers a cancel with its own result instead of the error -32800. */
-  endsItself(method: string): boolean;
+  answersCancel(method: string): boolean;
 }
 
 /** A request to the client. */
@@ -108,7 +108,7 @@ export class Dispatcher {
         break;
       }
       case "notification":
-        this.#notified(frame.method, frame.params);
+        this.#handleNotification(frame.method, frame.params);
         break;
       case "response":
         this.#take(frame.id)?.resolve(frame.result);
@@ -178,7 +178,8 @@ export class Dispatcher {
 
   /** Cancels every request of the client; each is still answered. */
   cancelAll(): void {
-    for (const controllers of this.#incoming.values()) for (const one of controllers) one.abort(requestCancelled());
+    for (const controllers of this.#incoming.values())
+      for (const controller of controllers) controller.abort(requestCancelled());
   }
 
   /** Cancels everything in both directions and sends nothing more. */
@@ -199,13 +200,13 @@ export class Dispatcher {
     const key = keyOf(id);
     const controllers = this.#incoming.get(key) ?? new Set();
     this.#incoming.set(key, controllers.add(controller));
-    const behind: (() => void)[] = [];
+    const afterAnswer: (() => void)[] = [];
     try {
       const { signal } = controller;
-      const work = this.#perform(method, frame.params, { signal, after: (what) => void behind.push(what) });
-      const result = await (this.#handlers.endsItself(method) ? work : orCancelled(work, signal));
+      const work = this.#perform(method, frame.params, { signal, after: (what) => void afterAnswer.push(what) });
+      const result = await (this.#handlers.answersCancel(method) ? work : withCancellation(work, signal));
       respond({ jsonrpc: "2.0", id, result });
-      for (const what of behind) what();
+      for (const what of afterAnswer) what();
     } catch (error) {
       respond({ jsonrpc: "2.0", id, error: toRpcError(error, this.#logger).toObject() });
     } finally {
@@ -216,13 +217,13 @@ export class Dispatcher {
 
   #perform(method: string, params: unknown, context: RequestContext): Promise<unknown> {
     if (method === METHODS.cancelRequest || method === METHODS.legacyCancelRequest) {
-      this.#notified(method, params);
+      this.#handleNotification(method, params);
       return Promise.resolve(null);
     }
     return this.#handlers.request(method, params, context);
   }
 
-  #notified(method: string, params: unknown): void {
+  #handleNotification(method: string, params: unknown): void {
     if (method === METHODS.legacyCancelRequest) return;
     if (method === METHODS.cancelRequest) {
       const id = isRecord(params) ? params.requestId : undefined;
@@ -279,7 +280,7 @@ function asError(error: unknown): Error {
 }
 
 /** The result of the work, or error -32800 as soon as the signal aborts. */
-function orCancelled<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+function withCancellation<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(requestCancelled());
     if (signal.aborted) onAbort();

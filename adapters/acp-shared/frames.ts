@@ -34,26 +34,26 @@ export function readFrame(value: unknown): Frame {
   if (!isRecord(value)) return invalid("expected an object");
   const has = (key: string) => Object.hasOwn(value, key);
   const id = has("id") ? value.id : undefined;
-  const known = isId(id) ? id : null;
-  if (value.jsonrpc !== "2.0") return invalid("jsonrpc: expected 2.0", known);
+  const requestId = isId(id) ? id : null;
+  if (value.jsonrpc !== "2.0") return invalid("jsonrpc: expected 2.0", requestId);
   if (has("id") && !isId(id)) return invalid("id: expected a string, an integer or null");
   if (has("method")) {
     const { method, params } = value;
-    if (typeof method !== "string") return invalid("method: expected a string", known);
-    if (has("result") || has("error")) return invalid("a request has no result and no error", known);
-    return has("id") ? { kind: "request", id: known, method, params } : { kind: "notification", method, params };
+    if (typeof method !== "string") return invalid("method: expected a string", requestId);
+    if (has("result") || has("error")) return invalid("a request has no result and no error", requestId);
+    return has("id") ? { kind: "request", id: requestId, method, params } : { kind: "notification", method, params };
   }
   if (!has("id") || has("result") === has("error")) {
-    return invalid("expected a request, a notification or a response", known);
+    return invalid("expected a request, a notification or a response", requestId);
   }
-  if (has("result")) return { kind: "response", id: known, result: value.result };
+  if (has("result")) return { kind: "response", id: requestId, result: value.result };
   const { error } = value;
   if (!isRecord(error) || !Number.isInteger(error.code) || typeof error.message !== "string") {
-    return invalid("error: expected code and message", known);
+    return invalid("error: expected code and message", requestId);
   }
   return {
     kind: "failure",
-    id: known,
+    id: requestId,
     error: { code: error.code as number, message: error.message, data: error.data },
   };
 }

@@ -6,14 +6,14 @@ export const MODE_OPTION = "mode";
 
 /** The permission modes with names and descriptions for users. */
 const MODES: readonly { id: SessionMode; name: string; description: string }[] = [
-  { id: "auto", name: "Auto", description: "Tools run as the server's configuration has it" },
-  { id: "ask", name: "Ask", description: "Tools that change something wait for your leave" },
-  { id: "plan", name: "Plan", description: "Nothing that could change anything runs" },
+  { id: "auto", name: "Auto", description: "Tools run as the server's configuration allows" },
+  { id: "ask", name: "Ask", description: "Tools that change something ask for your permission" },
+  { id: "plan", name: "Plan", description: "Only tools that change nothing run" },
 ];
 
 /** `modes` of a result that describes a session. */
 export function modeState(mode: SessionMode): ModeState {
-  return { currentModeId: mode, availableModes: MODES.map((one) => ({ ...one })) };
+  return { currentModeId: mode, availableModes: MODES.map((listedMode) => ({ ...listedMode })) };
 }
 
 /** The modes as a config option of the session. */

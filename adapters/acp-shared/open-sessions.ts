@@ -8,14 +8,14 @@ import type { Initialize } from "./params.js";
 import type { ClientProfile } from "./profile.js";
 import { SessionUpdates } from "./session-updates.js";
 import type { Turns } from "./turns.js";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import type { SessionWatch } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
 /** Delay before a new session is watched, in ms, so that the first prompt is not slowed. No event is lost. */
-const WATCHED_MS = 1_000;
+const WATCH_DELAY_MS = 1_000;
 /** Maximum characters of a client's name in stored answers. */
-const NAME = 100;
+const MAX_NAME_CHARACTERS = 100;
 
 /** State that the connections of one transport share. */
 export interface ConnectionParts {
@@ -30,12 +30,12 @@ export interface ConnectionParts {
 /** Facts about the client from `initialize`. */
 export interface ClientFacts {
   readonly client: Initialize | undefined;
-  readonly manner: ClientProfile;
+  readonly clientProfile: ClientProfile;
 }
 
 /** The open sessions of one client with their state and watches. */
 export class OpenSessions {
-  readonly news: SessionUpdates;
+  readonly sessionUpdates: SessionUpdates;
   readonly #parts: ConnectionParts;
   readonly #facts: ClientFacts;
   readonly #dispatcher: Dispatcher;
@@ -56,12 +56,18 @@ export class OpenSessions {
     this.#closing = closing;
     const { agent, logger } = parts;
     const update = (sessionId: string, what: SessionUpdate) => this.update(sessionId, what);
-    this.news = new SessionUpdates({ agent, logger, modes: () => facts.manner.editor, update, closing });
+    this.sessionUpdates = new SessionUpdates({
+      agent,
+      logger,
+      modes: () => facts.clientProfile.editor,
+      update,
+      closing,
+    });
   }
 
   /** Name of the client in stored answers. */
-  get askedAt(): string {
-    const name = [...visible(this.#facts.client?.clientName ?? "")].slice(0, NAME).join("");
+  get clientName(): string {
+    const name = [...escapeInvisible(this.#facts.client?.clientName ?? "")].slice(0, MAX_NAME_CHARACTERS).join("");
     return name === "" ? "acp" : `acp:${name}`;
   }
 
@@ -69,16 +75,16 @@ export class OpenSessions {
    * Whether runs of a session may ask the client. Editors can always answer; other clients only by `requestPermission`
    * or in a mode other than `auto`.
    */
-  mayAsk({ mode }: Pick<Session, "mode">): boolean {
-    return this.#parts.options.requestPermission || this.#facts.manner.editor || mode !== "auto";
+  canAsk({ mode }: Pick<Session, "mode">): boolean {
+    return this.#parts.options.requestPermission || this.#facts.clientProfile.editor || mode !== "auto";
   }
 
   /**
    * Whether the client can answer questions of a session that is not open here, because it may load the session. For an
    * open session, its watch decides.
    */
-  answers(root: string): boolean {
-    return !this.#open.has(root) && this.mayAsk({ mode: "auto" }) && !this.#shared.lacksPermissions;
+  canAnswer(root: string): boolean {
+    return !this.#open.has(root) && this.canAsk({ mode: "auto" }) && !this.#shared.lacksPermissions;
   }
 
   get(root: string): OpenSession | undefined {
@@ -101,7 +107,7 @@ export class OpenSessions {
   }
 
   close(root: string): void {
-    this.#open.get(root)?.watching?.end();
+    this.#open.get(root)?.watch?.end();
     this.#open.delete(root);
   }
 
@@ -125,29 +131,30 @@ export class OpenSessions {
 
   /** Starts the watch of a new session after a delay. */
   watchLater(open: OpenSession): void {
-    setTimeout(() => void this.watch(open), WATCHED_MS).unref();
+    setTimeout(() => void this.watch(open), WATCH_DELAY_MS).unref();
   }
 
   /** Starts the watch of a session, unless it is watched. Never rejects. */
   async watch(open: OpenSession): Promise<void> {
     const { logger } = this.#parts;
     try {
-      const isWanted = () => !this.#closing.aborted && !open.watching && this.#open.get(open.root) === open;
+      const isWanted = () => !this.#closing.aborted && !open.watch && this.#open.get(open.root) === open;
       if (!isWanted()) return;
-      const watching = await this.watching(open, await this.stored(open.root));
+      const watching = await this.createWatch(open, await this.stored(open.root));
       if (isWanted()) this.follow(open, watching);
     } catch (error) {
-      if (!this.#closing.aborted) logger.warn("a session could not be watched", { session: open.root, error });
+      if (!this.#closing.aborted)
+        logger.warn("session watch failed; the client gets no updates of other runs", { session: open.root, error });
     }
   }
 
   /** Creates a watch without starting it. */
-  async watching(open: OpenSession, { projectDir }: Session): Promise<SessionWatch> {
+  async createWatch(open: OpenSession, { projectDir }: Session): Promise<SessionWatch> {
     // Loaded on demand: neither the start nor a first prompt needs it.
     const { agent, logger } = this.#parts;
     // The tools define how stored calls are shown.
     const [{ SessionWatch: Watching }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
-    const { manner } = this.#facts;
+    const { clientProfile: manner } = this.#facts;
     return new Watching({
       agent,
       logger,
@@ -155,12 +162,12 @@ export class OpenSessions {
       projectDir: open.cwd ?? projectDir,
       ...manner,
       client: this.client(open.id),
-      askedAt: this.askedAt,
-      mayAsk: (now) => this.mayAsk(now),
+      clientName: this.clientName,
+      canAsk: (now) => this.canAsk(now),
       send: (update) => this.update(open.id, update),
       reader: () => this.#sink.reader(open.id),
       ready: () => this.#sink.ready(open.id),
-      changed: (session) => void this.news.found(open, session),
+      changed: (session) => void this.sessionUpdates.refresh(open, session),
       deleted: () => this.close(open.root),
       closing: this.#closing,
     });
@@ -168,8 +175,8 @@ export class OpenSessions {
 
   /** Starts to send the session's events of other clients, in place of an earlier watch. */
   follow(open: OpenSession, watching: SessionWatch): void {
-    open.watching?.end();
-    open.watching = watching;
+    open.watch?.end();
+    open.watch = watching;
     const ended = watching.follow();
     this.#watching.add(ended);
     void ended.finally(() => this.#watching.delete(ended));

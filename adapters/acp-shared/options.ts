@@ -35,18 +35,18 @@ const authMethod = option.custom<AuthMethod>("", {
 export const acpEntries = {
   profile: option.oneOf(
     ["auto", "spec", "official"],
-    'Where gantry\'s interface and the official schema differ: `"spec"`, `"official"`, or `"auto"`, by client; flag `--acp-profile`.',
+    'Which schema applies where gantry\'s interface differs from the official one: `"spec"`, `"official"`, or `"auto"` (by client). Flag `--acp-profile`.',
     { default: "auto" },
   ),
   official_clients: option.list(
     option.text("Name of a client."),
-    'Names (`clientInfo.name`) that `"auto"` takes for official clients; a `*` at the end stands for anything. [docs/acp.md](acp.md#two-profiles) has the default.',
+    'Names (`clientInfo.name`) of clients that use the official schema with `"auto"`; a `*` at the end matches any text. [docs/acp.md](acp.md#two-profiles) has the default.',
     { default: EDITORS },
   ),
   mcp: option.flag(
-    'Whether servers (`mcpServers`) and folders (`additionalDirectories`) that clients bring are used; `false`: accepted and ignored, whatever they are. Default `true`, and `false` where `profile` is `"spec"`.',
+    'Whether to use MCP servers (`mcpServers`) and folders (`additionalDirectories`) of clients; `false`: accepted and ignored, even if invalid. Default `true`, or `false` if `profile` is `"spec"`.',
   ),
-  auth_methods: option.list(authMethod, "Told as `authMethods`.", { default: [] }),
+  auth_methods: option.list(authMethod, "Sent as `authMethods`.", { default: [] }),
   request_permission: option.flag("Ask the client before a tool runs that changes something.", { default: false }),
 };
 

@@ -6,19 +6,19 @@ import type { UpdateSender } from "./update-sender.js";
 import type { Profile, SessionUpdate } from "./wire.js";
 
 /** Dependencies of `PendingRequests`. */
-export interface AskedParts {
+export interface PendingRequestsParts {
   agent: Agent;
   logger: Logger;
   open: OpenSession;
   client: AcpClient;
   profile: Profile;
   /** Name of the client in stored answers. */
-  askedAt: string;
-  teller: UpdateSender;
+  clientName: string;
+  updateSender: UpdateSender;
   show(updates: readonly SessionUpdate[]): void;
 }
 
-interface Open {
+interface OpenRequest {
   readonly ask: Ask;
   /** Aborts when the question is answered or withdrawn. */
   readonly closed: AbortController;
@@ -27,18 +27,18 @@ interface Open {
 
 /** Sends questions of runs that this client did not prompt to its user. The first answer of any client counts. */
 export class PendingRequests {
-  readonly #parts: AskedParts;
-  readonly #open = new Map<string, Open>();
+  readonly #parts: PendingRequestsParts;
+  readonly #open = new Map<string, OpenRequest>();
   /** Ids of open questions that the user did not answer. */
   readonly #declined = new Set<string>();
   #mayAsk = false;
 
-  constructor(parts: AskedParts) {
+  constructor(parts: PendingRequestsParts) {
     this.#parts = parts;
   }
 
   /** Whether the user answers new questions. */
-  get answers(): boolean {
+  get canAnswer(): boolean {
     return !this.#parts.client.lacksPermissions && this.#declined.size === 0;
   }
 
@@ -57,15 +57,15 @@ export class PendingRequests {
 
   /** Sends the questions whose tool calls the client has already received. */
   put(): void {
-    const { client, open, teller } = this.#parts;
+    const { client, open, updateSender: teller } = this.#parts;
     if (!this.#mayAsk || client.lacksPermissions) return;
-    for (const one of this.#open.values()) {
-      if (one.state === "put") continue;
-      const own = open.own?.run.id === one.ask.runId ? open.own : undefined;
-      if (own?.asks) one.state = "put";
-      else if (own) this.#put(one, own.shown.call(one.ask.callId, one.closed.signal));
-      else if (teller.knows(one.ask.callId)) this.#put(one);
-      else if (one.state === "new") void this.#look(one);
+    for (const request of this.#open.values()) {
+      if (request.state === "put") continue;
+      const ownRun = open.ownRun?.run.id === request.ask.runId ? open.ownRun : undefined;
+      if (ownRun?.asksClient) request.state = "put";
+      else if (ownRun) this.#put(request, ownRun.reportedCalls.waitFor(request.ask.callId, request.closed.signal));
+      else if (teller.hasOpenCall(request.ask.callId)) this.#put(request);
+      else if (request.state === "new") void this.#showCall(request);
     }
   }
 
@@ -75,32 +75,32 @@ export class PendingRequests {
   }
 
   /** The call arrives with its message. If the client is not sent that message, sends the call alone. */
-  async #look(one: Open): Promise<void> {
-    const { agent, open, teller, logger, show } = this.#parts;
-    const { ask, closed } = one;
-    one.state = "looked for";
+  async #showCall(request: OpenRequest): Promise<void> {
+    const { agent, open, updateSender: teller, logger, show } = this.#parts;
+    const { ask, closed } = request;
+    request.state = "looked for";
     try {
       const coming = await agent.sessions.messages(open.root, { after: Math.max(0, teller.seq - 1) });
       const isComing = coming.some(
         (message) =>
           !teller.has(message) && message.parts.some((part) => part.type === "tool_call" && part.id === ask.callId),
       );
-      if (isComing || closed.signal.aborted || one.state !== "looked for") return;
-      if (!teller.knows(ask.callId)) show(teller.callOfAsk(ask));
+      if (isComing || closed.signal.aborted || request.state !== "looked for") return;
+      if (!teller.hasOpenCall(ask.callId)) show(teller.callOfAsk(ask));
       this.put();
     } catch (error) {
-      logger.warn("a question could not be put", { session: open.root, error });
+      logger.warn("question not sent to the client", { session: open.root, error });
     }
   }
 
-  #put(one: Open, before: Promise<void> = Promise.resolve()): void {
-    one.state = "put";
-    void before.then(() => this.#ask(one));
+  #put(request: OpenRequest, before: Promise<void> = Promise.resolve()): void {
+    request.state = "put";
+    void before.then(() => this.#ask(request));
   }
 
   /** Never rejects. */
-  async #ask({ ask, closed }: Open): Promise<void> {
-    const { agent, client, profile, askedAt, logger, open } = this.#parts;
+  async #ask({ ask, closed }: OpenRequest): Promise<void> {
+    const { agent, client, profile, clientName: askedAt, logger, open } = this.#parts;
     if (closed.signal.aborted) return;
     try {
       const kind = profile === "spec" ? "other" : ask.toolKind;
@@ -110,7 +110,7 @@ export class PendingRequests {
       // Another client answered first.
       if (closed.signal.aborted || hasCode(error, "ask_closed") || hasCode(error, "ask_not_found")) return;
       this.#declined.add(ask.id);
-      logger.debug("a client's person gave no answer", { session: open.root, error });
+      logger.debug("client returned no answer to a question", { session: open.root, error });
     }
   }
 }

@@ -2,11 +2,14 @@ import type { Ask, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
 import { RpcError } from "./errors.js";
 import { diffContent, textBlock } from "./updates.js";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import { CODES, type PermissionOption, type ToolCallContent, type ToolCallFields } from "./wire.js";
 
 /** A permission request or question for a user, from any run. */
-export type Asking = Pick<Ask, "callId" | "kind" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason"> &
+export type PermissionQuestion = Pick<
+  Ask,
+  "callId" | "kind" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason"
+> &
   Pick<Ask, "choices" | "freeText">;
 
 /** ACP options by the choice of a permission request. */
@@ -23,20 +26,31 @@ const CHOICES = [...PERMISSION.keys()].map((id) => ({ id, label: "" }));
 
 /** Option to leave a question unanswered. Its id cannot collide: ids of choices are numbers. */
 const NO_ANSWER: PermissionOption = { optionId: "no_answer", name: "No answer", kind: "reject_once" };
-const CHOICES_ALONE = "Only these can be chosen here; a text of one's own is given over the HTTP API.";
+const CHOICES_ONLY_NOTE = "This client can only choose one of these options; free text requires the HTTP API.";
 
 /** Converts a request of the client's own run to the common form. */
-export function askingOf({ question, kind, diff = [], reason = "", ...request }: AskRequest): Asking {
-  const asked = question ? { kind: "question" as const, ...question } : { kind: "permission" as const };
-  return { choices: CHOICES, freeText: false, ...request, ...asked, toolKind: kind, diff, reason };
+export function toPermissionQuestion({
+  question,
+  kind,
+  diff = [],
+  reason = "",
+  ...request
+}: AskRequest): PermissionQuestion {
+  const kindFields = question ? { kind: "question" as const, ...question } : { kind: "permission" as const };
+  return { choices: CHOICES, freeText: false, ...request, ...kindFields, toolKind: kind, diff, reason };
 }
 
 /** The ACP options, each with its choice. */
-function optionsOf({ kind, toolKind, locations, choices }: Asking): { choice: string; option: PermissionOption }[] {
+function toOptions({
+  kind,
+  toolKind,
+  locations,
+  choices,
+}: PermissionQuestion): { choice: string; option: PermissionOption }[] {
   if (kind === "question")
     return choices.map(({ id, label }) => ({
       choice: id,
-      option: { optionId: id, name: visible(label), kind: "allow_once" },
+      option: { optionId: id, name: escapeInvisible(label), kind: "allow_once" },
     }));
   // The label names the scope of a lasting permission.
   const always =
@@ -51,10 +65,10 @@ function optionsOf({ kind, toolKind, locations, choices }: Asking): { choice: st
   });
 }
 
-function contentOf({ reason, diff, kind, freeText }: Asking): ToolCallContent[] {
-  const notes = [...(reason === "" ? [] : [reason]), ...(kind === "question" && freeText ? [CHOICES_ALONE] : [])];
+function toContent({ reason, diff, kind, freeText }: PermissionQuestion): ToolCallContent[] {
+  const notes = [...(reason === "" ? [] : [reason]), ...(kind === "question" && freeText ? [CHOICES_ONLY_NOTE] : [])];
   return [
-    ...notes.map((note) => ({ type: "content" as const, content: textBlock(visible(note)) })),
+    ...notes.map((note) => ({ type: "content" as const, content: textBlock(escapeInvisible(note)) })),
     ...diffContent(diff),
   ];
 }
@@ -65,16 +79,16 @@ function contentOf({ reason, diff, kind, freeText }: Asking): ToolCallContent[] 
  */
 export async function askClient(
   client: AcpClient,
-  asking: Asking,
+  asking: PermissionQuestion,
   kind: string,
   signal: AbortSignal,
 ): Promise<{ choice: string; text: string }> {
-  const offered = optionsOf(asking);
-  if (offered.length === 0) throw new RpcError(CODES.internal, "a client's person can choose, not write");
-  const content = contentOf(asking);
+  const offered = toOptions(asking);
+  if (offered.length === 0) throw new RpcError(CODES.internal, "an ACP client can choose an option but not enter text");
+  const content = toContent(asking);
   const toolCall: ToolCallFields = {
     toolCallId: asking.callId,
-    title: visible(asking.title),
+    title: escapeInvisible(asking.title),
     kind,
     status: "pending",
     ...(content.length > 0 ? { content } : {}),
@@ -88,6 +102,6 @@ export async function askClient(
     outcome.outcome === "selected"
       ? offered.find(({ option }) => option.optionId === outcome.optionId)?.choice
       : undefined;
-  if (chosen === undefined) throw new RpcError(CODES.internal, "the client's person chose none of the options");
+  if (chosen === undefined) throw new RpcError(CODES.internal, "the user chose no option");
   return { choice: chosen, text: "" };
 }

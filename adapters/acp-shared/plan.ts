@@ -1,5 +1,5 @@
 import { isRecord, type PlanEntry as Planned } from "gantry/plugin";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import type { PlanEntry, SessionUpdate } from "./wire.js";
 
 /** The tool that maintains the todo list. */
@@ -23,7 +23,7 @@ export function planOf(name: string, input: unknown): PlanUpdate | undefined {
 /** Converts a plan to an ACP update. */
 export function planUpdate(planned: readonly Planned[]): PlanUpdate {
   const entries = planned.map(({ content, status }): PlanEntry => ({
-    content: visible(content),
+    content: escapeInvisible(content),
     priority: "medium",
     status,
   }));

@@ -5,11 +5,11 @@
 const DECEPTIVE =
   /[\p{Cc}\p{Cs}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
-const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\u001b": "\\e" };
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\u001b": "\\e" };
 
 /** Text of a model or repository as one safe line: misleading characters are escaped. */
-export function visible(text: string): string {
-  return text.replace(DECEPTIVE, (character) => SHORT[character] ?? escapeOf(character));
+export function escapeInvisible(text: string): string {
+  return text.replace(DECEPTIVE, (character) => SHORT_ESCAPES[character] ?? escapeOf(character));
 }
 
 function escapeOf(character: string): string {

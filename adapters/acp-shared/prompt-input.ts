@@ -17,7 +17,7 @@ const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/g
  * Reads the first text block only, or with `readsAllBlocks` every text, resource, link and image in order. Throws
  * `RpcError` for an invalid prompt.
  */
-export function readPrompt(prompt: unknown, whole: boolean): PromptInput {
+export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInput {
   if (!Array.isArray(prompt)) throw invalidParams("prompt", "an array of content blocks");
   const blocks = prompt.map((block: unknown, at) => {
     if (!isRecord(block) || typeof block.type !== "string")
@@ -27,14 +27,14 @@ export function readPrompt(prompt: unknown, whole: boolean): PromptInput {
   });
   const first = blocks.find(({ type }) => type === "text");
   const input: PromptInput = { message: "", attachments: [], ignored: [] };
-  if (!whole) {
+  if (!readsAllBlocks) {
     if (!first) throw invalidParams("prompt", "a text block");
     input.message = String(first.block.text);
-    input.ignored = blocks.filter((one) => one !== first).map(({ type }) => type);
+    input.ignored = blocks.filter((promptBlock) => promptBlock !== first).map(({ type }) => type);
   } else {
     const texts: string[] = [];
     for (const { type, block, at } of blocks)
-      if (!add(type, block, `prompt[${at}]`, texts, input.attachments)) input.ignored.push(type);
+      if (!addBlock(type, block, `prompt[${at}]`, texts, input.attachments)) input.ignored.push(type);
     input.message = texts.filter((text) => text !== "").join("\n");
   }
   if (input.message.trim() === "" && input.attachments.length === 0) {
@@ -47,7 +47,7 @@ export function readPrompt(prompt: unknown, whole: boolean): PromptInput {
 type Block = Readonly<Record<string, unknown>>;
 
 /** Adds the block to `texts` or `attachments`. Returns false for an unsupported type. */
-function add(
+function addBlock(
   type: string,
   block: Block,
   field: string,

@@ -3,7 +3,7 @@ import { newId } from "gantry/plugin";
 import { announceClient, type AcpClient } from "./client.js";
 import { failureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
-import { askClient, askingOf } from "./permission.js";
+import { askClient, toPermissionQuestion } from "./permission.js";
 import { planOf } from "./plan.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
@@ -11,7 +11,7 @@ import { ReportedCalls } from "./reported-calls.js";
 import { RunUsage } from "./run-usage.js";
 import type { Turn } from "./turns.js";
 import { promptResult, retryThought, textBlock, updatesOf, usageUpdate } from "./updates.js";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import { CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 export interface PromptParts {
@@ -24,24 +24,24 @@ export interface PromptParts {
   input: PromptInput;
   client: AcpClient;
   /** Name of the client in stored answers. */
-  askedAt: string;
+  clientName: string;
   /** Whether the client answers the questions of the run. */
-  ask: boolean;
+  canAsk: boolean;
   /** Whether tools that need permission ask in every mode of the session. */
-  asksInAuto: boolean;
+  alwaysAsk: boolean;
   /** Whether the client shows compactions. */
   compaction: boolean;
   /** Whether to send the updates that editors show: plans, starting tools, retries. */
   editor: boolean;
   send(update: SessionUpdate): void;
   /** Called once, when the run has started. */
-  began(): void;
+  onStarted(): void;
   /** Resolves when the client can take more; undefined when it can now. */
   ready(): Promise<void> | undefined;
 }
 
 /** Error codes of runs that never started: they fail the request instead of giving a failed result. */
-const REFUSALS: ReadonlySet<string> = new Set([
+const REQUEST_ERRORS: ReadonlySet<string> = new Set([
   "attachment",
   "invalid_input",
   "session_busy",
@@ -56,55 +56,56 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
   const send = (update: SessionUpdate) => {
     if (!turn.answered) parts.send(update);
   };
-  const leave = announceClient(session.chain.root, client);
-  const shown = new ReportedCalls();
-  const spent = new RunUsage(agent, session.chain.root);
-  const printed = new ToolOutputStream(send);
+  const removeClient = announceClient(session.chain.root, client);
+  const reportedCalls = new ReportedCalls();
+  const runUsage = new RunUsage(agent, session.chain.root);
+  const outputStream = new ToolOutputStream(send);
   let run: Run | undefined;
   // Any client may answer. A call with a permission question starts when the answer allows it.
-  const unhear = agent.on("ask.closed", ({ runId, ask }) => {
-    const goesOn = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
-    if (parts.editor && goesOn && runId === run?.id && shown.isAsked(ask.callId)) send(begun(ask.callId));
+  const unsubscribe = agent.on("ask.closed", ({ runId, ask }) => {
+    const isAllowed = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
+    if (parts.editor && isAllowed && runId === run?.id && reportedCalls.isAsked(ask.callId))
+      send(startedUpdate(ask.callId));
   });
-  let own: OwnRun | undefined;
+  let ownRun: OwnRun | undefined;
   try {
-    const settled = open.starts();
+    const endStart = open.beginStart();
     try {
       run = await agent.run({
         message: input.message,
         attachments: input.attachments,
         sessionId: session.id,
         projectDir: open.cwd,
-        mcpServers: open.brought.servers,
-        folders: open.brought.folders,
+        mcpServers: open.clientResources.servers,
+        folders: open.clientResources.folders,
         commands: parts.editor,
         signal: turn.signal,
         overflow: "merge",
-        onWaiting: parts.editor ? waiting(send) : undefined,
-        ask: parts.ask ? (request, signal) => askHere(request, signal, shown, parts) : undefined,
-        alwaysAsk: parts.asksInAuto,
-        clientName: parts.askedAt,
+        onWaiting: parts.editor ? createWaitReporter(send) : undefined,
+        ask: parts.canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, parts) : undefined,
+        alwaysAsk: parts.alwaysAsk,
+        clientName: parts.clientName,
       });
-      own = { run, shown, asks: parts.ask };
-      open.began(own);
-      parts.began();
+      ownRun = { run, reportedCalls, asksClient: parts.canAsk };
+      open.began(ownRun);
+      parts.onStarted();
     } catch (error) {
-      if (!turn.cancelled && REFUSALS.has(codeOf(error))) throw toRpcError(error, logger);
+      if (!turn.cancelled && REQUEST_ERRORS.has(codeOf(error))) throw toRpcError(error, logger);
       throw error;
     } finally {
-      settled();
+      endStart();
     }
-    const isCompacted = await forward(run, turn, send, shown, printed, parts);
+    const isCompacted = await forward(run, turn, send, reportedCalls, outputStream, parts);
     const result = await run.result;
     // A run that only compacts sends nothing if there is too little to compact.
     if (parts.editor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
       send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: textBlock(TOO_LITTLE) });
     const usage = usageUpdate(result, profile);
     if (usage) send(usage);
-    return ended(result, turn, profile);
+    return toPromptResult(result, turn, profile);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    const usage = await spent.update(run, profile, logger);
+    const usage = await runUsage.update(run, profile, logger);
     if (turn.cancelled || isCancellation(error)) {
       if (usage) send(usage);
       return { stopReason: "cancelled" };
@@ -118,33 +119,33 @@ export async function runPrompt(turn: Turn, parts: PromptParts): Promise<PromptR
     if (usage) send(usage);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
-    if (own) open.ended(own);
-    unhear();
-    printed.close();
-    spent.end();
-    leave();
+    if (ownRun) open.ended(ownRun);
+    unsubscribe();
+    outputStream.close();
+    runUsage.end();
+    removeClient();
   }
 }
 
 /** Asks the client's user a tool's question. Rejects if the user does not answer. */
-async function askHere(
+async function askOwnClient(
   request: AskRequest,
   signal: AbortSignal,
-  shown: ReportedCalls,
+  reportedCalls: ReportedCalls,
   { client, profile }: PromptParts,
 ): Promise<AskReply> {
   const { callId, kind } = request;
-  shown.asks(callId);
+  reportedCalls.markAsked(callId);
   // The client must receive the call before the question about it.
-  await shown.call(callId, signal);
-  return askClient(client, askingOf(request), profile === "spec" ? "other" : kind, signal);
+  await reportedCalls.waitFor(callId, signal);
+  return askClient(client, toPermissionQuestion(request), profile === "spec" ? "other" : kind, signal);
 }
 
-function begun(toolCallId: string): SessionUpdate {
+function startedUpdate(toolCallId: string): SessionUpdate {
   return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
 }
 
-const TOO_LITTLE = "There is too little here to be summed up.";
+const TOO_LITTLE = "There is too little to compact.";
 
 /**
  * Sends the events of a run as fast as the client reads; the kernel merges events for slow clients. Returns whether the
@@ -154,8 +155,8 @@ async function forward(
   run: Run,
   turn: Turn,
   send: (update: SessionUpdate) => void,
-  shown: ReportedCalls,
-  printed: ToolOutputStream,
+  reportedCalls: ReportedCalls,
+  outputStream: ToolOutputStream,
   { profile, compaction, editor, ready }: PromptParts,
 ): Promise<boolean> {
   const cancelled = new Promise<void>((resolve) => {
@@ -167,15 +168,15 @@ async function forward(
   let isCompacted = false;
   for await (const event of run) {
     if (event.type === "compaction") isCompacted = true;
-    if (event.type === "tool_result") printed.end(event.callId);
+    if (event.type === "tool_result") outputStream.end(event.callId);
     for (const update of updatesOf(event, profile, compaction)) send(update);
-    if (editor && event.type === "tool_progress") printed.add(event.callId, event.text);
+    if (editor && event.type === "tool_progress") outputStream.add(event.callId, event.text);
     if (event.type === "tool_call") {
       open.set(event.callId, event.input);
-      shown.add(event.callId);
+      reportedCalls.add(event.callId);
     }
-    const more = editor ? besides(event, shown, open) : undefined;
-    if (more) send(more);
+    const editorUpdate = editor ? toEditorUpdate(event, reportedCalls, open) : undefined;
+    if (editorUpdate) send(editorUpdate);
     if (event.type === "tool_result") open.delete(event.callId);
     const room = ready();
     // A cancel is answered at once, even if the client does not read.
@@ -186,14 +187,14 @@ async function forward(
 }
 
 /** The additional update of an event for editors. `open`: inputs of the calls without a result. */
-function besides(
+function toEditorUpdate(
   event: AgentEvent,
-  shown: ReportedCalls,
+  reportedCalls: ReportedCalls,
   open: ReadonlyMap<string, unknown>,
 ): SessionUpdate | undefined {
   switch (event.type) {
     case "tool_call":
-      return shown.isAsked(event.callId) ? undefined : begun(event.callId);
+      return reportedCalls.isAsked(event.callId) ? undefined : startedUpdate(event.callId);
     case "tool_result":
       return event.failed ? undefined : planOf(event.name, open.get(event.callId));
     case "retry":
@@ -204,18 +205,18 @@ function besides(
 }
 
 /** Returns a function that reports why no model is available; repeated reasons are sent once. */
-function waiting(send: (update: SessionUpdate) => void): (why: string) => void {
-  let told = "";
+function createWaitReporter(send: (update: SessionUpdate) => void): (why: string) => void {
+  let lastReason = "";
   return (why) => {
-    if (why === told) return;
-    told = why;
-    const text = `[waiting for a model${why === "" ? "" : `: ${visible(why)}`}]\n`;
+    if (why === lastReason) return;
+    lastReason = why;
+    const text = `[waiting for a model${why === "" ? "" : `: ${escapeInvisible(why)}`}]\n`;
     send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) });
   };
 }
 
 /** The result of a run. A cancelled turn gives `cancelled`, even if the run finished before the cancel took effect. */
-function ended(result: RunResult, turn: Turn, profile: Profile): PromptResult {
+function toPromptResult(result: RunResult, turn: Turn, profile: Profile): PromptResult {
   return turn.cancelled ? { stopReason: "cancelled" } : promptResult(result, profile);
 }
 

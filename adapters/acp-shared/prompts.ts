@@ -15,10 +15,10 @@ export class ClientPrompts {
   readonly #parts: ConnectionParts;
   readonly #facts: ClientFacts;
   readonly #sessions: OpenSessions;
-  readonly #order: ReadonlyMap<string, Promise<unknown>>;
-  readonly #own = new Set<Turn>();
+  readonly #pendingBySessionId: ReadonlyMap<string, Promise<unknown>>;
+  readonly #ownTurns = new Set<Turn>();
   /** Root ids of the sessions for which ignored prompt parts were logged. */
-  readonly #told = new Set<string>();
+  readonly #loggedSessions = new Set<string>();
 
   /** `order`: the last unfinished change of each session by the client's id; prompts wait for it. */
   constructor(
@@ -30,22 +30,22 @@ export class ClientPrompts {
     this.#parts = parts;
     this.#facts = facts;
     this.#sessions = sessions;
-    this.#order = order;
+    this.#pendingBySessionId = order;
   }
 
   /** Whether this client started the turn. */
   isOwn(turn: Turn): boolean {
-    return this.#own.has(turn);
+    return this.#ownTurns.has(turn);
   }
 
   forget(rootId: string): void {
-    this.#told.delete(rootId);
+    this.#loggedSessions.delete(rootId);
   }
 
   /** `session/prompt`. Registers the turn synchronously, so that the next frame finds it. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
-    const input = readPrompt(params.prompt, this.#facts.manner.editor);
+    const input = readPrompt(params.prompt, this.#facts.clientProfile.editor);
     const { turns, refusing } = this.#parts;
     if (refusing.aborted) throw new RpcError(CODES.internal, "server shutting down");
     if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);
@@ -67,14 +67,14 @@ export class ClientPrompts {
   #begin(sessionId: string, input: PromptInput, before: Turn | undefined, context: RequestContext) {
     const { turns } = this.#parts;
     const turn = turns.begin(sessionId);
-    this.#own.add(turn);
+    this.#ownTurns.add(turn);
     const cancel = () => turn.cancel();
     if (context.signal.aborted) cancel();
     context.signal.addEventListener("abort", cancel, { once: true });
-    const earlier = Promise.all([before?.done, this.#order.get(sessionId)]);
+    const earlier = Promise.all([before?.done, this.#pendingBySessionId.get(sessionId)]);
     const work = this.#turn(turn, earlier, sessionId, input).finally(() => {
       turns.end(turn);
-      this.#own.delete(turn);
+      this.#ownTurns.delete(turn);
     });
     const late = turn.abandoned.then((): PromptResult => ({ stopReason: "cancelled" }));
     return Promise.race([work, late]).finally(() => {
@@ -92,8 +92,8 @@ export class ClientPrompts {
     if (turn.cancelled) return { stopReason: "cancelled" };
     turns.name(turn, [session.id, session.alias, session.chain.root]);
     const open = sessions.opened(session, sessionId);
-    this.#tellIgnored(open.root, input.ignored);
-    const { manner, client } = this.#facts;
+    this.#logIgnored(open.root, input.ignored);
+    const { clientProfile: manner, client } = this.#facts;
     return runPrompt(turn, {
       agent,
       logger,
@@ -102,28 +102,28 @@ export class ClientPrompts {
       open,
       input,
       client: sessions.client(sessionId),
-      askedAt: sessions.askedAt,
-      ask: sessions.mayAsk(session),
-      asksInAuto: options.requestPermission,
+      clientName: sessions.clientName,
+      canAsk: sessions.canAsk(session),
+      alwaysAsk: options.requestPermission,
       compaction: client?.compaction === true,
       editor: manner.editor,
       send: (update) => sessions.update(sessionId, update),
       ready: () => sessions.ready(sessionId),
       // The MCP servers are connected now and may offer slash commands.
-      began: () => void sessions.news.commands(open),
+      onStarted: () => void sessions.sessionUpdates.commands(open),
     }).finally(() => {
       void sessions.watch(open);
-      void sessions.news.commands(open);
+      void sessions.sessionUpdates.commands(open);
     });
   }
 
   /** Sends the text to the active run. Without an active run it becomes a normal prompt. */
   async #steer(sessionId: string, input: PromptInput, context: RequestContext): Promise<PromptResult> {
     const { agent, turns } = this.#parts;
-    const run = await this.#running(sessionId);
+    const run = await this.#activeRun(sessionId);
     if (run) {
-      if (input.attachments.length > 0) throw invalidParams("prompt", "text alone, for a run under way");
-      this.#tellIgnored(run.sessionId, input.ignored);
+      if (input.attachments.length > 0) throw invalidParams("prompt", "text only, because a run is active");
+      this.#logIgnored(run.sessionId, input.ignored);
       const _meta = { steered: { runId: run.id } };
       if (await agent.runs.steer(run.id, input.message)) return { stopReason: "end_turn", _meta };
     }
@@ -137,15 +137,15 @@ export class ClientPrompts {
   async #cancelElsewhere(sessionId: string): Promise<void> {
     const { agent, logger } = this.#parts;
     try {
-      const run = await this.#running(sessionId);
+      const run = await this.#activeRun(sessionId);
       if (run && this.#sessions.get(run.sessionId)) await agent.runs.cancel(run.id);
     } catch (error) {
-      if (!(error instanceof RpcError)) logger.warn("a run could not be cancelled", { error });
+      if (!(error instanceof RpcError)) logger.warn("run cancel failed; the run continues", { error });
     }
   }
 
   /** The active run of a session, of any client or process. */
-  async #running(sessionId: string) {
+  async #activeRun(sessionId: string) {
     const { chain } = await this.#sessions.stored(sessionId);
     const { runs } = this.#parts.agent;
     const [run] = await runs.list({ sessionId: chain.root, states: ["running", "waiting"], limit: 1 });
@@ -153,13 +153,13 @@ export class ClientPrompts {
   }
 
   /** Logged once for each session, so that the missing parts can be explained. */
-  #tellIgnored(rootId: string, types: readonly string[]): void {
-    if (types.length === 0 || this.#told.has(rootId)) return;
-    this.#told.add(rootId);
-    const { client, manner } = this.#facts;
+  #logIgnored(rootId: string, types: readonly string[]): void {
+    if (types.length === 0 || this.#loggedSessions.has(rootId)) return;
+    this.#loggedSessions.add(rootId);
+    const { client, clientProfile: manner } = this.#facts;
     const why = manner.editor
-      ? "parts of a prompt were left out: gantry cannot read them"
-      : "parts of a prompt were left out: only the first text is read; acp.profile or --acp-profile official reads all";
+      ? "prompt parts ignored; gantry cannot read them"
+      : "prompt parts ignored; only the first text is read. Set acp.profile or --acp-profile to official to read all parts";
     this.#parts.logger.warn(why, { types: [...new Set(types)], client: client?.clientName ?? "", session: rootId });
   }
 }

@@ -5,7 +5,7 @@ export class ReportedCalls {
   readonly #waiting = new Map<string, () => void>();
 
   /** Marks a call with a question: it does not run before the answer. */
-  asks(callId: string): void {
+  markAsked(callId: string): void {
     this.#asked.add(callId);
   }
 
@@ -19,7 +19,7 @@ export class ReportedCalls {
   }
 
   /** Resolves when the client has received the call, or the signal aborts. */
-  async call(callId: string, signal: AbortSignal): Promise<void> {
+  async waitFor(callId: string, signal: AbortSignal): Promise<void> {
     if (this.#calls.has(callId) || signal.aborted) return;
     await new Promise<void>((resolve) => {
       this.#waiting.set(callId, resolve);

@@ -26,7 +26,7 @@ export class RunUsage {
       const context = { used: usage.totalTokens, size: run?.model.contextWindow };
       return session && usageUpdate({ context, usage, sessionUsage: session.usage }, profile);
     } catch (error) {
-      logger.debug("no usage to tell", { error });
+      logger.debug("run usage not sent; session read failed", { error });
       return undefined;
     }
   }
@@ -43,7 +43,7 @@ export class StoredRunUsage {
   #used = 0;
 
   /** Records a changed run. */
-  seen({ id, iterations, usage }: RunRecord): void {
+  record({ id, iterations, usage }: RunRecord): void {
     if (this.#run.id !== id) {
       this.#run = { id, iterations: 0, tokens: 0 };
       this.#used = 0;
@@ -62,8 +62,8 @@ export class StoredRunUsage {
     sessionUsage: Usage | undefined,
     profile: Profile,
   ): SessionUpdate | undefined {
-    const named = agent.models.known().find((one) => one.provider === provider && one.model.id === model);
-    const context = { used: this.#used, size: named?.model.contextWindow };
+    const modelEntry = agent.models.entries().find((entry) => entry.provider === provider && entry.model.id === model);
+    const context = { used: this.#used, size: modelEntry?.model.contextWindow };
     return usageUpdate({ context, usage, sessionUsage: sessionUsage ?? usage }, profile);
   }
 }

@@ -3,11 +3,11 @@ import type { Agent, Session } from "gantry";
 import { isRecord } from "gantry/plugin";
 import { invalidParams } from "./errors.js";
 import { optionalString, readParams } from "./params.js";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import type { Profile } from "./wire.js";
 
 /** Sessions on one page. */
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 interface Entry {
   id: string;
@@ -32,16 +32,16 @@ export async function listSessions(agent: Agent, raw: unknown, profile: Profile)
   const params = readParams(raw);
   const cwd = optionalString(params, "cwd");
   const cursor = optionalString(params, "cursor");
-  const start = cursor === undefined ? {} : cursor === "" ? { offset: PAGE } : { before: readCursor(cursor) };
+  const start = cursor === undefined ? {} : cursor === "" ? { offset: PAGE_SIZE } : { before: readCursor(cursor) };
   const page = await agent.sessions.list({
     projectDir: cwd !== undefined && path.isAbsolute(cwd) ? path.resolve(cwd) : cwd,
     ...start,
-    // One more than the page size shows whether there is another page.
-    limit: PAGE + 1,
+    // An extra session shows that there is another page.
+    limit: PAGE_SIZE + 1,
   });
-  const shown = page.sessions.slice(0, PAGE);
+  const shown = page.sessions.slice(0, PAGE_SIZE);
   const last = shown.at(-1);
-  const next = page.sessions.length > PAGE && last ? writeCursor(last) : undefined;
+  const next = page.sessions.length > PAGE_SIZE && last ? writeCursor(last) : undefined;
   const sessions = shown.map((session) => entryOf(session, profile));
   if (cursor === undefined && profile === "spec") return { sessions, nextCursor: "" };
   return { sessions, ...(next === undefined ? {} : { nextCursor: next }) };
@@ -53,7 +53,7 @@ function entryOf(session: Session, profile: Profile): Entry {
     id,
     sessionId: profile === "official" && alias !== "" ? alias : id,
     cwd,
-    title: visible(title),
+    title: escapeInvisible(title),
     createdAt,
     updatedAt,
   };

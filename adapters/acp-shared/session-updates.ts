@@ -4,16 +4,16 @@ import { hasCode, type Agent, type Logger, type Session } from "gantry";
 import { configOptions } from "./config-options.js";
 import type { RequestContext } from "./dispatcher.js";
 import type { OpenSession } from "./open-session.js";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import type { SelectOption, SessionUpdate } from "./wire.js";
 
 /** Delay after a session is opened before models are listed, in ms. */
-const SETTLED_MS = 100;
+const OPTIONS_DELAY_MS = 100;
 
-const CHOICE = ["provider", "model", "reasoningEffort"] as const;
-const FIELDS = ["title", "mode", ...CHOICE] as const;
+const MODEL_FIELDS = ["provider", "model", "reasoningEffort"] as const;
+const FIELDS = ["title", "mode", ...MODEL_FIELDS] as const;
 
-export interface NewsParts {
+export interface SessionUpdatesParts {
   agent: Agent;
   logger: Logger;
   /** Whether to offer modes to the client. */
@@ -23,11 +23,11 @@ export interface NewsParts {
   closing: AbortSignal;
 }
 
-/** Sends changed titles, modes and options of a session to a client, each once, whoever made the change. */
+/** Sends changed titles, modes and options of a session to a client, each once, for changes of any client. */
 export class SessionUpdates {
-  readonly #parts: NewsParts;
+  readonly #parts: SessionUpdatesParts;
 
-  constructor(parts: NewsParts) {
+  constructor(parts: SessionUpdatesParts) {
     this.#parts = parts;
   }
 
@@ -35,35 +35,36 @@ export class SessionUpdates {
    * Handles a session state from a watch, which may be outdated: reads the session again before it sends updates. Never
    * rejects.
    */
-  async found(open: OpenSession, session: Session): Promise<void> {
-    if (FIELDS.every((field) => session[field] === open.told[field])) return;
+  async refresh(open: OpenSession, session: Session): Promise<void> {
+    if (FIELDS.every((field) => session[field] === open.reportedState[field])) return;
     const { agent, logger } = this.#parts;
-    const { changes } = open;
+    const { changeCount: changes } = open;
     try {
       const now = await agent.sessions.get(open.root);
       // A change in this process during the read is newer.
-      if (now && open.changes === changes) this.changed(open, now);
+      if (now && open.changeCount === changes) this.changed(open, now);
     } catch (error) {
-      logger.warn("a session could not be read", { session: open.root, error });
+      logger.warn("session read failed; the client gets no update", { session: open.root, error });
     }
   }
 
   /** Handles the current state of a session. */
   changed(open: OpenSession, session: Session): void {
-    const { told } = open;
-    open.changes += 1;
-    open.told = session;
-    if (session.title !== told.title)
+    const { reportedState } = open;
+    open.changeCount += 1;
+    open.reportedState = session;
+    if (session.title !== reportedState.title)
       this.#parts.update(open.id, {
         sessionUpdate: "session_info_update",
-        title: visible(session.title),
+        title: escapeInvisible(session.title),
         updatedAt: session.updatedAt,
       });
-    const isMoved = session.mode !== told.mode && this.#parts.modes();
-    if (isMoved) this.#parts.update(open.id, { sessionUpdate: "current_mode_update", currentModeId: session.mode });
+    const hasNewMode = session.mode !== reportedState.mode && this.#parts.modes();
+    if (hasNewMode) this.#parts.update(open.id, { sessionUpdate: "current_mode_update", currentModeId: session.mode });
     // A first run only stores which of the offered models it uses.
-    const isOther = told.model !== "" && CHOICE.some((field) => session[field] !== told[field]);
-    if ((isMoved || isOther) && !open.isSetting) void this.show(open, 0);
+    const hasNewModel =
+      reportedState.model !== "" && MODEL_FIELDS.some((field) => session[field] !== reportedState[field]);
+    if ((hasNewMode || hasNewModel) && !open.isSetting) void this.show(open, 0);
   }
 
   /**
@@ -77,7 +78,7 @@ export class SessionUpdates {
   ): Promise<Session> {
     if (!open) return set();
     open.isSetting = true;
-    if (mode) open.told = { ...open.told, mode };
+    if (mode) open.reportedState = { ...open.reportedState, mode };
     try {
       return await set();
     } finally {
@@ -94,7 +95,7 @@ export class SessionUpdates {
   }
 
   /** Sends the options if they differ from the last ones sent. Never rejects. */
-  async show(open: OpenSession, afterMs = SETTLED_MS): Promise<void> {
+  async show(open: OpenSession, afterMs = OPTIONS_DELAY_MS): Promise<void> {
     const { agent, logger, closing, update } = this.#parts;
     try {
       // An editor's first prompt often follows at once and has priority.
@@ -107,7 +108,7 @@ export class SessionUpdates {
       open.options = options;
       update(open.id, { sessionUpdate: "config_option_update", configOptions: [...options] });
     } catch (error) {
-      if (!closing.aborted) logger.warn("no options to show", { error });
+      if (!closing.aborted) logger.warn("config options not sent", { error });
     }
   }
 
@@ -117,19 +118,19 @@ export class SessionUpdates {
     // The interface specification has no such update.
     if (!modes()) return;
     try {
-      const { servers } = open.brought;
+      const { servers } = open.clientResources;
       const all = await agent.commands({ sessionId: open.root, projectDir: open.cwd, servers });
       const commands = all.map(({ name, description, hint }) => ({
         name,
-        description: visible(description),
-        ...(hint !== "" && { input: { hint: visible(hint) } }),
+        description: escapeInvisible(description),
+        ...(hint !== "" && { input: { hint: escapeInvisible(hint) } }),
       }));
       if (closing.aborted || isDeepStrictEqual(commands, open.commands)) return;
       open.commands = commands;
       update(open.id, { sessionUpdate: "available_commands_update", availableCommands: commands });
     } catch (error) {
       // A session that was deleted meanwhile has no commands.
-      if (!closing.aborted && !hasCode(error, "session_not_found")) logger.warn("no commands to show", { error });
+      if (!closing.aborted && !hasCode(error, "session_not_found")) logger.warn("slash commands not sent", { error });
     }
   }
 

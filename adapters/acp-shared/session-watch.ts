@@ -5,26 +5,26 @@ import type { AcpClient } from "./client.js";
 import type { OpenSession } from "./open-session.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
 import { StoredRunUsage } from "./run-usage.js";
-import { UpdateSender, type TellerParts } from "./update-sender.js";
+import { UpdateSender, type UpdateSenderParts } from "./update-sender.js";
 import { retryThought } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
 /** Delay before a retry after a store failure, in ms. */
-const AGAIN_MS = 1_000;
+const RETRY_DELAY_MS = 1_000;
 /** A call that has neither a result nor a question after this time, in ms, is reported as running. */
-const BEGUN_MS = 150;
+const ASSUME_RUNNING_MS = 150;
 /** Number of last messages that are searched for running calls when the history is skipped. */
-const LAST = 20;
+const MAX_PRIMED_MESSAGES = 20;
 
 /** Dependencies of a `SessionWatch`. */
-export interface WatchingParts extends TellerParts {
+export interface SessionWatchParts extends UpdateSenderParts {
   logger: Logger;
   open: OpenSession;
   client: AcpClient;
   /** Name of the client in stored answers. */
-  askedAt: string;
+  clientName: string;
   /** Whether runs of the session may ask this client. */
-  mayAsk: (session: Pick<SessionState["session"], "mode">) => boolean;
+  canAsk: (session: Pick<SessionState["session"], "mode">) => boolean;
   send(update: SessionUpdate): void;
   /** Resolves when the client reads the session's updates; undefined if it reads now. */
   reader(): Promise<void> | undefined;
@@ -39,9 +39,9 @@ export interface WatchingParts extends TellerParts {
 }
 
 /** The end of a run that is reported after its last message. */
-interface Ending {
+interface PendingEnd {
   run: RunRecord;
-  isTold: () => boolean;
+  isReported: () => boolean;
 }
 
 /**
@@ -49,34 +49,38 @@ interface Ending {
  * message once, and leaves out what this client's own prompts send.
  */
 export class SessionWatch {
-  readonly #parts: WatchingParts;
+  readonly #parts: SessionWatchParts;
   readonly #agent: Agent;
-  readonly #teller: UpdateSender;
-  readonly #printed: ToolOutputStream;
-  readonly #asked: PendingRequests;
-  readonly #spent = new StoredRunUsage();
+  readonly #updateSender: UpdateSender;
+  readonly #outputStream: ToolOutputStream;
+  readonly #pendingRequests: PendingRequests;
+  readonly #runUsage = new StoredRunUsage();
   readonly #end = new AbortController();
   #cursor = "";
   #state: SessionState | undefined;
   #hasPlan = false;
   /** Whether updates are waiting because the client does not read. */
-  #isAway = false;
+  #isClientAway = false;
   /** The last reported retry of a model call, as run id and time. */
-  #waited = "";
-  #ending: Ending | undefined;
+  #lastWait = "";
+  #ending: PendingEnd | undefined;
   #hasSkipped = false;
   /** `seq` of the message that was still growing when `skip` was called. */
-  #growing: number | undefined;
+  #growingSeq: number | undefined;
   /** The newest run whose end was reported, or came before the watch. */
-  #over: string | undefined;
-  #beginning: NodeJS.Timeout | undefined;
+  #endedRunId: string | undefined;
+  #startTimer: NodeJS.Timeout | undefined;
 
-  constructor(parts: WatchingParts) {
+  constructor(parts: SessionWatchParts) {
     this.#parts = parts;
     this.#agent = parts.agent;
-    this.#teller = new UpdateSender(parts);
-    this.#printed = new ToolOutputStream((update) => parts.send(update));
-    this.#asked = new PendingRequests({ ...parts, teller: this.#teller, show: (updates) => this.#send(updates) });
+    this.#updateSender = new UpdateSender(parts);
+    this.#outputStream = new ToolOutputStream((update) => parts.send(update));
+    this.#pendingRequests = new PendingRequests({
+      ...parts,
+      updateSender: this.#updateSender,
+      show: (updates) => this.#send(updates),
+    });
     const stop = () => this.end();
     parts.closing.addEventListener("abort", stop, { once: true });
     this.#end.signal.addEventListener("abort", () => parts.closing.removeEventListener("abort", stop));
@@ -86,38 +90,38 @@ export class SessionWatch {
   /** Ends the watch; nothing more is sent. */
   end(): void {
     this.#end.abort();
-    clearTimeout(this.#beginning);
-    this.#printed.close();
-    this.#asked.close();
+    clearTimeout(this.#startTimer);
+    this.#outputStream.close();
+    this.#pendingRequests.close();
   }
 
   /** The history as updates, message by message; `follow` continues after it. */
   async *replay(signal: AbortSignal): AsyncGenerator<SessionUpdate[]> {
-    yield* this.#past(signal);
-    const teller = this.#teller;
+    yield* this.#storedUpdates(signal);
+    const teller = this.#updateSender;
     if (teller.openCalls.length > 0) {
       const { root } = this.#parts.open;
-      if (await this.#agent.sessions.isRunning(root)) yield this.#begun();
+      if (await this.#agent.sessions.isRunning(root)) yield this.#startedUpdates();
       else {
         // The run may have ended after the last message was read.
-        yield* this.#past(signal);
+        yield* this.#storedUpdates(signal);
         // Calls without a result after a crash: otherwise the client would show them as running permanently.
-        yield teller.failed();
+        yield teller.failedUpdates();
       }
     }
-    yield this.#planned();
+    yield this.#planUpdates();
   }
 
   /** Skips the messages so far; `follow` continues after them. */
   async skip(): Promise<void> {
     const { open } = this.#parts;
     const before = Number.MAX_SAFE_INTEGER;
-    const last = await this.#agent.sessions.messages(open.root, { before, limit: LAST });
-    this.#teller.prime(last);
-    open.since = this.#teller.seq;
+    const last = await this.#agent.sessions.messages(open.root, { before, limit: MAX_PRIMED_MESSAGES });
+    this.#updateSender.prime(last);
+    open.reportedSeq = this.#updateSender.seq;
     this.#hasSkipped = true;
     const [growing] = last.slice(-1);
-    if (growing && !growing.finished) this.#growing = growing.seq;
+    if (growing && !growing.finished) this.#growingSeq = growing.seq;
   }
 
   /** Sends new events until the end. Never rejects. */
@@ -125,14 +129,14 @@ export class SessionWatch {
     return this.#follow(this.#end.signal);
   }
 
-  async *#past(signal: AbortSignal): AsyncGenerator<SessionUpdate[]> {
+  async *#storedUpdates(signal: AbortSignal): AsyncGenerator<SessionUpdate[]> {
     const { root } = this.#parts.open;
     const options = { lastSeen: this.#cursor, follow: false, signal };
     for await (const event of this.#agent.sessions.watch(root, options)) {
       if ("cursor" in event) this.#cursor = event.cursor;
-      if (event.type === "state") this.#seen(event.state);
+      if (event.type === "state") this.#setState(event.state);
       if (event.type === "message" || event.type === "delta" || event.type === "message_end")
-        yield this.#teller.updatesOf(event, true);
+        yield this.#updateSender.updatesOf(event, true);
     }
     signal.throwIfAborted();
   }
@@ -142,20 +146,20 @@ export class SessionWatch {
     while (!signal.aborted) {
       try {
         if (this.#cursor === "") await this.#catchUp();
-        const behind = this.#teller.seq;
-        const answers = () => this.#answers;
+        const behind = this.#updateSender.seq;
+        const answers = () => this.#canAnswer;
         for await (const event of this.#agent.sessions.watch(open.root, {
           lastSeen: this.#cursor,
           afterSeq: behind,
           canAnswer: answers,
           signal,
         }))
-          await this.#take(event, signal);
+          await this.#handleEvent(event, signal);
         return;
       } catch (error) {
         if (signal.aborted || hasCode(error, "session_not_found")) return;
-        logger.warn("a session could not be watched; trying again", { session: open.root, error });
-        await sleep(AGAIN_MS, undefined, { signal, ref: false }).catch(() => undefined);
+        logger.warn("session watch failed; retrying", { session: open.root, error });
+        await sleep(RETRY_DELAY_MS, undefined, { signal, ref: false }).catch(() => undefined);
       }
     }
   }
@@ -163,10 +167,10 @@ export class SessionWatch {
   /** Skips earlier messages that the client knows already, or did not request. */
   async #catchUp(): Promise<void> {
     const { open } = this.#parts;
-    if (open.since === undefined) await this.skip();
-    else if (!this.#hasSkipped) this.#teller.skip(open.pastOwn(open.since));
+    if (open.reportedSeq === undefined) await this.skip();
+    else if (!this.#hasSkipped) this.#updateSender.skip(open.skipOwn(open.reportedSeq));
     // The last message may still be growing.
-    if (this.#growing !== undefined) await this.#grow(this.#growing);
+    if (this.#growingSeq !== undefined) await this.#grow(this.#growingSeq);
   }
 
   /** Sends the rest of a growing message. */
@@ -174,141 +178,149 @@ export class SessionWatch {
     const options = { afterSeq: seq - 1, follow: false };
     for await (const event of this.#agent.sessions.watch(this.#parts.open.root, options)) {
       if ("cursor" in event) this.#cursor = event.cursor;
-      if (event.type === "state") this.#seen(event.state);
+      if (event.type === "state") this.#setState(event.state);
       if (event.type === "message" || event.type === "delta" || event.type === "message_end")
-        this.#send(this.#teller.updatesOf(event));
+        this.#send(this.#updateSender.updatesOf(event));
     }
   }
 
   /** Sets the initial state, before updates are sent. */
-  #seen(state: SessionState): void {
+  #setState(state: SessionState): void {
     this.#state = state;
-    if (state.run && !isOpen(state.run)) this.#over = state.run.id;
+    if (state.run && !isActive(state.run)) this.#endedRunId = state.run.id;
   }
 
-  async #take(event: WatchEvent, signal: AbortSignal): Promise<void> {
+  async #handleEvent(event: WatchEvent, signal: AbortSignal): Promise<void> {
     const { open } = this.#parts;
     // Until a prompt has started, it is unknown whether the next messages belong to it.
     while (open.starting && !signal.aborted) await orAborted(open.starting, signal);
-    await this.#room(signal);
+    await this.#clientReady(signal);
     if (signal.aborted) return;
     if ("cursor" in event) this.#cursor = event.cursor;
     switch (event.type) {
       case "state":
-        await this.#changed(event.state);
+        await this.#handleState(event.state);
         break;
       case "tool_progress":
-        if (this.#parts.editor && this.#teller.knows(event.callId)) {
-          this.#send(this.#teller.begun([event.callId]));
-          this.#printed.add(event.callId, event.text);
+        if (this.#parts.editor && this.#updateSender.hasOpenCall(event.callId)) {
+          this.#send(this.#updateSender.startedUpdates([event.callId]));
+          this.#outputStream.add(event.callId, event.text);
         }
         break;
       case "rewind":
-        if (this.#teller.cut(event.after)) this.#parts.logger.debug("a session was taken back", { session: open.root });
+        if (this.#updateSender.rewind(event.after)) this.#parts.logger.debug("session rewound", { session: open.root });
         break;
       case "deleted":
         this.#parts.deleted();
         break;
       default:
-        this.#told(event);
+        this.#handleMessage(event);
     }
-    this.#asked.put();
-    this.#finish();
+    this.#pendingRequests.put();
+    this.#reportEnd();
   }
 
-  #told(event: Extract<WatchEvent, { type: "message" | "delta" | "message_end" }>): void {
+  #handleMessage(event: Extract<WatchEvent, { type: "message" | "delta" | "message_end" }>): void {
     const { open } = this.#parts;
     const seq = event.type === "delta" ? event.seq : event.message.seq;
     if (open.hasOwn(seq)) {
-      this.#teller.skip(Math.max(seq, open.pastOwn(seq)));
+      this.#updateSender.skip(Math.max(seq, open.skipOwn(seq)));
       return;
     }
-    if (event.type === "message") this.#printed.end(event.message.toolCallId);
-    this.#send(this.#teller.updatesOf(event));
-    this.#begin();
+    if (event.type === "message") this.#outputStream.end(event.message.toolCallId);
+    this.#send(this.#updateSender.updatesOf(event));
+    this.#scheduleStarted();
   }
 
-  async #changed(state: SessionState): Promise<void> {
+  async #handleState(state: SessionState): Promise<void> {
     const { open, changed } = this.#parts;
     const { run, session } = state;
     const isFirst = this.#state === undefined;
     this.#state = state;
     changed(session);
-    this.#asked.changed(state.asks, this.#mayAsk());
-    if (state.asks.length === 0) this.#begin();
+    this.#pendingRequests.changed(state.asks, this.#canAsk());
+    if (state.asks.length === 0) this.#scheduleStarted();
     const isOwn = run !== null && open.isOwn(run.id);
     // The client already has the plans of its own prompt.
-    const planned = this.#planned();
+    const planned = this.#planUpdates();
     if (!isOwn) this.#send(planned);
     if (!run) return;
-    this.#spent.seen(run);
-    if (!isOwn && this.#parts.editor) this.#retried(run);
-    if (isOpen(run)) return;
-    if (isOwn) this.#over = run.id;
-    else if (this.#over !== run.id && this.#ending?.run.id !== run.id) await this.#ends(run, isFirst);
+    this.#runUsage.record(run);
+    if (!isOwn && this.#parts.editor) this.#reportRetry(run);
+    if (isActive(run)) return;
+    if (isOwn) this.#endedRunId = run.id;
+    else if (this.#endedRunId !== run.id && this.#ending?.run.id !== run.id) await this.#prepareEnd(run, isFirst);
   }
 
   /** A list that was always empty is not sent. */
-  #planned(): SessionUpdate[] {
+  #planUpdates(): SessionUpdate[] {
     const { plan = [] } = this.#state ?? {};
     const isThere = plan.length > 0 || this.#hasPlan;
     this.#hasPlan = plan.length > 0;
-    return isThere ? this.#teller.plan(plan) : [];
+    return isThere ? this.#updateSender.plan(plan) : [];
   }
 
   /** Reports each wait for a provider once. */
-  #retried({ id, retry }: RunRecord): void {
-    const wait = retry ? `${id} ${retry.nextAttemptAt}` : this.#waited;
-    if (retry && wait !== this.#waited)
+  #reportRetry({ id, retry }: RunRecord): void {
+    const wait = retry ? `${id} ${retry.nextAttemptAt}` : this.#lastWait;
+    if (retry && wait !== this.#lastWait)
       this.#send([retryThought(retry.reason, Date.parse(retry.nextAttemptAt) - Date.now())]);
-    this.#waited = wait;
+    this.#lastWait = wait;
   }
 
   /**
    * Prepares the report of a run's end, which follows its last message. A run that ended before the watch began is not
    * reported.
    */
-  async #ends(run: RunRecord, isFirst: boolean): Promise<void> {
-    const after = Math.max(0, this.#teller.seq - 1);
+  async #prepareEnd(run: RunRecord, isFirst: boolean): Promise<void> {
+    const after = Math.max(0, this.#updateSender.seq - 1);
     const [last] = (await this.#agent.sessions.messages(this.#parts.open.root, { after })).slice(-1);
-    const isTold = () => !last || this.#teller.has(last);
-    if (isFirst && isTold()) this.#over = run.id;
-    else this.#ending = { run, isTold };
+    const isTold = () => !last || this.#updateSender.has(last);
+    if (isFirst && isTold()) this.#endedRunId = run.id;
+    else this.#ending = { run, isReported: isTold };
   }
 
-  #finish(): void {
-    if (!this.#ending?.isTold()) return;
+  #reportEnd(): void {
+    if (!this.#ending?.isReported()) return;
     const { run } = this.#ending;
     this.#ending = undefined;
-    this.#over = run.id;
-    this.#send(this.#teller.failed());
-    const usage = this.#spent.update(run, this.#agent, this.#state?.session.usage, this.#parts.profile);
+    this.#endedRunId = run.id;
+    this.#send(this.#updateSender.failedUpdates());
+    const usage = this.#runUsage.update(run, this.#agent, this.#state?.session.usage, this.#parts.profile);
     if (usage) this.#send([usage]);
   }
 
   /** Whether the client answers questions now. The client's own prompt sends its questions itself. */
-  get #answers(): boolean {
+  get #canAnswer(): boolean {
     const { open } = this.#parts;
-    return this.#mayAsk() && this.#asked.answers && !this.#isAway && !open.starting && !open.own?.asks;
+    return (
+      this.#canAsk() &&
+      this.#pendingRequests.canAnswer &&
+      !this.#isClientAway &&
+      !open.starting &&
+      !open.ownRun?.asksClient
+    );
   }
 
-  #mayAsk(): boolean {
-    return this.#state !== undefined && this.#parts.mayAsk(this.#state.session);
+  #canAsk(): boolean {
+    return this.#state !== undefined && this.#parts.canAsk(this.#state.session);
   }
 
   /** Reports open calls as running after a delay, unless they wait for an answer or have ended. */
-  #begin(): void {
-    if (!this.#parts.editor || this.#beginning !== undefined || this.#teller.openCalls.length === 0) return;
-    this.#beginning = setTimeout(() => {
-      this.#beginning = undefined;
-      if (!this.#end.signal.aborted) this.#send(this.#begun());
-    }, BEGUN_MS).unref();
+  #scheduleStarted(): void {
+    if (!this.#parts.editor || this.#startTimer !== undefined || this.#updateSender.openCalls.length === 0) return;
+    this.#startTimer = setTimeout(() => {
+      this.#startTimer = undefined;
+      if (!this.#end.signal.aborted) this.#send(this.#startedUpdates());
+    }, ASSUME_RUNNING_MS).unref();
   }
 
   /** Reports the open calls without a question as running. */
-  #begun(): SessionUpdate[] {
-    const asked = this.#state?.asks.map(({ callId }) => callId) ?? [];
-    return this.#teller.begun(this.#teller.openCalls.filter((callId) => !asked.includes(callId)));
+  #startedUpdates(): SessionUpdate[] {
+    const askedCallIds = this.#state?.asks.map(({ callId }) => callId) ?? [];
+    return this.#updateSender.startedUpdates(
+      this.#updateSender.openCalls.filter((callId) => !askedCallIds.includes(callId)),
+    );
   }
 
   #send(updates: readonly SessionUpdate[]): void {
@@ -316,18 +328,18 @@ export class SessionWatch {
   }
 
   /** Resolves when the client can take more, or the signal aborts. */
-  async #room(signal: AbortSignal): Promise<void> {
+  async #clientReady(signal: AbortSignal): Promise<void> {
     const { reader, ready } = this.#parts;
     for (let back = reader(); back && !signal.aborted; back = reader()) {
-      this.#isAway = true;
+      this.#isClientAway = true;
       await orAborted(back, signal);
     }
-    this.#isAway = false;
+    this.#isClientAway = false;
     for (let room = ready(); room && !signal.aborted; room = ready()) await orAborted(room, signal);
   }
 }
 
-function isOpen({ state }: RunRecord): boolean {
+function isActive({ state }: RunRecord): boolean {
   return state === "running" || state === "waiting";
 }
 

@@ -4,15 +4,15 @@ import type { SessionUpdate } from "./wire.js";
 /**
  * Maximum characters of a running call's output that are shown, from its end. Each update replaces the previous one.
  */
-const SHOWN = 8 * 1024;
+const MAX_SHOWN_CHARACTERS = 8 * 1024;
 /** Minimum interval between updates, in ms. */
-const EVERY_MS = 300;
+const UPDATE_INTERVAL_MS = 300;
 
 /** Sends the output of running calls as updates to one client. */
 export class ToolOutputStream {
   readonly #send: (update: SessionUpdate) => void;
   readonly #texts = new Map<string, string>();
-  readonly #news = new Set<string>();
+  readonly #changedCalls = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(send: (update: SessionUpdate) => void) {
@@ -20,17 +20,17 @@ export class ToolOutputStream {
   }
 
   add(callId: string, text: string): void {
-    this.#texts.set(callId, ((this.#texts.get(callId) ?? "") + text).slice(-2 * SHOWN));
-    this.#news.add(callId);
+    this.#texts.set(callId, ((this.#texts.get(callId) ?? "") + text).slice(-2 * MAX_SHOWN_CHARACTERS));
+    this.#changedCalls.add(callId);
     if (this.#timer !== undefined) return;
-    this.#tell();
-    this.#timer = setInterval(() => this.#tell(), EVERY_MS).unref();
+    this.#sendUpdates();
+    this.#timer = setInterval(() => this.#sendUpdates(), UPDATE_INTERVAL_MS).unref();
   }
 
   /** Removes a call that has ended; its result contains the output. */
   end(callId: string): void {
     this.#texts.delete(callId);
-    this.#news.delete(callId);
+    this.#changedCalls.delete(callId);
     if (this.#texts.size === 0) this.close();
   }
 
@@ -38,22 +38,22 @@ export class ToolOutputStream {
     clearInterval(this.#timer);
     this.#timer = undefined;
     this.#texts.clear();
-    this.#news.clear();
+    this.#changedCalls.clear();
   }
 
-  #tell(): void {
-    for (const toolCallId of this.#news) {
-      const content = [{ type: "content" as const, content: textBlock(endOf(this.#texts.get(toolCallId) ?? "")) }];
+  #sendUpdates(): void {
+    for (const toolCallId of this.#changedCalls) {
+      const content = [{ type: "content" as const, content: textBlock(lastLines(this.#texts.get(toolCallId) ?? "")) }];
       this.#send({ sessionUpdate: "tool_call_update", toolCallId, status: "in_progress", content });
     }
-    this.#news.clear();
+    this.#changedCalls.clear();
   }
 }
 
-/** The last `SHOWN` characters, from the start of a line if there is one. */
-function endOf(text: string): string {
-  if (text.length <= SHOWN) return text;
-  const end = text.slice(-SHOWN);
+/** The last characters up to the limit, from the start of a line if there is one. */
+function lastLines(text: string): string {
+  if (text.length <= MAX_SHOWN_CHARACTERS) return text;
+  const end = text.slice(-MAX_SHOWN_CHARACTERS);
   const line = end.indexOf("\n");
   return `[…]\n${line >= 0 && line < end.length - 1 ? end.slice(line + 1) : end.replace(/^[\udc00-\udfff]/, "")}`;
 }

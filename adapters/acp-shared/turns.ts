@@ -1,5 +1,5 @@
 /** Maximum time to answer a prompt after a cancel, in ms, even if the run has not ended. */
-const ANSWER_MS = 700;
+const CANCEL_ANSWER_MS = 700;
 
 /** A promise with its resolve function. (Node 20 has no `Promise.withResolvers`.) */
 class Gate {
@@ -7,7 +7,7 @@ class Gate {
   readonly promise = new Promise<void>((resolve) => (this.resolve = resolve));
 }
 
-/** One `session/prompt`, from its arrival to the end of its run. */
+/** A `session/prompt` request, from its arrival to the end of its run. */
 export class Turn {
   readonly #cancel = new AbortController();
   readonly #settled = new Gate();
@@ -38,7 +38,7 @@ export class Turn {
   cancel(): void {
     if (this.cancelled) return;
     this.#cancel.abort();
-    this.#timer = setTimeout(() => this.#abandoned.resolve(), ANSWER_MS);
+    this.#timer = setTimeout(() => this.#abandoned.resolve(), CANCEL_ANSWER_MS);
   }
 
   end(): void {
@@ -84,8 +84,8 @@ export class Turns {
    * answered.
    */
   async stop(sessionIds: readonly string[], which: (turn: Turn) => boolean): Promise<void> {
-    const found = sessionIds.map((id) => this.#byId.get(id)).filter((turn) => turn !== undefined);
-    const turns = new Set(found.filter(which));
+    const sessionTurns = sessionIds.map((id) => this.#byId.get(id)).filter((turn) => turn !== undefined);
+    const turns = new Set(sessionTurns.filter(which));
     for (const turn of turns) turn.cancel();
     await Promise.all([...turns].map((turn) => Promise.race([turn.done, turn.abandoned])));
   }

@@ -2,11 +2,11 @@ import type { Agent, Ask, Message, WatchEvent } from "gantry";
 import type { Diff, Location, PlanEntry, ToolCallPart } from "gantry/plugin";
 import { planOf, planUpdate } from "./plan.js";
 import { textBlock, toolCall, toolResult } from "./updates.js";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import type { ContentBlock, Profile, SessionUpdate } from "./wire.js";
 
 /** Data about the client and the session. */
-export interface TellerParts {
+export interface UpdateSenderParts {
   agent: Agent;
   /** Working folder of the tools. */
   projectDir: string;
@@ -21,13 +21,13 @@ interface OpenCall {
   diff: readonly Diff[];
   /** The `tool_call` update of this call. */
   update: SessionUpdate;
-  isTold: boolean;
+  isReported: boolean;
   /** Whether the client was sent that the call runs. */
   hasBegun: boolean;
 }
 
 /** Lengths of a growing message that the client has, in characters. */
-interface Growing {
+interface SentLength {
   seq: number;
   text: number;
   reasoning: number;
@@ -35,14 +35,14 @@ interface Growing {
 
 /** Converts stored and new messages to updates for one client, each once. */
 export class UpdateSender {
-  readonly #parts: TellerParts;
+  readonly #parts: UpdateSenderParts;
   /** Calls without a result, by id. */
   readonly #open = new Map<string, OpenCall>();
   #seq = 0;
-  #growing: Growing | undefined;
+  #growing: SentLength | undefined;
   #plan = "[]";
 
-  constructor(parts: TellerParts) {
+  constructor(parts: UpdateSenderParts) {
     this.#parts = parts;
   }
 
@@ -53,12 +53,12 @@ export class UpdateSender {
 
   /** Ids of sent calls without a result. */
   get openCalls(): string[] {
-    return [...this.#open].flatMap(([id, { isTold }]) => (isTold ? [id] : []));
+    return [...this.#open].flatMap(([id, { isReported: isTold }]) => (isTold ? [id] : []));
   }
 
   /** Whether the client has this call, and no result of it yet. */
-  knows(callId: string): boolean {
-    return this.#open.get(callId)?.isTold === true;
+  hasOpenCall(callId: string): boolean {
+    return this.#open.get(callId)?.isReported === true;
   }
 
   /** Whether the client has the complete message so far. */
@@ -80,7 +80,7 @@ export class UpdateSender {
       if (message.role === "tool") this.#open.delete(message.toolCallId);
       for (const part of message.parts) if (part.type === "tool_call") this.#callOf(part, false);
       this.#seq = message.seq;
-      this.#growing = message.finished ? undefined : grownOf(message);
+      this.#growing = message.finished ? undefined : toGrowing(message);
     }
   }
 
@@ -92,41 +92,44 @@ export class UpdateSender {
     if (event.type === "delta") return this.#delta(event);
     const { message } = event;
     if (message.seq < this.#seq) return [];
-    if (message.seq === this.#seq) return this.#grown(message);
+    if (message.seq === this.#seq) return this.#missingUpdates(message);
     this.#seq = message.seq;
-    this.#growing = message.finished ? undefined : grownOf(message);
-    return this.#whole(message, isReplay);
+    this.#growing = message.finished ? undefined : toGrowing(message);
+    return this.#messageUpdates(message, isReplay);
   }
 
   /** Drops the state after this `seq`. Returns whether the client has messages after it. */
-  cut(after: number): boolean {
+  rewind(after: number): boolean {
     if (this.#growing && this.#growing.seq > after) this.#growing = undefined;
     return this.#seq > after;
   }
 
   /** The call of a question, built from the question if the call is unknown. */
   callOfAsk({ callId, toolKind: kind, title, input, locations, diff }: Ask): SessionUpdate[] {
-    const known = this.#open.get(callId);
-    if (known) return this.#told(known);
+    const openCall = this.#open.get(callId);
+    if (openCall) return this.#reportCall(openCall);
     const shown = { callId, title, kind, input, arguments: "", locations };
     const update = toolCall(shown, this.#parts.profile);
-    this.#open.set(callId, { input, locations, diff, update, isTold: true, hasBegun: false });
+    this.#open.set(callId, { input, locations, diff, update, isReported: true, hasBegun: false });
     return [update];
   }
 
   /** Updates that report calls as running, each once. Default: all calls without a result. */
-  begun(callIds: readonly string[] = this.openCalls): SessionUpdate[] {
+  startedUpdates(callIds: readonly string[] = this.openCalls): SessionUpdate[] {
     if (!this.#parts.editor) return [];
     return callIds.flatMap((toolCallId) => {
       const call = this.#open.get(toolCallId);
       if (!call || call.hasBegun) return [];
       call.hasBegun = true;
-      return [...this.#told(call), { sessionUpdate: "tool_call_update" as const, toolCallId, status: "in_progress" }];
+      return [
+        ...this.#reportCall(call),
+        { sessionUpdate: "tool_call_update" as const, toolCallId, status: "in_progress" },
+      ];
     });
   }
 
   /** Updates that report all calls without a result as failed, because their run has ended. */
-  failed(): SessionUpdate[] {
+  failedUpdates(): SessionUpdate[] {
     const calls = this.openCalls;
     this.#open.clear();
     return calls.map((toolCallId) => ({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" }));
@@ -134,19 +137,19 @@ export class UpdateSender {
 
   /** The todo list, if it differs from the last one sent. */
   plan(entries: readonly PlanEntry[]): SessionUpdate[] {
-    return this.#planned(planUpdate(entries));
+    return this.#planUpdates(planUpdate(entries));
   }
 
-  #planned(update: Extract<SessionUpdate, { sessionUpdate: "plan" }>): SessionUpdate[] {
+  #planUpdates(update: Extract<SessionUpdate, { sessionUpdate: "plan" }>): SessionUpdate[] {
     const text = JSON.stringify(update.entries);
     if (!this.#parts.editor || text === this.#plan) return [];
     this.#plan = text;
     return [update];
   }
 
-  #told(call: OpenCall): SessionUpdate[] {
-    if (call.isTold) return [];
-    call.isTold = true;
+  #reportCall(call: OpenCall): SessionUpdate[] {
+    if (call.isReported) return [];
+    call.isReported = true;
     return [call.update];
   }
 
@@ -157,19 +160,19 @@ export class UpdateSender {
   }
 
   /** The updates for the part of a growing message that the client lacks. */
-  #grown(message: Message): SessionUpdate[] {
+  #missingUpdates(message: Message): SessionUpdate[] {
     const growing = this.#growing;
     if (!growing) return [];
     const updates = (["reasoning", "text"] as const).flatMap((kind) => {
-      const more = textOf(message, kind).slice(growing[kind]);
-      return more === "" ? [] : [chunk(kind, message.id, more)];
+      const missingText = textOf(message, kind).slice(growing[kind]);
+      return missingText === "" ? [] : [chunk(kind, message.id, missingText)];
     });
-    this.#growing = message.finished ? undefined : grownOf(message);
+    this.#growing = message.finished ? undefined : toGrowing(message);
     const calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [this.#callOf(part, true)] : []));
     return [...updates, ...calls];
   }
 
-  #whole(message: Message, isReplay: boolean): SessionUpdate[] {
+  #messageUpdates(message: Message, isReplay: boolean): SessionUpdate[] {
     const { id: messageId } = message;
     if (message.role === "tool") return this.#resultOf(message);
     if (message.role === "system") return [];
@@ -191,7 +194,7 @@ export class UpdateSender {
     const { agent, projectDir, profile } = this.#parts;
     const shown = agent.describeCall(part.name, part.arguments, projectDir);
     const update = toolCall({ callId: part.id, arguments: part.arguments, ...shown }, profile);
-    this.#open.set(part.id, { ...shown, update, isTold, hasBegun: false });
+    this.#open.set(part.id, { ...shown, update, isReported: isTold, hasBegun: false });
     return update;
   }
 
@@ -206,7 +209,7 @@ export class UpdateSender {
     const locations = shown?.locations ?? call?.locations ?? [];
     const result = toolResult({ callId, output, failed, parts, diff, locations });
     const plan = call && !failed ? planOf(message.name, call.input) : undefined;
-    return [...(call ? this.#told(call) : []), result, ...(plan ? this.#planned(plan) : [])];
+    return [...(call ? this.#reportCall(call) : []), result, ...(plan ? this.#planUpdates(plan) : [])];
   }
 }
 
@@ -223,7 +226,7 @@ function lengthOf(message: Message, kind: "text" | "reasoning"): number {
   return textOf(message, kind).length;
 }
 
-function grownOf(message: Message): Growing {
+function toGrowing(message: Message): SentLength {
   return { seq: message.seq, text: lengthOf(message, "text"), reasoning: lengthOf(message, "reasoning") };
 }
 
@@ -231,7 +234,7 @@ function blockOf(part: Exclude<Message["parts"][number], ToolCallPart>): Content
   if (part.type === "image") return { type: "image", data: part.data, mimeType: part.mediaType };
   if (part.type === "file") {
     const uri = `attachment:${encodeURIComponent(part.filename.replace(/\p{Cs}/gu, "\ufffd"))}`;
-    return { type: "resource_link", uri, name: visible(part.filename), mimeType: part.mediaType };
+    return { type: "resource_link", uri, name: escapeInvisible(part.filename), mimeType: part.mediaType };
   }
   return textBlock(part.type === "text" ? (part.originalText ?? part.text) : part.text);
 }

@@ -1,6 +1,6 @@
 import type { AgentEvent, RunResult, ToolKind } from "gantry";
 import { newId, roundCost, type Diff } from "gantry/plugin";
-import { visible } from "./printable-line.js";
+import { escapeInvisible } from "./printable-line.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
 /** Reported context window of models whose window is unknown, in tokens. */
@@ -28,14 +28,14 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
       return [toolResult(event)];
     case "compaction": {
       const text = `[Context compacted (${event.strategy}) — ${event.messages} messages, ${event.tokens} tokens]`;
-      const said: SessionUpdate = {
+      const messageChunk: SessionUpdate = {
         sessionUpdate: "agent_message_chunk",
         messageId: newId(),
         content: textBlock(text),
       };
       return compaction
-        ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, said]
-        : [said];
+        ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, messageChunk]
+        : [messageChunk];
     }
     case "steered":
       return [{ sessionUpdate: "user_message_chunk", messageId: event.messageId, content: textBlock(event.text) }];
@@ -49,7 +49,7 @@ export function updatesOf(event: AgentEvent, profile: Profile, compaction: boole
 
 /** Reports that a model call is retried after `delayMs`. */
 export function retryThought(reason: string, delayMs: number): SessionUpdate {
-  const text = `[${visible(reason)}; trying again in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
+  const text = `[${escapeInvisible(reason)}; retrying in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
   return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: textBlock(text) };
 }
 
@@ -66,7 +66,7 @@ export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
   return {
     sessionUpdate: "tool_call",
     toolCallId: call.callId,
-    title: visible(call.title),
+    title: escapeInvisible(call.title),
     kind: profile === "spec" ? "other" : call.kind,
     status: "pending",
     locations: call.locations.map((location) => ({ ...location })),
@@ -76,7 +76,7 @@ export function toolCall(call: ToolCallShown, profile: Profile): SessionUpdate {
 }
 
 export function diffContent(diff: readonly Diff[]): ToolCallContent[] {
-  return diff.map((one) => ({ type: "diff", ...one }));
+  return diff.map((change) => ({ type: "diff", ...change }));
 }
 
 type ToolResult = Extract<AgentEvent, { type: "tool_result" }>;
@@ -109,14 +109,14 @@ export function usageUpdate(
   if (usage.totalTokens <= 0) return undefined;
   return {
     sessionUpdate: "usage_update",
-    used: whole(context.used),
-    size: profile === "spec" ? SPEC_WINDOW : whole(context.size ?? UNKNOWN_WINDOW),
+    used: toInteger(context.used),
+    size: profile === "spec" ? SPEC_WINDOW : toInteger(context.size ?? UNKNOWN_WINDOW),
     cost: { amount: Math.max(0, roundCost(sessionUsage.cost)), currency: "USD" },
   };
 }
 
 /** Clients drop updates with fractional numbers. */
-function whole(value: number): number {
+function toInteger(value: number): number {
   return Math.max(0, Math.round(value));
 }
 

@@ -22,7 +22,7 @@ export interface StdioStreams {
 /** Time for requests to finish after the end of the input, in ms; then they are cancelled. */
 const FINISH_MS = 4_200;
 /** Maximum unwritten output in characters; beyond it the input is paused. */
-const PILE = 8 * 1024 * 1024;
+const MAX_PENDING_CHARACTERS = 8 * 1024 * 1024;
 
 /** The Agent Client Protocol over standard input and output, one JSON message per line. */
 export class AcpStdioTransport implements Transport {
@@ -57,9 +57,9 @@ class StdioConnection extends ListeningBase implements Sink {
   readonly #output: Output;
   readonly #frameBytes: number;
   readonly #lines: LineSplitter;
-  #full: Promise<void> | undefined;
-  #piled = 0;
-  #gone = false;
+  #drain: Promise<void> | undefined;
+  #pendingCharacters = 0;
+  #isDisconnected = false;
 
   constructor(server: AcpServer, input: Readable, output: Output, options: AcpOptions) {
     super();
@@ -69,7 +69,7 @@ class StdioConnection extends ListeningBase implements Sink {
     this.#frameBytes = options.frameBytes;
     this.#lines = new LineSplitter(options.frameBytes);
     this.#connection = server.connect(this);
-    output.onGone(() => this.#lost());
+    output.onGone(() => this.#disconnect());
     input.on("data", this.#onData);
     input.on("end", this.#onEnd);
     input.on("error", this.#onEnd);
@@ -77,29 +77,29 @@ class StdioConnection extends ListeningBase implements Sink {
   }
 
   send(message: OutgoingMessage): void {
-    if (this.#gone) return;
+    if (this.#isDisconnected) return;
     const text = `${JSON.stringify(message)}\n`;
-    this.#piled += text.length;
-    const more = this.#output.write(text, () => this.#taken(text.length));
-    if (!more) this.#full ??= this.#output.drained().then(() => (this.#full = undefined));
-    if (this.#piled > PILE) this.#input.pause();
+    this.#pendingCharacters += text.length;
+    const canTakeMore = this.#output.write(text, () => this.#written(text.length));
+    if (!canTakeMore) this.#drain ??= this.#output.drained().then(() => (this.#drain = undefined));
+    if (this.#pendingCharacters > MAX_PENDING_CHARACTERS) this.#input.pause();
   }
 
   get isReachable(): boolean {
-    return !this.#gone;
+    return !this.#isDisconnected;
   }
 
   ready(): Promise<void> | undefined {
-    return this.#full;
+    return this.#drain;
   }
 
   reader(): undefined {
     return undefined;
   }
 
-  #taken(length: number): void {
-    this.#piled -= length;
-    if (this.#piled <= PILE / 2 && !this.stopping) this.#input.resume();
+  #written(length: number): void {
+    this.#pendingCharacters -= length;
+    if (this.#pendingCharacters <= MAX_PENDING_CHARACTERS / 2 && !this.stopping) this.#input.resume();
   }
 
   readonly #onData = (chunk: Buffer | string): void => {
@@ -121,8 +121,8 @@ class StdioConnection extends ListeningBase implements Sink {
   }
 
   /** Handles the loss of the reader: nothing can be answered. */
-  #lost(): void {
-    this.#gone = true;
+  #disconnect(): void {
+    this.#isDisconnected = true;
     this.#server.disconnect(this.#connection);
     void this.stop(AbortSignal.abort());
   }
@@ -134,8 +134,8 @@ class StdioConnection extends ListeningBase implements Sink {
     this.#input.pause();
     // Standard input would keep the process alive if the other side stays open; streams of an embedder are left open.
     if (this.#input === process.stdin) this.#input.destroy();
-    if (!this.#gone) await this.#flushed();
-    this.#gone = true;
+    if (!this.#isDisconnected) await this.#flushed();
+    this.#isDisconnected = true;
     await this.#server.close();
     this.#output.release();
   }

@@ -3,16 +3,20 @@ import { CODES, parseFrame, refusal, type RequestId } from "../acp-shared/index.
 import { LineSplitter, type Line } from "./lines.js";
 
 /** Maximum wait for the first request, in ms. A client that started this process sends it at once. */
-const WAIT_MS = 5_000;
+const FIRST_REQUEST_TIMEOUT_MS = 5_000;
 /** Maximum size of the first request. */
-const LINE_BYTES = 1024 * 1024;
-const DEPTH = 64;
+const MAX_LINE_BYTES = 1024 * 1024;
+const MAX_DEPTH = 64;
 
 /**
  * Answers the first request with the reason why the agent could not start. Editors show this error; for a process that
  * only exits they show the exit code. Resolves when the answer is sent, or when no request arrives. Never rejects.
  */
-export async function refuseFirst(why: string, input: Readable & { isTTY?: boolean }, output: Writable): Promise<void> {
+export async function refuseFirstRequest(
+  why: string,
+  input: Readable & { isTTY?: boolean },
+  output: Writable,
+): Promise<void> {
   // A user at a terminal reads the reason on standard error.
   if (input.isTTY === true) return;
   output.on("error", () => undefined);
@@ -24,12 +28,12 @@ export async function refuseFirst(why: string, input: Readable & { isTTY?: boole
 
 /** The id of the first request; undefined if there is none in time. */
 function firstRequest(input: Readable): Promise<RequestId | undefined> {
-  const lines = new LineSplitter(LINE_BYTES);
+  const lines = new LineSplitter(MAX_LINE_BYTES);
   return new Promise((resolve) => {
-    const take = (found: Iterable<Line>) => {
-      for (const line of found) {
+    const take = (newLines: Iterable<Line>) => {
+      for (const line of newLines) {
         if (!("text" in line)) continue;
-        const frame = parseFrame(line.text, DEPTH);
+        const frame = parseFrame(line.text, MAX_DEPTH);
         if (frame.kind === "request") return end(frame.id);
       }
     };
@@ -45,7 +49,7 @@ function firstRequest(input: Readable): Promise<RequestId | undefined> {
       input.pause();
       resolve(id);
     };
-    const timer = setTimeout(() => end(undefined), WAIT_MS);
+    const timer = setTimeout(() => end(undefined), FIRST_REQUEST_TIMEOUT_MS);
     input.on("data", onData).on("end", onEnd).on("error", onEnd).on("close", onEnd);
     if (input.readableEnded || input.destroyed) onEnd();
     else input.resume();

@@ -13,7 +13,7 @@ export interface ApiParts {
   headers: Readonly<Record<string, string>>;
   logger: Logger;
   /** Names of the headers that authenticate clients. */
-  proving: readonly string[];
+  authHeaderNames: readonly string[];
   /** Whether the request's headers prove that a person sent it. */
   isOfPerson: (request: IncomingMessage) => boolean;
   /** Whether the port accepts only clients of this machine. */

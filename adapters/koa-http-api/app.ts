@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { hasCode, type Logger } from "gantry";
 import Koa, { type Context } from "koa";
 import { send, type ApiParts } from "./api.js";
-import { HttpError, isInternal, refusalFor } from "./errors.js";
+import { HttpError, isInternal, toRefusal } from "./errors.js";
 import { createRouter } from "./routes.js";
 import type { Failure } from "./shapes.js";
 
@@ -40,7 +40,7 @@ export function createApp(parts: ApiParts): (request: IncomingMessage, response:
 }
 
 function fail(ctx: Context, error: unknown, logger: Logger): void {
-  const refusal = refusalFor(error);
+  const refusal = toRefusal(error);
   const { status, message, code, headers } = refusal;
   // The code that throws an `HttpError` logs it. Work that ended because its client disconnected is no failure.
   if (isInternal(refusal) && !(error instanceof HttpError) && !ctx.res.closed)

@@ -13,7 +13,7 @@ import { wireAsk } from "./wire-live.js";
 type Parts = Pick<ApiParts, "agent">;
 
 /** Time for which a polling client counts as connected, in ms. Browsers limit hidden pages to one poll a minute. */
-const POLL_MS = 90_000;
+const POLLING_CLIENT_MS = 90_000;
 
 /** Clients of an agent that hold no stream and poll its questions to answer them. */
 export class PollingClients {
@@ -26,7 +26,7 @@ export class PollingClients {
   }
 
   polled(): void {
-    this.#until = performance.now() + POLL_MS;
+    this.#until = performance.now() + POLLING_CLIENT_MS;
     // Releasing at once still starts the agent's own grace period, which may be longer.
     this.#agent.attend()();
   }
@@ -53,12 +53,12 @@ export async function listAsks(ctx: Context, { agent }: Parts, polling: PollingC
 
 /** `GET /api/asks/{id}`. */
 export async function showAsk(ctx: Context, parts: Parts): Promise<void> {
-  send<typeof Ask>(ctx, wireAsk(await askOf(ctx, parts)));
+  send<typeof Ask>(ctx, wireAsk(await requireAsk(ctx, parts)));
 }
 
 /** `POST /api/asks/{id}`. */
 export async function answerAsk(ctx: Context, parts: ApiParts, bodies: BodyReader): Promise<void> {
-  const { id } = await askOf(ctx, parts);
+  const { id } = await requireAsk(ctx, parts);
   requirePerson(ctx, parts);
   const fields = new Fields(AnswerRequest, await bodies.json(ctx));
   const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
@@ -73,7 +73,7 @@ export async function answerAsk(ctx: Context, parts: ApiParts, bodies: BodyReade
   }
 }
 
-async function askOf(ctx: Context, { agent }: Parts): Promise<AskRecord> {
+async function requireAsk(ctx: Context, { agent }: Parts): Promise<AskRecord> {
   const id = pathId(ctx, AskNotFoundError);
   const ask = await agent.asks.get(id);
   if (!ask) throw new AskNotFoundError(id);

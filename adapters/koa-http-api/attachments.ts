@@ -7,26 +7,30 @@ const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 const MIB = 1024 * 1024;
 /** Limits: bytes of a file, bytes of all files, number of files (as for `files`), characters of a file name. */
-const MOST = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
+const ATTACHMENT_LIMITS = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
 
 /** Reads the attached files of a request body. Throws `HttpError`, and `AttachmentError` for too many bytes. */
 export function attachedFiles(value: unknown): (ImagePart | FilePart)[] {
   if (value === undefined) return [];
-  if (!Array.isArray(value) || value.length > MOST.files) throw invalidField("attachments");
+  if (!Array.isArray(value) || value.length > ATTACHMENT_LIMITS.files) throw invalidField("attachments");
   let total = 0;
-  return value.map((one: unknown, at) => {
+  return value.map((attachment: unknown, at) => {
     const wrong = (field = "") => invalidField(`attachments[${at}]${field}`);
-    if (!isRecord(one)) throw wrong();
-    const { filename, media_type: mediaType, data } = one;
+    if (!isRecord(attachment)) throw wrong();
+    const { filename, media_type: mediaType, data } = attachment;
     // The model and users see the name: it must be one line without a path.
-    if (typeof filename !== "string" || !/^[^\p{Cc}\p{Surrogate}/\\]+$/u.test(filename) || filename.length > MOST.name)
+    if (
+      typeof filename !== "string" ||
+      !/^[^\p{Cc}\p{Surrogate}/\\]+$/u.test(filename) ||
+      filename.length > ATTACHMENT_LIMITS.name
+    )
       throw wrong(".filename");
     if (typeof mediaType !== "string" || !MEDIA_TYPE.test(mediaType)) throw wrong(".media_type");
     if (typeof data !== "string" || data.length % 4 !== 0 || !BASE64.test(data)) throw wrong(".data");
     const bytes = Buffer.byteLength(data, "base64");
-    if (bytes > MOST.bytes) throw new AttachmentError(filename, "larger than 20 MiB");
+    if (bytes > ATTACHMENT_LIMITS.bytes) throw new AttachmentError(filename, "larger than 20 MiB");
     total += bytes;
-    if (total > MOST.total) throw new AttachmentError(filename, "more than 64 MiB of files");
+    if (total > ATTACHMENT_LIMITS.total) throw new AttachmentError(filename, "more than 64 MiB of files");
     // An empty image is sent as a file: providers would reject every later request of the session.
     return IMAGES.has(mediaType) && bytes > 0
       ? { type: "image", mediaType, data }

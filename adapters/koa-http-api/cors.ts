@@ -3,9 +3,9 @@ import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./head
 
 export const METHODS = "GET, POST, PUT, DELETE, OPTIONS";
 
-/** Value of `Access-Control-Allow-Headers`: the headers that every server accepts, and `more`. */
-export const allowed = ({ headers }: Pick<KoaHttpOptions, "headers">, more: readonly string[] = []): string =>
-  ["Content-Type", "Authorization", ...more, ...Object.keys(headers)].join(", ");
+/** Value of `Access-Control-Allow-Headers`: the headers that every server accepts, and `extraHeaders`. */
+export const allowed = ({ headers }: Pick<KoaHttpOptions, "headers">, extraHeaders: readonly string[] = []): string =>
+  ["Content-Type", "Authorization", ...extraHeaders, ...Object.keys(headers)].join(", ");
 
 /** Headers of every response, errors included. Configured headers come last and override. */
 export function commonHeaders(options: Pick<KoaHttpOptions, "headers">): Readonly<Record<string, string>> {

@@ -13,7 +13,7 @@ export class HttpError extends Error {
     status: number,
     message: string,
     headers: Readonly<Record<string, string>> = {},
-    code = WORDS[status] ?? "internal",
+    code = DEFAULT_CODES[status] ?? "internal",
   ) {
     super(message);
     this.name = "HttpError";
@@ -23,7 +23,7 @@ export class HttpError extends Error {
   }
 }
 
-const WORDS: Readonly<Record<number, string>> = {
+const DEFAULT_CODES: Readonly<Record<number, string>> = {
   400: "invalid_request",
   404: "not_found",
   405: "method_not_allowed",
@@ -40,7 +40,7 @@ const UNEXPECTED: Refusal = { status: 500, message: INTERNAL, code: "internal" }
 const STORE_FULL: Refusal = { status: 500, message: "session store: no room left", code: "store_full" };
 
 /** A temporary failure. The store's own message may name hosts and is not sent. */
-const STORE_AWAY: Refusal = {
+const STORE_UNAVAILABLE: Refusal = {
   status: 503,
   message: "session store unavailable",
   code: "store_unavailable",
@@ -49,11 +49,11 @@ const STORE_AWAY: Refusal = {
 
 /** Whether only the log has the details. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
-  return message === INTERNAL || message === STORE_FULL.message || message === STORE_AWAY.message;
+  return message === INTERNAL || message === STORE_FULL.message || message === STORE_UNAVAILABLE.message;
 }
 
 /** Wire names of the fields of a run's input. */
-const FIELDS: Readonly<Record<string, string>> = {
+const WIRE_FIELD_NAMES: Readonly<Record<string, string>> = {
   sessionId: "session_id",
   projectDir: "project_dir",
   outputSchema: "output_schema",
@@ -62,7 +62,7 @@ const FIELDS: Readonly<Record<string, string>> = {
 };
 
 /** Converts an error before or outside a run into a response. Internal errors keep their details from the client. */
-export function refusalFor(error: unknown): Refusal {
+export function toRefusal(error: unknown): Refusal {
   if (error instanceof HttpError) return error;
   if (error instanceof JsonError) return { status: 400, message: INVALID_BODY, code: "invalid_body" };
   if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string") return UNEXPECTED;
@@ -71,7 +71,7 @@ export function refusalFor(error: unknown): Refusal {
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
     // The reason is sent for schemas and commands only, where clients cannot guess it.
     const why = field === "outputSchema" || field === "commands" ? error.message.slice(field.length) : "";
-    return { status: 400, message: `invalid field: ${FIELDS[field] ?? field}${why}`, code: "invalid_field" };
+    return { status: 400, message: `invalid field: ${WIRE_FIELD_NAMES[field] ?? field}${why}`, code: "invalid_field" };
   }
   if (hasCode(error, "session_busy") || hasCode(error, "too_many_runs")) {
     const headers = { "Retry-After": String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))) };
@@ -79,7 +79,7 @@ export function refusalFor(error: unknown): Refusal {
     return { status: code === "session_busy" ? 409 : 503, message, code, headers };
   }
   if (hasCode(error, "store") && error.full) return STORE_FULL;
-  if (hasCode(error, "store") && error.unavailable) return STORE_AWAY;
+  if (hasCode(error, "store") && error.unavailable) return STORE_UNAVAILABLE;
   if (hasCode(error, "shutting_down")) return SHUTTING_DOWN;
   const { code } = error as GantryError;
   const status = STATUS[code];
@@ -103,8 +103,8 @@ const STATUS: Readonly<Record<string, number>> = {
 };
 
 /** Converts the error of a run that failed after its start into a response. */
-export function runFailure(error: unknown): Refusal {
+export function toRunRefusal(error: unknown): Refusal {
   // The session existed when the run started: it was deleted meanwhile.
   if (hasCode(error, "session_not_found")) return { status: 500, message: "session deleted", code: "session_deleted" };
-  return refusalFor(error);
+  return toRefusal(error);
 }

@@ -2,20 +2,25 @@ import type { Context } from "koa";
 import type { WatchEvent } from "gantry";
 import type { ApiParts } from "./api.js";
 import { Query } from "./query.js";
-import { firstOf } from "./signals.js";
+import { anySignal } from "./signals.js";
 import { frame, SseStream } from "./sse.js";
-import type { Streams } from "./streams.js";
+import type { StreamLimiter } from "./streams.js";
 import { wireWatched } from "./wire-live.js";
 
 /** `GET /api/sessions/{id}/events`: the session's events as server-sent events for `EventSource`. */
-export async function serveEvents(ctx: Context, id: string, { agent, options, stopping }: ApiParts, streams: Streams) {
+export async function serveEvents(
+  ctx: Context,
+  id: string,
+  { agent, options, stopping }: ApiParts,
+  streams: StreamLimiter,
+) {
   const query = new Query(ctx);
   // HEAD is answered like GET, but does not wait for events.
   const follow = query.oneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
   const gone = new AbortController();
   if (ctx.res.closed) gone.abort();
   ctx.res.once("close", () => gone.abort());
-  const { signal, untie } = firstOf(gone.signal, stopping);
+  const { signal, untie } = anySignal(gone.signal, stopping);
   const events = agent.sessions
     .watch(id, {
       after: query.text("after") ?? "",
@@ -47,18 +52,18 @@ export async function serveEvents(ctx: Context, id: string, { agent, options, st
 
 /** Encoded frames by event. Watchers at the same position receive the same event object, which is encoded once. */
 const frames = new Map<WatchEvent, Buffer>();
-const FRAMES = 64;
+const MAX_CACHED_FRAMES = 64;
 /** Maximum size of a cached frame, in bytes. */
-const FRAME = 64 * 1024;
+const MAX_CACHED_FRAME_BYTES = 64 * 1024;
 
 function frameOf(event: WatchEvent): Buffer {
   const made = frames.get(event);
   if (made) return made;
   const bytes = Buffer.from(frame(event.type, wireWatched(event), "cursor" in event ? event.cursor : undefined));
-  if (bytes.length > FRAME) return bytes;
+  if (bytes.length > MAX_CACHED_FRAME_BYTES) return bytes;
   frames.set(event, bytes);
   for (const [oldest] of frames) {
-    if (frames.size <= FRAMES) break;
+    if (frames.size <= MAX_CACHED_FRAMES) break;
     frames.delete(oldest);
   }
   return bytes;

@@ -6,24 +6,24 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import { HttpError, INTERNAL } from "./errors.js";
 import type { RunResult } from "./shapes.js";
-import { firstOf } from "./signals.js";
+import { anySignal } from "./signals.js";
 import type { SseStream } from "./sse.js";
 import { wireDone } from "./wire.js";
-import { wireFinished, wireOfWatched } from "./wire-live.js";
+import { wireFinished, toAgentEvents } from "./wire-live.js";
 
 const KEY_HEADER = "Idempotency-Key";
 /** Valid keys: visible ASCII, at most as long as an id. */
-const KEY = /^[\x21-\x7e]{1,256}$/;
+const KEY_PATTERN = /^[\x21-\x7e]{1,256}$/;
 
 /** While another process may be restarting the run: number of retries, and the delay between them in ms. */
-const BEGIN_TRIES = 20;
-const BEGIN_MS = 100;
+const MAX_RESTART_POLLS = 20;
+const RESTART_POLL_MS = 100;
 
 /** The idempotency key of a request; undefined without one. Throws `HttpError` if it is invalid. */
 export function keyOf(ctx: Context): string | undefined {
   if (ctx.headers[KEY_HEADER.toLowerCase()] === undefined) return undefined;
   const key = ctx.get(KEY_HEADER);
-  if (!KEY.test(key)) throw new HttpError(400, `invalid header: ${KEY_HEADER}`, {}, "invalid_header");
+  if (!KEY_PATTERN.test(key)) throw new HttpError(400, `invalid header: ${KEY_HEADER}`, {}, "invalid_header");
   return key;
 }
 
@@ -36,8 +36,10 @@ export interface IdempotentRequest {
 
 /** JSON with sorted object keys. */
 function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, one: unknown) =>
-    isRecord(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one,
+  return JSON.stringify(value, (_, fieldValue: unknown) =>
+    isRecord(fieldValue)
+      ? Object.fromEntries(Object.entries(fieldValue).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : fieldValue,
   );
 }
 
@@ -52,19 +54,19 @@ export async function runOnce(
   begin: (sessionId: string | undefined, named: IdempotentRequest) => Promise<Run | RunRecord>,
 ): Promise<Run | RunRecord> {
   const fingerprint = createHash("sha256").update(canonical(body)).digest("base64url");
-  for (let left = BEGIN_TRIES; ; left -= 1) {
-    const [there] = await agent.runs.list({ idempotencyKey: key, limit: 1 });
-    if (there && there.fingerprint !== fingerprint)
+  for (let remainingTries = MAX_RESTART_POLLS; ; remainingTries -= 1) {
+    const [existingRun] = await agent.runs.list({ idempotencyKey: key, limit: 1 });
+    if (existingRun && existingRun.fingerprint !== fingerprint)
       throw new HttpError(422, "this key was used for another request", {}, "key_reused");
     // An interrupted run is restarted in its session.
-    if (there && !canRestart(there)) return there;
+    if (existingRun && !canRestart(existingRun)) return existingRun;
     try {
-      return await begin(there?.sessionId, { idempotencyKey: key, fingerprint });
+      return await begin(existingRun?.sessionId, { idempotencyKey: key, fingerprint });
     } catch (error) {
       // Another process was faster. If it restarts a run, it may hold only the session so far.
-      const isBeginning = there !== undefined && hasCode(error, "session_busy");
-      if (left === 0 || !(isBeginning || hasCode(error, "run_key_taken"))) throw error;
-      if (isBeginning) await sleep(BEGIN_MS);
+      const isBeginning = existingRun !== undefined && hasCode(error, "session_busy");
+      if (remainingTries === 0 || !(isBeginning || hasCode(error, "run_key_taken"))) throw error;
+      if (isBeginning) await sleep(RESTART_POLL_MS);
     }
   }
 }
@@ -79,9 +81,9 @@ export async function joinRun(
   run: RunRecord,
   stream: SseStream | undefined,
   gone: AbortSignal,
-  told: (error: unknown) => HttpError,
+  toHttpError: (error: unknown) => HttpError,
 ): Promise<boolean> {
-  const { signal, untie } = firstOf(shutdown, gone);
+  const { signal, untie } = anySignal(shutdown, gone);
   try {
     if (stream) {
       await joinStream(agent, run, stream, signal);
@@ -92,7 +94,7 @@ export async function joinRun(
     return answer !== undefined;
   } catch (error) {
     if (!stream) throw error;
-    const { message, code } = told(error);
+    const { message, code } = toHttpError(error);
     stream.end("error", { error: message, code });
     return true;
   } finally {
@@ -112,10 +114,15 @@ async function answerOf(agent: Agent, run: RunRecord, signal: AbortSignal) {
 }
 
 /** Streams an earlier run from its first message. */
-async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, signal: AbortSignal): Promise<void> {
-  const run = await agent.runs.begun(asked.id, signal);
+async function joinStream(
+  agent: Agent,
+  requestedRun: RunRecord,
+  stream: SseStream,
+  signal: AbortSignal,
+): Promise<void> {
+  const run = await agent.runs.begun(requestedRun.id, signal);
   let after = "";
-  const tell = async (follow: boolean, end: number): Promise<void> => {
+  const sendEvents = async (follow: boolean, end: number): Promise<void> => {
     let until = end;
     const from = after === "" ? { afterSeq: run.after } : { after };
     for await (const event of agent.sessions.watch(run.sessionId, { ...from, follow, signal })) {
@@ -124,19 +131,19 @@ async function joinStream(agent: Agent, asked: RunRecord, stream: SseStream, sig
         if (follow && (now?.id !== run.id || now.endedAt !== "" || now.state === "interrupted")) return;
         continue;
       }
-      // The next run may start at any moment, even after `endOf` was called: this message is then its prompt.
+      // The next run may start at any moment, even after the last `seq` was read: this message is then its prompt.
       if (event.type === "message" && event.message.role === "user" && event.message.seq > run.after + 1)
-        until = await endOf(agent, run);
+        until = await lastSeqOf(agent, run);
       if (event.type === "deleted" || !stream.open || seqOf(event) > until) return;
       if ("cursor" in event) after = event.cursor;
-      for (const payload of wireOfWatched(event, run, agent.name)) await stream.send("agent", payload);
+      for (const payload of toAgentEvents(event, run, agent.name)) await stream.send("agent", payload);
     }
   };
   // A run that ended while queued has no messages.
   if (run.queueLease === null) {
-    await tell(true, Infinity);
+    await sendEvents(true, Infinity);
     // Read once more: the final write may have added messages.
-    await tell(false, await endOf(agent, run));
+    await sendEvents(false, await lastSeqOf(agent, run));
   }
   const ended = await agent.runs.ended(run.id, signal);
   if (ended.state === "finished") {
@@ -153,13 +160,13 @@ function seqOf(event: WatchEvent): number {
 }
 
 /** Greatest `seq` of the run's messages, which is where the next run started; Infinity if there is no next run. */
-async function endOf(agent: Agent, run: RunRecord): Promise<number> {
+async function lastSeqOf(agent: Agent, run: RunRecord): Promise<number> {
   let next: RunRecord | undefined;
   for (let page: RunRecord[] = [], before: RunRecord | undefined; ; before = page.at(-1)) {
     page = await agent.runs.list({ sessionId: run.sessionId, limit: 100, ...(before && { before }) });
-    for (const one of page) {
-      if (one.id === run.id) return next?.after ?? Infinity;
-      if (one.queueLease === null) next = one;
+    for (const listedRun of page) {
+      if (listedRun.id === run.id) return next?.after ?? Infinity;
+      if (listedRun.queueLease === null) next = listedRun;
     }
     if (page.length === 0) return Infinity;
   }

@@ -25,9 +25,9 @@ export class KoaHttpTransport implements Transport {
 
   async start(agent: Agent): Promise<Listening> {
     const options = this.#options;
-    const own = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
-    const host = this.#host ?? own!;
-    const serving = new HttpServing(own);
+    const ownHost = this.#host ? undefined : openHttpHost({ ...options, logger: this.#logger });
+    const host = this.#host ?? ownHost!;
+    const serving = new HttpServing(ownHost);
     const headers = commonHeaders(options);
     // Without required headers of its own, the port's apply.
     const required = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
@@ -39,17 +39,17 @@ export class KoaHttpTransport implements Transport {
         options,
         headers,
         logger: this.#logger,
-        proving: host.provingHeaders(required),
+        authHeaderNames: host.provingHeaders(required),
         isOfPerson: (request) => host.isOfPerson(request, required),
         isLoopback: () => host.loopback,
         takeStream: () => host.takeStream(),
-        stopping: serving.begun,
+        stopping: serving.stopSignal,
         shutdown: serving.shutdown,
       });
     });
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const broken = (response: ServerResponse) => (error: unknown) => {
-      this.#logger.error("the HTTP API could not be loaded", { error });
+      this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
       refuse(response, { status: 500, message: "internal error", code: "internal" });
     };
     try {
@@ -80,7 +80,7 @@ export class KoaHttpTransport implements Transport {
       });
       return serving;
     } catch (error) {
-      await own?.close(AbortSignal.abort());
+      await ownHost?.close(AbortSignal.abort());
       throw error;
     }
   }

@@ -11,18 +11,18 @@ interface Note {
  */
 export const NOTES: Readonly<Partial<Record<ShapeName, Note>>> = {
   Budget: {
-    description: "What the run may take at most. What is left out is not bounded; a field that is not here is refused",
+    description: "The maximum that the run may use. A missing field sets no limit; an unknown field is rejected",
     properties: {
       usd: { maximum: 1_000_000, description: "US dollars; the price of the model must be known" },
       tokens: { type: "integer", maximum: 1_000_000_000_000, description: "prompt and completion tokens" },
-      seconds: { maximum: 1_000_000, description: "from the run's begin" },
+      seconds: { maximum: 1_000_000, description: "from the start of the run" },
     },
   },
   SessionChange: {
     description:
-      'What is left out stays, and `""` counts as left out, but for a title. `provider` and `model` go together: one without the other is refused with 400',
+      'A missing field is not changed. `""` counts as missing, except for a title. `provider` and `model` must be sent together: one alone is rejected with 400',
     properties: {
-      title: { description: "one line of visible text, of at most 50 characters; no other is generated then" },
+      title: { description: "one line of visible text, at most 50 characters; no title is generated after that" },
     },
   },
 };

@@ -33,22 +33,22 @@ export interface Operation {
 }
 
 const text = { type: "string" };
-const from = (minimum: number, more = {}) => ({ type: "integer", minimum, ...more });
+const integerFrom = (minimum: number, extraKeywords = {}) => ({ type: "integer", minimum, ...extraKeywords });
 const query = (name: string, schema: object, about: string): Parameter => ({ in: "query", name, schema, about });
 const header = (name: string, schema: object, about: string): Parameter => ({ in: "header", name, schema, about });
 
 export const HEADERS = {
-  [SESSION_HEADER]: { schema: text, about: "The session, as lists show it" },
-  [RUN_HEADER]: { schema: text, about: "The run's own id" },
+  [SESSION_HEADER]: { schema: text, about: "Id of the session, as in lists" },
+  [RUN_HEADER]: { schema: text, about: "Id of the run" },
   [MODEL_HEADER]: {
     schema: text,
-    about: "The pair that answers, `provider/model`; absent while a run waits in line for its session",
+    about: "The model that answers, as `provider/model`; absent while the run is queued",
   },
-  [IGNORED_HEADER]: { schema: text, about: "Fields of the request that nothing was made of; absent without any" },
-  "Retry-After": { schema: from(1), about: "Seconds after which to ask again" },
+  [IGNORED_HEADER]: { schema: text, about: "Request fields that were ignored; absent if there are none" },
+  "Retry-After": { schema: integerFrom(1), about: "Seconds to wait before the next request" },
 } as const;
 
-const told = (about: string, ...names: ShapeName[]): Answer => ({ about, shapes: names });
+const success = (about: string, ...names: ShapeName[]): Answer => ({ about, shapes: names });
 const failure = (about: string, ...headers: (keyof typeof HEADERS)[]): Answer => ({
   about,
   shapes: ["Failure"],
@@ -56,182 +56,187 @@ const failure = (about: string, ...headers: (keyof typeof HEADERS)[]): Answer =>
 });
 
 /** Errors of every operation: access denied, server overloaded or stopping. */
-const door = {
+const accessErrors = {
   401: failure("A required header is absent or wrong"),
-  403: failure("The page, the host, the user or the process is not allowed, or only a person may do this"),
-  503: failure("A limit was reached, the store is away, or the server stops", "Retry-After"),
+  403: failure("The page, host, user or process is not allowed, or the request requires a person"),
+  503: failure("A limit is reached, the store is unavailable, or the server is stopping", "Retry-After"),
 };
-const stored = { ...door, 500: failure("Something unexpected; the log has it") };
-const wrongQuery = { 400: failure("A query parameter is wrong") };
-const missing = (what: string) => ({ 404: failure(`There is no such ${what}`) });
-const ofPages = { 415: failure("A page's POST that is not declared as JSON") };
+const storeErrors = { ...accessErrors, 500: failure("Unexpected error; the log has the details") };
+const wrongQuery = { 400: failure("A query parameter is invalid") };
+const notFound = (what: string) => ({ 404: failure(`The ${what} does not exist`) });
+const pageErrors = { 415: failure("A browser page sent a POST without a JSON content type") };
 const body = {
-  400: failure("The body, or a field of it, is wrong"),
+  400: failure("The body or one of its fields is invalid"),
   413: failure("The body is too large"),
-  415: failure("A page's body that is not declared as JSON, or a compressed one"),
+  415: failure("A browser page sent a body without a JSON content type, or the body is compressed"),
 };
-const size = query("size", from(1, { default: 20 }), "At most 100");
-const ofSession = query("session_id", text, "Those of this session");
-const seq = from(0);
+const size = query("size", integerFrom(1, { default: 20 }), "At most 100");
+const sessionFilter = query("session_id", text, "Only entries of this session");
+const seq = integerFrom(0);
 
-const OF_RUN = [RUN_HEADER, SESSION_HEADER, MODEL_HEADER, IGNORED_HEADER] as const;
+const RUN_HEADERS = [RUN_HEADER, SESSION_HEADER, MODEL_HEADER, IGNORED_HEADER] as const;
 
 /** Every operation of the API. */
 export const OPERATIONS: readonly Operation[] = [
   {
-    ...{ id: "health", path: "/api/health", method: "get", about: "Whether the process lives" },
-    answers: { 200: told("It does", "Health"), ...door },
+    ...{ id: "health", path: "/api/health", method: "get", about: "Whether the process is alive" },
+    answers: { 200: success("The process is alive", "Health"), ...accessErrors },
   },
   {
-    ...{ id: "ready", path: "/api/ready", method: "get", about: "Whether runs should be sent here" },
+    ...{ id: "ready", path: "/api/ready", method: "get", about: "Whether the server accepts runs" },
     answers: {
-      ...door,
-      200: told("They should", "Ready"),
-      503: { about: "They should not: every reason why", shapes: ["NotReady"], headers: ["Retry-After"] },
+      ...accessErrors,
+      200: success("The server accepts runs", "Ready"),
+      503: { about: "The server accepts no runs; with all reasons", shapes: ["NotReady"], headers: ["Retry-After"] },
     },
   },
   {
     ...{ id: "describe", path: "/api/openapi.json", method: "get", about: "This document" },
-    answers: { 200: { about: "OpenAPI 3.1" }, ...door },
+    answers: { 200: { about: "OpenAPI 3.1" }, ...accessErrors },
   },
   {
     ...{ id: "listModels", path: "/api/models", method: "get", about: "The models of every provider" },
-    answers: { 200: told("Those that can be had", "ModelList"), ...stored },
+    answers: { 200: success("The available models", "ModelList"), ...storeErrors },
   },
   {
-    ...{ id: "listCommands", path: "/api/commands", method: "get", about: "What can be said by `/name words`" },
+    ...{ id: "listCommands", path: "/api/commands", method: "get", about: "The slash commands (`/name arguments`)" },
     parameters: [
-      query("session_id", text, "of a session: its folder, and what its servers of tools offer"),
-      query("project_dir", text, "of a folder"),
+      query("session_id", text, "A session: commands of its folder and of its MCP servers"),
+      query("project_dir", text, "A folder: commands of this folder"),
     ],
     answers: {
-      200: told("Those of the session, or of a new one", "CommandList"),
+      200: success("The commands of the session or folder, else of a new session", "CommandList"),
       ...wrongQuery,
-      ...missing("session"),
-      ...stored,
+      ...notFound("session"),
+      ...storeErrors,
     },
   },
   {
     id: "run",
     path: "/api/run",
     method: "post",
-    about: "A run: one answer at its end, a stream, or in the background",
+    about: "Start a run: answer at its end, as a stream, or in the background",
     parameters: [
       header(
         "Idempotency-Key",
         { ...text, pattern: "^[\\x21-\\x7e]{1,256}$" },
-        "The same key and body within a day are one run, however often it is asked for",
+        "Requests with the same key and body within a day start one run",
       ),
     ],
     body: "RunRequest",
     answers: {
       200: {
-        about: "The run's result; with `stream` its events",
+        about: "The result of the run; with `stream`, its events",
         shapes: ["RunResult"],
         events: { agent: "AgentEvent", done: "DoneEvent", error: "Failure" },
-        headers: OF_RUN,
+        headers: RUN_HEADERS,
       },
-      202: { about: "It has begun, or waits in line", shapes: ["RunAccepted"], headers: OF_RUN },
+      202: { about: "The run has started or is queued", shapes: ["RunAccepted"], headers: RUN_HEADERS },
       ...body,
-      ...missing("session"),
+      ...notFound("session"),
       409: failure("The session is running", "Retry-After"),
       422: failure("The key was used with another body"),
-      ...stored,
+      ...storeErrors,
       500: failure("The run failed"),
-      504: failure("No model was found in time; `detail` is what each provider said last"),
+      504: failure("No model was available in time; `detail` is the last error of each provider"),
     },
   },
   {
     ...{ id: "listRuns", path: "/api/runs", method: "get", about: "Runs, newest first" },
     parameters: [
-      query("state", { enum: RunState.options }, "Those in this state"),
-      ofSession,
-      query("before", text, "Id of the last run of the page before"),
+      query("state", { enum: RunState.options }, "Only runs in this state"),
+      sessionFilter,
+      query("before", text, "Id of the last run of the previous page"),
       size,
     ],
-    answers: { 200: told("A page of them", "RunList"), ...wrongQuery, ...missing("session"), ...stored },
+    answers: { 200: success("One page", "RunList"), ...wrongQuery, ...notFound("session"), ...storeErrors },
   },
   {
     ...{ id: "showRun", path: "/api/runs/{id}", method: "get", about: "One run" },
-    answers: { 200: told("As it is", "Run"), ...missing("run"), ...stored },
+    answers: { 200: success("The current state", "Run"), ...notFound("run"), ...storeErrors },
   },
   {
-    ...{ id: "cancelRun", path: "/api/runs/{id}/cancel", method: "post", about: "End a run, whoever began it" },
-    answers: { 200: told("As it is then", "Run"), ...missing("run"), ...ofPages, ...stored },
+    ...{ id: "cancelRun", path: "/api/runs/{id}/cancel", method: "post", about: "Cancel a run of any client" },
+    answers: { 200: success("The new state", "Run"), ...notFound("run"), ...pageErrors, ...storeErrors },
   },
   {
     ...{ id: "listSessions", path: "/api/sessions", method: "get", about: "Sessions, newest first" },
     parameters: [
-      query("page", from(1, { default: 1 }), "Which page"),
+      query("page", integerFrom(1, { default: 1 }), "Page number"),
       size,
-      query("project_dir", text, "Those of this folder"),
-      query("search", text, "Part of the title, in any case of letters"),
-      query("spawned_by", text, "The helpers of this session, which are in no other list"),
+      query("project_dir", text, "Only sessions of this folder"),
+      query("search", text, "Part of the title, ignoring case"),
+      query("spawned_by", text, "The subagent sessions of this session, which no other list contains"),
     ],
-    answers: { 200: told("A page of them", "SessionList"), ...wrongQuery, ...stored },
+    answers: { 200: success("One page", "SessionList"), ...wrongQuery, ...storeErrors },
   },
   {
     ...{ id: "showSession", path: "/api/sessions/{id}", method: "get", about: "One session" },
     answers: {
-      200: { ...told("As it is", "Session"), headers: [SESSION_HEADER] },
-      ...missing("session"),
-      ...stored,
+      200: { ...success("The current state", "Session"), headers: [SESSION_HEADER] },
+      ...notFound("session"),
+      ...storeErrors,
     },
   },
   {
     id: "changeSession",
     path: "/api/sessions/{id}",
     method: "patch",
-    about: "Another title, model, effort or mode",
+    about: "Change title, model, reasoning effort or mode",
     body: "SessionChange",
     answers: {
-      200: { ...told("As it is then", "Session"), headers: [SESSION_HEADER] },
+      200: { ...success("The new state", "Session"), headers: [SESSION_HEADER] },
       ...body,
-      ...missing("session"),
-      ...stored,
-      504: failure("Whether there is such a model could not be found out in time"),
+      ...notFound("session"),
+      ...storeErrors,
+      504: failure("The model could not be verified in time"),
     },
   },
   {
     id: "deleteSession",
     path: "/api/sessions/{id}",
     method: "delete",
-    about: "Delete a session; a run in it ends",
+    about: "Delete a session and cancel its run",
     answers: {
-      200: told("It is gone", "Deleted"),
-      ...missing("session"),
-      ...stored,
+      200: success("The session is deleted", "Deleted"),
+      ...notFound("session"),
+      ...storeErrors,
     },
   },
   {
-    ...{ id: "listMessages", path: "/api/sessions/{id}/messages", method: "get", about: "What was said in a session" },
+    ...{ id: "listMessages", path: "/api/sessions/{id}/messages", method: "get", about: "The messages of a session" },
     parameters: [
-      query("after", seq, "Those with a greater seq"),
-      query("before", from(1), "Those with a smaller seq, the last ones where there is a limit"),
-      query("limit", from(1), "At most 1000"),
-      query("view", { enum: ["all", "model"], default: "all" }, "`model`: what the model now sees"),
+      query("after", seq, "Only messages with a greater seq"),
+      query("before", integerFrom(1), "Only messages with a smaller seq; with a limit, the last ones"),
+      query("limit", integerFrom(1), "At most 1000"),
+      query("view", { enum: ["all", "model"], default: "all" }, "`model`: only messages that the model sees now"),
     ],
-    answers: { 200: told("By ascending seq", "MessageList"), ...wrongQuery, ...missing("session"), ...stored },
+    answers: {
+      200: success("Messages by ascending seq", "MessageList"),
+      ...wrongQuery,
+      ...notFound("session"),
+      ...storeErrors,
+    },
   },
   {
     id: "watch",
     path: "/api/sessions/{id}/events",
     method: "get",
-    about: "What is said in a session, as a stream",
+    about: "Stream the events of a session",
     parameters: [
-      query("after", text, "Cursor, the id of the last event that the reader has; refused where it is none"),
+      query("after", text, "Cursor: the id of the last event received. An invalid cursor is rejected"),
       query(
         "after_seq",
         seq,
-        "Only what was said behind the message with this seq, of a reader that has those up to it; ignored beside a cursor",
+        "Only events after the message with this seq, for a client that has all messages up to it; ignored with a cursor",
       ),
-      query("follow", { type: "boolean", default: true }, "`false`: end when all was told"),
-      query("can_answer", { type: "boolean", default: false }, "Whether this reader answers what runs ask"),
-      header("Last-Event-ID", text, "As `after`; one past the end begins anew"),
+      query("follow", { type: "boolean", default: true }, "`false`: end after all stored events"),
+      query("can_answer", { type: "boolean", default: false }, "Whether this client can answer questions of runs"),
+      header("Last-Event-ID", text, "Like `after`; a cursor past the end restarts the stream"),
     ],
     answers: {
       200: {
-        about: "The id of an event is a cursor",
+        about: "Events; the id of an event is a cursor",
         events: {
           state: "StateEvent",
           message: "MessageEvent",
@@ -243,56 +248,61 @@ export const OPERATIONS: readonly Operation[] = [
         } satisfies Record<keyof typeof SESSION_EVENTS, ShapeName>,
       },
       ...wrongQuery,
-      ...missing("session"),
-      ...stored,
+      ...notFound("session"),
+      ...storeErrors,
     },
   },
   {
     id: "cancelSession",
     path: "/api/sessions/{id}/cancel",
     method: "post",
-    about: "End the run under way in a session",
-    answers: { 200: told("The run; null without one", "SessionRun"), ...missing("session"), ...ofPages, ...stored },
-  },
-  {
-    ...{ id: "steer", path: "/api/sessions/{id}/steer", method: "post", about: "Tell the run under way something" },
-    body: "SteerRequest",
+    about: "Cancel the active run of a session",
     answers: {
-      200: told("It will hear it", "SteerAccepted"),
-      ...body,
-      ...missing("session"),
-      409: failure("No run is under way"),
-      ...stored,
+      200: success("The run; null if none was active", "SessionRun"),
+      ...notFound("session"),
+      ...pageErrors,
+      ...storeErrors,
     },
   },
   {
-    ...{ id: "listAsks", path: "/api/asks", method: "get", about: "What runs ask people, newest first" },
+    ...{ id: "steer", path: "/api/sessions/{id}/steer", method: "post", about: "Send a message to the active run" },
+    body: "SteerRequest",
+    answers: {
+      200: success("The run will receive the message", "SteerAccepted"),
+      ...body,
+      ...notFound("session"),
+      409: failure("The session has no active run"),
+      ...storeErrors,
+    },
+  },
+  {
+    ...{ id: "listAsks", path: "/api/asks", method: "get", about: "Questions of runs to users, newest first" },
     parameters: [
-      query("state", { enum: ["open", "all"], default: "open" }, "`all`: also what was answered or withdrawn"),
-      ofSession,
+      query("state", { enum: ["open", "all"], default: "open" }, "`all`: also answered and withdrawn questions"),
+      sessionFilter,
       query(
         "can_answer",
         { type: "boolean", default: false },
-        "Whether this client answers: questions wait for it for 90 s",
+        "Whether this client can answer: it counts as connected for 90 s",
       ),
-      query("before", text, "Id of the last ask of the page before"),
+      query("before", text, "Id of the last question of the previous page"),
       size,
     ],
-    answers: { 200: told("A page of them", "AskList"), ...wrongQuery, ...missing("session"), ...stored },
+    answers: { 200: success("One page", "AskList"), ...wrongQuery, ...notFound("session"), ...storeErrors },
   },
   {
     ...{ id: "showAsk", path: "/api/asks/{id}", method: "get", about: "One question" },
-    answers: { 200: told("As it is", "Ask"), ...missing("ask"), ...stored },
+    answers: { 200: success("The current state", "Ask"), ...notFound("ask"), ...storeErrors },
   },
   {
     ...{ id: "answerAsk", path: "/api/asks/{id}", method: "post", about: "Answer a question: a choice, or a text" },
     body: "AnswerRequest",
     answers: {
-      200: told("As it is then", "Ask"),
+      200: success("The new state", "Ask"),
       ...body,
-      ...missing("ask"),
-      409: told("It was answered or withdrawn before: how", "AskClosed"),
-      ...stored,
+      ...notFound("ask"),
+      409: success("The question was already answered or withdrawn; with its final state", "AskClosed"),
+      ...storeErrors,
     },
   },
 ];

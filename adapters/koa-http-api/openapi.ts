@@ -9,19 +9,19 @@ const at = (name: string) => `#/components/schemas/${name}`;
 const ref = (name: string) => ({ $ref: at(name) });
 const oneOf = <T extends object>(schemas: readonly T[]) => (schemas.length === 1 ? schemas[0]! : { oneOf: schemas });
 
-const ABOUT = `What \`gantry serve\` answers under \`/api\`: docs/http-api.md and docs/live.md say more.
+const ABOUT = `The API of \`gantry serve\` under \`/api\`. Details are in docs/http-api.md and docs/live.md.
 
-HEAD is answered as GET is, without a body, and OPTIONS with 204, on any path. A path that is not here is 404, a method
-that is not here 405 with \`Allow\`. What is no HTTP, comes too slowly or is too large is 400, 408 or 431 with a \`Failure\`.
-Fields may be added to answers, and events to streams: clients pass over what they do not know.
+HEAD is answered like GET without a body. OPTIONS is answered with 204 on any path. An unknown path returns 404, an unknown method
+405 with \`Allow\`. Invalid HTTP, a request that is too slow, and headers that are too large return 400, 408 or 431 with a \`Failure\`.
+New fields may be added to answers and new events to streams: clients must ignore unknown ones.
 
-A stream is server-sent events. Its schema here is that of one event: \`event\` is its name, \`data\` what the JSON of
-its data is, \`id\` its id where it has one.`;
+A stream consists of server-sent events. Its schema describes one event: \`event\` is the name, \`data\` the parsed JSON of
+the data, \`id\` the optional id.`;
 
 /** The API as an OpenAPI 3.1 document. */
 export function openApi(version: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {};
-  for (const operation of OPERATIONS) (paths[operation.path] ??= {})[operation.method] = described(operation);
+  for (const operation of OPERATIONS) (paths[operation.path] ??= {})[operation.method] = describeOperation(operation);
   const schemas = toJsonSchemaDefs(SHAPES, {
     target: "draft-2020-12",
     typeMode: "input",
@@ -32,12 +32,12 @@ export function openApi(version: string): Record<string, unknown> {
   return {
     openapi: "3.1.0",
     info: { title: "gantry", summary: "The HTTP API of a headless coding agent", description: ABOUT, version },
-    servers: [{ url: "/", description: "The server that this was asked of" }],
+    servers: [{ url: "/", description: "The server of this document" }],
     // Servers without authentication require no credentials.
     security: [{}, { bearer: [] }],
     paths,
     components: {
-      schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, noted(name, schema)])),
+      schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, withNotes(name, schema)])),
       headers: Object.fromEntries(
         Object.entries(HEADERS).map(([name, { schema, about }]) => [name, { schema, description: about }]),
       ),
@@ -46,25 +46,27 @@ export function openApi(version: string): Record<string, unknown> {
           type: "http",
           scheme: "bearer",
           description:
-            "Where `server.required_headers` asks for an `Authorization`. It may ask for other headers, which are then sent in the same way.",
+            "Required if `server.required_headers` contains `Authorization`. Other required headers are sent in the same way.",
         },
       },
     },
   };
 }
 
-function noted(name: string, schema: object): object {
+function withNotes(name: string, schema: object): object {
   const { description, properties = {} } = NOTES[name as keyof typeof NOTES] ?? {};
-  const own = (schema as { properties?: Record<string, object> }).properties ?? {};
-  const more = Object.entries(properties).map(([key, note]) => [key, { ...own[key], ...note }]);
+  const schemaProperties = (schema as { properties?: Record<string, object> }).properties ?? {};
+  const notedEntries = Object.entries(properties).map(([key, note]) => [key, { ...schemaProperties[key], ...note }]);
   return {
     ...schema,
     ...(description !== undefined && { description }),
-    ...(more.length > 0 && { properties: { ...own, ...(Object.fromEntries(more) as object) } }),
+    ...(notedEntries.length > 0 && {
+      properties: { ...schemaProperties, ...(Object.fromEntries(notedEntries) as object) },
+    }),
   };
 }
 
-function described({ id, path, about, parameters = [], body, answers }: Operation) {
+function describeOperation({ id, path, about, parameters = [], body, answers }: Operation) {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     ...{ name, in: "path", required: true, schema: { type: "string" } },
   }));
@@ -77,11 +79,11 @@ function described({ id, path, about, parameters = [], body, answers }: Operatio
     summary: about,
     ...(all.length > 0 && { parameters: all }),
     ...(body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: ref(body) } } } }),
-    responses: Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, answerOf(answer)])),
+    responses: Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, describeAnswer(answer)])),
   };
 }
 
-function answerOf({ about, shapes: names, events, headers = [] }: Answer) {
+function describeAnswer({ about, shapes: names, events, headers = [] }: Answer) {
   const streamed = Object.entries(events ?? {}).map(([event, name]) => ({
     type: "object",
     properties: { event: { const: event }, id: { type: "string" }, data: ref(name) },
@@ -100,10 +102,10 @@ function answerOf({ about, shapes: names, events, headers = [] }: Answer) {
   };
 }
 
-let told: string | undefined;
+let cachedDocument: string | undefined;
 
 /** `GET /api/openapi.json`. */
 export function showDocument(ctx: Context, version: string): void {
   ctx.set("Content-Type", JSON_TYPE);
-  ctx.body = told ??= JSON.stringify(openApi(version));
+  ctx.body = cachedDocument ??= JSON.stringify(openApi(version));
 }

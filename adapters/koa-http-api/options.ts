@@ -32,16 +32,16 @@ export const koaHttpOptions = option.section({
   max_body_bytes,
   on_disconnect: option.oneOf(
     ["cancel", "continue"],
-    'What happens to a run whose client goes away: `"cancel"` or `"continue"`.',
+    'What happens to a run whose client disconnects: `"cancel"` or `"continue"`.',
     { default: "cancel" },
   ),
   open_probes: option.flag(
-    "Answer `GET /api/health` and `GET /api/ready` without the required headers, as probes of balancers send none.",
+    "Answer `GET /api/health` and `GET /api/ready` without the required headers, because probes of load balancers send none.",
     { default: false },
   ),
   project_roots: option.list(
     option.path(""),
-    "Folders in which the `project_dir` of a run may be, beside the served one. Relative ones start at the config file's folder.",
+    "Folders that may contain the `project_dir` of a run, besides the served folder. Relative paths start at the folder of the config file.",
     { default: [] },
   ),
   limits: option.section({ streams, json_depth }),
@@ -79,9 +79,17 @@ export interface KoaHttpOptions
 /** Adds the defaults. Throws `ConfigError` for a header that cannot be sent. */
 export function completeOptions(options: Partial<KoaHttpOptions>): KoaHttpOptions {
   const { limits, ...defaults } = option.read(koaHttpOptions, {}, "");
-  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const definedOptions = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   const { required_headers, headers } = koaHttpOptions.entries;
   option.read(required_headers, options.requiredHeaders, "koa-http-api.requiredHeaders");
   option.read(headers, options.headers, "koa-http-api.headers");
-  return { ...defaults, ...limits, heartbeatMs: 15_000, allowPaths: [], projectRoots: [], deniedPaths: [], ...given };
+  return {
+    ...defaults,
+    ...limits,
+    heartbeatMs: 15_000,
+    allowPaths: [],
+    projectRoots: [],
+    deniedPaths: [],
+    ...definedOptions,
+  };
 }

@@ -6,22 +6,25 @@ import { allowed, METHODS } from "./cors.js";
 const MORE_HEADERS = ["Idempotency-Key", "Last-Event-ID"];
 
 /** Additional headers of a preflight response, if the browser requests more than the common lists allow. */
-export function preflightHeaders(ctx: Context, { options, proving }: ApiParts): Record<string, string> {
-  const wanted = ctx
+export function preflightHeaders(
+  ctx: Context,
+  { options, authHeaderNames: proving }: ApiParts,
+): Record<string, string> {
+  const requestedHeaders = ctx
     .get("Access-Control-Request-Headers")
     .split(",")
     .map((name) => name.trim().toLowerCase());
-  const isWanted = (name: string): boolean => wanted.includes(name.toLowerCase());
+  const isRequested = (name: string): boolean => requestedHeaders.includes(name.toLowerCase());
   const common = allowed(options).toLowerCase().split(", ");
   // The browser already knows the name of a required header; only the value is secret.
-  const more = [
-    ...(MORE_HEADERS.some(isWanted) ? MORE_HEADERS : []),
-    ...proving.filter((name) => isWanted(name) && !common.includes(name.toLowerCase())),
+  const extraHeaders = [
+    ...(MORE_HEADERS.some(isRequested) ? MORE_HEADERS : []),
+    ...proving.filter((name) => isRequested(name) && !common.includes(name.toLowerCase())),
   ];
   return {
     ...(ctx.get("Access-Control-Request-Method") === "PATCH"
       ? { "Access-Control-Allow-Methods": METHODS.replace("DELETE", "PATCH, DELETE") }
       : {}),
-    ...(more.length > 0 ? { "Access-Control-Allow-Headers": allowed(options, more) } : {}),
+    ...(extraHeaders.length > 0 ? { "Access-Control-Allow-Headers": allowed(options, extraHeaders) } : {}),
   };
 }

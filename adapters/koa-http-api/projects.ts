@@ -14,14 +14,17 @@ export interface ProjectRules {
 
 /**
  * Returns the real path of a folder that a client names. Throws the same `HttpError` for a file, a missing path and a
- * path outside of the rules, so that a client learns nothing about other paths.
+ * forbidden path: clients learn nothing about other paths.
  */
-export async function projectFolder(given: string, { projectDir, roots, denied }: ProjectRules): Promise<string> {
+export async function resolveProjectFolder(
+  requestedPath: string,
+  { projectDir, roots, denied }: ProjectRules,
+): Promise<string> {
   const real = (path: string) => realpath(path).catch(() => undefined);
-  const path = given.includes("\0") ? undefined : await real(resolve(projectDir, given));
+  const path = requestedPath.includes("\0") ? undefined : await real(resolve(projectDir, requestedPath));
   const isIn = async (folders: readonly string[]): Promise<boolean> => {
-    const known = await Promise.all(folders.map(real));
-    return known.some((folder) => folder !== undefined && path !== undefined && isInside(path, folder));
+    const realFolders = await Promise.all(folders.map(real));
+    return realFolders.some((folder) => folder !== undefined && path !== undefined && isInside(path, folder));
   };
   if (path === undefined || !(await isIn([projectDir, ...roots])) || (await isIn(denied)))
     throw invalidField("project_dir");

@@ -30,8 +30,8 @@ export class Query {
   oneOf<T extends string>(name: string, values: readonly T[]): T | undefined {
     const value = this.text(name);
     if (value === undefined) return undefined;
-    const known = values.find((one) => one === value);
-    if (known === undefined) throw wrong(name);
-    return known;
+    const match = values.find((candidate) => candidate === value);
+    if (match === undefined) throw wrong(name);
+    return match;
   }
 }

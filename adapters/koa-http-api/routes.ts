@@ -7,14 +7,14 @@ import { BodyReader } from "./body.js";
 import { pathId } from "./path-id.js";
 import { Runs } from "./runs.js";
 import type { Health } from "./shapes.js";
-import { Streams } from "./streams.js";
+import { StreamLimiter } from "./streams.js";
 
 /** Router with all endpoints. Paths match exactly: case and trailing slashes count. */
 export function createRouter(parts: ApiParts): Router {
   const { agent } = parts;
   // The router's prefix option is not used: it compiles each path twice.
   const router = new Router({ sensitive: true, strict: true });
-  const streams = new Streams(parts);
+  const streams = new StreamLimiter(parts);
   const idOf = (ctx: Context) => pathId(ctx, SessionNotFoundError);
   const bodies = new BodyReader(parts.options);
   const runs = new Runs(parts, streams, bodies);

@@ -8,9 +8,9 @@ import { Budget, type RunRequest } from "./shapes.js";
 type Body = Readonly<Record<string, unknown>>;
 
 /** Maximum characters of an unknown budget field in an error. */
-const NAMED = 64;
+const MAX_NAMED_CHARACTERS = 64;
 /** Time for a client with `can_answer` to begin watching the session, in ms. */
-const COMING_MS = 10_000;
+const WATCH_GRACE_MS = 10_000;
 
 /** Rarely used fields of a run request. */
 export interface RunExtras {
@@ -31,7 +31,7 @@ export interface RunExtras {
 }
 
 /** Reads the rarely used fields of a run request. Throws `HttpError`. */
-export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entries"]>, stream: boolean): RunExtras {
+export function readRunExtras(body: Body, fields: Fields<(typeof RunRequest)["entries"]>, stream: boolean): RunExtras {
   const background = fields.get("background") ?? false;
   // A background run is answered at once; no client remains to read a stream.
   if (stream && background) throw invalidField("background");
@@ -41,12 +41,12 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
     queue: fields.get("queue") ?? false,
     onDisconnect: fields.text("on_disconnect"),
     input: {
-      ...(fields.get("can_answer") === true && { hasResponder: soon() }),
+      ...(fields.get("can_answer") === true && { hasResponder: untilWatching() }),
       mode: fields.text("mode"),
-      budget: budgetOf(recordIn(body, "budget")),
+      budget: checkBudget(recordField(body, "budget")),
       compact: fields.get("compact") ?? false,
       commands: fields.get("commands") ?? false,
-      outputSchema: recordIn(body, "output_schema"),
+      outputSchema: recordField(body, "output_schema"),
       attachments: attachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
       reasoningEffort: fields.text("reasoning_effort"),
     },
@@ -54,27 +54,27 @@ export function runExtras(body: Body, fields: Fields<(typeof RunRequest)["entrie
 }
 
 /**
- * Returns a check that is true for `COMING_MS` after its first call at the start of the run. Until then the client can
+ * Returns a check that is true for a while after its first call at the start of the run. Until then the client can
  * begin to watch.
  */
-function soon(): () => boolean {
+function untilWatching(): () => boolean {
   let since: number | undefined;
-  return () => Date.now() - (since ??= Date.now()) < COMING_MS;
+  return () => Date.now() - (since ??= Date.now()) < WATCH_GRACE_MS;
 }
 
 /** A field that must be an object with any keys; the schema alone would also accept an array. */
-function recordIn(body: Body, name: "budget" | "output_schema"): Record<string, unknown> | undefined {
+function recordField(body: Body, name: "budget" | "output_schema"): Record<string, unknown> | undefined {
   const value = Object.hasOwn(body, name) ? body[name] : undefined;
   if (value !== undefined && !isRecord(value)) throw invalidField(name);
   return value;
 }
 
 /** Rejects unknown and invalid limits: a misspelled limit would have no effect. */
-function budgetOf(given: Readonly<Record<string, unknown>> | undefined): v.InferOutput<typeof Budget> | undefined {
+function checkBudget(budget: Readonly<Record<string, unknown>> | undefined): v.InferOutput<typeof Budget> | undefined {
   const bounds: Readonly<Record<string, v.GenericSchema>> = Budget.entries;
-  for (const [name, bound] of Object.entries(given ?? {})) {
+  for (const [name, bound] of Object.entries(budget ?? {})) {
     const shape = Object.hasOwn(bounds, name) ? bounds[name] : undefined;
-    if (!shape || !v.is(shape, bound)) throw invalidField(`budget.${name.slice(0, NAMED)}`);
+    if (!shape || !v.is(shape, bound)) throw invalidField(`budget.${name.slice(0, MAX_NAMED_CHARACTERS)}`);
   }
-  return given;
+  return budget;
 }

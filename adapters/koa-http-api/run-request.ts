@@ -17,7 +17,7 @@ export interface RunRequest extends RunExtras {
   ignored: readonly string[];
 }
 
-const PLAIN: RunExtras = {
+const DEFAULT_EXTRAS: RunExtras = {
   projectDir: undefined,
   background: false,
   queue: false,
@@ -25,13 +25,13 @@ const PLAIN: RunExtras = {
   input: {},
 };
 /** Frequently used fields. */
-const MANY: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
+const COMMON_FIELDS: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
 /** Maximum number of reported ignored fields, and of characters of each. */
-const NAMED_FIELDS = 10;
-const NAMED_CHARACTERS = 64;
+const MAX_IGNORED_FIELDS = 10;
+const MAX_IGNORED_CHARACTERS = 64;
 
 /** Checks the body of `POST /api/run`. Throws `HttpError`. */
-export async function runRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
+export async function readRunRequest(body: Readonly<Record<string, unknown>>): Promise<RunRequest> {
   const fields = new Fields(Shape, body);
   const message = Object.hasOwn(body, "message") && body["message"];
   const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
@@ -41,9 +41,9 @@ export async function runRequest(body: Readonly<Record<string, unknown>>): Promi
     throw new HttpError(400, "message is required", {}, "message_required");
   const files = fields.get("files") ?? [];
   const stream = fields.get("stream") ?? false;
-  const isPlain = Object.keys(body).every((name) => MANY.has(name));
+  const isPlain = Object.keys(body).every((name) => COMMON_FIELDS.has(name));
   return {
-    ...(isPlain ? PLAIN : (await import("./run-extras.js")).runExtras(body, fields, stream)),
+    ...(isPlain ? DEFAULT_EXTRAS : (await import("./run-extras.js")).readRunExtras(body, fields, stream)),
     message,
     provider: fields.text("provider"),
     model: fields.text("model"),
@@ -53,7 +53,7 @@ export async function runRequest(body: Readonly<Record<string, unknown>>): Promi
     body,
     ignored: Object.keys(body)
       .filter((name) => !Object.hasOwn(Shape.entries, name))
-      .slice(0, NAMED_FIELDS)
-      .map((name) => name.slice(0, NAMED_CHARACTERS)),
+      .slice(0, MAX_IGNORED_FIELDS)
+      .map((name) => name.slice(0, MAX_IGNORED_CHARACTERS)),
   };
 }

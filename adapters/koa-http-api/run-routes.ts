@@ -7,7 +7,7 @@ import { Fields } from "./fields.js";
 import { pathId } from "./path-id.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type SteerAccepted } from "./shapes.js";
-import { runOf } from "./active-run.js";
+import { activeRunOf } from "./active-run.js";
 import { wireRun } from "./wire-live.js";
 
 /** `GET /api/runs`. */
@@ -18,7 +18,7 @@ export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
     limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
     sessionId: query.text("session_id") || undefined,
     states: state && [state],
-    before: await placeOf(agent, query.text("before")),
+    before: await requireRunBefore(agent, query.text("before")),
   });
   send<typeof RunList>(ctx, { runs: runs.map(wireRun) });
 }
@@ -38,7 +38,7 @@ export async function cancelRun(ctx: Context, agent: Agent): Promise<void> {
 
 /** `POST /api/sessions/{id}/cancel`. */
 export async function cancelSession(ctx: Context, id: string, agent: Agent): Promise<void> {
-  const run = await runOf(agent, id);
+  const run = await activeRunOf(agent, id);
   send<typeof SessionRun>(ctx, { run: run ? wireRun(await agent.runs.cancel(run.id)) : null });
 }
 
@@ -46,13 +46,13 @@ export async function cancelSession(ctx: Context, id: string, agent: Agent): Pro
 export async function steer(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
   const text = new Fields(SteerRequest, await bodies.json(ctx)).text("message");
   if (text === undefined || text.trim() === "") throw new HttpError(400, "message is required", {}, "message_required");
-  const run = await runOf(agent, id);
+  const run = await activeRunOf(agent, id);
   if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
   send<typeof SteerAccepted>(ctx, { run_id: run.id });
 }
 
 /** The run that ends the previous page; undefined for the first page. Throws `HttpError` for an unknown id. */
-async function placeOf(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
+async function requireRunBefore(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
   if (id === undefined) return undefined;
   const run = await agent.runs.get(id);
   if (!run) throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");

@@ -3,15 +3,15 @@ import { readAttachments } from "gantry/plugin";
 import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
-import { HttpError, isInternal, runFailure } from "./errors.js";
+import { HttpError, isInternal, toRunRefusal } from "./errors.js";
 import type { IdempotentRequest } from "./idempotency.js";
-import { runRequest, type RunRequest } from "./run-request.js";
+import { readRunRequest, type RunRequest } from "./run-request.js";
 import { CANCEL_MS } from "./serving.js";
-import { firstOf } from "./signals.js";
+import { anySignal } from "./signals.js";
 import { SseStream } from "./sse.js";
 import type { RunAccepted, RunResult } from "./shapes.js";
-import type { Streams } from "./streams.js";
-import type { Waiting } from "./queue-events.js";
+import type { StreamLimiter } from "./streams.js";
+import type { QueueEvents } from "./queue-events.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
 import { wireDone, wireEvent, wireResult } from "./wire.js";
 
@@ -19,9 +19,9 @@ import { wireDone, wireEvent, wireResult } from "./wire.js";
 export class Runs {
   readonly #parts: ApiParts;
   readonly #bodies: BodyReader;
-  readonly #streams: Streams;
+  readonly #streams: StreamLimiter;
 
-  constructor(parts: ApiParts, streams: Streams, bodies: BodyReader) {
+  constructor(parts: ApiParts, streams: StreamLimiter, bodies: BodyReader) {
     this.#parts = parts;
     this.#bodies = bodies;
     this.#streams = streams;
@@ -32,7 +32,7 @@ export class Runs {
     const { res } = ctx;
     // Listen on the response: a request closes as soon as its body is read.
     res.once("close", () => res.writableFinished || gone.abort(new RunCancelledError()));
-    const request = await runRequest(await this.#bodies.json(ctx));
+    const request = await readRunRequest(await this.#bodies.json(ctx));
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
       await requirePersonForMode(ctx, this.#parts, { mode: request.input.mode, sessionId: request.sessionId });
@@ -40,39 +40,39 @@ export class Runs {
     // Set also for runs that fail: a misspelled field may be the cause.
     if (request.ignored.length > 0) ctx.set(IGNORED_HEADER, request.ignored.map(headerText).join(", "));
     if (request.stream) this.#streams.count(ctx, "run");
-    const repeats = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./idempotency.js");
-    const key = repeats?.keyOf(ctx);
-    const waiting = request.queue ? await import("./queue-events.js") : undefined;
-    const line = waiting && new waiting.Waiting((run) => this.#open(ctx, run), request.stream);
+    const idempotency = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./idempotency.js");
+    const key = idempotency?.keyOf(ctx);
+    const queueModule = request.queue ? await import("./queue-events.js") : undefined;
+    const queueEvents = queueModule && new queueModule.QueueEvents((run) => this.#open(ctx, run), request.stream);
     const find = () =>
-      repeats === undefined || key === undefined
-        ? this.#start(request, line, gone.signal)
-        : repeats.runOnce(this.#parts.agent, key, request.body, (sessionId, named) =>
-            this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, line, gone.signal, named),
+      idempotency === undefined || key === undefined
+        ? this.#start(request, queueEvents, gone.signal)
+        : idempotency.runOnce(this.#parts.agent, key, request.body, (sessionId, named) =>
+            this.#start({ ...request, sessionId: request.sessionId ?? sessionId }, queueEvents, gone.signal, named),
           );
     try {
       for (let isOver = false; !isOver;) {
         const run = await find();
-        if (!ctx.headerSent) name(ctx, run);
+        if (!ctx.headerSent) setRunHeaders(ctx, run);
         isOver = true;
         if (request.background) send<typeof RunAccepted>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
         // A client that waits for an interrupted run then waits for the run that replaces it.
         else if (!("result" in run)) {
           const stream = request.stream ? this.#open(ctx) : undefined;
           const { joinRun: join } = await import("./idempotency.js");
-          isOver = await join(ctx, this.#parts, run, stream, gone.signal, (error) => this.#told(error));
-        } else if (request.stream) await this.#stream(run, line?.stream ?? this.#open(ctx));
+          isOver = await join(ctx, this.#parts, run, stream, gone.signal, (error) => this.#toHttpError(error));
+        } else if (request.stream) await this.#stream(run, queueEvents?.stream ?? this.#open(ctx));
         else await this.#answer(ctx, run);
       }
     } catch (error) {
-      if (!line?.stream) throw error;
-      const { message, code } = this.#told(error);
-      line.stream.end("error", { error: message, code });
+      if (!queueEvents?.stream) throw error;
+      const { message, code } = this.#toHttpError(error);
+      queueEvents.stream.end("error", { error: message, code });
     }
   }
 
   #open(ctx: Context, run?: RunRecord): SseStream {
-    if (run) name(ctx, run);
+    if (run) setRunHeaders(ctx, run);
     ctx.respond = false;
     return new SseStream(ctx.res, this.#parts.options.heartbeatMs);
   }
@@ -80,7 +80,7 @@ export class Runs {
   /** Returns a running run. For a background run that is queued, returns its stored record. */
   async #start(
     request: RunRequest,
-    line: Waiting | undefined,
+    queueEvents: QueueEvents | undefined,
     gone: AbortSignal,
     named?: IdempotentRequest,
   ): Promise<Run | RunRecord> {
@@ -92,11 +92,11 @@ export class Runs {
     const { projectDir: served } = agent;
     let projectDir: string | undefined;
     if (request.projectDir !== undefined) {
-      const { projectFolder } = await import("./projects.js");
+      const { resolveProjectFolder: projectFolder } = await import("./projects.js");
       projectDir = await projectFolder(request.projectDir, { projectDir: served, roots, denied: deniedPaths });
     }
     const policy = { projectDir: projectDir ?? served, anywhere: isLoopback(), allowPaths, deniedPaths };
-    const tied = isTied ? firstOf(shutdown, gone) : undefined;
+    const tied = isTied ? anySignal(shutdown, gone) : undefined;
     const started = agent.run({
       message: request.message,
       ...request.input,
@@ -107,7 +107,7 @@ export class Runs {
       model: request.model,
       sessionId: request.sessionId,
       projectDir,
-      ...(line && { queue: true, onQueued: line.tell }),
+      ...(queueEvents && { queue: true, onQueued: queueEvents.report }),
       clientName: "http",
       ...named,
       signal: tied?.signal ?? shutdown,
@@ -116,38 +116,38 @@ export class Runs {
     if (tied) void started.then(({ result }) => result).then(tied.untie, tied.untie);
     // The failure of a queued background run is stored with the run.
     started.catch(() => undefined);
-    return request.background && line ? Promise.race([started, line.first]) : started;
+    return request.background && queueEvents ? Promise.race([started, queueEvents.first]) : started;
   }
 
   async #answer(ctx: Context, run: Run): Promise<void> {
     try {
-      send<typeof RunResult>(ctx, wireResult(await ending(run.result, this.#parts.shutdown)));
+      send<typeof RunResult>(ctx, wireResult(await resultOrShutdown(run.result, this.#parts.shutdown)));
     } catch (error) {
-      throw this.#told(error);
+      throw this.#toHttpError(error);
     }
   }
 
   async #stream(run: Run, stream: SseStream): Promise<void> {
     const pumped = pump(run, stream);
     try {
-      const result = await ending(run.result, this.#parts.shutdown);
+      const result = await resultOrShutdown(run.result, this.#parts.shutdown);
       await pumped;
-      tellDropped(run, stream);
+      reportDropped(run, stream);
       const done = wireDone(result.usage, result, result.endedBy);
       await stream.send("agent", done);
       stream.end("done", done);
     } catch (error) {
-      const { message, code } = this.#told(error);
+      const { message, code } = this.#toHttpError(error);
       // At a shutdown there is no time to wait for a slow reader.
       if (!this.#parts.shutdown.aborted) await pumped;
-      tellDropped(run, stream);
+      reportDropped(run, stream);
       stream.end("error", { error: message, code });
     }
   }
 
   /** Converts a run's error for the client; logs the details that the client does not get. */
-  #told(error: unknown): HttpError {
-    const refusal = runFailure(error);
+  #toHttpError(error: unknown): HttpError {
+    const refusal = toRunRefusal(error);
     const { status, message, code, headers } = refusal;
     if (isInternal(refusal)) this.#parts.logger.error("a run failed", { error });
     return new HttpError(status, message, headers, code);
@@ -155,7 +155,7 @@ export class Runs {
 }
 
 /** Sets the response headers with session and run, and with the model if it is already resolved. */
-function name(ctx: Context, run: Run | RunRecord): void {
+function setRunHeaders(ctx: Context, run: Run | RunRecord): void {
   ctx.set(SESSION_HEADER, headerText(run.sessionId));
   ctx.set(RUN_HEADER, run.id);
   if ("queueLease" in run && run.queueLease !== null) return;
@@ -178,20 +178,20 @@ async function pump(run: Run, stream: SseStream): Promise<void> {
 }
 
 /** Reports dropped events: a reader that joins the text would otherwise take it for complete. */
-function tellDropped(run: Run, stream: SseStream): void {
+function reportDropped(run: Run, stream: SseStream): void {
   if (run.dropped > 0) stream.comment(`${run.dropped} token events were dropped, this reader was too slow`);
 }
 
 /** The result, or a `ShuttingDownError` if a cancelled run does not end within `CANCEL_MS`. */
-function ending(result: Promise<Result>, shutdown: AbortSignal): Promise<Result> {
+function resultOrShutdown(result: Promise<Result>, shutdown: AbortSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined;
-    const hurry = () => (timer = setTimeout(() => reject(new ShuttingDownError()), CANCEL_MS));
-    if (shutdown.aborted) hurry();
-    else shutdown.addEventListener("abort", hurry, { once: true });
+    const startTimer = () => (timer = setTimeout(() => reject(new ShuttingDownError()), CANCEL_MS));
+    if (shutdown.aborted) startTimer();
+    else shutdown.addEventListener("abort", startTimer, { once: true });
     void result.then(resolve, reject).finally(() => {
       clearTimeout(timer);
-      shutdown.removeEventListener("abort", hurry);
+      shutdown.removeEventListener("abort", startTimer);
     });
   });
 }

@@ -22,18 +22,18 @@ export class HttpServing extends ListeningBase {
   readonly #begun = new AbortController();
   readonly #active = new Set<ServerResponse>();
   /** The transport's own port; undefined if it uses a shared one. */
-  readonly #own: HttpHost | undefined;
+  readonly #ownHost: HttpHost | undefined;
   #idle: (() => void) | undefined;
 
-  constructor(own: HttpHost | undefined) {
+  constructor(ownHost: HttpHost | undefined) {
     super();
-    this.#own = own;
+    this.#ownHost = ownHost;
     // Every watcher adds a listener.
     setMaxListeners(0, this.#begun.signal);
   }
 
   /** Aborts when a stop begins. */
-  get begun(): AbortSignal {
+  get stopSignal(): AbortSignal {
     return this.#begun.signal;
   }
 
@@ -49,7 +49,7 @@ export class HttpServing extends ListeningBase {
   protected async end(): Promise<void> {
     const { shutdown } = this;
     this.#begun.abort();
-    this.#own?.refuseNew();
+    this.#ownHost?.refuseNew();
     if (this.#active.size > 0) {
       let late: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
@@ -61,6 +61,6 @@ export class HttpServing extends ListeningBase {
       clearTimeout(late);
     }
     // Remaining responses did not end in time: close their connections.
-    await this.#own?.close(this.#active.size > 0 ? AbortSignal.abort() : shutdown);
+    await this.#ownHost?.close(this.#active.size > 0 ? AbortSignal.abort() : shutdown);
   }
 }

@@ -4,12 +4,12 @@ import type { Context } from "koa";
 import { send, type ApiParts } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
-import { projectFolder } from "./projects.js";
+import { resolveProjectFolder } from "./projects.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, Query } from "./query.js";
 import { goneSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
-import { runOf, ACTIVE_STATES } from "./active-run.js";
+import { activeRunOf, ACTIVE_STATES } from "./active-run.js";
 import { wireMessage, wireModel, wireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;
@@ -25,9 +25,9 @@ export async function listCommands(ctx: Context, { agent, options }: ApiParts): 
   const query = new Query(ctx);
   // Clients in typed languages send unset parameters as "".
   const sessionId = query.text("session_id") || undefined;
-  const given = query.text("project_dir") || undefined;
+  const requestedDir = query.text("project_dir") || undefined;
   const rules = { projectDir: agent.projectDir, roots: options.projectRoots, denied: options.deniedPaths };
-  const projectDir = given === undefined ? undefined : await projectFolder(given, rules);
+  const projectDir = requestedDir === undefined ? undefined : await resolveProjectFolder(requestedDir, rules);
   send<typeof CommandList>(ctx, { commands: await agent.commands({ sessionId, projectDir }) });
 }
 
@@ -45,11 +45,11 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
     search: query.text("search") || undefined,
     spawnedBy: query.text("spawned_by") || undefined,
   });
-  const under = new Map(
+  const activeRuns = new Map(
     (await agent.runs.list({ states: ACTIVE_STATES, limit: 1000 })).map((run) => [run.sessionId, run]),
   );
-  const told = sessions.map((session) => wireSession(session, under.get(session.id)));
-  send<typeof SessionList>(ctx, { sessions: told, total, page, size });
+  const wireSessions = sessions.map((session) => wireSession(session, activeRuns.get(session.id)));
+  send<typeof SessionList>(ctx, { sessions: wireSessions, total, page, size });
 }
 
 /** `GET /api/sessions/{id}`. */
@@ -58,7 +58,7 @@ export async function showSession(ctx: Context, id: string, agent: Agent): Promi
   if (!session) throw new SessionNotFoundError(id);
   // Leads from a follow-up, whose usage is its own alone, to the session that lists show.
   ctx.set(SESSION_HEADER, session.chain.root);
-  send<typeof Session>(ctx, wireSession(session, await runOf(agent, id)));
+  send<typeof Session>(ctx, wireSession(session, await activeRunOf(agent, id)));
 }
 
 /** `PATCH /api/sessions/{id}`. */
@@ -66,7 +66,7 @@ export async function changeSession(ctx: Context, id: string, parts: ApiParts, b
   const { agent } = parts;
   const session = await updateSession(ctx, id, await bodies.json(ctx), parts);
   ctx.set(SESSION_HEADER, session.id);
-  send<typeof Session>(ctx, wireSession(session, await runOf(agent, session.id)));
+  send<typeof Session>(ctx, wireSession(session, await activeRunOf(agent, session.id)));
 }
 
 /** `DELETE /api/sessions/{id}`. */

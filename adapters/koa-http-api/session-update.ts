@@ -7,7 +7,7 @@ import { SessionChange } from "./shapes.js";
 import { goneSignal } from "./signals.js";
 
 /** Maximum length of a title, as for generated titles. */
-const TITLE = 50;
+const MAX_TITLE_CHARACTERS = 50;
 
 /**
  * `PATCH /api/sessions/{id}`: changes title, mode, model or reasoning effort. Returns the session unchanged if no field
@@ -52,5 +52,5 @@ export async function updateSession(
 function isTitle(value: string): boolean {
   if (/[\p{Cc}\p{Surrogate}]/u.test(value)) return false;
   const { length } = [...value.trim()];
-  return length > 0 && length <= TITLE;
+  return length > 0 && length <= MAX_TITLE_CHARACTERS;
 }

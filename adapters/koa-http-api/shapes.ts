@@ -9,10 +9,11 @@ import * as v from "valibot";
 const optional = v.optional;
 const oneOf = v.picklist;
 const string = v.string();
-const told = <Shape extends v.GenericSchema>(shape: Shape, meaning: string) => v.pipe(shape, v.description(meaning));
-const text = (meaning: string) => told(string, meaning);
+const describe = <Shape extends v.GenericSchema>(shape: Shape, meaning: string) =>
+  v.pipe(shape, v.description(meaning));
+const text = (meaning: string) => describe(string, meaning);
 const time = (meaning: string) => text(`${meaning}; ISO 8601 UTC`);
-const more = <Had extends v.ObjectEntries, Added extends v.ObjectEntries>(shape: { entries: Had }, added: Added) =>
+const extend = <Had extends v.ObjectEntries, Added extends v.ObjectEntries>(shape: { entries: Had }, added: Added) =>
   v.object({ ...shape.entries, ...added });
 const count = v.pipe(v.number(), v.integer(), v.minValue(0));
 /** Optional text of a request. Clients in typed languages send unset fields as `""`, which counts as absent. */
@@ -24,7 +25,7 @@ export const Usage = v.object({
   prompt_tokens: count,
   completion_tokens: count,
   total_tokens: count,
-  cost: told(v.number(), "USD; 0 when prices are unknown"),
+  cost: describe(v.number(), "USD; 0 when prices are unknown"),
 });
 export const Tokens = v.object({ prompt_tokens: count, completion_tokens: count, total_tokens: count });
 
@@ -58,10 +59,10 @@ export const ModelList = v.object({ models: v.array(Model) });
 export const SpawnedBy = v.object({ session_id: string, run_id: string, call_id: string });
 
 export const Command = v.object({
-  name: text("as it is said behind a slash"),
+  name: text("the text after the slash"),
   description: string,
-  hint: text('what to type behind it; "": nothing'),
-  origin: text("where it comes from, for people"),
+  hint: text('arguments to type after the name; "" if there are none'),
+  origin: text("source of the command, for users"),
 });
 export const CommandList = v.object({ commands: v.array(Command) });
 
@@ -71,14 +72,14 @@ export const Session = v.object({
   provider: text("last used"),
   model: text("last used"),
   reasoning_effort: string,
-  project_dir: text("the folder of its tools, recorded when it was created"),
-  parent_id: text('of a fork; "" without'),
+  project_dir: text("the folder of its tools, recorded at creation"),
+  parent_id: text('for a fork, the original session; else ""'),
   created_at: time("when it was created"),
   updated_at: time("lists are sorted by this, descending"),
   usage: Usage,
   mode: Mode,
   run: optional(v.object({ id: string, state: RunState })),
-  spawned_by: optional(told(SpawnedBy, "of a helper's session, the call that asked for it")),
+  spawned_by: optional(describe(SpawnedBy, "for a subagent's session, the tool call that created it")),
 });
 export const SessionList = v.object({ sessions: v.array(Session), total: count, page: count, size: count });
 
@@ -90,48 +91,48 @@ export const ContentPart = v.variant("type", [
 export const ToolCall = v.object({
   id: string,
   type: v.literal("function"),
-  function: v.object({ name: string, arguments: text("JSON text, as the model gave it") }),
+  function: v.object({ name: string, arguments: text("JSON text as the model wrote it") }),
 });
 export const Diff = v.object({
   path: string,
-  old_text: told(v.nullable(string), "null of a new file"),
+  old_text: describe(v.nullable(string), "null for a new file"),
   new_text: string,
 });
 export const Location = v.object({ path: string, line: optional(v.pipe(count, v.minValue(1))) });
 export const Message = v.object({
   id: string,
   session_id: text("the session of the chain that stores it"),
-  seq: told(count, "position within the conversation"),
+  seq: describe(count, "position within the conversation"),
   role: oneOf(["user", "assistant", "system", "tool"]),
-  content: told(v.union([string, v.array(ContentPart)]), "a string where it is text alone"),
-  expanded_content: optional(text("what its model was told, where the content is a command that stands for it")),
+  content: describe(v.union([string, v.array(ContentPart)]), "a string if the message contains only text"),
+  expanded_content: optional(text("the expanded text that the model received, if the content is a slash command")),
   reasoning: v.nullable(string),
-  name: text("of the tool, where its role is tool"),
+  name: text("name of the tool, for role tool"),
   tool_call_id: string,
   tool_calls: v.array(ToolCall),
-  created_at: time("when it was said"),
-  failed: optional(told(v.literal(true), "the tool failed")),
-  diff: optional(told(v.array(Diff), "what the tool changed")),
+  created_at: time("when the message was created"),
+  failed: optional(describe(v.literal(true), "the tool failed")),
+  diff: optional(describe(v.array(Diff), "what the tool changed")),
   locations: optional(v.array(Location)),
-  finished: optional(told(v.literal(false), "it grows, or was broken off")),
+  finished: optional(describe(v.literal(false), "the message is still growing or was interrupted")),
 });
 export const MessageList = v.object({ messages: v.array(Message) });
 
 export const RunResult = v.object({
   output: string,
   usage: Usage,
-  iterations: told(count, "model calls"),
+  iterations: describe(count, "model calls"),
   finish_reason: FinishReason,
   ended_by: optional(v.literal("budget")),
-  structured: optional(told(v.unknown(), "where output_schema asked for a form")),
+  structured: optional(describe(v.unknown(), "set if output_schema was requested")),
 });
 export const RunAccepted = v.object({ run_id: string, session_id: string });
 export const Run = v.object({
   id: string,
   session_id: string,
   state: RunState,
-  started_at: time("when it began, or was asked for"),
-  ended_at: time('"" while it goes on'),
+  started_at: time("start, or request while queued"),
+  ended_at: time('"" while the run is active'),
   provider: string,
   model: string,
   usage: Usage,
@@ -140,9 +141,9 @@ export const Run = v.object({
   error: v.nullable(v.object({ code: string, message: string })),
   structured: optional(v.unknown()),
   retry: optional(
-    told(
+    describe(
       v.object({ attempt: count, next_attempt_at: time("when"), reason: string }),
-      "while it waits to ask its model again",
+      "set while the run waits to retry a model call",
     ),
   ),
 });
@@ -160,14 +161,14 @@ export const Ask = v.object({
   kind: oneOf(["permission", "question"]),
   tool: string,
   title: string,
-  input: told(v.unknown(), "arguments of the call"),
+  input: describe(v.unknown(), "arguments of the call"),
   locations: v.array(Location),
   diff: v.array(Diff),
   reason: string,
   choices: v.array(v.object({ id: string, label: string })),
   free_text: v.boolean(),
   created_at: time("when it was asked"),
-  deadline: time('when it is withdrawn; "": with its run'),
+  deadline: time('when the question is withdrawn; "": at the end of its run'),
   state: oneOf(["open", "answered", "withdrawn"]),
   reply: v.nullable(AskReply),
   answered_by: string,
@@ -187,9 +188,11 @@ export const RunRequest = v.object({
   message: text("the prompt"),
   provider: optionalText,
   model: optionalText,
-  session_id: optional(text("go on in this session")),
-  files: optional(told(v.array(string), "paths on the server's machine")),
-  attachments: optional(told(v.array(Attachment), "files that come with the request; the message may then be empty")),
+  session_id: optional(text("continue this session")),
+  files: optional(describe(v.array(string), "paths on the server's machine")),
+  attachments: optional(
+    describe(v.array(Attachment), "files that come with the request; the message may then be empty"),
+  ),
   reasoning_effort: optional(Effort),
   stream: flag,
   background: flag,
@@ -199,9 +202,9 @@ export const RunRequest = v.object({
   project_dir: optionalText,
   mode: optionalMode,
   budget: optional(Budget),
-  compact: optional(told(v.boolean(), "compact the session instead; message may be empty, or says what to keep")),
-  commands: optional(told(v.boolean(), "whether a message /name words is what that command stands for")),
-  output_schema: optional(told(v.record(string, v.unknown()), "JSON Schema of the answer")),
+  compact: optional(describe(v.boolean(), "compact the session instead; message may be empty or say what to keep")),
+  commands: optional(describe(v.boolean(), "whether to expand a message that is a slash command")),
+  output_schema: optional(describe(v.record(string, v.unknown()), "JSON Schema of the answer")),
 });
 export const SessionChange = v.object({
   title: optional(string),
@@ -226,7 +229,7 @@ export const ToolCallEvent = v.object({
   type: v.literal("tool_call"),
   tool_call_id: optional(string),
   tool_name: optional(string),
-  tool_args: optional(text("JSON text, as the model gave it")),
+  tool_args: optional(text("JSON text as the model wrote it")),
 });
 export const ToolResultEvent = v.object({
   type: v.literal("tool_result"),
@@ -238,8 +241,8 @@ export const ToolResultEvent = v.object({
 export const CompactionEvent = v.object({
   type: v.literal("compaction"),
   strategy: string,
-  messages: told(count, "that the model now sees"),
-  tokens: told(count, "before"),
+  messages: describe(count, "number of messages that the model now sees"),
+  tokens: describe(count, "tokens before the compaction"),
 });
 export const QueuedEvent = v.object({ type: v.literal("queued"), runs_ahead: count });
 export const SteeredEvent = v.object({ type: v.literal("steered"), content: string });
@@ -286,7 +289,7 @@ const PermissionGrant = v.object({
   granted_at: string,
 });
 export const StateEvent = v.object({
-  session: more(Session, { permission_grants: v.array(PermissionGrant) }),
+  session: extend(Session, { permission_grants: v.array(PermissionGrant) }),
   run: v.nullable(Run),
   asks: v.array(Ask),
   plan: v.array(PlanEntry),
@@ -302,9 +305,9 @@ export const DeltaEvent = v.object({
 });
 /** `content` is set only if it is not plain text: the `delta` events have already sent text. */
 export const MessageEndEvent = v.object({
-  message: more(v.omit(Message, ["content", "reasoning"]), { content: optional(v.array(ContentPart)) }),
+  message: extend(v.omit(Message, ["content", "reasoning"]), { content: optional(v.array(ContentPart)) }),
 });
-export const RewindEvent = v.object({ after: told(count, "messages with a greater seq are void") });
+export const RewindEvent = v.object({ after: describe(count, "messages with a greater seq are void") });
 export const ToolProgressEvent = v.object({ tool_call_id: string, content: string });
 export const DeletedEvent = v.object({});
 
@@ -341,7 +344,7 @@ export type Model = v.InferOutput<typeof Model>;
 export type Command = v.InferOutput<typeof Command>;
 /** A session, as lists show it. */
 export type Session = v.InferOutput<typeof Session>;
-/** One page of sessions. */
+/** A page of sessions. */
 export type SessionList = v.InferOutput<typeof SessionList>;
 /** A part of a message that is more than text. */
 export type ContentPart = v.InferOutput<typeof ContentPart>;

@@ -3,10 +3,10 @@ import type { ApiParts } from "./api.js";
 import { HttpError } from "./errors.js";
 
 /** Maximum share of streams that only watch a session. */
-const WATCHERS = 0.75;
+const WATCHER_SHARE = 0.75;
 
 /** Limits concurrent streams: each occupies memory and a socket. */
-export class Streams {
+export class StreamLimiter {
   readonly #parts: ApiParts;
   #open = 0;
   #watching = 0;
@@ -23,7 +23,7 @@ export class Streams {
   count(ctx: Context, kind: "run" | "watch"): void {
     const { streams } = this.#parts.options;
     const watch = kind === "watch" ? 1 : 0;
-    const hasRoom = this.#open < streams && (!watch || this.#watching < Math.ceil(streams * WATCHERS));
+    const hasRoom = this.#open < streams && (!watch || this.#watching < Math.ceil(streams * WATCHER_SHARE));
     const ended = hasRoom ? this.#parts.takeStream() : undefined;
     if (!ended) throw new HttpError(503, "too many streams", { "Retry-After": "1" }, "too_many_streams");
     this.#open += 1;

@@ -3,7 +3,7 @@ import type { PermissionGrant, ProcessState, RunAnswer } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
 import type { ResponseBody } from "./response-body.js";
 import { textOf, wireDiff, wireMessage, wireSession } from "./wire-stored.js";
-import { endedEarly, filled, structuredOf, wireUsage } from "./wire.js";
+import { endedEarly, withoutEmptyFields, structuredOf, wireUsage } from "./wire.js";
 
 type AgentEvent = ResponseBody<typeof shapes.AgentEvent>;
 /** Data of each event of a session's stream, by event name. */
@@ -75,13 +75,15 @@ export function wireWatched(event: WatchEvent): Watched[keyof Watched] {
       return { message: wireMessage(event.message) } satisfies Watched["message"];
     case "delta": {
       const { messageId, seq, kind, text } = event;
-      const said = kind === "text" ? { content: text } : { reasoning: text };
-      return { message_id: messageId, seq, ...said } satisfies Watched["delta"];
+      const textField = kind === "text" ? { content: text } : { reasoning: text };
+      return { message_id: messageId, seq, ...textField } satisfies Watched["delta"];
     }
     case "message_end": {
-      const { content, reasoning: _, ...rest } = wireMessage(event.message);
+      const { content, reasoning: _, ...messageFields } = wireMessage(event.message);
       // The `delta` events have already sent text.
-      return { message: typeof content === "string" ? rest : { ...rest, content } } satisfies Watched["message_end"];
+      return {
+        message: typeof content === "string" ? messageFields : { ...messageFields, content },
+      } satisfies Watched["message_end"];
     }
     case "rewind":
       return { after: event.after } satisfies Watched["rewind"];
@@ -109,12 +111,12 @@ export function wireFinished(
 }
 
 /** Converts an event of a session to `agent` events of a run's stream. Events of other kinds give an empty list. */
-export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: string): AgentEvent[] {
-  const token = (said: { content: string } | { reasoning: string }): ResponseBody<typeof shapes.TokenEvent> => ({
+export function toAgentEvents(event: WatchEvent, run: RunRecord, agentName: string): AgentEvent[] {
+  const token = (textField: { content: string } | { reasoning: string }): ResponseBody<typeof shapes.TokenEvent> => ({
     type: "token",
     agent_id: run.id,
     agent_name: agentName,
-    ...said,
+    ...textField,
   });
   if (event.type === "delta")
     return [token(event.kind === "text" ? { content: event.text } : { reasoning: event.text })];
@@ -123,7 +125,7 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
   if (role === "user" || role === "system") return [];
   if (role === "tool")
     return [
-      filled<ResponseBody<typeof shapes.ToolResultEvent>>({
+      withoutEmptyFields<ResponseBody<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: toolCallId,
         tool_name: name,
@@ -138,7 +140,7 @@ export function wireOfWatched(event: WatchEvent, run: RunRecord, agentName: stri
     ...parts.flatMap((part) =>
       part.type === "tool_call"
         ? [
-            filled<ResponseBody<typeof shapes.ToolCallEvent>>({
+            withoutEmptyFields<ResponseBody<typeof shapes.ToolCallEvent>>({
               type: "tool_call",
               tool_call_id: part.id,
               tool_name: part.name,

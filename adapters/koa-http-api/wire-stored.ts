@@ -35,7 +35,7 @@ export function wireMessage(message: Message): ResponseBody<typeof shapes.Messag
     seq: message.seq,
     role: message.role,
     content: wireContent(message.parts),
-    ...expanded(message.parts),
+    ...expandedContent(message.parts),
     reasoning: reasoning === "" ? null : reasoning,
     name: message.name,
     tool_call_id: message.toolCallId,
@@ -45,14 +45,14 @@ export function wireMessage(message: Message): ResponseBody<typeof shapes.Messag
         : [],
     ),
     created_at: message.createdAt,
-    ...wireShown(message),
+    ...wireDisplay(message),
     // Sent only when false: almost all messages are finished.
     ...(message.finished ? {} : { finished: false as const }),
   };
 }
 
 /** Display data of a tool result besides its text; empty fields are omitted. */
-function wireShown({
+function wireDisplay({
   failed,
   shown,
 }: Message): Pick<ResponseBody<typeof shapes.Message>, "failed" | "diff" | "locations"> {
@@ -71,7 +71,7 @@ type WirePart = ResponseBody<typeof shapes.ContentPart>;
 
 /** A string if the message contains only text, otherwise a list of parts. */
 function wireContent(parts: readonly Part[]): string | WirePart[] {
-  if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(typedIn).join("");
+  if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(visibleText).join("");
   return parts.flatMap((part): WirePart[] => {
     switch (part.type) {
       case "text":
@@ -87,12 +87,12 @@ function wireContent(parts: readonly Part[]): string | WirePart[] {
 }
 
 /** Text as users see it: for a slash command, the text as typed. */
-function typedIn(part: Part): string {
+function visibleText(part: Part): string {
   return part.type === "text" ? (part.originalText ?? part.text) : "";
 }
 
 /** For a slash command, the expanded text that the model received; empty for other messages. */
-function expanded(parts: readonly Part[]): { expanded_content?: string } {
+function expandedContent(parts: readonly Part[]): { expanded_content?: string } {
   return parts.some((part) => part.type === "text" && part.originalText !== undefined)
     ? { expanded_content: textOf(parts, "text") }
     : {};

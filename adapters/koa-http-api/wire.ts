@@ -42,19 +42,19 @@ export function wireEvent(event: AgentEvent): ResponseBody<typeof shapes.AgentEv
   switch (event.type) {
     case "token": {
       const { agentId, agentName, text, reasoning } = event;
-      // Built directly, without `filled`: this runs for each token.
+      // Built directly, because this runs for each token.
       if (text) return { type: "token", agent_id: agentId, agent_name: agentName, content: text };
       return reasoning ? { type: "token", agent_id: agentId, agent_name: agentName, reasoning } : undefined;
     }
     case "tool_call":
-      return filled<ResponseBody<typeof shapes.ToolCallEvent>>({
+      return withoutEmptyFields<ResponseBody<typeof shapes.ToolCallEvent>>({
         type: "tool_call",
         tool_call_id: event.callId,
         tool_name: event.name,
         tool_args: event.arguments,
       });
     case "tool_result":
-      return filled<ResponseBody<typeof shapes.ToolResultEvent>>({
+      return withoutEmptyFields<ResponseBody<typeof shapes.ToolResultEvent>>({
         type: "tool_result",
         tool_call_id: event.callId,
         tool_name: event.name,
@@ -85,7 +85,7 @@ export function wireDone(
 }
 
 /** Removes undefined and empty fields. */
-export function filled<Payload extends object>(payload: Payload): Payload {
+export function withoutEmptyFields<Payload extends object>(payload: Payload): Payload {
   const entries = Object.entries(payload).filter(([, value]) => value !== undefined && value !== "");
   return Object.fromEntries(entries) as Payload;
 }

@@ -9,28 +9,28 @@ import {
   type ModelUsage,
 } from "gantry/plugin";
 import { complete } from "./catalogue.js";
-import { COMMON, effortsOf, type Effort } from "./efforts.js";
+import { COMMON_EFFORTS, effortsOf, type Effort } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
 import { inputOf } from "./files.js";
 import type { CallOptions } from "./language-model.js";
 import { answerLimit } from "./limits.js";
-import { PromptMemory, toPrompt } from "./messages.js";
+import { PrefixCache, toPrompt } from "./messages.js";
 import type { Settings } from "./options.js";
 import { listedCost, listedPrices } from "./prices.js";
 import type { PartSource } from "./reading/answer-body.js";
 import { RejectedParameters } from "./rejected-parameters.js";
 import { streamAnswer, type Attempt } from "./stream.js";
 import type { ReportedUsage } from "./usage.js";
-import type { Asking, Optional, Wire } from "./wires/wire.js";
+import type { WireRequest, OptionalParameter, Wire } from "./wires/wire.js";
 
-/** A wire that is ready to ask. */
+/** A wire that is ready for requests. */
 export interface OpenWire {
   readonly wire: Wire;
-  /** Sends nothing before the request's `before`. Rejects with anything: a fault of the provider, an abort. */
-  ask(asking: Asking, options: CallOptions, signal: AbortSignal): Promise<PartSource>;
+  /** Sends a request, after `startAfter` has settled. Rejects with any error: of the provider, or of an abort. */
+  ask(asking: WireRequest, options: CallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
-/** Models of the AI SDK as the kernel asks them, whoever writes their requests and reads their answers. */
+/** Base class for models of the AI SDK, independent of who writes the requests and reads the answers. */
 export class AiSdkModels implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
@@ -42,12 +42,12 @@ export class AiSdkModels implements ModelProvider {
   readonly #faults: FaultContext;
   readonly #open: () => Promise<OpenWire>;
   readonly #refusals: RejectedParameters;
-  /** A package knows its own models. */
+  /** Effort levels to assume; undefined for packages, which know their own models. */
   get #common(): readonly Effort[] | undefined {
-    return this.#settings.baseUrl === "" ? undefined : COMMON;
+    return this.#settings.baseUrl === "" ? undefined : COMMON_EFFORTS;
   }
-  /** Made with the first request: no start needs it. */
-  #memory: PromptMemory | undefined;
+  /** Created with the first request: the start does not need it. */
+  #memory: PrefixCache | undefined;
 
   constructor(settings: Settings, faults: FaultContext, open: () => Promise<OpenWire>, logger: Logger | undefined) {
     this.name = settings.name;
@@ -74,15 +74,19 @@ export class AiSdkModels implements ModelProvider {
     await this.#open();
   }
 
-  stream(asked: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
-    const { model } = asked;
-    // An effort is for models that reason; those that are said not to refuse it.
-    const none = model.reasoning === false;
-    const effort = none
+  stream(modelRequest: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    const { model } = modelRequest;
+    // No effort is sent to models without reasoning: they reject it.
+    const cannotReason = model.reasoning === false;
+    const effort = cannotReason
       ? ""
-      : nearestEffort(asked.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#common);
-    const request: ModelRequest = { ...asked, effort, needsReasoning: !none && asked.needsReasoning !== false };
-    const settled = new Set<Optional>();
+      : nearestEffort(modelRequest.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#common);
+    const request: ModelRequest = {
+      ...modelRequest,
+      effort,
+      needsReasoning: !cannotReason && modelRequest.needsReasoning !== false,
+    };
+    const settled = new Set<OptionalParameter>();
     return streamAnswer(() => this.#attempt(request, signal, settled), request, signal);
   }
 
@@ -92,17 +96,17 @@ export class AiSdkModels implements ModelProvider {
 
   async close(): Promise<void> {}
 
-  /** An answer is whole, and its price is known. */
-  protected answered(): void {}
+  /** Called when an answer is complete and its price is known. */
+  protected onAnswer(): void {}
 
-  /** `settled`: refusals that no later attempt of this request can learn again. */
-  async #attempt(request: ModelRequest, signal: AbortSignal, settled: Set<Optional>): Promise<Attempt> {
+  /** `settled`: parameters whose rejection later attempts of this request cannot learn again. */
+  async #attempt(request: ModelRequest, signal: AbortSignal, settled: Set<OptionalParameter>): Promise<Attempt> {
     const { model } = request;
     const { wire, ask } = await this.#open();
     const maxTokens = answerLimit(request, await wire.maxOutput?.(model));
     const refused = this.#refusals.of(model.id);
     for (const parameter of refused) settled.add(parameter);
-    const asking: Asking = { request, settings: this.#settings, refused, maxTokens };
+    const asking: WireRequest = { request, settings: this.#settings, refused, maxTokens };
     const { options, sent } = await this.#options(wire, asking);
     const reading = {
       ...this.#faults,
@@ -110,25 +114,28 @@ export class AiSdkModels implements ModelProvider {
       mark: wire.reasoningMark,
       price: async (reported: ReportedUsage) => {
         const usage = await this.#price(reported, wire, model);
-        this.answered();
+        this.onAnswer();
         return usage;
       },
     };
     return {
       reading,
       ask: () => ask(asking, options, signal),
-      again: (fault) => this.#refusals.learn(model.id, fault, sent, settled),
+      shouldRetry: (fault) => this.#refusals.learn(model.id, fault, sent, settled),
     };
   }
 
-  async #options(wire: Wire, asking: Asking): Promise<{ options: CallOptions; sent: ReadonlySet<Optional> }> {
+  async #options(
+    wire: Wire,
+    asking: WireRequest,
+  ): Promise<{ options: CallOptions; sent: ReadonlySet<OptionalParameter> }> {
     const { request, settings, refused, maxTokens } = asking;
     const { model, temperature, tools } = request;
     const input = inputOf(model, wire.input(model, settings));
-    const sent = new Set<Optional>(wire.optional?.(asking));
+    const sent = new Set<OptionalParameter>(wire.optional?.(asking));
     const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
-    // Who asks a package of others asks with a prompt that is its own.
-    const memory = wire.keepsPrompts ? (this.#memory ??= new PromptMemory()) : undefined;
+    // Packages that write their own requests may modify the prompt; it is not shared with them.
+    const memory = wire.leavesPromptUnchanged ? (this.#memory ??= new PrefixCache()) : undefined;
     const base: CallOptions = { prompt: toPrompt(request, rules, memory) };
     if (tools.length > 0)
       base.tools = tools.map(({ name, description, inputSchema }) => {
@@ -140,7 +147,7 @@ export class AiSdkModels implements ModelProvider {
       sent.add("temperature");
     }
     const { outputSchema } = request;
-    if (outputSchema !== undefined && !refused.has("json") && (await wire.ownJson?.(asking)) === true) {
+    if (outputSchema !== undefined && !refused.has("json") && (await wire.supportsOutputSchema?.(asking)) === true) {
       base.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
       sent.add("json");
     }
@@ -152,15 +159,15 @@ export class AiSdkModels implements ModelProvider {
 
   async #price(reported: ReportedUsage, wire: Wire, model: Model): Promise<ModelUsage> {
     const { usage } = reported;
-    const said = wire.cost(reported, this.#settings);
-    if (said !== undefined) return { ...usage, cost: said, costReported: true };
+    const reportedCost = wire.cost(reported, this.#settings);
+    if (reportedCost !== undefined) return { ...usage, cost: reportedCost, costReported: true };
     if (model.prices !== undefined) return usage;
     const listed = await listedCost(usage, model.id, this.#settings);
     return listed === undefined ? usage : { ...usage, cost: listed };
   }
 }
 
-/** Whether the options of a wire say something of thinking, unasked perhaps. */
+/** Whether the options of a wire mention thinking, even without a requested effort. */
 function asksToThink(options: object): boolean {
   return ["thinking", "reasoning", "reasoningEffort", "thinkingConfig"].some((name) => name in options);
 }

@@ -2,18 +2,20 @@ import type { Logger } from "gantry";
 import { headerSecrets, type Model, type ModelChunk, type ModelRequest } from "gantry/plugin";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { assumedModels, listModels } from "./catalogue.js";
-import { Refused, toProviderError, type FaultContext } from "./errors.js";
+import { RejectedRequest, toProviderError, type FaultContext } from "./errors.js";
 import { readError } from "./bodies.js";
 import { Network } from "./network.js";
-import { settle, type AiSdkProviderOptions, type Settings } from "./options.js";
+import { resolveSettings, type AiSdkProviderOptions, type Settings } from "./options.js";
 import { ownBetas } from "./beta-headers.js";
 import type { WireName } from "./presets.js";
-import { keptPrices, type KeptPrices, type PriceSource } from "./price-updates.js";
+import { getCachedPrices, type CachedPrices, type PriceSource } from "./price-updates.js";
 import { AnswerBody } from "./reading/answer-body.js";
 import { redactor } from "./redact.js";
-import type { OwnWire } from "./wires/wire.js";
+import type { BuiltInWire } from "./wires/wire.js";
 
-/** Models behind one of four wire protocols. Loads the code that writes their requests with `prepare` or the first question. */
+/**
+ * Models over one of four wire protocols. The code that writes requests is loaded by `prepare` or the first request.
+ */
 export class AiSdkProvider extends AiSdkModels {
   readonly #settings: Settings;
   readonly #faults: FaultContext;
@@ -21,12 +23,12 @@ export class AiSdkProvider extends AiSdkModels {
   readonly #priceSource: PriceSource | undefined;
   readonly #logger: Logger | undefined;
   readonly #closing = new AbortController();
-  /** Of prices; nobody waits for it but the end. */
+  /** The running refresh of prices; only `close` waits for it. */
   #refreshing: Promise<void> | undefined;
 
-  /** Throws `ConfigError` when the options contradict each other. */
+  /** Throws `ConfigError` if the options contradict each other. */
   constructor(options: AiSdkProviderOptions, logger?: Logger) {
-    const settings = settle(options);
+    const settings = resolveSettings(options);
     const { name, apiKey, headers } = settings;
     const faults = { provider: name, redact: redactor([apiKey, ...headerSecrets(headers)]) };
     const network = new Network(faults);
@@ -35,7 +37,7 @@ export class AiSdkProvider extends AiSdkModels {
     this.#settings = settings;
     this.#faults = faults;
     this.#network = network;
-    // What runs here, or has no prices, needs none of today.
+    // Local models and models without prices need no price updates.
     this.#priceSource = settings.local || settings.priceProvider === "" ? undefined : options.prices;
     this.#logger = logger;
   }
@@ -52,7 +54,7 @@ export class AiSdkProvider extends AiSdkModels {
     await this.#refreshing;
   }
 
-  async assumed(): Promise<Model[]> {
+  async fallbackModels(): Promise<Model[]> {
     this.#prices();
     return await assumedModels(this.#settings);
   }
@@ -62,15 +64,15 @@ export class AiSdkProvider extends AiSdkModels {
     return super.stream(request, signal);
   }
 
-  protected override answered(): void {
+  protected override onAnswer(): void {
     this.#refreshing ??= this.#prices()
       ?.refresh(this.#network.read, this.#closing.signal)
       .finally(() => (this.#refreshing = undefined));
   }
 
-  /** Kept prices, which count from the first time on. No start needs them. */
-  #prices(): KeptPrices | undefined {
-    return this.#priceSource && keptPrices(this.#priceSource, this.#logger);
+  /** The cached prices, which are in effect from the first call on. Created on demand: the start does not need them. */
+  #prices(): CachedPrices | undefined {
+    return this.#priceSource && getCachedPrices(this.#priceSource, this.#logger);
   }
 }
 
@@ -84,17 +86,17 @@ async function openWire(settings: Settings, network: Network, faults: FaultConte
         const { url, headers, body } = ownBetas(await write(asking, options), settings);
         await asking.request.startAfter;
         const answer = await network.ask(url, { method: "POST", headers, body }, signal);
-        if (!answer.ok) throw new Refused(answer, await readError(answer.body));
+        if (!answer.ok) throw new RejectedRequest(answer, await readError(answer.body));
         return new AnswerBody(answer.body, url, wire.reader(), faults);
       },
     };
   } catch (error) {
-    // A package that is not installed, for instance.
+    // Example: a package is not installed.
     throw toProviderError(error, faults);
   }
 }
 
-async function loadWire(name: WireName): Promise<OwnWire> {
+async function loadWire(name: WireName): Promise<BuiltInWire> {
   switch (name) {
     case "openai":
       return (await import("./wires/openai.js")).wire;

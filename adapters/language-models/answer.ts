@@ -7,32 +7,35 @@ import {
   EMPTY_ANSWER,
   UNNAMED_CALL,
   MISSING_CALL,
-  SLIPS,
+  INVALID_FINISH_REASONS,
   REASONING_ONLY,
   type InvalidAnswer,
 } from "./invalid-answers.js";
-import { ThinkTags, type Told } from "./think-tags.js";
+import { ThinkTags, type TaggedText } from "./think-tags.js";
 import { estimateUsage, readReason, readUsage, type ReportedUsage } from "./usage.js";
 import type { Wire } from "./wires/wire.js";
 
 export interface Reading extends FaultContext {
   readonly wire: Pick<Wire, "thinkTags" | "answerData">;
-  /** Opaque data that each reasoning part gets. */
+  /** Opaque data that is added to each reasoning part. */
   readonly mark: Metadata | undefined;
-  /** Fill in the cost. */
+  /** Adds the cost to the reported usage. */
   price(reported: ReportedUsage): Promise<ModelUsage>;
 }
 
 type Kind = "text" | "reasoning";
 
-/** So many chunks of one read are told apart. What a burst brings beyond is joined, so that it costs little all the way to a client. */
-const APART = 8;
+/**
+ * Maximum separate chunks of one read. Further chunks of a burst are joined, which saves work on the whole way to the
+ * client.
+ */
+const MAX_SEPARATE_CHUNKS = 8;
 
 interface Block {
   readonly kind: Kind;
   readonly name: string;
   opaque: Record<string, Record<string, unknown>> | undefined;
-  /** Whether `opaque` has changed since it was last reported. */
+  /** Whether `opaque` has changed since it was last emitted. */
   isChanged: boolean;
 }
 
@@ -45,10 +48,10 @@ export class Answer {
   #calls = 0;
   readonly #ids = new Set<string>();
   /** Whether a call had no name. */
-  #nameless = false;
-  /** Whether anything was said beside thoughts: words, or what the kernel does not know. */
-  #said = false;
-  #thought = false;
+  #hasUnnamedCall = false;
+  /** Whether the answer has content besides reasoning: text, or parts that the kernel does not know. */
+  #hasContent = false;
+  #hasReasoning = false;
   #bytes = 0;
   #tags: ThinkTags | undefined;
 
@@ -57,13 +60,13 @@ export class Answer {
     if (reading.wire.thinkTags === true) this.#tags = new ThinkTags();
   }
 
-  /** Take a part; what it tells is added to `chunks`. */
+  /** Handles a part of the stream; appends the resulting chunks to `chunks`. */
   read(part: StreamPart, chunks: ModelChunk[]): void {
     switch (part.type) {
       case "text-start":
       case "reasoning-start": {
         const kind = part.type === "text-start" ? "text" : "reasoning";
-        // Ids are used again by some packages: a start is always a new part.
+        // Some packages reuse ids: a start always begins a new part.
         this.#open[kind].delete(part.id ?? "");
         this.#grow(kind, part, "", chunks);
         break;
@@ -71,20 +74,20 @@ export class Answer {
       case "text-delta":
         if (this.#tags === undefined) this.#grow("text", part, part.delta ?? "", chunks);
         else {
-          this.#told(this.#tags.push(part.delta ?? ""), part, chunks);
-          if (this.#tags.over) this.#tags = undefined;
+          this.#addTagged(this.#tags.push(part.delta ?? ""), part, chunks);
+          if (this.#tags.isOver) this.#tags = undefined;
         }
         break;
       case "reasoning-delta":
-        // Who tells thoughts apart needs no help.
+        // A stream that marks reasoning itself contains no think tags.
         this.#tags = undefined;
         this.#grow("reasoning", part, part.delta ?? "", chunks);
         break;
       case "text-end":
       case "reasoning-end": {
         const kind = part.type === "text-end" ? "text" : "reasoning";
-        if (kind === "text") this.#told(this.#tags?.end() ?? [], part, chunks);
-        // Signatures come with the end.
+        if (kind === "text") this.#addTagged(this.#tags?.end() ?? [], part, chunks);
+        // Some signatures arrive with the end of a part.
         if (part.providerMetadata !== undefined) this.#grow(kind, part, "", chunks);
         this.#open[kind].delete(part.id ?? "");
         break;
@@ -101,17 +104,17 @@ export class Answer {
         break;
       }
       case "tool-call": {
-        // Tools that run at the provider are no business of the kernel.
+        // Tools that run at the provider are not passed to the kernel.
         if (part.providerExecuted === true) {
-          this.#said = true;
+          this.#hasContent = true;
           break;
         }
         this.#calls++;
         if (typeof part.toolName !== "string" || part.toolName.trim() === "") {
-          this.#nameless = true;
+          this.#hasUnnamedCall = true;
           break;
         }
-        const opaque = filled(part.providerMetadata);
+        const opaque = withoutEmptyMetadata(part.providerMetadata);
         chunks.push({
           type: "tool_call",
           id: this.#newId(part.toolCallId),
@@ -122,7 +125,7 @@ export class Answer {
         break;
       }
       case "error":
-        // A malformed chunk is followed by a finish that looks well: the attempt has failed all the same.
+        // A normal finish may follow a malformed chunk: the attempt has failed all the same.
         throw toProviderError(part.error, this.#reading);
       case "finish":
         this.finish = part;
@@ -131,20 +134,20 @@ export class Answer {
       case "source":
       case "tool-result":
       case "other":
-        this.#said = true;
+        this.#hasContent = true;
         break;
       default:
-      // Metadata of the answer, raw chunks, and what later versions bring.
+      // Metadata of the answer, raw chunks, and part types of later versions.
     }
   }
 
-  /** What is told at its end. Rejects with `ProviderError` where the answer is none. */
+  /** The last chunks of the answer. Rejects with `ProviderError` if the answer is invalid. */
   async end(request: ModelRequest): Promise<ModelChunk[]> {
     const chunks: ModelChunk[] = [];
     const finish = this.finish!;
     const { reason, failed, raw, message } = readReason(finish.finishReason);
-    const slip = this.#slip(reason, raw);
-    if (slip !== undefined) throw slip.toError(this.#reading, message);
+    const invalidAnswer = this.#findInvalidAnswer(reason, raw);
+    if (invalidAnswer !== undefined) throw invalidAnswer.toError(this.#reading, message);
     if (failed) throw new ProviderError(this.#reading.provider, "server", "the model's answer ended with an error");
     const data = this.#reading.wire.answerData?.(finish.providerMetadata ?? {});
     if (data !== undefined) {
@@ -154,7 +157,7 @@ export class Answer {
     const reported = readUsage(finish.usage);
     chunks.push({
       type: "finish",
-      // Some servers say `stop` behind a tool call.
+      // Some servers report `stop` after a tool call.
       reason: this.#calls > 0 && (reason === "stop" || reason === null) ? "tool_calls" : reason,
       usage:
         reported === undefined
@@ -164,27 +167,27 @@ export class Answer {
     return chunks;
   }
 
-  /** Some models give no ids, or one to several calls. */
-  #newId(told: string | undefined): string {
-    const id = told === undefined || told === "" || this.#ids.has(told) ? freshId() : told;
+  /** Some models send no ids, or the same id for several calls. */
+  #newId(providerId: string | undefined): string {
+    const id = providerId === undefined || providerId === "" || this.#ids.has(providerId) ? freshId() : providerId;
     this.#ids.add(id);
     return id;
   }
 
-  /** What was wrong with an answer that a model mostly does better when it is told. */
-  #slip(reason: FinishReason, raw: unknown): InvalidAnswer | undefined {
-    const named = typeof raw === "string" ? SLIPS[raw] : undefined;
+  /** The fault of an answer that models mostly correct after a hint; undefined if there is none. */
+  #findInvalidAnswer(reason: FinishReason, raw: unknown): InvalidAnswer | undefined {
+    const named = typeof raw === "string" ? INVALID_FINISH_REASONS[raw] : undefined;
     if (named !== undefined) return named;
-    if (this.#nameless) return UNNAMED_CALL;
-    // Cut off or filtered: asked again it would be the same.
+    if (this.#hasUnnamedCall) return UNNAMED_CALL;
+    // A retry of a truncated or filtered answer would give the same result.
     if (this.#calls > 0 || reason === "length" || reason === "content_filter") return undefined;
     if (reason === "tool_calls") return MISSING_CALL;
-    if (this.#said) return undefined;
-    return this.#thought ? REASONING_ONLY : EMPTY_ANSWER;
+    if (this.#hasContent) return undefined;
+    return this.#hasReasoning ? REASONING_ONLY : EMPTY_ANSWER;
   }
 
-  #told(told: readonly Told[], part: StreamPart, chunks: ModelChunk[]): void {
-    for (const { kind, text } of told)
+  #addTagged(pieces: readonly TaggedText[], part: StreamPart, chunks: ModelChunk[]): void {
+    for (const { kind, text } of pieces)
       this.#grow(kind, kind === "text" ? part : { type: "reasoning-delta", id: "think" }, text, chunks);
   }
 
@@ -192,28 +195,28 @@ export class Answer {
     const open = this.#open[kind];
     const id = part.id ?? "";
     let block = open.get(id);
-    let isNews = false;
+    let hasNewData = false;
     if (block === undefined) {
       const mark = kind === "reasoning" ? this.#reading.mark : undefined;
       const opaque = mark && ({ ...mark } as Record<string, Record<string, unknown>>);
-      // The mark goes with the first text.
+      // The mark is emitted with the first text.
       block = { kind, name: `b${this.#blocks++}`, opaque, isChanged: mark !== undefined };
       open.set(id, block);
       if (kind === "reasoning") this.#firstReasoning ??= block;
     }
     for (const [provider, fields] of part.providerMetadata === undefined ? [] : Object.entries(part.providerMetadata)) {
       for (const [name, value] of Object.entries(fields ?? {})) {
-        // Some packages say the same with every delta.
+        // Some packages repeat the same value with every delta.
         if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
-        // A new object each time: what was emitted belongs to the kernel.
+        // Create a new object: emitted ones belong to the kernel.
         block.opaque = { ...block.opaque, [provider]: { ...block.opaque?.[provider], [name]: value } };
         block.isChanged = true;
-        isNews = true;
+        hasNewData = true;
       }
     }
-    if (text === "" && !isNews) return;
-    if (kind === "reasoning") this.#thought = true;
-    else this.#said ||= text.trim() !== "";
+    if (text === "" && !hasNewData) return;
+    if (kind === "reasoning") this.#hasReasoning = true;
+    else this.#hasContent ||= text.trim() !== "";
     this.#bytes += Buffer.byteLength(text);
     const last = lastOf(chunks);
     const { isChanged } = block;
@@ -224,23 +227,23 @@ export class Answer {
   }
 }
 
-/** The chunk that the next piece of the same kind is joined to; undefined: it stands alone. */
+/** The chunk to which the next piece of the same kind is joined; undefined: emit it separately. */
 function lastOf(chunks: readonly ModelChunk[]): ModelChunk | undefined {
-  return chunks.length < APART ? undefined : chunks.at(-1);
+  return chunks.length < MAX_SEPARATE_CHUNKS ? undefined : chunks.at(-1);
 }
 
 function freshId(): string {
   return `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
 }
 
-function filled(metadata: Metadata | undefined): Metadata | undefined {
-  const kept = Object.entries(metadata ?? {}).filter(([, fields]) =>
+function withoutEmptyMetadata(metadata: Metadata | undefined): Metadata | undefined {
+  const entries = Object.entries(metadata ?? {}).filter(([, fields]) =>
     Object.values(fields ?? {}).some((value) => value !== undefined && value !== null),
   );
-  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+  return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-/** JSON text as the model gave it; models that call without arguments give an empty one. */
+/** JSON text as the model wrote it; `{}` for a call without arguments. */
 function argumentsText(input: unknown): string {
   if (typeof input === "string") return input.trim() === "" ? "{}" : input;
   return JSON.stringify(input ?? {});

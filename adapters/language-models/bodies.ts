@@ -1,25 +1,28 @@
 import { ProviderError } from "gantry";
-import type { Answered } from "./connections.js";
+import type { HttpResponse } from "./connections.js";
 import type { Bytes } from "./response-bytes.js";
 
-/** The most that is read of each kind of body, in bytes after decompression. */
+/** Maximum size of each kind of body, in bytes after decompression. */
 export const BODY_LIMITS = {
-  /** All pages of a list of models together. */
+  /** All pages of a model list together. */
   list: 16 * 1024 * 1024,
-  /** An error; what is longer is cut, so that its status and its first words are still told. */
+  /** An error body; a longer one is truncated, so that its status and beginning are still reported. */
   error: 64 * 1024,
-  /** One event of a stream, and a body that has no events. */
+  /** An event of a stream, or a body without events. */
   event: 8 * 1024 * 1024,
-  /** A streamed answer as a whole: twice what the longest answers take, a token an event. */
+  /** A complete streamed answer: twice the size of the longest answers with one token per event. */
   answer: 128 * 1024 * 1024,
-  /** Commas, braces and brackets of a list or an event: a value of two bytes takes fifty in memory, and seconds by the million. */
+  /**
+   * Commas, braces and brackets of a list or an event. A value of two bytes takes fifty in memory, and millions of
+   * values take seconds.
+   */
   values: 1_000_000,
 };
 
 export type BodyLimits = Readonly<typeof BODY_LIMITS>;
 
-/** A body that was read to its end. */
-export interface Whole {
+/** A completely read body. */
+export interface CompleteBody {
   readonly ok: boolean;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -28,32 +31,39 @@ export interface Whole {
 }
 
 /**
- * The answer as a platform's response whose body ends, whatever the provider sends: of an error the first bytes, of an
- * answer events of bounded size, each passed on whole. Reading beyond a limit rejects with `ProviderError` of the kind
- * `too_large`.
+ * Converts an answer to a platform `Response` with bounded size. It passes on the first bytes of an
+ * error, and the complete events of an answer. Reading beyond a limit rejects with `ProviderError` of the kind `too_large`.
  */
-export function bounded(answer: Answered, provider: string, limits: BodyLimits = BODY_LIMITS): Response {
+export function toBoundedResponse(answer: HttpResponse, provider: string, limits: BodyLimits = BODY_LIMITS): Response {
   const { ok, status, statusText, body, url } = answer;
   const headers = new Headers(answer.headers);
-  // They tell of what was on the wire, not of what comes out here.
+  // These headers describe the compressed body, not the decompressed one.
   headers.delete("content-encoding");
   headers.delete("content-length");
   const pieces = ok ? events(body, provider, limits) : firstBytes(body, limits.error);
   const empty = [101, 204, 205, 304].includes(status);
-  if (empty) body.leave(true);
+  if (empty) body.release(true);
   const response = new Response(empty ? null : streamOf(pieces, body), { status, statusText, headers });
-  // Faults name the host that they came from.
+  // Errors name the host of this address.
   Object.defineProperty(response, "url", { value: url });
   return response;
 }
 
-/** A whole body of at most `most` bytes, else a rejection that says that `what` is larger; of an error the first bytes. */
-export async function readWhole(answer: Answered, most: number, provider: string, what: string): Promise<Whole> {
+/**
+ * Reads a body of at most `most` bytes; of an error response, the first bytes. Rejects with `ProviderError` of the kind
+ * `too_large` that names `what`.
+ */
+export async function readComplete(
+  answer: HttpResponse,
+  most: number,
+  provider: string,
+  what: string,
+): Promise<CompleteBody> {
   const { ok, status, headers, body } = answer;
   const parts: Uint8Array[] = [];
   let bytes = 0;
   try {
-    for await (const piece of ok ? all(body) : firstBytes(body, BODY_LIMITS.error)) {
+    for await (const piece of ok ? allPieces(body) : firstBytes(body, BODY_LIMITS.error)) {
       bytes += piece.length;
       parts.push(piece);
       if (ok && bytes > most) break;
@@ -62,30 +72,33 @@ export async function readWhole(answer: Answered, most: number, provider: string
     if (ok) checkSize(read, most, provider, what);
     return { ok, status, headers, bytes, text: new TextDecoder().decode(read) };
   } finally {
-    body.leave();
+    body.release();
   }
 }
 
-/** The first bytes of an error as text. */
+/** Reads the first bytes of an error body as text. */
 export async function readError(body: Bytes): Promise<string> {
   const parts: Uint8Array[] = [];
   for await (const piece of firstBytes(body, BODY_LIMITS.error)) parts.push(piece);
   return new TextDecoder().decode(Buffer.concat(parts));
 }
 
-/** All of what is sent. */
+/** Reads the complete body of a request. */
 export async function readSent(request: Request): Promise<Uint8Array> {
   return new Uint8Array(await request.arrayBuffer());
 }
 
-/** All of a body that is bounded already. */
+/** Reads a body that is bounded already. */
 export async function readText(response: Response): Promise<string> {
   return await response.text();
 }
 
-/** Throws `ProviderError` of the kind `too_large` where there are more bytes than `most`, or too many values in them; `event` names what has values. */
+/**
+ * Throws `ProviderError` of the kind `too_large` for more bytes than `most`, or for too many values. `event` names the
+ * part that contains the values.
+ */
 export function checkSize(bytes: Uint8Array, most: number, provider: string, what: string, event = what): void {
-  // Of fewer bytes none can have so many.
+  // A smaller body cannot contain so many values.
   if (bytes.length > BODY_LIMITS.values) {
     let values = 0;
     for (const byte of bytes) if (isStructure(byte)) values++;
@@ -94,28 +107,28 @@ export function checkSize(bytes: Uint8Array, most: number, provider: string, wha
   if (bytes.length > most) throw tooLarge(provider, what, most);
 }
 
-async function* all(body: Bytes): AsyncGenerator<Uint8Array, void, undefined> {
+async function* allPieces(body: Bytes): AsyncGenerator<Uint8Array, void, undefined> {
   for (let piece = await body.next(); piece !== undefined; piece = await body.next()) yield piece;
 }
 
 async function* firstBytes(body: Bytes, most: number): AsyncGenerator<Uint8Array, void, undefined> {
-  let left = most;
-  for await (const piece of all(body)) {
-    yield piece.subarray(0, left);
-    left -= piece.length;
-    if (left > 0) continue;
-    body.leave();
+  let remainingBytes = most;
+  for await (const piece of allPieces(body)) {
+    yield piece.subarray(0, remainingBytes);
+    remainingBytes -= piece.length;
+    if (remainingBytes > 0) continue;
+    body.release();
     return;
   }
 }
 
-/** Each event whole, so that who takes them apart never holds more than one, nor looks at its beginning again and again. */
+/** Yields complete events, so that parsers never hold more than one and never rescan its beginning. */
 async function* events(body: Bytes, provider: string, limits: BodyLimits): AsyncGenerator<Uint8Array, void, undefined> {
   const ends = new EventEnds();
   let held: Uint8Array[] = [];
   let size = 0;
   let total = 0;
-  for await (const piece of all(body)) {
+  for await (const piece of allPieces(body)) {
     total += piece.length;
     if (total > limits.answer) throw tooLarge(provider, "an answer", limits.answer);
     const end = ends.last(piece);
@@ -133,16 +146,16 @@ async function* events(body: Bytes, provider: string, limits: BodyLimits): Async
   if (held.length > 0) yield Buffer.concat(held);
 }
 
-/** Finds blank lines, which end an event, in bytes that come in any pieces; lines end with LF, CRLF or CR. */
+/** Finds the blank lines that end events, in arbitrary pieces of bytes. Lines end with LF, CRLF or CR. */
 class EventEnds {
   #emptyLine = true;
   #afterReturn = false;
   #afterEnd = false;
   #values = 0;
-  /** The most values of one event in the last piece. */
+  /** Greatest number of values in an event of the last piece. */
   values = 0;
 
-  /** Where the last event that ends in this piece is over; 0: none does. */
+  /** The end of the last event that ends in this piece; 0 if none does. */
   last(piece: Uint8Array): number {
     let end = 0;
     this.values = this.#values;
@@ -153,7 +166,7 @@ class EventEnds {
         if (isStructure(byte!) && ++this.#values > this.values) this.values = this.#values;
         continue;
       }
-      // The second half of CRLF ends nothing of its own.
+      // The LF of CRLF does not end another line.
       if (!(byte === 10 && this.#afterReturn)) {
         this.#afterEnd = this.#emptyLine;
         this.#emptyLine = true;
@@ -176,18 +189,18 @@ function streamOf(pieces: AsyncGenerator<Uint8Array, void, undefined>, body: Byt
           if (done === true) controller.close();
           else controller.enqueue(value);
         } catch (error) {
-          body.leave();
+          body.release();
           controller.error(error);
         }
       },
-      cancel: () => body.leave(),
+      cancel: () => body.release(),
     },
-    // Nothing is read before somebody wants it.
+    // Read only on demand.
     { highWaterMark: 0 },
   );
 }
 
-/** `{`, `[` or a comma. */
+/** Whether the byte is `{`, `[` or a comma. */
 function isStructure(byte: number): boolean {
   return byte === 0x2c || byte === 0x5b || byte === 0x7b;
 }
@@ -196,7 +209,7 @@ function tooMany(provider: string, what: string, most: number): ProviderError {
   return new ProviderError(provider, "too_large", `${what} of more than ${most.toLocaleString("en")} values`);
 }
 
-/** What is said of too many bytes. */
+/** Error for a body with too many bytes. */
 export function tooLarge(provider: string, what: string, most: number): ProviderError {
   const amount = most >= 1024 * 1024 ? `${most / 1024 / 1024} MB` : `${most} bytes`;
   return new ProviderError(provider, "too_large", `${what} of more than ${amount}`);

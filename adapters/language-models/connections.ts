@@ -3,49 +3,52 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { ResponseBytes, type Bytes } from "./response-bytes.js";
 
-export interface Question {
+export interface HttpRequest {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array;
 }
 
-/** What a server answered; of its body nothing is read yet. */
-export interface Answered {
+/** Response of a server whose body is not read yet. */
+export interface HttpResponse {
   readonly url: string;
   readonly ok: boolean;
   readonly status: number;
   readonly statusText: string;
-  /** By names in lower case. */
+  /** Names are in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Bytes;
 }
 
-interface Way {
-  ask(url: URL, question: Question, signal: AbortSignal): Promise<Answered>;
-  /** Breaks what is under way. */
+interface HttpTransport {
+  ask(url: URL, question: HttpRequest, signal: AbortSignal): Promise<HttpResponse>;
+  /** Aborts requests in progress. */
   close(): Promise<void>;
 }
 
 const LOOPBACK = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
 const PROXIES = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"];
 const CONNECT_MS = 30_000;
-/** As long as most servers keep a connection that nobody uses, or a little less. */
+/** At most as long as most servers keep idle connections. */
 const IDLE_MS = 4_000;
 
 /**
- * Connections of one's own, kept for the next question, each kind loaded with its first: no limit on the wait for headers
- * or for the next bytes (the kernel's watchdog has that, and a local model may think for ten minutes), proxies by
- * HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and never a proxy for this machine. Faults are those of the platform's `fetch`:
- * a `TypeError` with the cause.
+ * HTTP connections with keep-alive; each kind is loaded with its first use.
+ *
+ * There is no limit on the wait for headers or bytes: the kernel's watchdog has one, and a local model may think for
+ * ten minutes. HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply, except for this machine. Errors are those of the platform's
+ * `fetch`: a `TypeError` with the cause.
  */
 export class Connections {
-  readonly #ways = new Map<OpenWay, Way | Promise<Way>>();
+  readonly #ways = new Map<OpenTransport, HttpTransport | Promise<HttpTransport>>();
   #closed = false;
 
-  /** Rejects with the signal's reason as soon as it is aborted; a body under way then breaks off with it. */
-  async ask(url: string, question: Question, signal: AbortSignal): Promise<Answered> {
+  /**
+   * Sends a request. Rejects with the signal's reason as soon as it aborts; a body in progress then ends with an error.
+   */
+  async ask(url: string, question: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     const target = new URL(url);
-    const open = wayTo(target);
+    const open = transportFor(target);
     let way = this.#ways.get(open);
     if (way === undefined) this.#ways.set(open, (way = open()));
     const opened = await way;
@@ -60,79 +63,85 @@ export class Connections {
   }
 }
 
-type OpenWay = () => Way | Promise<Way>;
+type OpenTransport = () => HttpTransport | Promise<HttpTransport>;
 
-function wayTo({ protocol, hostname }: URL): OpenWay {
-  if (!LOOPBACK.test(hostname) && PROXIES.some((name) => Boolean(process.env[name]))) return proxied;
-  return protocol === "https:" ? secure : plain;
+function transportFor({ protocol, hostname }: URL): OpenTransport {
+  if (!LOOPBACK.test(hostname) && PROXIES.some((name) => Boolean(process.env[name]))) return openProxied;
+  return protocol === "https:" ? openSecure : openPlain;
 }
 
-function plain(): Way {
-  // Not by import(), which from Node 22 on loads the platform's fetch as well: 30 ms.
+function openPlain(): HttpTransport {
+  // Not `import()`, which on Node 22 and later also loads the platform's fetch and takes 30 ms.
   const { Agent, request } = process.getBuiltinModule("node:http");
   return direct(new Agent({ keepAlive: true, timeout: IDLE_MS }), request, "connect");
 }
 
-function secure(): Way {
+function openSecure(): HttpTransport {
   const { Agent, request } = process.getBuiltinModule("node:https");
   return direct(new Agent({ keepAlive: true, timeout: IDLE_MS }), request, "secureConnect");
 }
 
 type Agent = import("node:http").Agent;
 
-function direct(agent: Agent, request: typeof import("node:http").request, connected: string): Way {
-  const ask: Way["ask"] = (url, { method, headers, body }, signal) =>
+function direct(agent: Agent, request: typeof import("node:http").request, connected: string): HttpTransport {
+  const ask: HttpTransport["ask"] = (url, { method, headers, body }, signal) =>
     new Promise((resolve, reject) => {
-      // As bytes, since a text is copied once more to stand behind the headers.
+      // As bytes, because a text would be copied again after the headers.
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
       const length = bytes === undefined ? {} : { "content-length": String(bytes.length) };
-      const asked = request(url, { method, agent, headers: { accept: "*/*", ...headers, ...length } });
+      const clientRequest = request(url, { method, agent, headers: { accept: "*/*", ...headers, ...length } });
       const onAbort = (): void => {
         reject(signal.reason as Error);
-        asked.destroy();
+        clientRequest.destroy();
       };
       signal.addEventListener("abort", onAbort, { once: true });
-      asked.once("socket", (socket) => limitConnecting(asked, socket, connected));
-      asked.on("error", (error) => {
+      clientRequest.once("socket", (socket) => limitConnecting(clientRequest, socket, connected));
+      clientRequest.on("error", (error) => {
         signal.removeEventListener("abort", onAbort);
         reject(new TypeError("fetch failed", { cause: error }));
       });
-      asked.once("response", (response) => {
+      clientRequest.once("response", (response) => {
         signal.removeEventListener("abort", onAbort);
         const { statusCode = 0, statusMessage = "" } = response;
-        resolve(answered(url, statusCode, statusMessage, response.headers, response, signal));
+        resolve(toResponse(url, statusCode, statusMessage, response.headers, response, signal));
       });
-      asked.end(bytes);
+      clientRequest.end(bytes);
     });
   return { ask, close: async () => agent.destroy() };
 }
 
-/** A host that swallows packets would else be waited for as long as the system does. */
-function limitConnecting(asked: ClientRequest, socket: Socket, connected: string): void {
-  if (asked.reusedSocket) return;
+/** A host that drops packets would otherwise be awaited for the timeout of the operating system. */
+function limitConnecting(clientRequest: ClientRequest, socket: Socket, connected: string): void {
+  if (clientRequest.reusedSocket) return;
   const late = Object.assign(new Error("connecting took too long"), { code: "ETIMEDOUT" });
-  const timer = setTimeout(() => asked.destroy(late), CONNECT_MS);
+  const timer = setTimeout(() => clientRequest.destroy(late), CONNECT_MS);
   const stop = (): void => clearTimeout(timer);
   socket.once(connected, stop).once("close", stop);
 }
 
-async function proxied(): Promise<Way> {
-  // By its default export: of a CommonJS package a bundle knows no names.
+async function openProxied(): Promise<HttpTransport> {
+  // Default export: bundles cannot resolve the names of a CommonJS package.
   const { default: undici } = await import("undici");
   const agent = new undici.EnvHttpProxyAgent({ headersTimeout: 0, bodyTimeout: 0, connect: { timeout: CONNECT_MS } });
   return {
     async ask(url, { method, headers, body }, signal) {
-      const asked = { origin: url.origin, path: url.pathname + url.search, headers, signal, body: body ?? null };
-      const answer = await agent.request({ ...asked, method: method as "POST" }).catch((error: unknown) => {
+      const requestOptions = {
+        origin: url.origin,
+        path: url.pathname + url.search,
+        headers,
+        signal,
+        body: body ?? null,
+      };
+      const answer = await agent.request({ ...requestOptions, method: method as "POST" }).catch((error: unknown) => {
         signal.throwIfAborted();
         throw new TypeError("fetch failed", { cause: error });
       });
-      const { statusCode, headers: told, body: stream } = answer;
-      return answered(
+      const { statusCode, headers: responseHeaders, body: stream } = answer;
+      return toResponse(
         url,
         statusCode,
         process.getBuiltinModule("node:http").STATUS_CODES[statusCode] ?? "",
-        told,
+        responseHeaders,
         stream,
         signal,
       );
@@ -141,17 +150,17 @@ async function proxied(): Promise<Way> {
   };
 }
 
-function answered(
+function toResponse(
   { href }: URL,
   status: number,
   statusText: string,
-  told: IncomingMessage["headers"],
+  responseHeaders: IncomingMessage["headers"],
   stream: Readable,
   signal: AbortSignal,
-): Answered {
+): HttpResponse {
   const headers: Record<string, string> = {};
-  for (const name in told) {
-    const value = told[name];
+  for (const name in responseHeaders) {
+    const value = responseHeaders[name];
     if (value !== undefined) headers[name] = typeof value === "string" ? value : value.join(", ");
   }
   const body = new ResponseBytes(stream, headers["content-encoding"], signal);

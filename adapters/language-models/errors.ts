@@ -1,7 +1,7 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
-import type { Whole } from "./bodies.js";
+import type { CompleteBody } from "./bodies.js";
 import { faultOf, retryAfterMs, type Fault } from "./provider-fault.js";
-import { bag, parsed, tellsError } from "./json.js";
+import { asObject, parseJsonObject, isErrorValue } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
 import { looksLikeHtml, whyUnreadable } from "./unreadable.js";
 
@@ -35,20 +35,20 @@ const FILTERED =
   /content[_ -]?(filter|policy|management)|safety (system|filter|settings)|prohibited[_ ]content|moderation|flagged/i;
 const NO_MONEY =
   /insufficient[_ ](quota|balance|funds|credits?)|billing|exceeded your current quota|payment required|credit balance|out of credits/i;
-/** Groq refuses a request for what its own model made of it. */
-const SLIPPED = /\b(tool_use_failed|output_parse_failed)\b/;
+/** Groq rejects a request because of its own model's invalid output. */
+const INVALID_CALL = /\b(tool_use_failed|output_parse_failed)\b/;
 const NETWORK_CODE =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
 const UNREACHABLE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
 
-/** A request that was answered with no; `faultOf` reads these fields. */
-export class Refused extends Error {
+/** A request with an error status; `faultOf` reads these fields. */
+export class RejectedRequest extends Error {
   readonly statusCode: number;
   readonly responseHeaders: Readonly<Record<string, string>>;
   readonly responseBody: string;
   constructor(
-    { status, statusText, headers }: Pick<Whole, "status" | "headers"> & { statusText: string },
+    { status, statusText, headers }: Pick<CompleteBody, "status" | "headers"> & { statusText: string },
     body: string,
   ) {
     super(statusText);
@@ -58,57 +58,58 @@ export class Refused extends Error {
   }
 }
 
-/** Any fault of a provider as the kernel knows it: a kind, the provider's own words without secrets, how long to wait. */
+/** Converts any error of a provider: its kind, the provider's message without secrets, and the delay before a retry. */
 export function toProviderError(error: unknown, context: FaultContext): ProviderError {
-  const known = knownFault(error);
-  if (known !== undefined) return known;
-  const tell = (
+  const providerError = knownFault(error);
+  if (providerError !== undefined) return providerError;
+  const createError = (
     kind: ProviderErrorKind,
     message: string,
     details: { status?: number; retryAfterMs?: number; unreachable?: boolean } = {},
   ): ProviderError => new ProviderError(context.provider, kind, context.redact(message), details);
 
   const code = networkCode(error);
-  // A broken connection may come with the status of the answer that it broke.
+  // An error of a broken connection may contain the status of the interrupted answer.
   if (code !== undefined) {
-    if (CERTIFICATE_CODE.test(code)) return tell("protocol", `the connection is not trusted (${code})`);
-    return tell("network", networkMessage(error, code), { unreachable: UNREACHABLE.test(code) });
+    if (CERTIFICATE_CODE.test(code)) return createError("protocol", `the connection is not trusted (${code})`);
+    return createError("network", networkMessage(error, code), { unreachable: UNREACHABLE.test(code) });
   }
-  if (isNamed(error, "AI_APICallError") && bag(error).statusCode === 200) {
-    const body = bag(error).responseBody;
-    return tell("protocol", typeof body === "string" ? whyUnreadable(body) : "the answer could not be read");
+  if (isNamed(error, "AI_APICallError") && asObject(error).statusCode === 200) {
+    const body = asObject(error).responseBody;
+    return createError("protocol", typeof body === "string" ? whyUnreadable(body) : "the answer could not be read");
   }
   if (isNamed(error, "AI_JSONParseError") || isNamed(error, "AI_TypeValidationError")) {
     const garbled = isNamed(error, "AI_JSONParseError");
-    const value = garbled ? parsed(bag(error).text) : bag(error).value;
-    const inside = bag(value).error === undefined ? undefined : faultOf(value);
-    // Half a chunk may be whole the next time; one of a form that the package does not know never is.
-    if (inside === undefined) return tell(garbled ? "server" : "protocol", "a malformed chunk in the answer");
-    return tell(kindOf(inside), inside.message);
+    const value = garbled ? parseJsonObject(asObject(error).text) : asObject(error).value;
+    const inside = asObject(value).error === undefined ? undefined : faultOf(value);
+    // A truncated chunk may be complete after a retry; a chunk of an unknown form never is.
+    if (inside === undefined) return createError(garbled ? "server" : "protocol", "a malformed chunk in the answer");
+    return createError(kindOf(inside), inside.message);
   }
   if (isNamed(error, "AI_InvalidResponseDataError") || isNamed(error, "AI_EmptyResponseBodyError")) {
     return /finish reason/.test(message(error))
-      ? tell("network", "the answer ended before it was finished")
-      : tell("protocol", message(error));
+      ? createError("network", "the answer ended before it was finished")
+      : createError("protocol", message(error));
   }
-  if (isNamed(error, "AI_UnsupportedFunctionalityError")) return tell("bad_request", message(error));
-  if (isNamed(error, "AI_NoSuchModelError")) return tell("not_found", message(error));
-  if (isNamed(error, "AI_LoadAPIKeyError")) return tell("authentication", message(error));
+  if (isNamed(error, "AI_UnsupportedFunctionalityError")) return createError("bad_request", message(error));
+  if (isNamed(error, "AI_NoSuchModelError")) return createError("not_found", message(error));
+  if (isNamed(error, "AI_LoadAPIKeyError")) return createError("authentication", message(error));
 
   const fault = faultOf(error);
-  if (SLIPPED.test(fault.words)) return UNREADABLE_CALL.toError(context, fault.said ?? fault.message, fault.status);
+  if (INVALID_CALL.test(fault.words))
+    return UNREADABLE_CALL.toError(context, fault.modelOutput ?? fault.message, fault.status);
   const { status, headers, waitMs } = fault;
-  return tell(kindOf(fault), fault.message, { status, retryAfterMs: retryAfterMs(headers) ?? waitMs });
+  return createError(kindOf(fault), fault.message, { status, retryAfterMs: retryAfterMs(headers) ?? waitMs });
 }
 
-/** What came where an answer was due: an error all the same, a page of a proxy, something unknown. */
-export function noAnswer(body: string, context: FaultContext): ProviderError {
-  const whole = parsed(body);
-  const { error, detail, message } = bag(Array.isArray(whole) ? (whole as unknown[])[0] : whole);
-  if (tellsError(error) || detail !== undefined || message !== undefined) return toProviderError(whole, context);
+/** Converts an unexpected body to an error: an error object, the page of a proxy, or anything else. */
+export function unexpectedBody(body: string, context: FaultContext): ProviderError {
+  const parsedBody = parseJsonObject(body);
+  const { error, detail, message } = asObject(Array.isArray(parsedBody) ? (parsedBody as unknown[])[0] : parsedBody);
+  if (isErrorValue(error) || detail !== undefined || message !== undefined) return toProviderError(parsedBody, context);
   const why = whyUnreadable(body);
-  const told = looksLikeHtml(body) ? why : `unexpected: ${why}`;
-  return new ProviderError(context.provider, "protocol", context.redact(told));
+  const description = looksLikeHtml(body) ? why : `unexpected: ${why}`;
+  return new ProviderError(context.provider, "protocol", context.redact(description));
 }
 
 function kindOf({ status, message, words, thrown }: Fault): ProviderErrorKind {
@@ -132,13 +133,13 @@ function kindOf({ status, message, words, thrown }: Fault): ProviderErrorKind {
   if (status === 429) return "rate_limit";
   if (status === 503 || status === 529 || /overloaded/i.test(words)) return "overloaded";
   if (status >= 500 || status === 409 || status === 425) return "server";
-  // Gemini says 400 for a key that it does not know.
+  // Gemini returns 400 for an unknown API key.
   if (/api[_ ]key[_ ](not valid|invalid)|invalid[_ ]api[_ ]key|API_KEY_INVALID/i.test(all)) return "authentication";
   if (status >= 400) return FILTERED.test(all) && !/invalid/i.test(words) ? "content_filter" : "bad_request";
   return "protocol";
 }
 
-/** An error in mid-stream has no status of its own; one without known words is the server's, which had begun to answer. */
+/** Kind of an error without status, like one within a stream. Without known words it counts as a server error. */
 function kindOfWords(all: string): ProviderErrorKind | undefined {
   if (NO_MONEY.test(all)) return "permission";
   if (/overloaded|unavailable|capacity/i.test(all)) return "overloaded";
@@ -160,7 +161,7 @@ function networkCode(error: unknown): string | undefined {
     seen.add(current);
     const { code } = current as { code?: unknown };
     if (typeof code === "string" && (NETWORK_CODE.test(code) || CERTIFICATE_CODE.test(code))) return code;
-    // undici's word for a connection that ended within the body; its cause may be a plain Error.
+    // undici's error for a connection that ended within the body; its cause may be a plain Error.
     if (current instanceof TypeError && /^(terminated|fetch failed)$/.test(current.message)) {
       return networkCode(current.cause) ?? "connection lost";
     }
@@ -174,8 +175,8 @@ function networkCode(error: unknown): string | undefined {
 }
 
 function networkMessage(error: unknown, code: string): string {
-  const url = bag(error).url;
-  const status = bag(error).statusCode;
+  const url = asObject(error).url;
+  const status = asObject(error).statusCode;
   const where = typeof url === "string" && URL.canParse(url) ? ` to ${new URL(url).host}` : "";
   if (code === "ECONNREFUSED") return `no connection${where} (${code}); is the server running?`;
   if (code === "ENOTFOUND" || code === "EAI_AGAIN")
@@ -183,7 +184,7 @@ function networkMessage(error: unknown, code: string): string {
   return status === undefined ? `no connection${where} (${code})` : `the connection${where} broke (${code})`;
 }
 
-/** A fault that is told already, also where a package has put its own around it. */
+/** An error that is already converted, even if a package has wrapped it. */
 function knownFault(error: unknown): ProviderError | undefined {
   let current: unknown = error;
   for (let depth = 0; depth < 5 && current instanceof Error; depth++) {

@@ -1,7 +1,7 @@
 import type { Model } from "gantry/plugin";
-import { present } from "./json.js";
+import { withoutUndefined } from "./json.js";
 
-/** At the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */
+/** Matches the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */
 const family = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
 
 const REASONING = family(
@@ -14,7 +14,7 @@ const REASONING = family(
     "gemini-(2\\.5|[3-9])",
     "deepseek-(r\\d|reasoner|v3\\.[1-9]|v[4-9])",
     "grok-(3-mini|[4-9])",
-    // K2 itself does not, what came behind it does.
+    // K2 does not reason, its successors do.
     "kimi-k(2([.p][5-9]|.*thinking)|[3-9])",
     "glm-(4[.p][5-9]|[5-9])",
     "magistral",
@@ -26,8 +26,8 @@ const SEEING = family(
   "o[134](-|$)(?!.*mini)|gpt-(4o|4\\.1|4-turbo|[5-9])(?!.*(audio|realtime|search))|claude-|gemini-|pixtral|llama-4|gemma-?3|llava|qwen[\\d.]*-vl|grok-[4-9]",
 );
 
-/** What whole families of models are known for, where neither listing nor configuration say it. */
+/** Defaults of model families, for models without own data in list and configuration. */
 export function familyDefaults(id: string): Pick<Model, "reasoning" | "input"> {
   const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
-  return present({ reasoning: REASONING.test(id) || undefined, input: SEEING.test(id) ? input : undefined });
+  return withoutUndefined({ reasoning: REASONING.test(id) || undefined, input: SEEING.test(id) ? input : undefined });
 }

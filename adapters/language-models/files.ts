@@ -3,7 +3,7 @@ import type { Model } from "gantry/plugin";
 
 export type InputKind = "text" | "image" | "pdf";
 
-/** Bytes that a model can be shown. */
+/** An image or PDF for a model. */
 export interface Media {
   kind: "image" | "pdf";
   mediaType: string;
@@ -12,7 +12,7 @@ export interface Media {
   data: string;
 }
 
-/** What bytes are, by their beginning. The media type of a stored file says nothing. */
+/** Detects the type by the first bytes; undefined for other types. The media type of a stored file is not trusted. */
 export function sniff(base64: string): { kind: "image" | "pdf"; mediaType: string } | undefined {
   const head = Buffer.from(base64.slice(0, 64), "base64").toString("latin1");
   if (head.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
@@ -23,18 +23,18 @@ export function sniff(base64: string): { kind: "image" | "pdf"; mediaType: strin
   return undefined;
 }
 
-/** What goes to the model: the bytes where it takes them, else one line that says what was there. */
+/** The file if the model accepts its type, otherwise one line that describes it. */
 export function show(part: ImagePart | FilePart, input: ReadonlySet<InputKind>): Media | string {
-  const found =
+  const detected =
     sniff(part.data) ?? (part.type === "image" ? { kind: "image" as const, mediaType: part.mediaType } : undefined);
   const filename = part.type === "file" && part.filename !== "" ? part.filename : undefined;
-  if (found !== undefined && input.has(found.kind)) return { ...found, filename, data: part.data };
-  const what = filename ?? (found?.kind === "pdf" ? "PDF" : (found?.kind ?? "file"));
-  const type = found?.mediaType ?? "binary";
+  if (detected !== undefined && input.has(detected.kind)) return { ...detected, filename, data: part.data };
+  const what = filename ?? (detected?.kind === "pdf" ? "PDF" : (detected?.kind ?? "file"));
+  const type = detected?.mediaType ?? "binary";
   const why =
-    found === undefined
+    detected === undefined
       ? "not shown"
-      : found.kind === "image"
+      : detected.kind === "image"
         ? "this model takes no images"
         : "this model takes no PDF";
   return `[${what} (${type}, ${sizeOf(part.data)} bytes): ${why}]`;
@@ -45,7 +45,7 @@ function sizeOf(base64: string): number {
   return Math.max(0, Math.floor((base64.length * 3) / 4) - padding);
 }
 
-/** What a model takes: as configured or listed, else what all models of the wire take. */
+/** Input kinds of a model: configured or listed, otherwise those that all models of the wire accept. */
 export function inputOf(model: Model, fallback: readonly InputKind[]): ReadonlySet<InputKind> {
   return new Set(model.input ?? fallback);
 }

@@ -3,32 +3,32 @@ import type { ModelProvider } from "gantry/plugin";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
 import { toProviderError } from "./errors.js";
 import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
-import { PATIENCE, type ConfiguredModel, type Settings } from "./options.js";
+import { DEFAULT_LIMITS, type ConfiguredModel, type Settings } from "./options.js";
 import { askPackage } from "./package-source.js";
 import { passedCost } from "./prices.js";
 import { redactor } from "./redact.js";
 import { forSpecification } from "./specification.js";
 import type { Wire } from "./wires/wire.js";
 
-/** A provider of the AI SDK: `createX({...})` of any of its packages, known by its structure alone. */
+/** A provider of the AI SDK: the result of any package's `createX({...})`, recognized by its structure. */
 export interface AiSdkFactory {
   languageModel(modelId: string): unknown;
 }
 
 export interface FromAiSdkOptions {
-  /** Identifier that clients use. Default: the model's own provider, up to its first dot. */
+  /** Name of the provider for clients. Default: the model's own provider, up to its first dot. */
   name?: string | undefined;
-  /** What is known of the models; a text is an id. Needed with a factory, which lists none. */
+  /** Data of the models; a string is an id. Required for a factory, which cannot list its models. */
   models?: readonly (string | ConfiguredModel)[] | undefined;
-  /** Longest silence between two chunks, in seconds. Default 120. */
+  /** Maximum silence between two chunks, in seconds. Default 120. */
   timeout?: number | undefined;
-  /** How often the kernel asks again. Default 5. */
+  /** Maximum number of retries. Default 5. */
   maxRetries?: number | undefined;
-  /** Longest wait that the provider may ask for, in seconds. Default 60. */
+  /** Maximum delay that the provider may request, in seconds. Default 60. */
   maxWait?: number | undefined;
-  /** Sent with every call, as the package documents its `providerOptions`. */
+  /** Sent with every call in the format of the package's `providerOptions`. */
   providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
-  /** Taken out of error messages. */
+  /** Texts that are removed from error messages. */
   secrets?: readonly string[] | undefined;
   /** Called by `close`. */
   onClose?: (() => Promise<void>) | undefined;
@@ -36,8 +36,8 @@ export interface FromAiSdkOptions {
 }
 
 /**
- * Any AI SDK model (specification v2, v3 or v4), several of one provider, or a provider's factory, as a `ModelProvider`.
- * Throws `InputError` when it is none of these, or a factory without `models`.
+ * Wraps any AI SDK model (specification v2, v3 or v4), several models of one provider, or a provider's factory as a
+ * `ModelProvider`. Throws `InputError` for other values, and for a factory without `models`.
  */
 export function fromAiSdk(
   source: AiSdkModel | readonly AiSdkModel[] | AiSdkFactory,
@@ -46,8 +46,8 @@ export function fromAiSdk(
   return new PackageModels(source, options);
 }
 
-/** Whom a package asks, and how, is its own business: these settings are those of nobody. */
-const ITS_OWN: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
+/** Placeholders: the package itself decides on address, key and protocol. */
+const NO_SETTINGS: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
   wire: "openai",
   baseUrl: "",
   apiKey: undefined,
@@ -63,13 +63,13 @@ class PackageModels extends AiSdkModels {
   readonly #onClose: FromAiSdkOptions["onClose"];
 
   constructor(source: AiSdkModel | readonly AiSdkModel[] | AiSdkFactory, options: FromAiSdkOptions) {
-    const given = (Array.isArray(source) ? source : [source]) as unknown[];
-    const made = new Map<string, AiSdkModel>();
+    const sources = (Array.isArray(source) ? source : [source]) as unknown[];
+    const modelsById = new Map<string, AiSdkModel>();
     const models = (options.models ?? []).map((model) => (typeof model === "string" ? { id: model } : model));
     let factory: AiSdkFactory | undefined;
-    if (given.length > 0 && given.every(isAiSdkModel)) {
-      for (const model of given) made.set(model.modelId, model);
-      for (const id of made.keys()) if (!models.some((model) => model.id === id)) models.push({ id });
+    if (sources.length > 0 && sources.every(isAiSdkModel)) {
+      for (const model of sources) modelsById.set(model.modelId, model);
+      for (const id of modelsById.keys()) if (!models.some((model) => model.id === id)) models.push({ id });
     } else if (isAiSdkFactory(source)) {
       factory = source;
       if (models.length === 0)
@@ -77,35 +77,35 @@ class PackageModels extends AiSdkModels {
     } else {
       throw new InputError("model", "a language model or a provider of the AI SDK");
     }
-    const name = options.name ?? [...made.values()][0]?.provider.split(".")[0];
+    const name = options.name ?? [...modelsById.values()][0]?.provider.split(".")[0];
     if (name === undefined || name === "" || /[\s/]/.test(name))
       throw new InputError("name", 'a name for the provider, without "/" and white space');
     const faults = { provider: name, redact: redactor(options.secrets ?? []) };
     const modelOf = (id: string): AiSdkModel => {
-      let model: unknown = made.get(id);
+      let model: unknown = modelsById.get(id);
       try {
         model ??= factory?.languageModel(id);
       } catch (error) {
         throw toProviderError(error, faults);
       }
       if (!isAiSdkModel(model)) throw new InputError("model", `a model of ${name}`);
-      made.set(id, model);
+      modelsById.set(id, model);
       return model;
     };
     const wire = packageWire(modelOf, options.providerOptions);
     const settings = {
       name,
       models,
-      idleTimeoutMs: (options.timeout ?? PATIENCE.timeout) * 1000,
-      maxRetries: options.maxRetries ?? PATIENCE.maxRetries,
-      maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
-      ...ITS_OWN,
+      idleTimeoutMs: (options.timeout ?? DEFAULT_LIMITS.timeout) * 1000,
+      maxRetries: options.maxRetries ?? DEFAULT_LIMITS.maxRetries,
+      maxWaitMs: (options.maxWait ?? DEFAULT_LIMITS.maxWait) * 1000,
+      ...NO_SETTINGS,
     };
     const opened: OpenWire = {
       wire,
-      async ask({ request: { model, effort, startAfter: before }, refused }, asked, signal) {
+      async ask({ request: { model, effort, startAfter: before }, refused }, callOptions, signal) {
         const asks = modelOf(model.id);
-        const specified = forSpecification(asks.specificationVersion, asked, refused.has("effort") ? "" : effort);
+        const specified = forSpecification(asks.specificationVersion, callOptions, refused.has("effort") ? "" : effort);
         await before;
         return askPackage(asks, specified, signal);
       },
@@ -119,15 +119,15 @@ class PackageModels extends AiSdkModels {
   }
 }
 
-/** What is known of a package of others: nothing but the specification. */
+/** A wire for packages of third parties, based on the specification only. */
 function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromAiSdkOptions["providerOptions"]): Wire {
   return {
     thinkTags: true,
     cost: passedCost,
     input: () => ["text"],
-    // Some make a tool of it, which must be the only one.
-    ownJson: ({ request: { tools } }) => tools.length === 0,
-    // Packages differ in what they make of media within results; behind them all understand it.
+    // Some packages implement it as a tool, which must be the only one.
+    supportsOutputSchema: ({ request: { tools } }) => tools.length === 0,
+    // Packages handle media in tool results differently; all support media in a user message after the result.
     rules: ({ id }) => ({
       toolMedia: "behind",
       toolIds: "plain",
@@ -136,11 +136,11 @@ function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromA
     }),
     async options({ request: { model, effort }, refused }) {
       const { provider } = modelOf(model.id);
-      // JSON values, which the package's type wants to see proven.
+      // These are JSON values; the package's type cannot express that.
       const extra = { ...providerOptions } as Record<string, Record<string, never>>;
       if (effort !== "" && !refused.has("effort")) {
         const key = provider.split(".")[0]!;
-        // The name that most packages give it.
+        // The option name of most packages.
         extra[key] = { reasoningEffort: effort, ...extra[key] } as unknown as Record<string, never>;
       }
       return { providerOptions: extra };

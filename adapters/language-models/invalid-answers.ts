@@ -1,32 +1,32 @@
 import { ProviderError } from "gantry";
 
-/** How faults of one provider are told. */
+/** Data for errors of one provider. */
 export interface FaultContext {
   readonly provider: string;
-  /** Takes secrets out. */
+  /** Removes secrets from a text. */
   readonly redact: (text: string) => string;
 }
 
-/** Longest excerpt of what a model said wrongly. */
-const MOST = 600;
+/** Maximum characters of an excerpt from an invalid answer. */
+const MAX_EXCERPT_CHARACTERS = 600;
 
-/** Something that a model did wrongly, in words for people and for the model. */
+/** A kind of invalid answer, with texts for users and for the model. */
 export class InvalidAnswer {
-  readonly #what: string;
+  readonly #description: string;
   readonly #hint: string;
   constructor(what: string, hint: string) {
-    this.#what = what;
+    this.#description = what;
     this.#hint = hint;
   }
 
-  /** `said`: what the model said, as far as the provider tells it. */
-  toError(context: FaultContext, said?: string, status?: number): ProviderError {
-    const excerpt = said === undefined || said.trim() === "" ? undefined : context.redact(said.trim());
+  /** `output`: the invalid output, if the provider reports it. */
+  toError(context: FaultContext, output?: string, status?: number): ProviderError {
+    const excerpt = output === undefined || output.trim() === "" ? undefined : context.redact(output.trim());
     const shown = excerpt === undefined ? "" : ` Your answer was: ${cut(excerpt)}`;
     return new ProviderError(
       context.provider,
       "malformed_answer",
-      excerpt === undefined ? this.#what : `${this.#what}: ${excerpt}`,
+      excerpt === undefined ? this.#description : `${this.#description}: ${excerpt}`,
       { hint: this.#hint + shown, status },
     );
   }
@@ -64,13 +64,13 @@ const UNREADABLE = new InvalidAnswer(
   "Your last answer could not be read. Answer again.",
 );
 
-/** Gemini's words for what its model did wrongly. */
-export const SLIPS: Readonly<Record<string, InvalidAnswer>> = {
+/** Gemini's finish reasons for invalid answers. */
+export const INVALID_FINISH_REASONS: Readonly<Record<string, InvalidAnswer>> = {
   MALFORMED_FUNCTION_CALL: UNREADABLE_CALL,
   UNEXPECTED_TOOL_CALL: UNEXPECTED_CALL,
   MALFORMED_RESPONSE: UNREADABLE,
 };
 
 function cut(text: string): string {
-  return text.length > MOST ? `${text.slice(0, MOST - 1)}…` : text;
+  return text.length > MAX_EXCERPT_CHARACTERS ? `${text.slice(0, MAX_EXCERPT_CHARACTERS - 1)}…` : text;
 }

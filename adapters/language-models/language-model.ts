@@ -1,13 +1,13 @@
 import type { LanguageModelV3CallOptions, LanguageModelV3Prompt } from "@ai-sdk/provider";
 
-/** What a model is asked, in the terms of specification v3. */
+/** The options of a call in specification v3. */
 export type CallOptions = LanguageModelV3CallOptions;
 export type Prompt = LanguageModelV3Prompt;
 
-/** Keyed by the provider package's own name, as the specification calls it. */
+/** Metadata by the name of the provider package, as in the specification. */
 export type Metadata = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
-/** A part of a stream, of any specification: what is read of it is checked where it is read. */
+/** A part of a stream, of any specification version. Its fields are checked where they are read. */
 export interface StreamPart {
   readonly type: string;
   readonly id?: string;
@@ -22,12 +22,12 @@ export interface StreamPart {
   readonly error?: unknown;
 }
 
-/** A model of the AI SDK, known by its structure alone, so that any copy and version of its packages fits. */
+/** A model of the AI SDK, recognized by its structure, so that any copy and version of its packages fits. */
 export interface AiSdkModel {
   readonly specificationVersion: string;
   readonly provider: string;
   readonly modelId: string;
-  // Options differ from version to version; they are made for the version that the model names.
+  // The options depend on the specification version of the model.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   doStream(options: any): PromiseLike<{ stream: ReadableStream<unknown> }>;
 }

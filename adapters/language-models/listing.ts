@@ -2,36 +2,39 @@ import { ProviderError } from "gantry";
 import { BODY_LIMITS } from "./bodies.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { Read } from "./network.js";
-import { bag, parsed, type Bag } from "./json.js";
+import { asObject, parseJsonObject, type JsonObject } from "./json.js";
 import { enrichLocal } from "./local-catalogue.js";
 import type { Settings } from "./options.js";
 import { whyUnreadable } from "./unreadable.js";
 
-const LONGEST_MS = 30_000;
-const PAGES = 20;
-/** More than any provider has; what a list holds beyond is left out. */
-const MOST_MODELS = 10_000;
+const LIST_TIMEOUT_MS = 30_000;
+const MAX_PAGES = 20;
+/** Larger than any provider's list; further entries are ignored. */
+const MAX_MODELS = 10_000;
 
-/** What the provider lists, as it says it; what is known of it where it lists nothing. Rejects with `ProviderError`, or the signal's reason. */
+/**
+ * The provider's own model list, or the preset's if the provider has none. Rejects with `ProviderError`, or with the
+ * signal's reason.
+ */
 export async function entriesOf(
   settings: Settings,
   read: Read,
   context: FaultContext,
   signal: AbortSignal,
-): Promise<Bag[]> {
+): Promise<JsonObject[]> {
   const { preset } = settings;
-  const known = (preset?.models ?? []).map((id) => ({ id }));
-  if (preset?.listing === false) return known;
-  const timeout = AbortSignal.timeout(LONGEST_MS);
+  const presetEntries = (preset?.models ?? []).map((id) => ({ id }));
+  if (preset?.listing === false) return presetEntries;
+  const timeout = AbortSignal.timeout(LIST_TIMEOUT_MS);
   const either = AbortSignal.any([signal, timeout]);
   try {
     return await enrichLocal(await fetchEntries(settings, read, context, either), settings, read, either);
   } catch (error) {
     signal.throwIfAborted();
     if (timeout.aborted)
-      throw new ProviderError(context.provider, "timeout", `no list of models within ${LONGEST_MS / 1000} s`);
+      throw new ProviderError(context.provider, "timeout", `no list of models within ${LIST_TIMEOUT_MS / 1000} s`);
     const fault = toProviderError(error, context);
-    if (fault.kind === "not_found" && known.length > 0) return known;
+    if (fault.kind === "not_found" && presetEntries.length > 0) return presetEntries;
     throw fault;
   }
 }
@@ -41,18 +44,18 @@ async function fetchEntries(
   read: Read,
   context: FaultContext,
   signal: AbortSignal,
-): Promise<Bag[]> {
+): Promise<JsonObject[]> {
   const { wire, baseUrl } = settings;
   const headers = { accept: "application/json", ...keyHeaders(settings), ...settings.headers };
-  const entries: Bag[] = [];
+  const entries: JsonObject[] = [];
   let query = wire === "anthropic" ? "?limit=1000" : wire === "google" ? "?pageSize=1000" : "";
-  let left = BODY_LIMITS.list;
-  for (let page = 0; page < PAGES && entries.length < MOST_MODELS; page++) {
+  let remainingBytes = BODY_LIMITS.list;
+  for (let page = 0; page < MAX_PAGES && entries.length < MAX_MODELS; page++) {
     const url = `${baseUrl}/models${query}`;
-    const response = await read(url, { headers }, signal, left, "a list of models");
+    const response = await read(url, { headers }, signal, remainingBytes, "a list of models");
     const { text } = response;
-    left -= response.bytes;
-    const body = parsed(text);
+    remainingBytes -= response.bytes;
+    const body = parseJsonObject(text);
     if (!response.ok) {
       throw toProviderError(
         { statusCode: response.status, responseBody: text, responseHeaders: response.headers },
@@ -63,8 +66,8 @@ async function fetchEntries(
     const list = listOf(body);
     if (list === undefined)
       throw new ProviderError(context.provider, "protocol", "the list of models has an unknown shape");
-    for (const entry of list.slice(0, MOST_MODELS - entries.length)) entries.push(bag(entry));
-    const next = bag(body);
+    for (const entry of list.slice(0, MAX_MODELS - entries.length)) entries.push(asObject(entry));
+    const next = asObject(body);
     if (wire === "google" && typeof next.nextPageToken === "string" && next.nextPageToken !== "") {
       query = `?pageSize=1000&pageToken=${encodeURIComponent(next.nextPageToken)}`;
     } else if (wire === "anthropic" && next.has_more === true && typeof next.last_id === "string") {
@@ -83,6 +86,6 @@ function keyHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> 
 }
 
 function listOf(body: unknown): unknown[] | undefined {
-  const list = Array.isArray(body) ? (body as unknown[]) : (bag(body).data ?? bag(body).models);
+  const list = Array.isArray(body) ? (body as unknown[]) : (asObject(body).data ?? asObject(body).models);
   return Array.isArray(list) ? (list as unknown[]) : undefined;
 }

@@ -1,28 +1,33 @@
 import type { Read } from "./network.js";
-import { bag, list, present, text, type Bag } from "./json.js";
+import { asObject, asList, withoutUndefined, asText, type JsonObject } from "./json.js";
 import type { Settings } from "./options.js";
 
-/** More models than anyone keeps on one machine are not asked for one by one. */
-const MOST = 64;
-/** So many are asked for at once. */
-const AT_ONCE = 8;
-/** Bytes of one answer. */
-const SHOWN = 4 * 1024 * 1024;
+/** Maximum number of models that are queried individually. */
+const MAX_QUERIED_MODELS = 64;
+/** Maximum concurrent queries. */
+const MAX_CONCURRENT = 8;
+/** Maximum size of one answer, in bytes. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 /**
- * What servers on one's own machine tell beyond the OpenAI listing, in the terms of `catalogue.ts`: windows, images, reasoning.
- * The entries as they were where the server has nothing to add.
+ * Adds data that local servers report beyond the OpenAI list: windows, images, reasoning, in the terms of
+ * `catalogue-entry.ts`. Entries without more data stay unchanged.
  */
-export async function enrichLocal(entries: Bag[], settings: Settings, read: Read, signal: AbortSignal): Promise<Bag[]> {
+export async function enrichLocal(
+  entries: JsonObject[],
+  settings: Settings,
+  read: Read,
+  signal: AbortSignal,
+): Promise<JsonObject[]> {
   const ask: Ask = async (path, body) => {
     try {
       const url = new URL(path, settings.baseUrl).href;
       const headers = { ...settings.headers, "content-type": "application/json" };
       const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-      const answer = await read(url, { headers, ...sent }, signal, SHOWN, "an answer about a model");
-      return answer.ok ? bag(JSON.parse(answer.text)) : {};
+      const answer = await read(url, { headers, ...sent }, signal, MAX_ANSWER_BYTES, "an answer about a model");
+      return answer.ok ? asObject(JSON.parse(answer.text)) : {};
     } catch {
-      // The plain listing is there: this would only have made it better.
+      // Optional data: the plain list is sufficient.
       return {};
     }
   };
@@ -36,50 +41,52 @@ export async function enrichLocal(entries: Bag[], settings: Settings, read: Read
   }
 }
 
-type Ask = (path: string, body?: unknown) => Promise<Bag>;
+type Ask = (path: string, body?: unknown) => Promise<JsonObject>;
 
-async function ollama(entries: Bag[], ask: Ask): Promise<Bag[]> {
+async function ollama(entries: JsonObject[], ask: Ask): Promise<JsonObject[]> {
   const running = new Map(
-    list((await ask("/api/ps")).models)
-      .map(bag)
+    asList((await ask("/api/ps")).models)
+      .map(asObject)
       .map((entry) => [entry.model ?? entry.name, entry.context_length]),
   );
-  const enriched: Bag[] = [];
-  for (let at = 0; at < Math.min(MOST, entries.length); at += AT_ONCE)
-    enriched.push(...(await Promise.all(entries.slice(at, Math.min(at + AT_ONCE, MOST)).map(enrich))));
-  return enriched.concat(entries.slice(MOST));
+  const enriched: JsonObject[] = [];
+  for (let at = 0; at < Math.min(MAX_QUERIED_MODELS, entries.length); at += MAX_CONCURRENT)
+    enriched.push(
+      ...(await Promise.all(entries.slice(at, Math.min(at + MAX_CONCURRENT, MAX_QUERIED_MODELS)).map(enrich))),
+    );
+  return enriched.concat(entries.slice(MAX_QUERIED_MODELS));
 
-  async function enrich(entry: Bag): Promise<Bag> {
+  async function enrich(entry: JsonObject): Promise<JsonObject> {
     const shown = await ask("/api/show", { model: entry.id });
-    const info = bag(shown.model_info);
+    const info = asObject(shown.model_info);
     const longest = Object.entries(info).find(([key]) => key.endsWith(".context_length"))?.[1];
-    // Ollama cuts prompts at the window that it runs a model with, which is mostly far below what the model could.
-    const set = Number(/^num_ctx\s+(\d+)/m.exec(text(shown.parameters))?.[1]);
-    const window = set > 0 ? set : (running.get(entry.id) ?? longest);
-    const can = Array.isArray(shown.capabilities) ? new Set(shown.capabilities) : undefined;
-    const more = {
+    // Ollama truncates prompts at the window that a model runs with, which is mostly far below the model's own.
+    const configuredWindow = Number(/^num_ctx\s+(\d+)/m.exec(asText(shown.parameters))?.[1]);
+    const window = configuredWindow > 0 ? configuredWindow : (running.get(entry.id) ?? longest);
+    const capabilities = Array.isArray(shown.capabilities) ? new Set(shown.capabilities) : undefined;
+    const details = {
       context_length: typeof window === "number" ? window : undefined,
-      active: can?.has("completion"),
-      supports_reasoning: can?.has("thinking"),
-      supports_vision: can?.has("vision"),
+      active: capabilities?.has("completion"),
+      supports_reasoning: capabilities?.has("thinking"),
+      supports_vision: capabilities?.has("vision"),
     };
-    return { ...entry, ...present(more) };
+    return { ...entry, ...withoutUndefined(details) };
   }
 }
 
-async function lmStudio(entries: Bag[], ask: Ask): Promise<Bag[]> {
-  const native = list((await ask("/api/v0/models")).data).map(bag);
-  const known = new Map(native.map((entry) => [entry.id, entry]));
+async function lmStudio(entries: JsonObject[], ask: Ask): Promise<JsonObject[]> {
+  const native = asList((await ask("/api/v0/models")).data).map(asObject);
+  const nativeById = new Map(native.map((entry) => [entry.id, entry]));
   const enriched = entries.map((entry) => {
-    const more = known.get(entry.id);
-    if (more === undefined) return entry;
-    const window = more.loaded_context_length ?? more.max_context_length;
+    const nativeEntry = nativeById.get(entry.id);
+    if (nativeEntry === undefined) return entry;
+    const window = nativeEntry.loaded_context_length ?? nativeEntry.max_context_length;
     return {
       ...entry,
-      ...present({ type: more.type, context_length: typeof window === "number" ? window : undefined }),
+      ...withoutUndefined({ type: nativeEntry.type, context_length: typeof window === "number" ? window : undefined }),
     };
   });
-  const isLoaded = (entry: Bag): boolean => known.get(entry.id)?.state === "loaded";
-  // What is in memory answers at once.
+  const isLoaded = (entry: JsonObject): boolean => nativeById.get(entry.id)?.state === "loaded";
+  // Loaded models come first: they answer at once.
   return [...enriched.filter(isLoaded), ...enriched.filter((entry) => !isLoaded(entry))];
 }

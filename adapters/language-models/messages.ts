@@ -4,19 +4,19 @@ import { argumentsOf, toolIds, toolNames, type IdForm, type NameForm } from "./c
 import { show, type InputKind, type Media } from "./files.js";
 import type { Metadata, Prompt } from "./language-model.js";
 
-/** What a wire wants of a conversation. */
+/** Requirements of a wire on a conversation. */
 export interface PromptRules {
-  /** The pair whose opaque fields may be sent. */
+  /** Provider and model whose opaque fields may be sent. */
   readonly provider: string;
   readonly model: string;
   readonly input: ReadonlySet<InputKind>;
-  /** Where images and PDFs of tool results go: into the result, or into a user message behind it. */
+  /** Position of images and PDFs of tool results: in the result, or in a user message after it. */
   readonly toolMedia: "inside" | "behind";
-  /** Form of tool call ids that the provider takes. */
+  /** Required form of tool call ids. */
   readonly toolIds: IdForm;
-  /** How names of tools may begin. */
+  /** Required first character of tool names. */
   readonly toolNames: NameForm;
-  /** Opaque fields of reasoning that belong to the whole message (`reasoning_details`), not to the part. */
+  /** Whether opaque fields of reasoning (`reasoning_details`) belong to the whole message instead of the part. */
   readonly reasoningOnMessage: boolean;
 }
 
@@ -29,67 +29,67 @@ type ProviderOptions = NonNullable<PromptMessage["providerOptions"]>;
 
 const NO_OUTPUT = "(no output)";
 
-/** A conversation up to an answer of the model, behind which nothing changes what stands before it. */
-interface Beginning {
+/** A converted conversation up to an answer of the model; later messages do not change it. */
+interface CachedPrefix {
   readonly system: string;
   readonly messages: readonly ModelMessage[];
   readonly prompt: Prompt;
-  /** How many of the messages, and what they became. */
-  readonly said: number;
-  readonly told: number;
+  /** Number of messages, and of prompt messages that they became. */
+  readonly messageCount: number;
+  readonly promptCount: number;
 }
 
 /**
- * What conversations began with when they were last told: a long one is sent again with each question, and nearly all of
- * it is as it was. Prompts share it, so it is nobody's to change.
+ * Caches converted conversations: a long one is sent again with each request, and nearly all of it is unchanged.
+ * Prompts share the cached messages, which must not be modified.
  */
-export class PromptMemory {
-  /** By the rules that they were told by, and their first message. */
-  readonly #beginnings = new Map<string, WeakMap<ModelMessage, Beginning>>();
+export class PrefixCache {
+  /** Prefixes by the rules of the conversion and by their first message. */
+  readonly #prefixes = new Map<string, WeakMap<ModelMessage, CachedPrefix>>();
 
-  /** The known beginning of this very conversation, of which each message is still the same. */
-  known({ system, messages }: Conversation, rules: PromptRules): Beginning | undefined {
-    const known = messages[0] && this.#of(rules).get(messages[0]);
-    if (known?.system !== system || known.said > messages.length) return undefined;
-    for (let i = 0; i < known.said; i++) if (known.messages[i] !== messages[i]) return undefined;
-    return known;
+  /** The cached prefix of this conversation, if every message of it is still the same object; otherwise undefined. */
+  find({ system, messages }: Conversation, rules: PromptRules): CachedPrefix | undefined {
+    const prefix = messages[0] && this.#of(rules).get(messages[0]);
+    if (prefix?.system !== system || prefix.messageCount > messages.length) return undefined;
+    for (let i = 0; i < prefix.messageCount; i++) if (prefix.messages[i] !== messages[i]) return undefined;
+    return prefix;
   }
 
-  keep(beginning: Beginning, rules: PromptRules): void {
+  keep(beginning: CachedPrefix, rules: PromptRules): void {
     const first = beginning.messages[0];
-    if (first !== undefined && beginning.said > 0) this.#of(rules).set(first, beginning);
+    if (first !== undefined && beginning.messageCount > 0) this.#of(rules).set(first, beginning);
   }
 
-  #of({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, Beginning> {
+  #of({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, CachedPrefix> {
     const key = JSON.stringify([provider, model, ...input, form]);
-    let beginnings = this.#beginnings.get(key);
-    if (beginnings === undefined) this.#beginnings.set(key, (beginnings = new WeakMap()));
+    let beginnings = this.#prefixes.get(key);
+    if (beginnings === undefined) this.#prefixes.set(key, (beginnings = new WeakMap()));
     return beginnings;
   }
 }
 
 type Conversation = Pick<ModelRequest, "system" | "messages">;
 
-/** The conversation as AI SDK packages take it. The same messages always give the same bytes. */
-export function toPrompt({ system, messages }: Conversation, rules: PromptRules, memory?: PromptMemory): Prompt {
-  const known = memory?.known({ system, messages }, rules);
-  const prompt: Prompt = known?.prompt.slice(0, known.told) ?? [];
-  let [said, told] = [known?.said ?? 0, prompt.length];
-  if (system !== "" && known === undefined) prompt.push({ role: "system", content: system });
+/** Converts a conversation for AI SDK packages. Equal messages always give equal bytes. */
+export function toPrompt({ system, messages }: Conversation, rules: PromptRules, memory?: PrefixCache): Prompt {
+  const prefix = memory?.find({ system, messages }, rules);
+  const prompt: Prompt = prefix?.prompt.slice(0, prefix.promptCount) ?? [];
+  let [messageCount, promptCount] = [prefix?.messageCount ?? 0, prompt.length];
+  if (system !== "" && prefix === undefined) prompt.push({ role: "system", content: system });
   const toolId = toolIds(rules.toolIds);
   const toolName = toolNames(rules.toolNames);
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
     const last = prompt.at(-1);
-    // Templates of local models want roles to alternate.
+    // Templates of local models require alternating roles.
     if (last?.role === "user") last.content.push(...content);
     else prompt.push({ role: "user", content });
   };
   let results: ModelMessage[] = [];
-  let caller = messages[said - 1];
+  let caller = messages[messageCount - 1];
   const addResults = (): void => {
     if (results.length === 0) return;
-    // Tools that ran side by side end in any order; Gemini pairs results with calls by theirs.
+    // Parallel tools end in any order, but Gemini matches results to calls by their order.
     if (results.length > 1) {
       const calls = callIds(caller);
       results.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
@@ -101,7 +101,7 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
     addUser(shown.flatMap(({ behind }) => behind));
     results = [];
   };
-  for (let i = said; i < messages.length; i++) {
+  for (let i = messageCount; i < messages.length; i++) {
     const message = messages[i]!;
     if (message.role === "tool") {
       results.push(message);
@@ -113,14 +113,14 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
       const { content, providerOptions } = assistantContent(message, rules, { toolId, toolName });
       if (content.length === 0) continue;
       prompt.push({ role: "assistant", content, providerOptions });
-      [said, told] = [i + 1, prompt.length];
+      [messageCount, promptCount] = [i + 1, prompt.length];
     } else {
       const content = userContent(message, rules);
       addUser(content.length > 0 ? content : [{ type: "text", text: "(empty message)" }]);
     }
   }
   addResults();
-  memory?.keep({ system, messages, prompt, said, told }, rules);
+  memory?.keep({ system, messages, prompt, messageCount, promptCount }, rules);
   return prompt;
 }
 
@@ -131,7 +131,7 @@ function callIds(message: ModelMessage | undefined): string[] {
 function userContent(message: ModelMessage, rules: PromptRules): UserContent {
   const content: UserContent = [];
   for (const part of message.parts) {
-    // Anthropic refuses texts of white space alone.
+    // Anthropic rejects texts that contain only white space.
     if (part.type === "text" && part.text.trim() !== "") content.push({ type: "text", text: part.text });
     else if (part.type === "image" || part.type === "file") content.push(mediaPart(show(part, rules.input)));
   }
@@ -147,12 +147,12 @@ function mediaPart(shown: Media | string): UserContent[number] {
 function assistantContent(
   message: ModelMessage,
   rules: PromptRules,
-  { toolId, toolName }: Readonly<Record<"toolId" | "toolName", (said: string) => string>>,
+  { toolId, toolName }: Readonly<Record<"toolId" | "toolName", (name: string) => string>>,
 ): { content: AssistantContent; providerOptions?: ProviderOptions } {
   const content: AssistantContent = [];
   let onMessage: ProviderOptions | undefined;
   for (const part of message.parts) {
-    const options = ownOptions(part, rules);
+    const options = opaqueOptions(part, rules);
     if (part.type === "text") {
       if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
     } else if (part.type === "tool_call") {
@@ -164,7 +164,7 @@ function assistantContent(
       content.push({ type: "reasoning", text: part.text, ...(!isOnMessage && options) });
     }
   }
-  // Reasoning that a cancel cut off before what it led to is refused by every provider.
+  // Providers reject reasoning at the end of a message, which a cancel can leave.
   while (content.at(-1)?.type === "reasoning") content.pop();
   return content.length > 0 && onMessage !== undefined ? { content, providerOptions: onMessage } : { content };
 }
@@ -173,8 +173,8 @@ function hasDetails(part: ReasoningPart): boolean {
   return (part.opaque?.data as Metadata | undefined)?.openaiCompatible?.reasoning_details !== undefined;
 }
 
-/** Opaque fields are for the pair that made them alone; others would refuse them. */
-function ownOptions(
+/** Opaque fields are sent only to the provider and model that made them; others reject them. */
+function opaqueOptions(
   part: Part & { opaque?: OpaqueData },
   rules: PromptRules,
 ): { providerOptions: ProviderOptions } | undefined {
@@ -182,7 +182,7 @@ function ownOptions(
   if (opaque === undefined || opaque.provider !== rules.provider || opaque.model !== rules.model) return undefined;
   if (typeof opaque.data !== "object" || opaque.data === null) return undefined;
   const options = opaque.data as ProviderOptions;
-  // Gemini behind chat completions: the package reads a signature under another name than it tells it.
+  // Gemini over chat completions: the package reads a signature under another name than it reports.
   const signature = options.gantry?.thoughtSignature;
   return {
     providerOptions: signature === undefined ? options : { ...options, google: { thoughtSignature: signature } },
@@ -209,7 +209,7 @@ function toolContent(
   const base = { type: "tool-result" as const, ...call };
   if (media.length === 0 || rules.toolMedia === "behind") {
     const behind: UserContent = media.map(mediaPart);
-    // Otherwise the model would not know where the picture comes from.
+    // Names the tool, so that the model knows the origin of the file.
     const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${call.toolName}\` returned:`;
     if (media.length > 0) behind.unshift({ type: "text", text: note });
     const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT;

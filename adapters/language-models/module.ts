@@ -11,8 +11,8 @@ import {
 import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { requireEventStream } from "./require-event-stream.js";
-import { present } from "./json.js";
-import { configured, connectionEntries, twiceIn } from "./options.js";
+import { withoutUndefined } from "./json.js";
+import { toConfiguredModels, connectionEntries, findDuplicateId } from "./options.js";
 import { redactor } from "./redact.js";
 
 /** Options of a provider whose `driver` is a package or a file. */
@@ -21,8 +21,8 @@ export type AiSdkModuleOptions = option.Value<ReturnType<typeof moduleOptions>>;
 type Factory = (settings: Record<string, unknown>) => unknown;
 
 /**
- * A module of the AI SDK as an adapter: one that exports `createX`, a ready provider, or as its default a function
- * `(settings) => provider`. Undefined when it is none of these, so that the caller can say so in its own words.
+ * An AI SDK module as an adapter. The module exports `createX`, a ready provider, or a default function `(settings) =>
+ * provider`. Returns undefined for any other module, so that the caller can report the error.
  */
 export function describeAiSdkModule(
   module: unknown,
@@ -42,7 +42,7 @@ const moduleOptions = (factories: readonly string[]) =>
     {
       ...connectionEntries,
       driver: option.text("The module."),
-      options: option.custom<Readonly<Record<string, unknown>>>("Passed to the package's factory as they are.", {
+      options: option.custom<Readonly<Record<string, unknown>>>("Passed unchanged to the package's factory.", {
         expected: "an object",
         type: "object",
         json: { type: "object" },
@@ -53,31 +53,34 @@ const moduleOptions = (factories: readonly string[]) =>
     {
       rule({ name, models = [] }) {
         if (name === undefined) return { key: "name", expected: "a name for the provider" };
-        if (models.length > 0) return twiceIn(models);
+        if (models.length > 0) return findDuplicateId(models);
         return { key: "models", expected: "the ids of the models, since an AI SDK provider lists none" };
       },
     },
   );
 
-function open(module: unknown, specifier: string, given: AiSdkModuleOptions, logger: Logger): ModelProvider {
-  const { name = specifier, apiKey, baseUrl, headers, timeout, maxRetries, maxWait } = given;
+function open(module: unknown, specifier: string, moduleSettings: AiSdkModuleOptions, logger: Logger): ModelProvider {
+  const { name = specifier, apiKey, baseUrl, headers, timeout, maxRetries, maxWait } = moduleSettings;
   const factories = factoriesOf(module);
-  const factory = factories.get(given.export ?? "") ?? [...factories.values()][0]!;
+  const factory = factories.get(moduleSettings.export ?? "") ?? [...factories.values()][0]!;
   const secrets = [apiKey, ...headerSecrets(headers ?? {})].filter((secret) => secret !== undefined);
   const context = { provider: name, redact: redactor(secrets) };
   const network = new Network(context);
   const provider = factory({
-    ...present({ apiKey, baseURL: baseUrl, headers: headers && { ...headers } }),
+    ...withoutUndefined({ apiKey, baseURL: baseUrl, headers: headers && { ...headers } }),
     fetch: requireEventStream(network.fetch, context),
-    ...given.options,
+    ...moduleSettings.options,
   });
-  if (!isAiSdkFactory(provider)) throw new ConfigError(`driver: ${specifier} makes no provider of the AI SDK`);
-  const models = configured(given.models);
+  if (!isAiSdkFactory(provider)) throw new ConfigError(`driver: ${specifier} creates no provider of the AI SDK`);
+  const models = toConfiguredModels(moduleSettings.models);
   const onClose = () => network.close();
   return fromAiSdk(provider, { name, models, timeout, maxRetries, maxWait, secrets, onClose, logger });
 }
 
-/** What a module offers, the likeliest first: `createX` functions, its default, a ready provider. */
+/**
+ * The factories of a module, most likely first: `createX` functions, other exports that are providers, a default
+ * function.
+ */
 function factoriesOf(module: unknown): Map<string, Factory> {
   const factories = new Map<string, Factory>();
   if (typeof module !== "object" || module === null) return factories;
@@ -87,7 +90,7 @@ function factoriesOf(module: unknown): Map<string, Factory> {
   for (const [name, value] of entries) {
     if (factories.has(name)) continue;
     if (isAiSdkFactory(value)) factories.set(name, ((): AiSdkFactory => value) as Factory);
-    // A class would be someone else's.
+    // A class is not a factory function.
     else if (
       name === "default" &&
       typeof value === "function" &&

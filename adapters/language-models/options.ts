@@ -2,12 +2,12 @@ import { ConfigError, option, type Model } from "gantry/plugin";
 import type { PriceSource } from "./price-updates.js";
 import { findPreset, presetAt, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
 
-/** A model as it is configured; what is left out is looked up where the provider or the price list knows it. */
+/** A configured model; missing fields are taken from the provider's list or the price list. */
 export type ConfiguredModel = Pick<Model, "id"> & Partial<Omit<Model, "id">>;
 
-/** What a provider is built from. All but `name` or `preset` has a default. */
+/** Options of a provider. All have a default, except that `name` or `preset` is required. */
 export interface AiSdkProviderOptions {
-  /** Identifier that clients use. Default: the preset's. */
+  /** Name of the provider for clients. Default: the preset's. */
   name?: string | undefined;
   /** Id of an entry of `PRESETS`. */
   preset?: string | undefined;
@@ -16,29 +16,29 @@ export interface AiSdkProviderOptions {
   /** Default: the preset's. */
   baseUrl?: string | undefined;
   apiKey?: string | undefined;
-  /** Sent with every request, also with the listing. */
+  /** Sent with every request, including the model list. */
   headers?: Readonly<Record<string, string>> | undefined;
-  /** Longest silence between two chunks, in seconds. Default 120; 1,800 for servers on this machine. */
+  /** Maximum silence between two chunks, in seconds. Default 120, or 1,800 for servers of this machine. */
   timeout?: number | undefined;
-  /** How often the kernel asks again. Default 5. */
+  /** Maximum number of retries. Default 5. */
   maxRetries?: number | undefined;
-  /** Longest wait that the provider may ask for, in seconds. Default 60. */
+  /** Maximum delay that the provider may request, in seconds. Default 60. */
   maxWait?: number | undefined;
-  /** Models beside those that the provider lists, or more about them. */
+  /** Additional models, or more data of listed ones. */
   models?: readonly ConfiguredModel[] | undefined;
-  /** Whether each assistant message is sent with `reasoning_content`. Default: for models that need it. */
+  /** Whether to send `reasoning_content` with each assistant message. Default: for models that need it. */
   echoReasoning?: boolean | undefined;
-  /** Deviations from the preset. */
+  /** Changes to the preset's quirks. */
   quirks?: Quirks | undefined;
-  /** Where newer prices are kept: after an answer they are fetched, once a day. Default: none are, and those of the package count. */
+  /** Cache of newer prices, which are fetched after an answer, once a day. Default: the prices of the package. */
   prices?: PriceSource | undefined;
 }
 
-/** Options with nothing left open. */
+/** Complete options of a provider. */
 export interface Settings {
   readonly name: string;
   readonly wire: WireName;
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
@@ -47,21 +47,21 @@ export interface Settings {
   readonly maxWaitMs: number;
   readonly models: readonly ConfiguredModel[];
   readonly local: boolean;
-  /** Whether a model without a known price costs nothing. */
+  /** Whether models without a known price are free. */
   readonly isFree: boolean;
   readonly preset: Preset | undefined;
-  /** Name in the price list; `""`: no prices from there; undefined: by the model alone. */
+  /** Provider id in the price list. `""`: the list is not used; undefined: search by the model alone. */
   readonly priceProvider: string | undefined;
   readonly quirks: Quirks;
 }
 
-/** How long and how often a provider is asked where nothing else is said; times in seconds. */
-export const PATIENCE = { timeout: 120, localTimeout: 1800, maxRetries: 5, maxWait: 60 };
+/** Default timeouts in seconds, and default number of retries. */
+export const DEFAULT_LIMITS = { timeout: 120, localTimeout: 1800, maxRetries: 5, maxWait: 60 };
 const EXAMPLE = "http://127.0.0.1:8000/v1";
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|host\.docker\.internal)$/;
 
-/** Complete the options. Throws `ConfigError` where they contradict each other. */
-export function settle(options: AiSdkProviderOptions): Settings {
+/** Completes the options. Throws `ConfigError` if they contradict each other. */
+export function resolveSettings(options: AiSdkProviderOptions): Settings {
   const preset = options.preset === undefined ? undefined : findPreset(options.preset);
   if (options.preset !== undefined && preset === undefined) {
     throw new ConfigError(
@@ -72,16 +72,16 @@ export function settle(options: AiSdkProviderOptions): Settings {
   if (name === undefined) throw new ConfigError("name: expected a name for the provider");
   const baseUrl = (options.baseUrl ?? preset?.baseUrl ?? "")
     .replace(/\/+$/, "")
-    // As Anthropic's own documentation writes it.
+    // Anthropic's documentation writes the URL without the version.
     .replace(/^https:\/\/api\.anthropic\.com$/, "$&/v1");
   if (baseUrl === "") {
     throw new ConfigError(`base_url: expected the provider's URL, ${preset?.baseUrlExample ?? EXAMPLE} for instance`);
   }
   const located = preset ?? presetAt(baseUrl);
-  const elsewhere = preset !== undefined && preset.baseUrl !== "" && baseUrl !== preset.baseUrl;
-  // What stands in front of OpenAI speaks chat completions; the responses API is rare there.
+  const hasOtherUrl = preset !== undefined && preset.baseUrl !== "" && baseUrl !== preset.baseUrl;
+  // Proxies for OpenAI support chat completions; few support the Responses API.
   const wire =
-    options.driver ?? (preset?.id === "openai" && elsewhere ? "openai" : (preset?.wire ?? located?.wire ?? "openai"));
+    options.driver ?? (preset?.id === "openai" && hasOtherUrl ? "openai" : (preset?.wire ?? located?.wire ?? "openai"));
   const local = preset?.local ?? LOOPBACK.test(new URL(baseUrl).hostname);
   return {
     name,
@@ -89,9 +89,9 @@ export function settle(options: AiSdkProviderOptions): Settings {
     baseUrl,
     apiKey: options.apiKey,
     headers: options.headers ?? {},
-    idleTimeoutMs: (options.timeout ?? (local ? PATIENCE.localTimeout : PATIENCE.timeout)) * 1000,
-    maxRetries: options.maxRetries ?? PATIENCE.maxRetries,
-    maxWaitMs: (options.maxWait ?? PATIENCE.maxWait) * 1000,
+    idleTimeoutMs: (options.timeout ?? (local ? DEFAULT_LIMITS.localTimeout : DEFAULT_LIMITS.timeout)) * 1000,
+    maxRetries: options.maxRetries ?? DEFAULT_LIMITS.maxRetries,
+    maxWaitMs: (options.maxWait ?? DEFAULT_LIMITS.maxWait) * 1000,
     models: options.models ?? [],
     local,
     isFree: preset?.isFree ?? false,
@@ -106,28 +106,28 @@ export function settle(options: AiSdkProviderOptions): Settings {
 }
 
 const price = { unit: "USD per million tokens", min: 0 } as const;
-const filled = { fits: (text: string) => text !== "", expected: "a text that is not empty", pattern: "." };
+const nonEmpty = { fits: (text: string) => text !== "", expected: "a text that is not empty", pattern: "." };
 
 const model = option.textOr(
   "id",
   option.section(
     {
-      id: option.text("The model's identifier at the provider.", { ...filled, required: true }),
-      name: option.text("For people.", filled),
+      id: option.text("The model's identifier at the provider.", { ...nonEmpty, required: true }),
+      name: option.text("Name for users.", nonEmpty),
       context_window: option.integer("Tokens.", { min: 1 }),
       max_output: option.integer("Tokens of an answer.", { min: 1 }),
       reasoning: option.flag("Whether it reasons."),
       efforts: option.list(
         option.oneOf(["minimal", "low", "medium", "high", "xhigh", "max"], ""),
-        "Efforts that can be asked of it; another becomes the nearest of these.",
+        "Efforts that it supports; another effort becomes the nearest of these.",
       ),
-      input: option.list(option.oneOf(["text", "image", "pdf"], ""), "What it takes."),
+      input: option.list(option.oneOf(["text", "image", "pdf"], ""), "Kinds of input that it accepts."),
       cost: option.section(
         {
-          input: option.number("Of a prompt.", { ...price, required: true }),
-          output: option.number("Of an answer.", { ...price, required: true }),
-          cache_read: option.number("Of what the provider had kept.", price),
-          cache_write: option.number("Of what it keeps.", price),
+          input: option.number("Price of prompt tokens.", { ...price, required: true }),
+          output: option.number("Price of answer tokens.", { ...price, required: true }),
+          cache_read: option.number("Price of tokens read from the provider's cache.", price),
+          cache_write: option.number("Price of tokens written to the provider's cache.", price),
         },
         { optional: true },
       ),
@@ -136,20 +136,20 @@ const model = option.textOr(
   ),
 );
 
-/** What every provider of the AI SDK has, wherever its code is. */
+/** Options of every AI SDK provider, built in or from a module. */
 export const connectionEntries = {
   name: option.text("The name that clients use; each name once. Default: the preset.", {
     fits: (name) => /^[^\s/]+$/.test(name),
     expected: 'a name without "/" and white space',
     pattern: "^[^\\s/]+$",
   }),
-  base_url: option.text("Where the provider is reached. Default: the preset's.", {
+  base_url: option.text("Base URL of the provider. Default: the preset's.", {
     fits: isHttpUrl,
     expected: "a URL with http or https and without credentials",
     pattern: "^https?://",
     secret: true,
   }),
-  api_key: option.text("The key. Default: what the preset's variable has.", {
+  api_key: option.text("API key. Default: the value of the preset's variable.", {
     fits: (key) => /^[\x21-\x7e]+$/.test(key),
     expected: "a key without white space",
     pattern: "^[!-~]+$",
@@ -157,23 +157,23 @@ export const connectionEntries = {
   }),
   headers: option.headers("Sent with every request.", { sent: true }),
   timeout: option.number(
-    `Longest silence in an answer. Default: ${PATIENCE.timeout}; ${PATIENCE.localTimeout} for servers of this machine.`,
+    `Longest silence in an answer. Default: ${DEFAULT_LIMITS.timeout}; ${DEFAULT_LIMITS.localTimeout} for servers of this machine.`,
     {
       unit: "seconds",
       above: 0,
       max: 86_400,
     },
   ),
-  max_retries: option.integer("How often a request is tried again after a fault that may pass.", {
+  max_retries: option.integer("Maximum number of retries after a temporary error.", {
     min: 0,
     max: 20,
-    default: PATIENCE.maxRetries,
+    default: DEFAULT_LIMITS.maxRetries,
   }),
   max_wait: option.number(
-    "Longest wait that the provider may ask for (`retry-after`); a longer one ends the run at once.",
-    { unit: "seconds", min: 0, max: 86_400, default: PATIENCE.maxWait },
+    "Maximum delay that the provider may request (`retry-after`); a longer one ends the run at once.",
+    { unit: "seconds", min: 0, max: 86_400, default: DEFAULT_LIMITS.maxWait },
   ),
-  models: option.list(model, "Models beside those that the provider lists, or more about them; see below.", {
+  models: option.list(model, "Additional models, or more data of listed ones; see below.", {
     default: [],
   }),
 };
@@ -193,7 +193,7 @@ export const providerOptions = option.section(
     ),
     ...connectionEntries,
     echo_reasoning: option.flag(
-      "Whether each assistant message is sent with its `reasoning_content`, on the wire `openai`. Default: for models that are known to need it. A refusal that asks for it, or refuses it, counts more.",
+      "Whether to send `reasoning_content` with each assistant message on the wire `openai`. Default: for models that are known to need it. A provider error that requires or rejects it has priority.",
     ),
   },
   {
@@ -210,26 +210,28 @@ export const providerOptions = option.section(
         const [variable = "API_KEY"] = [...preset.keyVariables, ...(preset.sharedKeyVariables ?? [])];
         return { key: "api_key", expected: `the key of ${preset.name}, "\${${variable}}" for instance` };
       }
-      return twiceIn(models);
+      return findDuplicateId(models);
     },
   },
 );
 
-/** A model's id that stands there twice. */
-export function twiceIn(models: option.Value<typeof connectionEntries.models> = []): option.Fault | undefined {
+/** Finds a model id that is listed twice; undefined if there is none. */
+export function findDuplicateId(models: option.Value<typeof connectionEntries.models> = []): option.Fault | undefined {
   const ids = models.map(({ id }) => id);
   const i = ids.findIndex((id, at) => ids.indexOf(id) !== at);
   return i === -1 ? undefined : { key: `models[${i}].id`, expected: `an id that is not there yet ("${ids[i]}")` };
 }
 
-/** What the config says of models, in the words of the port. */
-export function configured(models: option.Value<typeof connectionEntries.models> = []): ConfiguredModel[] {
-  return models.map(({ cost, ...said }) => defined({ ...said, prices: cost && defined(cost) }));
+/** Converts configured models to the names of the port. */
+export function toConfiguredModels(models: option.Value<typeof connectionEntries.models> = []): ConfiguredModel[] {
+  return models.map(({ cost, ...modelFields }) =>
+    withoutUndefined({ ...modelFields, prices: cost && withoutUndefined(cost) }),
+  );
 }
 
-/** Without what was left out: a key that is there says something to whoever spreads it over defaults. */
-function defined<T extends object>(value: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== undefined)) as never;
+/** Removes undefined fields, which would override defaults in a spread. */
+function withoutUndefined<T extends object>(value: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, fieldValue]) => fieldValue !== undefined)) as never;
 }
 
 function isHttpUrl(text: string): boolean {

@@ -1,17 +1,21 @@
 import type { AiSdkModel, StreamPart } from "./language-model.js";
 import type { PartSource } from "./reading/answer-body.js";
 
-/** Ask a model of a package that reads its answers itself. */
+/** Sends a request through a package that reads the answers itself. */
 export async function askPackage(
   model: AiSdkModel,
   options: Readonly<Record<string, unknown>>,
   signal: AbortSignal,
 ): Promise<PartSource> {
-  const asked = model.doStream({ ...options, abortSignal: signal });
-  const { stream } = await untilAbort(asked, signal, ({ stream: late }) => void late.cancel().catch(() => undefined));
+  const pendingResult = model.doStream({ ...options, abortSignal: signal });
+  const { stream } = await untilAbort(
+    pendingResult,
+    signal,
+    ({ stream: late }) => void late.cancel().catch(() => undefined),
+  );
   const reader = stream.getReader();
   const leave = (reason?: unknown): void => void reader.cancel(reason).catch(() => undefined);
-  // Settles a pending read at once, also where the package does not listen to the signal.
+  // Settles a pending read at once, even if the package ignores the signal.
   const onAbort = (): void => leave(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
   if (signal.aborted) onAbort();
@@ -20,20 +24,23 @@ export async function askPackage(
       const { done, value } = await reader.read();
       return done ? undefined : [value as StreamPart];
     },
-    leave() {
+    release() {
       signal.removeEventListener("abort", onAbort);
       leave();
     },
   };
 }
 
-/** The promise, or a rejection with the reason of an abort; what comes after that is let go of. */
-async function untilAbort<T>(promise: PromiseLike<T>, signal: AbortSignal, letGo: (late: T) => void): Promise<T> {
+/**
+ * Resolves like the promise, or rejects with the reason of an abort. A later result is passed to the callback to be
+ * discarded.
+ */
+async function untilAbort<T>(promise: PromiseLike<T>, signal: AbortSignal, discard: (late: T) => void): Promise<T> {
   let onAbort = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => {
       reject(signal.reason as Error);
-      void promise.then(letGo, () => undefined);
+      void promise.then(discard, () => undefined);
     };
     signal.addEventListener("abort", onAbort, { once: true });
   });

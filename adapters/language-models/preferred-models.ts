@@ -1,4 +1,4 @@
-/** By preset: models worth a first try, the best pattern first. Who names no model gets the newest that matches. */
+/** Patterns of recommended models by preset, best first. Without a configured model the newest match is used. */
 export const PREFERRED_MODELS: Readonly<Record<string, readonly RegExp[]>> = {
   anthropic: [/^claude-sonnet-\d/, /^claude-opus-\d/],
   openai: [/^gpt-\d+(\.\d+)?$/],

@@ -1,55 +1,61 @@
-/** The wire protocols that are built in. */
+/** The built-in wire protocols. */
 export type WireName = "openai" | "openai-responses" | "anthropic" | "google";
 
 export const WIRES: readonly WireName[] = ["openai", "openai-responses", "anthropic", "google"];
 
-/** How a provider differs from the plain chat-completions wire. */
+/** Differences of a provider from the plain chat-completions protocol. */
 export interface Quirks {
-  /** How an effort level is asked for. Default `reasoning_effort`. */
+  /** Parameter for the effort level. Default `reasoning_effort`. */
   effort?: "reasoning_effort" | "reasoning" | "thinking" | "none";
-  /** The key that limits the answer. Default `max_tokens`. */
+  /** Parameter for the answer limit. Default `max_tokens`. */
   maxTokens?: "max_tokens" | "max_completion_tokens";
-  /** Whether each assistant message is sent with `reasoning_content`. Default: by the model's family. */
+  /** Whether to send `reasoning_content` with each assistant message. Default: by the model's family. */
   echoReasoning?: boolean;
-  /** Takes `prompt_cache_key`. */
+  /** Whether the provider accepts `prompt_cache_key`. */
   cacheKey?: boolean;
-  /** Takes `cache_control` marks for Claude models. */
+  /** Whether the provider accepts `cache_control` marks for Claude models. */
   cacheMarks?: boolean;
-  /** Ids of tool calls: nine letters or digits. */
+  /** Whether tool call ids must consist of nine letters or digits. */
   shortToolIds?: boolean;
-  /** Refuses or ignores `stream_options`. */
+  /** Whether the provider rejects or ignores `stream_options`. */
   noStreamOptions?: boolean;
-  /** Where usage tells USD. */
+  /** Usage field with the cost in USD. */
   cost?: "usage.cost" | "usage.cost.total_cost" | "usage.cost_in_usd_ticks";
-  /** The key goes into this header instead of `Authorization: Bearer`. */
+  /** Header for the key instead of `Authorization: Bearer`. */
   keyHeader?: string;
-  /** Extra keys of each request. */
+  /** Additional fields of each request body. */
   body?: Readonly<Record<string, unknown>>;
 }
 
-/** A provider known by name. */
+/** A provider that is known by name. */
 export interface Preset {
   readonly id: string;
-  /** For people. */
+  /** Name for users. */
   readonly name: string;
   readonly wire: WireName;
-  /** Empty where it differs from account to account: `base_url` must then be given. */
+  /** Empty if it differs between accounts: `base_url` is then required. */
   readonly baseUrl: string;
-  /** Environment variables that hold its key and nothing else, the usual one first; one that is set is reason enough to use the provider. */
+  /**
+   * Environment variables that contain only this provider's key, the usual one first. The provider is used if one of
+   * them is set.
+   */
   readonly keyVariables: readonly string[];
-  /** Variables whose key opens other doors too: used for a provider that is configured, never reason enough to send prompts there. */
+  /**
+   * Variables whose keys also have other uses. They are used for a configured provider, but never cause prompts to be
+   * sent there.
+   */
   readonly sharedKeyVariables?: readonly string[];
-  /** What it offers, where its listing is missing (`listing: false`) or not to be had. */
+  /** Models to offer if the provider has no list (`listing: false`) or the list is not found. */
   readonly models?: readonly string[];
-  /** Whether it lists what a key can use. Default true. */
+  /** Whether the provider lists the models that a key can use. Default true. */
   readonly listing?: false;
-  /** Runs on this machine or in this network: needs no key, costs nothing, may think for minutes. */
+  /** Whether the server is on this machine or network: it needs no key, costs nothing, and may think for minutes. */
   readonly local: boolean;
-  /** Whether a model without a known price costs nothing. Default false. */
+  /** Whether models without a known price are free. Default false. */
   readonly isFree?: boolean;
-  /** What `base_url` looks like, where it must be given. */
+  /** Example of a `base_url`, if one is required. */
   readonly baseUrlExample?: string;
-  /** Its name in the price list, where that differs from `id`; `""`: not listed. */
+  /** Provider id in the price list, if it differs from `id`; `""`: not in the list. */
   readonly prices?: string;
   readonly quirks: Quirks;
 }
@@ -59,16 +65,16 @@ function preset(
   name: string,
   baseUrl: string,
   keyVariables: readonly string[],
-  rest: Partial<Omit<Preset, "id" | "name" | "baseUrl" | "keyVariables">> = {},
+  overrides: Partial<Omit<Preset, "id" | "name" | "baseUrl" | "keyVariables">> = {},
 ): Preset {
-  return { id, name, wire: "openai", baseUrl, keyVariables, local: false, quirks: {}, ...rest };
+  return { id, name, wire: "openai", baseUrl, keyVariables, local: false, quirks: {}, ...overrides };
 }
 
 function local(id: string, name: string, baseUrl: string, quirks: Quirks = {}): Preset {
   return preset(id, name, baseUrl, [], { local: true, isFree: true, prices: "", quirks });
 }
 
-/** Every preset, in the order in which keys in the environment are taken up. */
+/** All presets, in the order in which keys in the environment are used. */
 export const PRESETS: readonly Preset[] = [
   preset("anthropic", "Anthropic", "https://api.anthropic.com/v1", ["ANTHROPIC_API_KEY"], { wire: "anthropic" }),
   preset("openai", "OpenAI", "https://api.openai.com/v1", ["OPENAI_API_KEY"], {
@@ -173,7 +179,7 @@ export const PRESETS: readonly Preset[] = [
     sharedKeyVariables: ["SCW_SECRET_KEY"],
   }),
   preset("azure", "Azure OpenAI", "", ["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"], {
-    // It lists all that Azure has, not what was deployed.
+    // The list contains all models of Azure, not the deployed ones.
     listing: false,
     wire: "openai-responses",
     baseUrlExample: "https://RESOURCE.openai.azure.com/openai/v1",
@@ -189,13 +195,13 @@ export const PRESETS: readonly Preset[] = [
   local("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
   local("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
   local("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", { effort: "none" }),
-  // It forwards to providers that cost something.
+  // LiteLLM forwards requests to paid providers.
   { ...local("litellm", "LiteLLM", "http://127.0.0.1:4000/v1"), isFree: false },
   local("jan", "Jan", "http://127.0.0.1:1337/v1", { effort: "none" }),
 ];
 
 const BY_ID = new Map(PRESETS.map((entry) => [entry.id, entry]));
-// Other names that people know them by.
+// Other common names of presets.
 const ALIASES: Readonly<Record<string, string>> = {
   gemini: "google",
   "z.ai": "zhipu",
@@ -214,7 +220,10 @@ export function findPreset(id: string): Preset | undefined {
   return BY_ID.get(id) ?? BY_ID.get(ALIASES[id] ?? "");
 }
 
-/** The preset that lives at this address, so that a provider given by its URL alone gets its quirks too. Local ones share ports: never. */
+/**
+ * The preset with this host, so that a provider configured by its URL gets the quirks of the preset. Never a local
+ * preset, because these share ports.
+ */
 export function presetAt(baseUrl: string): Preset | undefined {
   const host = hostOf(baseUrl);
   if (host === "") return undefined;

@@ -6,34 +6,37 @@ import { isRecord } from "gantry/plugin";
 import type { Read } from "./network.js";
 import { preferPrices, priceList, type NewerPrices, type PriceList } from "./price-list.js";
 
-/** How long fetched prices are new, and how long after a failure they are asked for again, in ms. */
+/** Age at which fetched prices are refreshed, and delay after a failure, in ms. */
 const DAY_MS = 86_400_000;
 const RETRY_MS = 3_600_000;
-/** Prices that nobody fetched for so long may be older than those of the package, in ms. */
-const OLD_MS = 90 * DAY_MS;
-const LONGEST_MS = 30_000;
-/** Bytes of the list: several times what it has. */
-const MOST = 8 * 1024 * 1024;
-const MOST_PROVIDERS = 1_000;
-const MOST_MODELS = 50_000;
-/** What a list must have for being one. */
+/** Maximum age of cached prices, in ms. Older ones may be older than those of the package. */
+const MAX_AGE_MS = 90 * DAY_MS;
+const FETCH_TIMEOUT_MS = 30_000;
+/** Maximum size of the list in bytes; several times its actual size. */
+const MAX_LIST_BYTES = 8 * 1024 * 1024;
+const MAX_PROVIDERS = 1_000;
+const MAX_MODELS = 50_000;
+/** Providers that a valid list must contain. */
 const WELL_KNOWN = ["anthropic", "google", "openai"];
-const LONGEST_PATTERN = 200;
-const DEEPEST_MATCH = 8;
+const MAX_PATTERN_CHARACTERS = 200;
+const MAX_MATCH_DEPTH = 8;
 
-/** Where newer prices are kept, and where they come from. */
+/** Cache file and address of newer prices. */
 export interface PriceSource {
-  /** Absolute path of a file, made with the first update. */
+  /** Absolute path of the cache file; it is created by the first update. */
   readonly file: string;
-  /** Default: the price package's own. */
+  /** Address of the list. Default: the price package's own. */
   readonly url?: string;
 }
 
 type Providers = Exclude<Awaited<ReturnType<PriceList["waitForUpdate"]>>, null>;
 type Setting = (providers: Providers) => void;
 
-/** The price package's own list of today, kept in a file. Whatever fails is told at debug, and leaves what was known. */
-export class KeptPrices implements NewerPrices {
+/**
+ * The price package's current list, cached in a file. Errors are logged at debug level and leave the known prices
+ * unchanged.
+ */
+export class CachedPrices implements NewerPrices {
   readonly #source: PriceSource;
   readonly #logger: Logger | undefined;
   #fetchedAt = 0;
@@ -48,52 +51,58 @@ export class KeptPrices implements NewerPrices {
     return file === this.#source.file && url === this.#source.url;
   }
 
-  /** Put in what was fetched before, by whichever process. Never rejects. */
+  /** Loads the cached prices of any process. Never rejects. */
   async load(list: PriceList): Promise<void> {
     const text = await readFile(this.#source.file, "utf8").catch(() => undefined);
     if (text === undefined) return;
     try {
-      const { url, set } = mechanismOf(list);
+      const { url, set } = updateMechanism(list);
       const stored: unknown = JSON.parse(text);
-      if (!isRecord(stored) || typeof stored.fetchedAt !== "number") throw new Error("no kept prices");
+      if (!isRecord(stored) || typeof stored.fetchedAt !== "number") throw new Error("the file has no cached prices");
       const age = Date.now() - stored.fetchedAt;
-      // Another form of the list has another address.
-      if (stored.url !== (this.#source.url ?? url) || !(age >= 0 && age < OLD_MS)) return;
-      set(checked(stored.providers));
+      // A change of the list format changes its address.
+      if (stored.url !== (this.#source.url ?? url) || !(age >= 0 && age < MAX_AGE_MS)) return;
+      set(checkProviders(stored.providers));
       this.#fetchedAt = stored.fetchedAt;
     } catch (error) {
-      this.#logger?.debug("kept prices are not used", { error });
+      this.#logger?.debug("cached prices ignored; using the prices of the package", { error });
     }
   }
 
-  /** Fetch the list, where the one at hand is a day old. Never rejects. */
+  /** Fetches the list if the current one is older than a day. Never rejects. */
   async refresh(read: Read, signal: AbortSignal): Promise<void> {
     const now = Date.now();
     const isNew = (): boolean => now - this.#fetchedAt < DAY_MS;
     if (isNew() || now - this.#triedAt < RETRY_MS || signal.aborted) return;
     const list = await priceList();
     if (list === undefined) return;
-    // Another process may have been faster.
+    // Another process may have fetched the list meanwhile.
     await this.load(list);
     if (isNew() || signal.aborted) return;
     this.#triedAt = now;
     try {
-      const mechanism = mechanismOf(list);
+      const mechanism = updateMechanism(list);
       const url = this.#source.url ?? mechanism.url;
-      const either = AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]);
-      const answer = await read(url, { headers: { accept: "application/json" } }, either, MOST, "a list of prices");
+      const either = AbortSignal.any([signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
+      const answer = await read(
+        url,
+        { headers: { accept: "application/json" } },
+        either,
+        MAX_LIST_BYTES,
+        "a list of prices",
+      );
       if (!answer.ok) throw new Error(`the list of prices answers ${answer.status}`);
-      const providers = checked(JSON.parse(answer.text));
+      const providers = checkProviders(JSON.parse(answer.text));
       mechanism.set(providers);
       this.#fetchedAt = now;
-      await this.#keep(JSON.stringify({ fetchedAt: now, url, providers }));
-      this.#logger?.debug("prices are those of today", { providers: providers.length });
+      await this.#store(JSON.stringify({ fetchedAt: now, url, providers }));
+      this.#logger?.debug("prices updated", { providers: providers.length });
     } catch (error) {
-      if (!signal.aborted) this.#logger?.debug("prices could not be brought up to date", { error });
+      if (!signal.aborted) this.#logger?.debug("price update failed; using the known prices", { error });
     }
   }
 
-  async #keep(text: string): Promise<void> {
+  async #store(text: string): Promise<void> {
     const { file } = this.#source;
     const temporary = `${file}.${randomUUID()}.tmp`;
     try {
@@ -107,31 +116,31 @@ export class KeptPrices implements NewerPrices {
   }
 }
 
-let kept: KeptPrices | undefined;
+let sharedPrices: CachedPrices | undefined;
 
-/** The prices of a source, which all providers share, and which count from now on. */
-export function keptPrices(source: PriceSource, logger: Logger | undefined): KeptPrices {
-  if (kept?.isOf(source) === true) return kept;
-  kept = new KeptPrices(source, logger);
-  preferPrices(kept);
-  return kept;
+/** The cached prices of a source. All providers share them, and they are used from now on. */
+export function getCachedPrices(source: PriceSource, logger: Logger | undefined): CachedPrices {
+  if (sharedPrices?.isOf(source) === true) return sharedPrices;
+  sharedPrices = new CachedPrices(source, logger);
+  preferPrices(sharedPrices);
+  return sharedPrices;
 }
 
-/** The package's own way to be given newer prices, which refuses what it cannot use and goes on with what it had. */
-function mechanismOf(list: PriceList): { url: string; set: Setting } {
-  let found: { url: string; set: Setting } | undefined;
+/** The package's own update function. It rejects invalid prices and keeps the previous ones. */
+function updateMechanism(list: PriceList): { url: string; set: Setting } {
+  let mechanism: { url: string; set: Setting } | undefined;
   list.updatePrices(({ remoteDataUrl, setProviderData }) => {
-    found = { url: remoteDataUrl, set: setProviderData };
+    mechanism = { url: remoteDataUrl, set: setProviderData };
   });
-  return found!;
+  return mechanism!;
 }
 
-/** A list as it came from outside; throws where it is none. */
-function checked(value: unknown): Providers {
+/** Validates a fetched list; throws if it is invalid. */
+function checkProviders(value: unknown): Providers {
   const fail = (what: string): never => {
     throw new Error(`no list of prices: ${what}`);
   };
-  if (!Array.isArray(value) || value.length > MOST_PROVIDERS) return fail("no list of providers");
+  if (!Array.isArray(value) || value.length > MAX_PROVIDERS) return fail("no list of providers");
   let models = 0;
   for (const provider of value as unknown[]) {
     if (!isRecord(provider) || typeof provider.id !== "string" || !Array.isArray(provider.models))
@@ -149,23 +158,23 @@ function checked(value: unknown): Providers {
         fail(`a model of ${provider.id}`);
   }
   const ids = new Set((value as Providers).map(({ id }) => id));
-  if (models > MOST_MODELS || WELL_KNOWN.some((id) => !ids.has(id))) fail("not the providers that everyone knows");
+  if (models > MAX_MODELS || WELL_KNOWN.some((id) => !ids.has(id))) fail("well-known providers are missing");
   return value as Providers;
 }
 
-/** How a model is found, without what could take for ever; or nothing. */
+/** Whether a match clause is valid, and its evaluation takes bounded time; also true without a clause. */
 function isMatch(match: unknown, depth = 0): boolean {
   if (match === undefined) return true;
-  if (!isRecord(match) || depth > DEEPEST_MATCH) return false;
+  if (!isRecord(match) || depth > MAX_MATCH_DEPTH) return false;
   return Object.entries(match).every(([how, what]) => {
-    if (Array.isArray(what)) return what.every((one: unknown) => one !== undefined && isMatch(one, depth + 1));
+    if (Array.isArray(what)) return what.every((clause: unknown) => clause !== undefined && isMatch(clause, depth + 1));
     return typeof what === "string" && (how !== "regex" || isPlainPattern(what));
   });
 }
 
-/** A pattern that is short, and in which one character at most is repeated without end: it takes no time. */
+/** Whether a pattern is short and has at most one unbounded repetition, so that matching is fast. */
 function isPlainPattern(pattern: string): boolean {
-  if (pattern.length > LONGEST_PATTERN || /\)[*+{]|\\\d/.test(pattern)) return false;
+  if (pattern.length > MAX_PATTERN_CHARACTERS || /\)[*+{]|\\\d/.test(pattern)) return false;
   if ((pattern.match(/[*+]|,\}/g) ?? []).length > 1) return false;
   try {
     return new RegExp(pattern) instanceof RegExp;
@@ -174,10 +183,10 @@ function isPlainPattern(pattern: string): boolean {
   }
 }
 
-/** Amounts by their units, some by tiers; or several of them, by date or time of day. */
+/** Whether the value has prices by unit, optionally in tiers, or several of them by date or time of day. */
 function arePrices(prices: unknown): boolean {
   if (Array.isArray(prices))
-    return prices.every((one: unknown) => isRecord(one) && isRecord(one.prices) && arePrices(one.prices));
+    return prices.every((entry: unknown) => isRecord(entry) && isRecord(entry.prices) && arePrices(entry.prices));
   return isRecord(prices) && Object.values(prices).every((price) => isAmount(price) || isTiered(price));
 }
 

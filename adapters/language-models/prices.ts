@@ -1,18 +1,18 @@
 import type { ModelPrices, ModelUsage } from "gantry/plugin";
-import { bag } from "./json.js";
+import { asObject } from "./json.js";
 import type { Settings } from "./options.js";
-import { priceList, pricedBy } from "./price-list.js";
+import { priceList, findPrice } from "./price-list.js";
 import type { ReportedUsage } from "./usage.js";
 
-/** USD as the provider reported it. */
+/** Cost in USD as reported by the provider; undefined if it reports none. */
 export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): number | undefined {
   const cost = raw.cost;
   switch (quirks.cost) {
     case "usage.cost": {
-      // With a key of one's own the router takes its fee, and whoever is behind it the rest.
-      const upstream = raw.is_byok === true ? amount(bag(raw.cost_details).upstream_inference_cost) : undefined;
-      const own = amount(cost);
-      return own === undefined ? undefined : own + (upstream ?? 0);
+      // With the user's own key the router reports its fee, and the provider's cost separately.
+      const upstream = raw.is_byok === true ? amount(asObject(raw.cost_details).upstream_inference_cost) : undefined;
+      const routerCost = amount(cost);
+      return routerCost === undefined ? undefined : routerCost + (upstream ?? 0);
     }
     case "usage.cost.total_cost":
       return amount((cost as { total_cost?: unknown } | undefined)?.total_cost);
@@ -24,21 +24,27 @@ export function reportedCost({ raw }: ReportedUsage, { quirks }: Settings): numb
   }
 }
 
-/** USD as a package of others passes it on, in the usage or beside it. */
+/** Cost in USD as passed on by a third-party package, in the usage or in the metadata. */
 export function passedCost({ raw, metadata }: ReportedUsage): number | undefined {
-  const places = [raw, ...Object.values(metadata ?? {}).flatMap((own) => [bag(own.usage), bag(own)])];
+  const places = [
+    raw,
+    ...Object.values(metadata ?? {}).flatMap((packageMetadata) => [
+      asObject(packageMetadata.usage),
+      asObject(packageMetadata),
+    ]),
+  ];
   for (const place of places) {
     const { cost } = place;
-    const found =
-      amount(cost) ?? amount(bag(cost).total_cost) ?? amount(bag(cost).totalCost) ?? amount(place.total_cost);
-    if (found !== undefined) return found;
-    const ofTicks = amount(place.cost_in_usd_ticks, USD_PER_TICK) ?? amount(place.costInUsdTicks, USD_PER_TICK);
-    if (ofTicks !== undefined) return ofTicks;
+    const usd =
+      amount(cost) ?? amount(asObject(cost).total_cost) ?? amount(asObject(cost).totalCost) ?? amount(place.total_cost);
+    if (usd !== undefined) return usd;
+    const tickCost = amount(place.cost_in_usd_ticks, USD_PER_TICK) ?? amount(place.costInUsdTicks, USD_PER_TICK);
+    if (tickCost !== undefined) return tickCost;
   }
   return undefined;
 }
 
-/** USD from the public price list; undefined when it does not know the model. */
+/** Cost in USD from the public price list; undefined for unknown models. */
 export async function listedCost(
   usage: Counts,
   modelId: string,
@@ -49,23 +55,23 @@ export async function listedCost(
   const prices = await priceList();
   if (prices === undefined) return undefined;
   const counts = {
-    // The list's input tokens include cached ones, as ours do.
+    // Input tokens include cached ones, both in the list and here.
     input_tokens: usage.inputTokens,
     cache_read_tokens: usage.cacheReadTokens,
     cache_write_tokens: usage.cacheWriteTokens,
     output_tokens: usage.outputTokens,
   };
   try {
-    return pricedBy(prices, counts, modelId, { providerId: settings.priceProvider, at })?.total_price;
+    return findPrice(prices, counts, modelId, { providerId: settings.priceProvider, at })?.total_price;
   } catch {
-    // Counts that contradict each other: no price is better than a wrong one.
+    // Contradictory counts: no price is better than a wrong one.
     return undefined;
   }
 }
 
 type Counts = Pick<ModelUsage, "inputTokens" | "cacheReadTokens" | "cacheWriteTokens" | "outputTokens">;
 
-/** Of a prompt of so many tokens, since long ones may be dearer; undefined when the public price list does not know the model. */
+/** Prices for a prompt of this length, because long prompts may have a higher price. Undefined for unknown models. */
 export async function listedPrices(
   modelId: string,
   promptTokens: number,
@@ -88,7 +94,7 @@ export async function listedPrices(
   return { input: perMillion(prompt), output: perMillion(answered - prompt), ...cacheWrite };
 }
 
-/** Ids of the models that the public price list has of a provider, but for those that it calls old. */
+/** Ids of a provider's models in the public price list, without deprecated ones. */
 export async function listedModels({ local, priceProvider }: Settings): Promise<string[]> {
   if (local || priceProvider === "" || priceProvider === undefined) return [];
   const provider = (await priceList())?.findProvider({ providerId: priceProvider });
@@ -97,7 +103,7 @@ export async function listedModels({ local, priceProvider }: Settings): Promise<
   return current.map(({ id }) => id).filter((id) => priceProvider !== "google" || !id.startsWith("claude"));
 }
 
-/** Context window of a model, where the price list tells it. */
+/** Returns a function that gives name and context window of a model in the price list. */
 export async function listedWindows(
   settings: Settings,
 ): Promise<(modelId: string) => { name?: string; contextWindow?: number } | undefined> {
@@ -108,9 +114,9 @@ export async function listedWindows(
   const at = new Date();
   return (modelId) => {
     try {
-      const found = pricedBy(prices, { input_tokens: 1, output_tokens: 1 }, modelId, { providerId, at });
-      if (found === undefined) return undefined;
-      const { name, context_window: contextWindow } = found.model;
+      const calculation = findPrice(prices, { input_tokens: 1, output_tokens: 1 }, modelId, { providerId, at });
+      if (calculation === undefined) return undefined;
+      const { name, context_window: contextWindow } = calculation.model;
       return { name, contextWindow };
     } catch {
       return undefined;
@@ -120,10 +126,10 @@ export async function listedWindows(
 
 /** xAI reports ticks. */
 const USD_PER_TICK = 1e-10;
-/** A larger cost of one call is no cost, and would make the sum of a session infinite. */
+/** Maximum plausible cost of one call. A larger one would make the sum of a session infinite. */
 const MAX_USD = 1e9;
 
-/** USD of a number, or of a text that is one, in units of `unit` USD. */
+/** Converts a number, or a text with a number, in units of `unit` USD; undefined for implausible values. */
 function amount(value: unknown, unit = 1): number | undefined {
   const number = typeof value === "string" && /^\d+(\.\d+)?(e-?\d+)?$/i.test(value) ? Number(value) : value;
   const usd = typeof number === "number" ? number * unit : NaN;

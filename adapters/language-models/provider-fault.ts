@@ -1,45 +1,50 @@
-import { bag, parsed } from "./json.js";
+import { asObject, parseJsonObject } from "./json.js";
 import { htmlMessage, looksLikeHtml } from "./unreadable.js";
 
-/** What a thrown thing or an `error` part tells, wherever it keeps it. */
+/** The data of an error or of an `error` part. */
 export interface Fault {
   status: number | undefined;
   message: string;
-  /** Words for machines: `type` and `code` of the body. */
+  /** Machine-readable words: `type` and `code` of the body. */
   words: string;
   headers: Readonly<Record<string, string>>;
-  /** As Google says it, in the body. */
+  /** Delay before a retry from the body, as Google sends it, in ms. */
   waitMs: number | undefined;
-  /** What the model said, where it is told why that could not be used. */
-  said: string | undefined;
-  /** Whether it was thrown, so that it need not be the server's. */
+  /** The model's output that the provider rejected, if it is reported. */
+  modelOutput: string | undefined;
+  /** Whether the error was thrown, so that its cause may be outside of the server. */
   thrown: boolean;
 }
 
-/** What an error tells, wherever its maker keeps it. */
+/** Reads the data of an error, in any format. */
 export function faultOf(error: unknown): Fault {
-  const source = bag(error);
-  const headers = bag(source.responseHeaders) as Record<string, string>;
+  const source = asObject(error);
+  const headers = asObject(source.responseHeaders) as Record<string, string>;
   const body = typeof source.responseBody === "string" ? source.responseBody : "";
   let status = typeof source.statusCode === "number" ? source.statusCode : undefined;
-  const inner = parsed(body) ?? (error instanceof Error ? source.data : error);
-  const found = describe(inner);
-  // OpenRouter and others put the status of who is behind them into the body of a 200.
-  if ((status === undefined || status === 200) && found.code !== undefined && found.code >= 400 && found.code < 600)
-    status = found.code;
-  let text = found.message;
+  const inner = parseJsonObject(body) ?? (error instanceof Error ? source.data : error);
+  const described = describe(inner);
+  // OpenRouter and others put the status of the upstream provider into the body of a 200.
+  if (
+    (status === undefined || status === 200) &&
+    described.code !== undefined &&
+    described.code >= 400 &&
+    described.code < 600
+  )
+    status = described.code;
+  let text = described.message;
   if (text === undefined && looksLikeHtml(body)) text = htmlMessage(body);
-  if (text === undefined && body.trim() !== "" && parsed(body) === undefined) text = body.trim();
+  if (text === undefined && body.trim() !== "" && parseJsonObject(body) === undefined) text = body.trim();
   if (text === undefined && error instanceof Error && error.message !== "") text = error.message;
   if (text === undefined && typeof error === "string") text = error;
   text ??= status === undefined ? "an error without a message" : (STATUS_TEXT[status] ?? "an error without a message");
   return {
     status,
     message: text,
-    words: found.words,
+    words: described.words,
     headers,
     waitMs: retryDelayMs(inner),
-    said: found.said,
+    modelOutput: described.modelOutput,
     thrown: error instanceof Error,
   };
 }
@@ -59,30 +64,30 @@ const STATUS_TEXT: Readonly<Record<number, string>> = {
   529: "overloaded",
 };
 
-/** Message and words of an error body in any of the shapes that providers use. */
+/** Message and words of an error body, in any format of the providers. */
 function describe(
   body: unknown,
-): Pick<Fault, "words" | "said"> & { message: string | undefined; code: number | undefined } {
+): Pick<Fault, "words" | "modelOutput"> & { message: string | undefined; code: number | undefined } {
   if (typeof body === "string")
-    return { message: body.trim() || undefined, words: "", code: undefined, said: undefined };
-  const top = bag(Array.isArray(body) ? body[0] : body);
-  const error = top.error ?? bag(Array.isArray(top.errors) ? top.errors[0] : undefined).message ?? top;
-  const inner = bag(error);
-  const nested = bag(inner.metadata);
+    return { message: body.trim() || undefined, words: "", code: undefined, modelOutput: undefined };
+  const top = asObject(Array.isArray(body) ? body[0] : body);
+  const error = top.error ?? asObject(Array.isArray(top.errors) ? top.errors[0] : undefined).message ?? top;
+  const inner = asObject(error);
+  const nested = asObject(inner.metadata);
   const texts: (string | undefined)[] = [
     typeof error === "string" ? error : undefined,
     asText(inner.message),
-    asText(bag(inner.error).message),
+    asText(asObject(inner.error).message),
     asText(top.message),
     asText(top.detail),
     asText(inner.detail),
-    asText(bag(inner.response).error),
+    asText(asObject(inner.response).error),
   ];
   let text = texts.find((candidate) => candidate !== undefined && candidate !== "");
-  // OpenRouter: "Provider returned error", with the truth in the metadata.
+  // OpenRouter: "Provider returned error"; the actual error is in the metadata.
   const raw = asText(nested.raw);
   if (raw !== undefined && text !== undefined && /^provider returned error/i.test(text)) {
-    text = `${text}: ${describe(parsed(raw) ?? raw).message ?? raw}`;
+    text = `${text}: ${describe(parseJsonObject(raw) ?? raw).message ?? raw}`;
   }
   const words = [inner.type, inner.code, inner.status, top.type, top.code, top.error_type]
     .filter((word) => typeof word === "string" || typeof word === "number")
@@ -90,7 +95,7 @@ function describe(
   const code = [inner.code, inner.status_code, top.code, top.status]
     .map(Number)
     .find((value) => Number.isInteger(value) && value >= 100);
-  return { message: text, words, code, said: asText(inner.failed_generation) ?? asText(top.failed_generation) };
+  return { message: text, words, code, modelOutput: asText(inner.failed_generation) ?? asText(top.failed_generation) };
 }
 
 function asText(value: unknown): string | undefined {
@@ -98,7 +103,7 @@ function asText(value: unknown): string | undefined {
   if (Array.isArray(value)) {
     // FastAPI: [{ loc: [...], msg: "..." }]
     const texts = value.map((entry) => {
-      const { loc, msg } = bag(entry);
+      const { loc, msg } = asObject(entry);
       return [...(Array.isArray(loc) ? loc.map(String) : []), ...(typeof msg === "string" ? [msg] : [])].join(" ");
     });
     return texts.join("; ") || undefined;
@@ -107,15 +112,15 @@ function asText(value: unknown): string | undefined {
 }
 
 function retryDelayMs(body: unknown): number | undefined {
-  const error = bag(bag(Array.isArray(body) ? body[0] : body).error);
-  const delays = (Array.isArray(error.details) ? error.details : []).map((detail) => bag(detail).retryDelay);
+  const error = asObject(asObject(Array.isArray(body) ? body[0] : body).error);
+  const delays = (Array.isArray(error.details) ? error.details : []).map((detail) => asObject(detail).retryDelay);
   const seconds = delays
     .map((delay) => (typeof delay === "string" ? /^(\d+(?:\.\d+)?)s$/.exec(delay)?.[1] : undefined))
-    .find((found) => found !== undefined);
+    .find((secondsText) => secondsText !== undefined);
   return seconds === undefined ? undefined : Math.ceil(Number(seconds) * 1000);
 }
 
-/** `retry-after` in seconds or as a date, `retry-after-ms`; in ms. */
+/** Delay from `retry-after` (seconds or date) or `retry-after-ms`; in ms. */
 export function retryAfterMs(
   headers: Readonly<Record<string, string | undefined>>,
   now = Date.now(),

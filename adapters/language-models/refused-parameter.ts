@@ -1,7 +1,7 @@
 import { hasCode } from "gantry";
-import type { Optional } from "./wires/wire.js";
+import type { OptionalParameter } from "./wires/wire.js";
 
-const NAMES: readonly (readonly [Optional, RegExp])[] = [
+const PARAMETER_PATTERNS: readonly (readonly [OptionalParameter, RegExp])[] = [
   ["echo", /reasoning_content/i],
   ["temperature", /temperature/i],
   ["summary", /reasoning\.?_?summar|reasoning summar|generate reasoning summar/i],
@@ -14,19 +14,19 @@ const NAMES: readonly (readonly [Optional, RegExp])[] = [
     /response_?format|json_?schema|structured[-_ ]?outputs?|output_(config|format)|response_?schema|response_?mime_?type|additionalProperties|\bschema\b/i,
   ],
 ];
-const REFUSED =
+const REJECTION =
   /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|unavailable|must be verified|instead/i;
 
 /**
- * DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API."; Moonshot: "thinking is enabled but
- * reasoning_content is missing in assistant tool call message at index 2".
+ * DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API."; Moonshot: "thinking is
+ * enabled but reasoning_content is missing in assistant tool call message at index 2".
  */
 const MISSING_ECHO = /reasoning_content.*(missing|must be|required|passed back)|(missing|require).*reasoning_content/is;
 
-/** The optional parameter that a provider refused, when it was sent and can be left out. */
-export function refusedParameter(error: unknown, sent: ReadonlySet<Optional>): Optional | undefined {
+/** The optional parameter that a provider rejected; undefined unless it was sent and can be omitted. */
+export function rejectedParameter(error: unknown, sent: ReadonlySet<OptionalParameter>): OptionalParameter | undefined {
   if (!hasCode(error, "provider") || error.kind !== "bad_request") return undefined;
   if (MISSING_ECHO.test(error.message)) return sent.has("no_echo") ? "no_echo" : undefined;
-  if (!REFUSED.test(error.message)) return undefined;
-  return NAMES.find(([name, pattern]) => sent.has(name) && pattern.test(error.message))?.[0];
+  if (!REJECTION.test(error.message)) return undefined;
+  return PARAMETER_PATTERNS.find(([name, pattern]) => sent.has(name) && pattern.test(error.message))?.[0];
 }

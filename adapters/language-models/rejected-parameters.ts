@@ -1,28 +1,34 @@
 import type { Logger, ProviderError } from "gantry";
-import { refusedParameter } from "./refused-parameter.js";
-import type { Optional } from "./wires/wire.js";
+import { rejectedParameter } from "./refused-parameter.js";
+import type { OptionalParameter } from "./wires/wire.js";
 
-const OPPOSITES: Readonly<Partial<Record<Optional, Optional>>> = { echo: "no_echo", no_echo: "echo" };
+const OPPOSITES: Readonly<Partial<Record<OptionalParameter, OptionalParameter>>> = { echo: "no_echo", no_echo: "echo" };
 
-/** What each model is known to refuse. A model's own limits are learnt once; every later call of this process leaves the parameter out. */
+/** Parameters that each model rejected. Later calls of this process omit them. */
 export class RejectedParameters {
-  readonly #byModel = new Map<string, Set<Optional>>();
+  readonly #byModel = new Map<string, Set<OptionalParameter>>();
   readonly #logger: Logger | undefined;
 
   constructor(logger: Logger | undefined) {
     this.#logger = logger;
   }
 
-  of(model: string): ReadonlySet<Optional> {
+  of(model: string): ReadonlySet<OptionalParameter> {
     return this.#byModel.get(model) ?? new Set();
   }
 
   /**
-   * Whether a model refused one of the parameters that were `sent` and is not `settled`, so that it is asked again without.
-   * A server that refuses a parameter and its absence is asked twice: the opposite becomes `settled`.
+   * Whether the model rejected a parameter that was `sent` and is not `settled`, so that a retry without it makes
+   * sense. If a server rejects a parameter and its absence, there are only two attempts: the opposite becomes
+   * `settled`.
    */
-  learn(model: string, fault: ProviderError, sent: ReadonlySet<Optional>, settled: Set<Optional>): boolean {
-    const parameter = refusedParameter(fault, sent);
+  learn(
+    model: string,
+    fault: ProviderError,
+    sent: ReadonlySet<OptionalParameter>,
+    settled: Set<OptionalParameter>,
+  ): boolean {
+    const parameter = rejectedParameter(fault, sent);
     if (parameter === undefined || settled.has(parameter)) return false;
     const refused = new Set([...this.of(model), parameter]);
     const opposite = OPPOSITES[parameter];
@@ -31,7 +37,7 @@ export class RejectedParameters {
       settled.add(opposite);
     }
     this.#byModel.set(model, refused);
-    this.#logger?.info("the model refuses a parameter, which is left out from now on", { model, parameter });
+    this.#logger?.info("model rejected a parameter; omitting it from now on", { model, parameter });
     return true;
   }
 }

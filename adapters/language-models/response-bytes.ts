@@ -1,32 +1,35 @@
 import { pipeline, type Readable } from "node:stream";
 
-/** So many bytes are held for who is slow to ask for them, before the server is made to wait. */
-const HELD = 256 * 1024;
-/** What may still come of an answer that has told everything, and how long it may take, before its connection is closed. */
-const REST = { bytes: 64 * 1024, ms: 1_000 };
+/** Maximum bytes that are held for a slow reader; beyond it the stream is paused. */
+const MAX_HELD_BYTES = 256 * 1024;
+/** Limits for the rest of a complete answer. Beyond them its connection is closed. */
+const DRAIN_LIMITS = { bytes: 64 * 1024, ms: 1_000 };
 
-/** Bytes of a body, in order. */
+/** The bytes of a body, in order. */
 export interface Bytes {
-  /** All that came since the last call, or what comes next; undefined: the end. Rejects when it breaks off. */
+  /**
+   * Resolves with all bytes since the last call, or with the next ones; undefined at the end. Rejects if the body is
+   * interrupted.
+   */
   next(): Promise<Buffer | undefined>;
-  /** Let go of the rest; `over`: all that matters was read. */
-  leave(over?: boolean): void;
+  /** Discards the rest; `over`: everything of interest was read. */
+  release(over?: boolean): void;
 }
 
-/** The body of an answer as it comes, decompressed where the server has compressed it. An abort ends it with the signal's reason. */
+/** The body of an answer, decompressed if necessary. An abort ends it with the signal's reason. */
 export class ResponseBytes implements Bytes {
   readonly #stream: Readable;
   readonly #signal: AbortSignal;
-  #came: Buffer[] = [];
+  #pieces: Buffer[] = [];
   #size = 0;
   #state: "reads" | "ended" | "broken" | "left" = "reads";
   #fault: unknown;
   #wake: (() => void) | undefined;
-  #rest = REST.bytes;
-  #patience: NodeJS.Timeout | undefined;
+  #drainBytes = DRAIN_LIMITS.bytes;
+  #drainTimer: NodeJS.Timeout | undefined;
 
   constructor(stream: Readable, encoding: string | undefined, signal: AbortSignal) {
-    this.#stream = encoding === undefined ? stream : decompressed(stream, encoding);
+    this.#stream = encoding === undefined ? stream : decompress(stream, encoding);
     this.#signal = signal;
     this.#stream
       .on("data", (piece: Buffer) => this.#take(piece))
@@ -40,9 +43,9 @@ export class ResponseBytes implements Bytes {
   async next(): Promise<Buffer | undefined> {
     if (this.#size === 0 && this.#state === "reads") await new Promise<void>((resolve) => (this.#wake = resolve));
     if (this.#size > 0) {
-      const came = this.#came;
-      this.#came = [];
-      if (this.#size > HELD) this.#stream.resume();
+      const came = this.#pieces;
+      this.#pieces = [];
+      if (this.#size > MAX_HELD_BYTES) this.#stream.resume();
       this.#size = 0;
       return came.length === 1 ? came[0] : Buffer.concat(came);
     }
@@ -50,15 +53,15 @@ export class ResponseBytes implements Bytes {
     return undefined;
   }
 
-  leave(over = false): void {
+  release(over = false): void {
     if (this.#state !== "reads") return;
     this.#drop("left");
     if (!over) {
       this.#stream.destroy();
       return;
     }
-    // A connection serves the next question only when its answer was read to the end, which is mostly on its way.
-    this.#patience = setTimeout(() => this.#stream.destroy(), REST.ms).unref();
+    // A connection can be reused only after its answer was read to the end, which usually arrives soon.
+    this.#drainTimer = setTimeout(() => this.#stream.destroy(), DRAIN_LIMITS.ms).unref();
     this.#stream.resume();
   }
 
@@ -70,18 +73,18 @@ export class ResponseBytes implements Bytes {
 
   #take(piece: Buffer): void {
     if (this.#state === "left") {
-      this.#rest -= piece.length;
-      if (this.#rest < 0) this.#stream.destroy();
+      this.#drainBytes -= piece.length;
+      if (this.#drainBytes < 0) this.#stream.destroy();
     } else if (this.#state === "reads") {
-      this.#came.push(piece);
+      this.#pieces.push(piece);
       this.#size += piece.length;
-      if (this.#size > HELD) this.#stream.pause();
+      if (this.#size > MAX_HELD_BYTES) this.#stream.pause();
       this.#wake?.();
     }
   }
 
   #close(): void {
-    clearTimeout(this.#patience);
+    clearTimeout(this.#drainTimer);
     this.#signal.removeEventListener("abort", this.#onAbort);
     this.#end("broken", new TypeError("terminated"));
   }
@@ -93,9 +96,9 @@ export class ResponseBytes implements Bytes {
     this.#wake?.();
   }
 
-  /** What came is for nobody any more. */
+  /** Discards the bytes that were not read yet. */
   #drop(state: "left" | "broken", fault?: unknown): void {
-    this.#came = [];
+    this.#pieces = [];
     this.#size = 0;
     this.#state = state;
     this.#fault = fault;
@@ -103,8 +106,8 @@ export class ResponseBytes implements Bytes {
   }
 }
 
-/** What a server compressed, though it was not asked to; of a coding that nobody knows, the bytes as they are. */
-function decompressed(stream: Readable, encoding: string): Readable {
+/** Decompresses a body, also if compression was not requested. With an unknown coding the bytes stay unchanged. */
+function decompress(stream: Readable, encoding: string): Readable {
   const zlib = process.getBuiltinModule("node:zlib");
   const { Z_SYNC_FLUSH: flush, BROTLI_OPERATION_FLUSH: brotliFlush } = zlib.constants;
   let readable = stream;
@@ -113,7 +116,7 @@ function decompressed(stream: Readable, encoding: string): Readable {
     switch (coding.trim()) {
       case "gzip":
       case "x-gzip":
-        // As they come, and without complaint about a missing end.
+        // Flush at once, and tolerate a missing end.
         decoder = zlib.createGunzip({ flush, finishFlush: flush });
         break;
       case "deflate":

@@ -1,6 +1,6 @@
 import type { CallOptions } from "./language-model.js";
 
-/** Options of specification v3 as a model of another version takes them. */
+/** Converts options of specification v3 for a model of another version. */
 export function forSpecification(version: string, options: CallOptions, effort: string): Record<string, unknown> {
   switch (version) {
     case "v2":
@@ -12,7 +12,7 @@ export function forSpecification(version: string, options: CallOptions, effort: 
   }
 }
 
-/** v4 knows nothing above `xhigh`. */
+/** v4 has no effort above `xhigh`. */
 function effort4(effort: string): string | undefined {
   return effort === "max" ? "xhigh" : effort || undefined;
 }
@@ -22,12 +22,12 @@ type Result = Extract<Extract<Message, { role: "tool" }>["content"][number], { t
 type Output = Extract<Result["output"], { type: "content" }>["value"][number];
 type Media = Extract<Output, { type: "image-data" | "file-data" }>;
 
-/** v2 knows one word for media in results of tools. */
+/** v2 has a single type for media in tool results. */
 function message2(message: Message): unknown {
   return withMedia(message, ({ data, mediaType }) => ({ type: "media", data, mediaType }));
 }
 
-/** v4 tags the data of files. */
+/** v4 wraps the data of files. */
 function message4(message: Message): unknown {
   if (message.role !== "user")
     return withMedia(message, (media) => ({ ...media, type: "file", data: { type: "data", data: media.data } }));
@@ -37,7 +37,7 @@ function message4(message: Message): unknown {
   return { ...message, content };
 }
 
-/** A message with the media in results of tools as `put` has it. */
+/** Converts the media in tool results with `put`. */
 function withMedia(message: Message, put: (media: Media) => unknown): unknown {
   if (message.role !== "tool") return message;
   const content = message.content.map((part) => {

@@ -4,16 +4,19 @@ import { Answer, type Reading } from "./answer.js";
 import { toProviderError } from "./errors.js";
 import type { PartSource } from "./reading/answer-body.js";
 
-/** One try at a question. */
+/** An attempt of a request. */
 export interface Attempt {
   readonly reading: Reading;
-  /** Rejects with anything: a fault of the provider, an abort. */
+  /** Sends the request. Rejects with any error: of the provider, or of an abort. */
   ask(): Promise<PartSource>;
-  /** Whether to try once more, otherwise: called with what the provider said while it had told nothing yet. */
-  again(fault: ProviderError): boolean;
+  /** Whether a changed request may succeed. Called with the error if the answer had no output yet. */
+  shouldRetry(fault: ProviderError): boolean;
 }
 
-/** Ask a model and give its answer as the kernel knows it. One generator for all: each more would cost every token a promise. */
+/**
+ * Sends a request and yields the answer as chunks of the kernel. A single generator, because each further one would
+ * cost a promise per token.
+ */
 export async function* streamAnswer(
   attempt: () => Promise<Attempt>,
   request: ModelRequest,
@@ -21,9 +24,9 @@ export async function* streamAnswer(
 ): AsyncGenerator<ModelChunk, void, undefined> {
   for (;;) {
     signal.throwIfAborted();
-    const { ask, reading, again } = await attempt();
+    const { ask, reading, shouldRetry: again } = await attempt();
     const answer = new Answer(reading);
-    let begun = false;
+    let hasOutput = false;
     let source: PartSource | undefined;
     try {
       source = await ask();
@@ -31,7 +34,7 @@ export async function* streamAnswer(
       while (answer.finish === undefined) {
         const parts = await source.next();
         signal.throwIfAborted();
-        // A server that dies, or a proxy that gives up, closes the connection as if all had been said.
+        // A server that dies, or a proxy that times out, closes the connection like after a complete answer.
         if (parts === undefined)
           throw new ProviderError(reading.provider, "network", "the answer ended before it was finished");
         const chunks: ModelChunk[] = [];
@@ -41,27 +44,27 @@ export async function* streamAnswer(
         } catch (error) {
           fault = toProviderError(error, reading);
         }
-        // What was said before the fault is told.
+        // Emit the output from before the error.
         for (const chunk of chunks) {
-          begun = true;
+          hasOutput = true;
           yield chunk;
           signal.throwIfAborted();
         }
         if (fault !== undefined) throw fault;
       }
       for (const chunk of await answer.end(request)) {
-        begun = true;
+        hasOutput = true;
         yield chunk;
       }
       return;
     } catch (error) {
-      // With a reason of one's own an abort looks like any other error.
+      // An abort with a custom reason looks like any other error.
       signal.throwIfAborted();
       const fault = toProviderError(error, reading);
-      if (begun || !again(fault)) throw fault;
+      if (hasOutput || !again(fault)) throw fault;
     } finally {
-      // Nothing else would free the connection of an answer that nobody reads on.
-      source?.leave(answer.finish !== undefined);
+      // Otherwise the connection of an abandoned answer would never be released.
+      source?.release(answer.finish !== undefined);
     }
   }
 }

@@ -1,5 +1,5 @@
-/** A piece of an answer, told apart. */
-export interface Told {
+/** A piece of an answer, as text or reasoning. */
+export interface TaggedText {
   kind: "text" | "reasoning";
   text: string;
 }
@@ -8,70 +8,70 @@ const OPEN = "<think>";
 const CLOSE = "</think>";
 
 /**
- * Takes thoughts out of an answer that begins with `<think>`, as local servers send it that do not know the model's format.
- * Tags further on are left alone: they are what the model talks about.
+ * Separates reasoning from an answer that begins with `<think>`, as local servers send it for models with an unknown
+ * format. Later tags are part of the answer.
  */
 export class ThinkTags {
   #state: "start" | "thinking" | "behind" | "text" = "start";
-  /** What may be the beginning of a tag. */
-  #held = "";
+  /** Text that may be the beginning of a tag. */
+  #possibleTag = "";
 
-  /** Whether all that comes from now on is the answer. */
-  get over(): boolean {
+  /** Whether everything from now on is the answer. */
+  get isOver(): boolean {
     return this.#state === "text";
   }
 
-  push(piece: string): Told[] {
+  push(piece: string): TaggedText[] {
     if (this.#state === "text") return piece === "" ? [] : [{ kind: "text", text: piece }];
-    let rest = this.#held + piece;
-    this.#held = "";
-    const told: Told[] = [];
+    let remainingText = this.#possibleTag + piece;
+    this.#possibleTag = "";
+    const pieces: TaggedText[] = [];
     if (this.#state === "start") {
-      const begun = rest.trimStart();
+      const begun = remainingText.trimStart();
       if (begun.length < OPEN.length && OPEN.startsWith(begun)) {
-        this.#held = rest;
+        this.#possibleTag = remainingText;
         return [];
       }
       if (!begun.startsWith(OPEN)) {
         this.#state = "text";
-        return [{ kind: "text", text: rest }];
+        return [{ kind: "text", text: remainingText }];
       }
-      rest = begun.slice(OPEN.length);
+      remainingText = begun.slice(OPEN.length);
       this.#state = "thinking";
     }
     if (this.#state === "thinking") {
-      const end = rest.indexOf(CLOSE);
+      const end = remainingText.indexOf(CLOSE);
       if (end === -1) {
-        const keep = partOfTag(rest);
-        this.#held = rest.slice(rest.length - keep);
-        return thought(rest.slice(0, rest.length - keep));
+        const keep = possibleTagLength(remainingText);
+        this.#possibleTag = remainingText.slice(remainingText.length - keep);
+        return toReasoning(remainingText.slice(0, remainingText.length - keep));
       }
-      told.push(...thought(rest.slice(0, end)));
-      rest = rest.slice(end + CLOSE.length);
+      pieces.push(...toReasoning(remainingText.slice(0, end)));
+      remainingText = remainingText.slice(end + CLOSE.length);
       this.#state = "behind";
     }
-    // The empty lines between thoughts and answer belong to neither.
-    const text = rest.trimStart();
-    if (text === "") return told;
+    // Empty lines between reasoning and answer are dropped.
+    const text = remainingText.trimStart();
+    if (text === "") return pieces;
     this.#state = "text";
-    return [...told, { kind: "text", text }];
+    return [...pieces, { kind: "text", text }];
   }
 
-  /** What was held back, when the answer is over. */
-  end(): Told[] {
-    const held = this.#held;
-    this.#held = "";
+  /** Returns the held text at the end of the answer. */
+  end(): TaggedText[] {
+    const held = this.#possibleTag;
+    this.#possibleTag = "";
     if (held === "") return [];
     return [{ kind: this.#state === "thinking" ? "reasoning" : "text", text: held }];
   }
 }
 
-function thought(text: string): Told[] {
+function toReasoning(text: string): TaggedText[] {
   return text === "" ? [] : [{ kind: "reasoning", text }];
 }
 
-/** How many characters at the end may begin the closing tag. */
-function partOfTag(text: string): number {
+/** Number of characters at the end that may begin the closing tag. */
+function possibleTagLength(text: string): number {
   for (let length = Math.min(CLOSE.length - 1, text.length); length > 0; length--) {
     if (CLOSE.startsWith(text.slice(text.length - length))) return length;
   }

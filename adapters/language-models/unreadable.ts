@@ -1,20 +1,20 @@
-/** Enough of a body to read a title in it. */
-const SHOWN = 256 * 1024;
+/** Characters of a body that are searched for a title. */
+const MAX_SEARCHED_CHARACTERS = 256 * 1024;
 
-/** Why an answer is no stream of chunks: a page of a proxy, a log-in form, a wrong URL. */
-export function whyUnreadable(whole: string): string {
-  const body = whole.slice(0, SHOWN);
+/** Describes a body that is no event stream, like the page of a proxy or a login form. */
+export function whyUnreadable(fullBody: string): string {
+  const body = fullBody.slice(0, MAX_SEARCHED_CHARACTERS);
   if (looksLikeHtml(body)) return htmlMessage(body);
   const text = body.trim();
-  return text === "" ? "an empty answer" : `an answer that is no event stream: ${text.slice(0, 200)}`;
+  return text === "" ? "an empty answer" : `an answer that is not an event stream: ${text.slice(0, 200)}`;
 }
 
-/** Whether a body is a page for people. */
+/** Whether a body is an HTML page. */
 export function looksLikeHtml(body: string): boolean {
   return /^\s*<(!doctype|html|head|body|\?xml)/i.test(body);
 }
 
-/** What is said of such a page. */
+/** Error message for an HTML page. */
 export function htmlMessage(body: string): string {
   const title = /<title[^>]*>([^<]{1,120})/i.exec(body)?.[1]?.replace(/\s+/g, " ").trim();
   return `an HTML page instead of an API answer${title ? ` ("${title}")` : ""}; check base_url and the network`;

@@ -1,25 +1,25 @@
 import { estimatePrompt, type FinishReason, type ModelRequest, type ModelUsage } from "gantry/plugin";
-import { bag } from "./json.js";
+import { asObject } from "./json.js";
 import type { Metadata } from "./language-model.js";
 
-/** Usage as one provider's package reports it, plus what it said itself. */
+/** Usage as reported by a provider's package, with the provider's own data. */
 export interface ReportedUsage {
   usage: ModelUsage;
-  /** The provider's own words, for the cost. */
+  /** The usage as the provider sent it, for the cost. */
   raw: Readonly<Record<string, unknown>>;
-  /** What a package tells beside the usage, by its own name. */
+  /** Other metadata of the package, by the package's name. */
   metadata?: Metadata;
 }
 
-/** Usage of any specification; undefined when the provider reported none. */
+/** Reads the usage of any specification version; undefined if the provider reported none. */
 export function readUsage(value: unknown): ReportedUsage | undefined {
-  const source = bag(value);
+  const source = asObject(value);
   const nested = typeof source.inputTokens === "object" || typeof source.outputTokens === "object";
-  const input = nested ? bag(source.inputTokens) : {};
-  const output = nested ? bag(source.outputTokens) : {};
+  const input = nested ? asObject(source.inputTokens) : {};
+  const output = nested ? asObject(source.outputTokens) : {};
   const inputTokens = nested ? count(input.total) : count(source.inputTokens ?? source.promptTokens);
   const outputTokens = nested ? count(output.total) : count(source.outputTokens ?? source.completionTokens);
-  // Servers that do not count say nothing, or zero to both.
+  // Servers that do not count tokens report nothing, or zero for both.
   if ((inputTokens ?? 0) === 0 && (outputTokens ?? 0) === 0) return undefined;
   return {
     usage: {
@@ -29,11 +29,11 @@ export function readUsage(value: unknown): ReportedUsage | undefined {
       cacheWriteTokens: count(nested ? input.cacheWrite : undefined) ?? 0,
       reasoningTokens: count(nested ? output.reasoning : source.reasoningTokens) ?? 0,
     },
-    raw: bag(source.raw),
+    raw: asObject(source.raw),
   };
 }
 
-/** A guess from the bytes that went and came, for a provider that tells nothing. */
+/** Estimates the usage from the bytes of prompt and answer, for a provider that reports none. */
 export function estimateUsage(request: ModelRequest, outputBytes: number): ModelUsage {
   return {
     inputTokens: estimatePrompt(request),
@@ -52,20 +52,23 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
   "tool-calls": "tool_calls",
 };
 
-/** The reason of any specification: a word, or `{ unified, raw }`; `message`: what the provider says about it. */
+/**
+ * Reads the finish reason of any specification version: a word, or `{ unified, raw }`. `message`: the provider's
+ * explanation.
+ */
 export function readReason(value: unknown): {
   reason: FinishReason;
   failed: boolean;
   raw: unknown;
   message: string | undefined;
 } {
-  const unified = typeof value === "string" ? value : bag(value).unified;
-  const { raw, message } = bag(value);
+  const unified = typeof value === "string" ? value : asObject(value).unified;
+  const { raw, message } = asObject(value);
   const reason = raw === "refusal" ? "content_filter" : (REASONS[String(unified)] ?? null);
   return { reason, failed: unified === "error", raw, message: typeof message === "string" ? message : undefined };
 }
 
-/** A larger count of one call is no count, and would make the sum of a session infinite. */
+/** Maximum plausible tokens of one call. A larger count would make the sum of a session infinite. */
 const MAX_TOKENS = 1e12;
 
 function count(value: unknown): number | undefined {

@@ -1,5 +1,5 @@
 import type { Command, Health, Model, NotReady, Ready, RunAccepted, RunRequest, RunResult } from "../shapes.js";
-import { areIds, Connection, linked, type Call, type CallOptions, type ClientOptions } from "./connection.js";
+import { areIds, Connection, linkSignal, type Call, type CallOptions, type ClientOptions } from "./connection.js";
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
 import { Asks, Runs, Sessions } from "./sessions.js";
@@ -59,17 +59,17 @@ export class GantryClient {
   /** Starts a run and resolves when it has ended. Aborting the signal cancels the run. */
   async run(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunResult & RunIds> {
     const { body, headers } = await this.#connection.json<RunResult>("run", post(request, key, signal));
-    return { ...body, ...idsOf(headers) };
+    return { ...body, ...readIds(headers) };
   }
 
   /** Starts a run with a stream of its events. Resolves when the run has started or is queued. */
   async stream(request: RunInput, { key, signal }: RunOptions = {}): Promise<RunStream> {
-    const one = linked(signal);
+    const link = linkSignal(signal);
     try {
-      const response = await this.#connection.open("run", post({ ...request, stream: true }, key, one.signal));
-      return new RunStream(idsOf(response.headers), this.#connection.events(response, one.signal), one.end);
+      const response = await this.#connection.open("run", post({ ...request, stream: true }, key, link.signal));
+      return new RunStream(readIds(response.headers), this.#connection.events(response, link.signal), link.end);
     } catch (error) {
-      one.end();
+      link.end();
       throw error;
     }
   }
@@ -86,13 +86,17 @@ function post(body: RunRequest, key: string | undefined, signal: AbortSignal | u
   return { method: "POST", body, headers: key === undefined ? {} : { "idempotency-key": key }, signal };
 }
 
-function idsOf(headers: Headers): RunIds {
+function readIds(headers: Headers): RunIds {
   const model = headers.get("x-model") ?? "";
-  return { sessionId: headers.get("x-session-id") ?? "", runId: headers.get("x-run-id") ?? "", model: decoded(model) };
+  return {
+    sessionId: headers.get("x-session-id") ?? "",
+    runId: headers.get("x-run-id") ?? "",
+    model: decodeModel(model),
+  };
 }
 
 /** Decodes the percent-encoded name of a model. A name with a bare `%` is returned unchanged. */
-function decoded(value: string): string {
+function decodeModel(value: string): string {
   try {
     return decodeURIComponent(value);
   } catch {

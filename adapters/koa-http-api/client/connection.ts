@@ -1,4 +1,4 @@
-import { disconnected, errorOf, GantryError, invalidAnswer, noId } from "./errors.js";
+import { disconnected, toGantryError, GantryError, invalidAnswer, invalidId } from "./errors.js";
 import { EventParser } from "./event-parser.js";
 import { tokenHeaders } from "./person-token.js";
 
@@ -55,12 +55,12 @@ export interface StreamedEvent {
  */
 export function pathOf(what: "session" | "run" | "ask", id: string): string {
   // A lone surrogate cannot be encoded in a URL.
-  if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw noId(what, id);
+  if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw invalidId(what, id);
   return `${what}s/${encodeURIComponent(id)}`;
 }
 
 /** Error codes of requests that require a person. */
-const NEEDS_PERSON: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
+const PERSON_CODES: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
 
 /** Sends requests to one server. */
 export class Connection {
@@ -92,10 +92,10 @@ export class Connection {
     isWhole: (body: T) => boolean = () => true,
   ): Promise<{ body: T; headers: Headers }> {
     const response = await this.open(path, call);
-    const body = await bodyOf(response, call.signal);
+    const body = await readBody(response, call.signal);
     if (body === undefined) throw invalidAnswer(response.status, "the answer is not JSON");
     if (typeof body !== "object" || !body || !isWhole(body as T))
-      throw invalidAnswer(response.status, "the answer is not gantry's");
+      throw invalidAnswer(response.status, "the answer is not from a gantry server");
     return { body: body as T, headers: response.headers };
   }
 
@@ -110,7 +110,7 @@ export class Connection {
     try {
       return await this.#send(path, call);
     } catch (error) {
-      if (!(error instanceof GantryError) || !NEEDS_PERSON.has(error.code)) throw error;
+      if (!(error instanceof GantryError) || !PERSON_CODES.has(error.code)) throw error;
       const { url = pageOrigin(), personHeaders = tokenHeaders } = this.#options;
       const headers = await personHeaders(new URL(url, pageOrigin()));
       if (!headers) throw error;
@@ -120,14 +120,18 @@ export class Connection {
   }
 
   async #send(path: string, { method = "GET", query = {}, body, headers, signal }: Call): Promise<Response> {
-    const { url = pageOrigin(), fetch = globalThis.fetch, headers: own } = this.#options;
+    const { url = pageOrigin(), fetch = globalThis.fetch, headers: configuredHeaders } = this.#options;
     const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, pageOrigin());
     for (const [name, value] of Object.entries(query))
       if (value !== undefined) address.searchParams.set(name, String(value));
     const init = {
       method,
       // Built outside of the `try`: an invalid header value must not be reported as a connection failure.
-      headers: new Headers({ ...(typeof own === "function" ? own() : own), ...this.#personHeaders, ...headers }),
+      headers: new Headers({
+        ...(typeof configuredHeaders === "function" ? configuredHeaders() : configuredHeaders),
+        ...this.#personHeaders,
+        ...headers,
+      }),
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
     };
@@ -140,7 +144,11 @@ export class Connection {
       throw disconnected("the server cannot be reached", error);
     }
     if (response.ok) return response;
-    throw errorOf(response.status, await bodyOf(response, signal), secondsOf(response.headers.get("retry-after")));
+    throw toGantryError(
+      response.status,
+      await readBody(response, signal),
+      readRetryAfter(response.headers.get("retry-after")),
+    );
   }
 
   /**
@@ -155,10 +163,10 @@ export class Connection {
     try {
       for (;;) {
         // Only the read is timed: a slow consumer of events is not silence.
-        const { done, value } = await inTime(reader.read(), this.silence);
+        const { done, value } = await withSilenceLimit(reader.read(), this.silence);
         if (done) return;
         for (const event of parser.push(decoder.decode(value, { stream: true })))
-          yield { ...event, data: event.comment === undefined ? parsed(event.data) : undefined };
+          yield { ...event, data: event.comment === undefined ? parseEvent(event.data) : undefined };
       }
     } catch (error) {
       signal?.throwIfAborted();
@@ -176,22 +184,22 @@ export function areIds(...ids: unknown[]): boolean {
 }
 
 /** A signal that aborts with `signal` or with `end()`. `end()` also removes the listener from `signal`. */
-export function linked(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
-  const own = new AbortController();
-  const abort = () => own.abort(signal?.reason);
+export function linkSignal(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
+  const controller = new AbortController();
+  const abort = () => controller.abort(signal?.reason);
   signal?.addEventListener("abort", abort);
   if (signal?.aborted) abort();
   return {
-    signal: own.signal,
+    signal: controller.signal,
     end: () => {
       signal?.removeEventListener("abort", abort);
-      own.abort();
+      controller.abort();
     },
   };
 }
 
 /** Resolves like `work`, or rejects with `DisconnectedError` after `ms`. */
-export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
+export async function withSilenceLimit<T>(work: Promise<T>, ms: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(disconnected("the server fell silent")), ms);
@@ -204,7 +212,7 @@ export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
 }
 
 /** The JSON body of an answer; undefined if the body is not JSON. */
-async function bodyOf(response: Response, signal: AbortSignal | undefined): Promise<unknown> {
+async function readBody(response: Response, signal: AbortSignal | undefined): Promise<unknown> {
   let text: string;
   try {
     text = await response.text();
@@ -219,7 +227,7 @@ async function bodyOf(response: Response, signal: AbortSignal | undefined): Prom
   }
 }
 
-function parsed(text: string): unknown {
+function parseEvent(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -227,7 +235,7 @@ function parsed(text: string): unknown {
   }
 }
 
-function secondsOf(header: string | null): number | undefined {
+function readRetryAfter(header: string | null): number | undefined {
   if (header === null) return undefined;
   const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);

@@ -66,8 +66,11 @@ export function disconnected(message: string, cause?: unknown): DisconnectedErro
 }
 
 /** Error for an id that would change the address when it is the last part of a path. */
-export function noId(what: "session" | "run" | "ask", id: string): NotFoundError {
-  return new NotFoundError(`${JSON.stringify(id)} is the id of no ${what}`, { code: `${what}_not_found`, status: 404 });
+export function invalidId(what: "session" | "run" | "ask", id: string): NotFoundError {
+  return new NotFoundError(`${JSON.stringify(id)} is not a valid ${what} id`, {
+    code: `${what}_not_found`,
+    status: 404,
+  });
 }
 
 /** Error for an answer that is not gantry's, most likely from a proxy. */
@@ -77,17 +80,17 @@ export function invalidAnswer(
   retryAfter?: number,
 ): GantryError {
   const code = "invalid_answer";
-  return new (kindOf(status, code))(message, { code, status, retryAfter });
+  return new (errorClass(status, code))(message, { code, status, retryAfter });
 }
 
 /** Converts an error response; a body without `error` and `code` gives `invalid_answer`. */
-export function errorOf(status: number, body: unknown, retryAfter?: number): GantryError {
+export function toGantryError(status: number, body: unknown, retryAfter?: number): GantryError {
   const { error, code } = (body ?? {}) as { error?: unknown; code?: unknown };
   if (typeof error !== "string" || typeof code !== "string") return invalidAnswer(status, undefined, retryAfter);
-  return new (kindOf(status, code))(error, { code, status, retryAfter, body });
+  return new (errorClass(status, code))(error, { code, status, retryAfter, body });
 }
 
-function kindOf(status: number, code: string): typeof GantryError {
+function errorClass(status: number, code: string): typeof GantryError {
   if (code === "ask_closed") return AskClosedError;
   if (code === "session_busy") return BusyError;
   return { 401: UnauthorizedError, 404: NotFoundError, 503: UnavailableError }[status] ?? GantryError;

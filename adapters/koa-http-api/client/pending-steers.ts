@@ -57,7 +57,7 @@ export class PendingSteers {
     for (const steer of this.#steers) {
       const state = await this.#stateOf(steer.runId, page, options);
       if (state === undefined || ACTIVE.has(state) || !this.#steers.includes(steer)) continue;
-      this.#steers = this.#steers.filter((one) => one !== steer);
+      this.#steers = this.#steers.filter((pendingSteer) => pendingSteer !== steer);
       if (STOPPED.has(state)) returned.push(steer.text);
     }
     return returned;

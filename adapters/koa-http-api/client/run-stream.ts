@@ -1,5 +1,5 @@
-import { inTime, type StreamedEvent } from "./connection.js";
-import { disconnected, errorOf } from "./errors.js";
+import { withSilenceLimit, type StreamedEvent } from "./connection.js";
+import { disconnected, toGantryError } from "./errors.js";
 import type { AgentEvent, DoneEvent } from "../shapes.js";
 
 /** Identity of a run. `model` is `provider/model`; `""` for a queued run, whose model is chosen at its start. */
@@ -10,10 +10,10 @@ export interface RunIds {
 }
 
 /** Codes of temporary failures. In a plain answer they have the status 503. */
-const PASSING: ReadonlySet<unknown> = new Set(["shutting_down", "store_unavailable", "too_many_runs"]);
+const TEMPORARY_CODES: ReadonlySet<unknown> = new Set(["shutting_down", "store_unavailable", "too_many_runs"]);
 
 /** Time for a stream to end after its last event, in ms. */
-const LAST_MS = 1000;
+const DRAIN_TIMEOUT_MS = 1000;
 
 /**
  * The events of a run. Leaving the loop closes the connection, which ends the run unless its request has another
@@ -30,7 +30,7 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
   dropped = 0;
   readonly #events: AsyncGenerator<StreamedEvent, void, undefined>;
   readonly #stop: () => void;
-  readonly #held: AgentEvent[] = [];
+  readonly #pendingEvents: AgentEvent[] = [];
   #reading: Promise<void> | undefined;
   #end: { done: DoneEvent } | { failure: unknown } | undefined;
   #result: Promise<DoneEvent> | undefined;
@@ -51,7 +51,7 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
   get result(): Promise<DoneEvent> {
     this.#result ??= (async () => {
       while (!this.#end) await this.#read();
-      return doneOf(this.#end);
+      return resultOf(this.#end);
     })();
     // An iteration reports the same failure; avoid an unhandled rejection.
     this.#result.catch(() => undefined);
@@ -62,14 +62,14 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
   async *[Symbol.asyncIterator](): AsyncGenerator<AgentEvent, void, undefined> {
     try {
       for (;;) {
-        for (let event = this.#held.shift(); event; event = this.#held.shift()) yield event;
+        for (let event = this.#pendingEvents.shift(); event; event = this.#pendingEvents.shift()) yield event;
         if (this.#end) break;
         await this.#read();
       }
     } finally {
       this.close();
     }
-    doneOf(this.#end);
+    resultOf(this.#end);
   }
 
   /** Closes the connection, which ends the run unless its request has another `on_disconnect`. */
@@ -95,17 +95,17 @@ export class RunStream implements RunIds, AsyncIterable<AgentEvent> {
     if (done) throw disconnected("the connection broke");
     const { type, data, comment } = value;
     if (comment !== undefined) this.dropped += Number(/^(\d+) token events were dropped/.exec(comment)?.[1] ?? 0);
-    else if (type === "agent") this.#held.push(data as AgentEvent);
+    else if (type === "agent") this.#pendingEvents.push(data as AgentEvent);
     else if (type === "done" || type === "error") {
-      const status = PASSING.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
-      this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: errorOf(status, data) };
+      const status = TEMPORARY_CODES.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
+      this.#end ??= type === "done" ? { done: data as DoneEvent } : { failure: toGantryError(status, data) };
       // Read to the end, so that the connection can be reused; errors no longer matter.
-      await inTime(this.#events.next(), LAST_MS).catch(() => undefined);
+      await withSilenceLimit(this.#events.next(), DRAIN_TIMEOUT_MS).catch(() => undefined);
     }
   }
 }
 
-function doneOf(end: { done: DoneEvent } | { failure: unknown }): DoneEvent {
+function resultOf(end: { done: DoneEvent } | { failure: unknown }): DoneEvent {
   if ("done" in end) return end.done;
   throw end.failure;
 }

@@ -6,7 +6,7 @@ export type SessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type"
 
 const RUNNING: ReadonlySet<unknown> = new Set(["running", "waiting"]);
 /** Maximum characters of a running tool's output; the oldest are dropped. */
-const PRINTED = 64 * 1024;
+const MAX_PROGRESS_CHARACTERS = 64 * 1024;
 
 /**
  * The state that results from the events of a session. Events must be applied in their order, from any position on.
@@ -24,11 +24,11 @@ export class SessionPage {
   /** Output of running tools by `tool_call_id`; removed when the result arrives. */
   readonly progress = new Map<string, string>();
   #messages: Message[] = [];
-  #shown: readonly Message[] | undefined;
+  #messagesCopy: readonly Message[] | undefined;
 
   /** All messages by ascending `seq`. The array stays the same object until a message changes. */
   get messages(): readonly Message[] {
-    return (this.#shown ??= [...this.#messages]);
+    return (this.#messagesCopy ??= [...this.#messages]);
   }
 
   /** Applies the next event. */
@@ -50,10 +50,10 @@ export class SessionPage {
         if (!message) break;
         const { content, reasoning } = event;
         // Only text grows; other parts arrive complete.
-        const said = typeof message.content === "string" ? message.content : "";
+        const text = typeof message.content === "string" ? message.content : "";
         this.#put({
           ...message,
-          ...(content !== undefined && { content: said + content }),
+          ...(content !== undefined && { content: text + content }),
           ...(reasoning !== undefined && { reasoning: (message.reasoning ?? "") + reasoning }),
         });
         break;
@@ -61,13 +61,13 @@ export class SessionPage {
       case "message_end": {
         const message = this.at(event.message.seq);
         if (!message) break;
-        const { finished: _finished, ...said } = message;
-        this.#put({ ...said, ...event.message });
+        const { finished: _finished, ...currentMessage } = message;
+        this.#put({ ...currentMessage, ...event.message });
         break;
       }
       case "rewind":
         this.#messages = this.#messages.filter(({ seq }) => seq <= event.after);
-        this.#shown = undefined;
+        this.#messagesCopy = undefined;
         break;
       case "tool_progress":
         this.#print(event.tool_call_id, event.content);
@@ -84,23 +84,23 @@ export class SessionPage {
 
   /** The message with this `seq`, as far as it was received; undefined if it is unknown. */
   at(seq: number): Message | undefined {
-    const message = this.#messages[this.#place(seq)];
+    const message = this.#messages[this.#indexOf(seq)];
     return message?.seq === seq ? message : undefined;
   }
 
   #print(call: string, text: string): void {
-    this.progress.set(call, ((this.progress.get(call) ?? "") + text).slice(-PRINTED));
+    this.progress.set(call, ((this.progress.get(call) ?? "") + text).slice(-MAX_PROGRESS_CHARACTERS));
   }
 
   #put(message: Message): void {
-    const place = this.#place(message.seq);
+    const place = this.#indexOf(message.seq);
     this.#messages.splice(place, this.#messages[place]?.seq === message.seq ? 1 : 0, message);
-    this.#shown = undefined;
+    this.#messagesCopy = undefined;
     if (message.role === "tool") this.progress.delete(message.tool_call_id);
   }
 
   /** Index of this `seq`, or where to insert it. Most are the last one or come after it. */
-  #place(seq: number): number {
+  #indexOf(seq: number): number {
     let [low, high] = [0, this.#messages.length];
     if ((this.#messages[high - 1]?.seq ?? -1) < seq) return high;
     while (low < high) {

@@ -13,7 +13,7 @@ export class Sessions {
   }
 
   /**
-   * One page of sessions, last used first. `page` counts from 1; `search` is part of a title; `spawnedBy` lists the
+   * A page of sessions, last used first. `page` counts from 1; `search` is part of a title; `spawnedBy` lists the
    * subagent sessions of a session.
    */
   async list(
@@ -31,7 +31,7 @@ export class Sessions {
     return (await this.#connection.json<SessionList>("sessions", { query, signal }, isWhole)).body;
   }
 
-  /** One session. Throws `NotFoundError`. */
+  /** Returns a session. Throws `NotFoundError`. */
   get(id: string, { signal }: CallOptions = {}): Promise<Session> {
     return this.#at<Session>(id, "", { signal }, hasId);
   }
@@ -77,8 +77,8 @@ export class Sessions {
     return watch(this.#connection, id, options);
   }
 
-  async #at<T extends object>(id: string, rest: string, call: Call, isWhole?: (body: T) => boolean): Promise<T> {
-    return (await this.#connection.json<T>(`${pathOf("session", id)}${rest}`, call, isWhole)).body;
+  async #at<T extends object>(id: string, subPath: string, call: Call, isWhole?: (body: T) => boolean): Promise<T> {
+    return (await this.#connection.json<T>(`${pathOf("session", id)}${subPath}`, call, isWhole)).body;
   }
 }
 
@@ -99,7 +99,7 @@ export class Runs {
     return this.#connection.list<Run>("runs", "runs", { query, signal });
   }
 
-  /** One run. Throws `NotFoundError`. */
+  /** Returns a run. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<Run> {
     return (await this.#connection.json<Run>(pathOf("run", id), { signal }, hasId)).body;
   }
@@ -138,7 +138,7 @@ export class Asks {
     return this.#connection.list<Ask>("asks", "asks", { query, signal });
   }
 
-  /** One question. Throws `NotFoundError`. */
+  /** Returns a question. Throws `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<Ask> {
     return (await this.#connection.json<Ask>(pathOf("ask", id), { signal }, hasId)).body;
   }

@@ -1,4 +1,4 @@
-import { inTime, linked, pathOf, type CallOptions, type Connection } from "./connection.js";
+import { withSilenceLimit, linkSignal, pathOf, type CallOptions, type Connection } from "./connection.js";
 import { disconnected, GantryError, invalidAnswer, NotFoundError } from "./errors.js";
 import type { Message, SessionEvent } from "../shapes.js";
 
@@ -27,7 +27,7 @@ export interface WatchOptions extends CallOptions {
   onConnection?: ((state: ConnectionState, error?: GantryError) => void) | undefined;
 }
 
-const KNOWN: ReadonlySet<string> = new Set([
+const EVENT_TYPES: ReadonlySet<string> = new Set([
   "state",
   "message",
   "delta",
@@ -37,12 +37,12 @@ const KNOWN: ReadonlySet<string> = new Set([
   "deleted",
 ] satisfies SessionEvent["type"][]);
 /** 4xx statuses for which a retry may succeed. */
-const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
+const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([408, 425, 429]);
 /** Reconnect delay in ms: initial and maximum. */
-const FIRST = 250;
-const LONGEST = 15_000;
+const INITIAL_RETRY_MS = 250;
+const MAX_RETRY_MS = 15_000;
 /** Maximum of a delay that the server requested, in ms. */
-const MOST = 300_000;
+const MAX_RETRY_AFTER_MS = 300_000;
 
 /** The events of a session across reconnects; see `Sessions.watch`. */
 export async function* watch(
@@ -52,32 +52,32 @@ export async function* watch(
 ): AsyncGenerator<WatchedEvent, void, undefined> {
   const session = pathOf("session", id);
   let cursor = after;
-  let wasThere = false;
+  let sessionExisted = false;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     onConnection?.("connecting");
-    const one = linked(signal);
+    const link = linkSignal(signal);
     const began = performance.now();
     let failure: GantryError;
     try {
-      const asked = <T>(work: Promise<T>) => inTime(work, connection.silence);
+      const limited = <T>(work: Promise<T>) => withSilenceLimit(work, connection.silence);
       if (cursor === undefined && afterSeq === undefined && last !== undefined)
-        afterSeq = Math.max(0, (await asked(newestSeq(connection, session, one.signal))) - last);
+        afterSeq = Math.max(0, (await limited(newestSeq(connection, session, link.signal))) - last);
       const events = `${session}/events`;
       const query = { can_answer: canAnswer, follow, after_seq: cursor === undefined ? afterSeq : undefined };
       // For a cursor that the store no longer has, this header restarts the stream; `?after=` would be rejected.
       const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
-      const response = await asked(connection.open(events, { query, headers, signal: one.signal }));
+      const response = await limited(connection.open(events, { query, headers, signal: link.signal }));
       if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
         throw invalidAnswer(502, "the answer is not a stream");
       onConnection?.("open");
       let first: { first?: true } = { first: true };
-      for await (const { type, data, id: place } of connection.events(response, one.signal)) {
+      for await (const { type, data, id: place } of connection.events(response, link.signal)) {
         if (place !== undefined) {
           cursor = place;
           attempt = 0;
         }
-        if (!KNOWN.has(type)) continue;
-        wasThere = true;
+        if (!EVENT_TYPES.has(type)) continue;
+        sessionExisted = true;
         yield { type, ...(data as object), ...(place !== undefined && { cursor: place }), ...first } as WatchedEvent;
         if (type === "deleted") return;
         first = {};
@@ -86,19 +86,19 @@ export async function* watch(
       failure = disconnected("the stream ended");
     } catch (error) {
       if (signal?.aborted) return;
-      if (wasThere && error instanceof NotFoundError && error.code === "session_not_found") {
+      if (sessionExisted && error instanceof NotFoundError && error.code === "session_not_found") {
         yield { type: "deleted" };
         return;
       }
       if (!(error instanceof GantryError) || isFinal(error.status)) throw error;
       failure = error;
     } finally {
-      one.end();
+      link.end();
     }
     // A connection that lasted longer than this was good, even without events.
-    if (performance.now() - began > LONGEST) attempt = 0;
+    if (performance.now() - began > MAX_RETRY_MS) attempt = 0;
     onConnection?.("lost", failure);
-    await pause(Math.max(backoff(attempt), Math.min(MOST, (failure.retryAfter ?? 0) * 1000)), signal);
+    await pause(Math.max(backoff(attempt), Math.min(MAX_RETRY_AFTER_MS, (failure.retryAfter ?? 0) * 1000)), signal);
   }
 }
 
@@ -109,12 +109,12 @@ async function newestSeq(connection: Connection, session: string, signal: AbortS
 }
 
 function isFinal(status: number): boolean {
-  return status >= 400 && status < 500 && !PASSING.has(status);
+  return status >= 400 && status < 500 && !RETRYABLE_STATUSES.has(status);
 }
 
 /** Doubles with each attempt; random, so that clients do not reconnect at the same moment. */
 function backoff(attempt: number): number {
-  return Math.min(LONGEST, FIRST * 2 ** attempt) * (0.5 + Math.random() / 2);
+  return Math.min(MAX_RETRY_MS, INITIAL_RETRY_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

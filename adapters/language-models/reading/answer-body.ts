@@ -1,31 +1,31 @@
 import { hasCode, ProviderError } from "gantry";
 import { BODY_LIMITS, checkSize, tooLarge } from "../bodies.js";
-import { noAnswer, type FaultContext } from "../errors.js";
-import { parsed } from "../json.js";
+import { unexpectedBody, type FaultContext } from "../errors.js";
+import { parseJsonObject } from "../json.js";
 import type { StreamPart } from "../language-model.js";
 import type { Bytes } from "../response-bytes.js";
 import type { AnswerReader } from "./answer-reader.js";
 import { EventLines } from "./event-lines.js";
 
-/** Parts of an answer as they come; an empty batch is possible, undefined is the end. */
+/** Source of the parts of an answer. A batch may be empty; undefined is the end. */
 export interface PartSource {
   next(): Promise<readonly StreamPart[] | undefined>;
-  /** Let go of what nobody reads; `over`: all that matters was read. */
-  leave(over?: boolean): void;
+  /** Discards the rest; `over`: everything of interest was read. */
+  release(over?: boolean): void;
 }
 
-const EVENT = "an event, or a body without events,";
-/** So many bytes are read first of all: what comes in one piece may be the whole answer, and others wait for their first words. */
-const FIRST = 2048;
+const EVENT_DESCRIPTION = "an event, or a body without events,";
+/** Size of the first read, in bytes. A large first piece may be the whole answer; its beginning is passed on first. */
+const FIRST_READ_BYTES = 2048;
 const LF = 0x0a;
 const CR = 0x0d;
-/** White space, and the mark that some put before their first byte. */
-const BEFORE = new Set([0x20, 0x09, LF, CR, 0xef, 0xbb, 0xbf]);
-const WHOLE = new Set([..."{[<"].map((first) => first.charCodeAt(0)));
+/** White space, and the byte order mark that some servers send first. */
+const LEADING_BYTES = new Set([0x20, 0x09, LF, CR, 0xef, 0xbb, 0xbf]);
+const COMPLETE_STARTS = new Set([..."{[<"].map((first) => first.charCodeAt(0)));
 
 /**
- * Reads the body of an answer: events as a stream, or the whole in one piece, which is told by its first character,
- * since servers put any type of content on either. What is held of it is bounded, whatever the provider sends.
+ * Reads the body of an answer: a stream of events, or a complete JSON answer. The first character decides, because
+ * servers use any content type for either. The memory is bounded, whatever the provider sends.
  */
 export class AnswerBody implements PartSource {
   readonly #body: Bytes;
@@ -34,14 +34,14 @@ export class AnswerBody implements PartSource {
   readonly #context: FaultContext;
   readonly #lines = new EventLines(BODY_LIMITS.event, (name, data) => this.#event(name, data));
   #form: "unknown" | "events" | "whole" = "unknown";
-  /** The beginning of a line, or of the whole. */
-  #held: Buffer[] = [];
+  /** The beginning of a line, or of the complete answer. */
+  #partial: Buffer[] = [];
   #heldBytes = 0;
   #bytes = 0;
   #ended = false;
   #begun = false;
-  /** Of the first piece, what was not read yet. */
-  #rest: Buffer | undefined;
+  /** The unread part of the first piece. */
+  #firstRemainder: Buffer | undefined;
   #parts: StreamPart[] = [];
 
   constructor(body: Bytes, url: string, reader: AnswerReader, context: FaultContext) {
@@ -54,17 +54,17 @@ export class AnswerBody implements PartSource {
   async next(): Promise<readonly StreamPart[] | undefined> {
     if (this.#ended) return undefined;
     this.#parts = [];
-    let piece = this.#rest;
-    this.#rest = undefined;
+    let piece = this.#firstRemainder;
+    this.#firstRemainder = undefined;
     try {
       piece ??= await this.#body.next();
     } catch (error) {
-      // Nothing is missing: the connection may go as it likes.
-      if (!this.#reader.complete) throw hasCode(error, "provider") ? error : new Broken(this.#url, error);
+      // After a complete answer a broken connection does not matter.
+      if (!this.#reader.isComplete) throw hasCode(error, "provider") ? error : new InterruptedAnswer(this.#url, error);
     }
-    if (piece !== undefined && piece.length > FIRST && !this.#begun) {
-      this.#rest = piece.subarray(FIRST);
-      piece = piece.subarray(0, FIRST);
+    if (piece !== undefined && piece.length > FIRST_READ_BYTES && !this.#begun) {
+      this.#firstRemainder = piece.subarray(FIRST_READ_BYTES);
+      piece = piece.subarray(0, FIRST_READ_BYTES);
     }
     this.#begun = true;
     if (piece === undefined) this.#finish();
@@ -72,9 +72,9 @@ export class AnswerBody implements PartSource {
     return this.#parts;
   }
 
-  leave(over = false): void {
+  release(over = false): void {
     this.#ended = true;
-    this.#body.leave(over);
+    this.#body.release(over);
   }
 
   #take(piece: Buffer): void {
@@ -83,38 +83,40 @@ export class AnswerBody implements PartSource {
     if (this.#bytes > BODY_LIMITS.answer) throw tooLarge(provider, "an answer", BODY_LIMITS.answer);
     let from = 0;
     if (this.#form === "unknown") {
-      while (from < piece.length && BEFORE.has(piece[from]!)) from++;
+      while (from < piece.length && LEADING_BYTES.has(piece[from]!)) from++;
       if (from === piece.length) return;
-      this.#form = WHOLE.has(piece[from]!) ? "whole" : "events";
+      this.#form = COMPLETE_STARTS.has(piece[from]!) ? "whole" : "events";
     }
-    // Lines that are whole: no character is cut in two there.
+    // Only complete lines are decoded: no character is split at a line end.
     const end = this.#form === "whole" ? 0 : Math.max(piece.lastIndexOf(LF), piece.lastIndexOf(CR)) + 1;
     if (end > 0) this.#push(this.#text(piece.subarray(from, end)));
-    const rest = piece.subarray(Math.max(from, end));
-    if (rest.length === 0) return;
-    this.#held.push(rest);
-    this.#heldBytes += rest.length;
-    if (this.#heldBytes > BODY_LIMITS.event) this.#check(Buffer.concat(this.#held));
+    const remainder = piece.subarray(Math.max(from, end));
+    if (remainder.length === 0) return;
+    this.#partial.push(remainder);
+    this.#heldBytes += remainder.length;
+    if (this.#heldBytes > BODY_LIMITS.event) this.#check(Buffer.concat(this.#partial));
   }
 
   #push(lines: string): void {
     try {
       this.#lines.push(lines);
     } catch (error) {
-      throw error instanceof RangeError ? tooLarge(this.#context.provider, EVENT, BODY_LIMITS.event) : error;
+      throw error instanceof RangeError
+        ? tooLarge(this.#context.provider, EVENT_DESCRIPTION, BODY_LIMITS.event)
+        : error;
     }
   }
 
   #check(bytes: Buffer): void {
-    checkSize(bytes, BODY_LIMITS.event, this.#context.provider, EVENT, "an event");
+    checkSize(bytes, BODY_LIMITS.event, this.#context.provider, EVENT_DESCRIPTION, "an event");
   }
 
-  /** What was held, and this. */
+  /** The held bytes and this piece as text. */
   #text(piece?: Buffer): string {
     if (this.#heldBytes === 0) return piece?.toString() ?? "";
-    const held = this.#held;
+    const held = this.#partial;
     if (piece !== undefined) held.push(piece);
-    this.#held = [];
+    this.#partial = [];
     this.#heldBytes = 0;
     return Buffer.concat(held).toString();
   }
@@ -139,26 +141,26 @@ export class AnswerBody implements PartSource {
     if (this.#ended) return;
     const text = data.trim();
     if (!text.startsWith("{") && !text.startsWith("[")) {
-      // Words between the events; an error is the one kind that counts.
+      // Plain text in an event matters only if it is an error.
       if (name === "error" && text !== "") this.#parts.push({ type: "error", error: text });
       return;
     }
     if (text === "[DONE]") return this.#end(true);
     for (const value of this.#values(text)) {
       this.#reader.read(value, name, this.#parts);
-      if (this.#reader.over) return this.#end(true);
+      if (this.#reader.isOver) return this.#end(true);
     }
   }
 
   #values(text: string): unknown[] {
     if (text.length > BODY_LIMITS.values) this.#check(Buffer.from(text));
-    const value = parsed(text);
+    const value = parseJsonObject(text);
     if (value !== undefined) return [value];
     // Events without an empty line between them.
     const lines = text.split("\n").filter((line) => line.trim() !== "" && line.trim() !== "[DONE]");
-    const values = lines.map(parsed);
+    const values = lines.map(parseJsonObject);
     if (lines.length > 1 && values.every((line) => line !== undefined)) return values;
-    // Told in its place, so that what came before it in the same read is not lost.
+    // Added as a part, so that earlier parts of the same read are not lost.
     const error = new ProviderError(this.#context.provider, "server", "a malformed chunk in the answer");
     this.#parts.push({ type: "error", error });
     return [];
@@ -166,17 +168,18 @@ export class AnswerBody implements PartSource {
 
   #readWhole(body: string): void {
     if (body.length > BODY_LIMITS.values) this.#check(Buffer.from(body));
-    const whole = parsed(body);
-    if (whole === undefined || !this.#reader.whole(whole, this.#parts)) throw noAnswer(body, this.#context);
+    const answer = parseJsonObject(body);
+    if (answer === undefined || !this.#reader.readComplete(answer, this.#parts))
+      throw unexpectedBody(body, this.#context);
   }
 }
 
-/** A connection that broke amid the answer; `toProviderError` reads these fields. */
-class Broken extends Error {
+/** A connection that broke within the answer; `toProviderError` reads these fields. */
+class InterruptedAnswer extends Error {
   readonly statusCode = 200;
   readonly url: string;
   constructor(url: string, cause: unknown) {
-    super(cause instanceof Error ? cause.message : "the answer broke off", { cause });
+    super(cause instanceof Error ? cause.message : "the answer was interrupted", { cause });
     this.url = url;
   }
 }

@@ -1,30 +1,33 @@
 import type { Metadata, StreamPart } from "../language-model.js";
 
 /**
- * Reads one answer of one wire. What it does not know, and whatever is of another shape than it should be, is passed over:
- * a provider adds an event or forgets a field on any day, and no answer should die of it.
+ * Reads one answer of one wire. Unknown events and fields of an unexpected type are ignored, because providers change
+ * them at any time.
  */
 export interface AnswerReader {
-  /** Whether the answer is complete as far as the wire tells, so that what breaks from now on does not matter. */
-  readonly complete: boolean;
-  /** Whether nothing more will come that counts. */
-  readonly over: boolean;
-  /** `name`: the name of the event, or empty. */
+  /** Whether the answer is complete, so that a later error of the connection does not matter. */
+  readonly isComplete: boolean;
+  /** Whether no further relevant event can follow. */
+  readonly isOver: boolean;
+  /** Reads an event; `name` is its name or `""`. */
   read(event: unknown, name: string, parts: StreamPart[]): void;
-  /** An answer that came in one piece though a stream was asked for; false: it is none. */
-  whole(answer: unknown, parts: StreamPart[]): boolean;
-  /** The stream is at its end; `done`: the server said so with `[DONE]`. Adds a `finish` unless the answer broke off. */
+  /** Reads an answer that arrived as one JSON value instead of a stream. Returns false if it is not an answer. */
+  readComplete(answer: unknown, parts: StreamPart[]): boolean;
+  /**
+   * Handles the end of the stream; `done`: the server sent `[DONE]`. Adds a `finish` part unless the answer was
+   * interrupted.
+   */
   end(done: boolean, parts: StreamPart[]): void;
 }
 
-/** Counts as a wire tells them, in the terms of specification v3. */
+/** Token counts of a wire, in the terms of specification v3. */
 export interface Counts {
   readonly input: number | undefined;
   readonly output: number | undefined;
   readonly cacheRead?: number;
   readonly cacheWrite?: number;
   readonly reasoning?: number;
-  /** The provider's own words, for the cost. */
+  /** The usage as reported, for the cost. */
   readonly raw: unknown;
 }
 
@@ -45,17 +48,20 @@ export function finishPart(
   };
 }
 
-/** The block of text or of thoughts that an answer is at, where the wire tells no blocks: one begins where the other ends. */
-export class Saying {
+/**
+ * Splits an answer into blocks of text and reasoning, for wires without blocks: a block ends where the other kind
+ * begins.
+ */
+export class BlockWriter {
   kind: "text" | "reasoning" | undefined;
 
-  say(kind: "text" | "reasoning", delta: string, parts: StreamPart[], providerMetadata?: Metadata): void {
-    if (this.kind !== kind) this.turn(kind, parts, providerMetadata);
+  write(kind: "text" | "reasoning", delta: string, parts: StreamPart[], providerMetadata?: Metadata): void {
+    if (this.kind !== kind) this.switchTo(kind, parts, providerMetadata);
     parts.push({ type: `${kind}-delta`, id: "0", delta, providerMetadata });
   }
 
-  /** End the block, and begin one of `kind`; none where there is none. */
-  turn(kind: "text" | "reasoning" | undefined, parts: StreamPart[], providerMetadata?: Metadata): void {
+  /** Ends the current block and begins one of `kind`; undefined: only end it. */
+  switchTo(kind: "text" | "reasoning" | undefined, parts: StreamPart[], providerMetadata?: Metadata): void {
     if (this.kind !== undefined) parts.push({ type: `${this.kind}-end`, id: "0" });
     this.kind = kind;
     if (kind !== undefined) parts.push({ type: `${kind}-start`, id: "0", providerMetadata });

@@ -1,6 +1,6 @@
 import type { StreamPart } from "../language-model.js";
 import { finishPart, type AnswerReader } from "./answer-reader.js";
-import { argumentsOf, bag, count, list, tellsError, text, type Bag } from "../json.js";
+import { argumentsOf, asObject, asCount, asList, isErrorValue, asText, type JsonObject } from "../json.js";
 
 const REASONS: Readonly<Record<string, string>> = {
   end_turn: "stop",
@@ -18,52 +18,52 @@ type Kind = "text" | "reasoning" | "call" | "other";
 interface Block {
   readonly kind: Kind;
   readonly id: string;
-  readonly start: Bag;
+  readonly start: JsonObject;
   readonly pieces: string[];
 }
 
 /** Anthropic's Messages API. */
 export class MessagesReader implements AnswerReader {
-  complete = false;
-  over = false;
+  isComplete = false;
+  isOver = false;
   readonly #open = new Map<string, Block>();
   readonly #usage: Record<string, unknown> = {};
   #reason: string | undefined;
   #blocks = 0;
 
   read(event: unknown, name: string, parts: StreamPart[]): void {
-    const value = bag(event);
-    switch (text(value.type) || name) {
+    const value = asObject(event);
+    switch (asText(value.type) || name) {
       case "error":
         parts.push({ type: "error", error: event });
         break;
       case "message_start":
-        this.#message(bag(value.message), parts);
+        this.#message(asObject(value.message), parts);
         break;
       case "content_block_start":
-        this.#start(String(value.index), bag(value.content_block), parts);
+        this.#start(String(value.index), asObject(value.content_block), parts);
         break;
       case "content_block_delta":
-        this.#delta(String(value.index), bag(value.delta), parts);
+        this.#delta(String(value.index), asObject(value.delta), parts);
         break;
       case "content_block_stop":
         this.#stop(String(value.index), parts);
         break;
       case "message_delta":
         this.#count(value.usage);
-        this.#stopped(bag(value.delta).stop_reason);
+        this.#stopped(asObject(value.delta).stop_reason);
         break;
       case "message_stop":
-        this.complete = true;
-        this.over = true;
+        this.isComplete = true;
+        this.isOver = true;
         break;
       default:
-        if (tellsError(value.error)) parts.push({ type: "error", error: event });
+        if (isErrorValue(value.error)) parts.push({ type: "error", error: event });
     }
   }
 
-  whole(answer: unknown, parts: StreamPart[]): boolean {
-    const message = bag(answer);
+  readComplete(answer: unknown, parts: StreamPart[]): boolean {
+    const message = asObject(answer);
     if (!Array.isArray(message.content)) return false;
     this.#message(message, parts);
     this.end(true, parts);
@@ -71,34 +71,37 @@ export class MessagesReader implements AnswerReader {
   }
 
   end(done: boolean, parts: StreamPart[]): void {
-    if (!done && !this.complete) return;
+    if (!done && !this.isComplete) return;
     for (const index of [...this.#open.keys()]) this.#stop(index, parts);
     const usage = this.#usage;
-    const [read, written] = [count(usage.cache_read_input_tokens) ?? 0, count(usage.cache_creation_input_tokens) ?? 0];
-    const details = bag(usage.output_tokens_details);
+    const [read, written] = [
+      asCount(usage.cache_read_input_tokens) ?? 0,
+      asCount(usage.cache_creation_input_tokens) ?? 0,
+    ];
+    const details = asObject(usage.output_tokens_details);
     const unified = REASONS[this.#reason ?? ""] ?? "other";
     parts.push(
       finishPart(
         { unified, raw: this.#reason },
         {
-          // Cached ones are told apart from the rest.
-          input: (count(usage.input_tokens) ?? 0) + read + written,
-          output: count(usage.output_tokens),
+          // `input_tokens` does not include cached tokens.
+          input: (asCount(usage.input_tokens) ?? 0) + read + written,
+          output: asCount(usage.output_tokens),
           cacheRead: read,
           cacheWrite: written,
-          reasoning: count(details.thinking_tokens) ?? count(details.reasoning_tokens),
+          reasoning: asCount(details.thinking_tokens) ?? asCount(details.reasoning_tokens),
           raw: usage,
         },
       ),
     );
   }
 
-  #message(message: Bag, parts: StreamPart[]): void {
+  #message(message: JsonObject, parts: StreamPart[]): void {
     this.#count(message.usage);
     this.#stopped(message.stop_reason);
-    for (const block of list(message.content)) {
+    for (const block of asList(message.content)) {
       const index = `whole ${this.#blocks}`;
-      this.#start(index, bag(block), parts);
+      this.#start(index, asObject(block), parts);
       this.#stop(index, parts);
     }
   }
@@ -106,10 +109,10 @@ export class MessagesReader implements AnswerReader {
   #stopped(reason: unknown): void {
     if (typeof reason !== "string" || reason === "") return;
     this.#reason = reason;
-    this.complete = true;
+    this.isComplete = true;
   }
 
-  #start(index: string, start: Bag, parts: StreamPart[]): void {
+  #start(index: string, start: JsonObject, parts: StreamPart[]): void {
     this.#stop(index, parts);
     const id = String(this.#blocks++);
     const open = (kind: Kind): void => void this.#open.set(index, { kind, id, start, pieces: [] });
@@ -117,12 +120,12 @@ export class MessagesReader implements AnswerReader {
       case "text":
         open("text");
         parts.push({ type: "text-start", id });
-        if (text(start.text) !== "") parts.push({ type: "text-delta", id, delta: text(start.text) });
+        if (asText(start.text) !== "") parts.push({ type: "text-delta", id, delta: asText(start.text) });
         break;
       case "thinking":
         open("reasoning");
         parts.push({ type: "reasoning-start", id });
-        if (text(start.thinking) !== "") parts.push({ type: "reasoning-delta", id, delta: text(start.thinking) });
+        if (asText(start.thinking) !== "") parts.push({ type: "reasoning-delta", id, delta: asText(start.thinking) });
         this.#sign(id, start.signature, parts);
         break;
       case "redacted_thinking":
@@ -130,7 +133,7 @@ export class MessagesReader implements AnswerReader {
         parts.push({
           type: "reasoning-start",
           id,
-          providerMetadata: { anthropic: { redactedData: text(start.data) } },
+          providerMetadata: { anthropic: { redactedData: asText(start.data) } },
         });
         break;
       case "tool_use":
@@ -139,24 +142,24 @@ export class MessagesReader implements AnswerReader {
         break;
       default:
         open("other");
-        // Tools that run there, and what later versions bring.
+        // Tools that run at the provider, and block types of later versions.
         parts.push({ type: "other" });
     }
   }
 
-  #delta(index: string, delta: Bag, parts: StreamPart[]): void {
-    // Some leave the start of a block out.
-    const kind = KINDS[text(delta.type)];
+  #delta(index: string, delta: JsonObject, parts: StreamPart[]): void {
+    // Some servers omit the start of a block.
+    const kind = KINDS[asText(delta.type)];
     if (!this.#open.has(index) && kind !== undefined) this.#start(index, { type: kind }, parts);
     const block = this.#open.get(index);
     if (block === undefined) return;
     switch (delta.type) {
       case "text_delta":
-        if (block.kind === "text") parts.push({ type: "text-delta", id: block.id, delta: text(delta.text) });
+        if (block.kind === "text") parts.push({ type: "text-delta", id: block.id, delta: asText(delta.text) });
         break;
       case "thinking_delta":
         if (block.kind === "reasoning")
-          parts.push({ type: "reasoning-delta", id: block.id, delta: text(delta.thinking) });
+          parts.push({ type: "reasoning-delta", id: block.id, delta: asText(delta.thinking) });
         break;
       case "signature_delta":
         if (block.kind === "reasoning") this.#sign(block.id, delta.signature, parts);
@@ -169,12 +172,12 @@ export class MessagesReader implements AnswerReader {
         break;
       }
       default:
-      // Citations, and what later versions bring.
+      // Citations, and delta types of later versions.
     }
   }
 
   #sign(id: string, signature: unknown, parts: StreamPart[]): void {
-    if (text(signature) === "") return;
+    if (asText(signature) === "") return;
     parts.push({ type: "reasoning-delta", id, delta: "", providerMetadata: { anthropic: { signature } } });
   }
 
@@ -186,18 +189,18 @@ export class MessagesReader implements AnswerReader {
     if (block.kind !== "call") return;
     parts.push({
       type: "tool-call",
-      toolCallId: text(block.start.id),
-      toolName: text(block.start.name),
+      toolCallId: asText(block.start.id),
+      toolName: asText(block.start.name),
       input: block.pieces.length > 0 ? block.pieces.join("") : argumentsOf(block.start.input),
     });
   }
 
-  /** Counts come in pieces; zeros of a proxy do not undo them. */
+  /** Counts arrive in several events; zeros from a proxy do not overwrite them. */
   #count(value: unknown): void {
-    for (const [key, found] of Object.entries(bag(value))) {
-      if (found === null || found === undefined) continue;
-      if (count(found) === 0 && this.#usage[key] !== undefined) continue;
-      this.#usage[key] = found;
+    for (const [key, tokens] of Object.entries(asObject(value))) {
+      if (tokens === null || tokens === undefined) continue;
+      if (asCount(tokens) === 0 && this.#usage[key] !== undefined) continue;
+      this.#usage[key] = tokens;
     }
   }
 }

@@ -1,10 +1,10 @@
-/** Takes an event: its name, or an empty one, and its data. */
+/** Handles an event by its name, which may be `""`, and its data. */
 export type OnEvent = (name: string, data: string) => void;
 
 const SPACE = 0x20;
 const LF = 0x0a;
 
-/** Puts server-sent events together from whole lines; takes every line end, and a last event that nothing follows. */
+/** Parses server-sent events from complete lines. Accepts all line ends, and a last event without an empty line. */
 export class EventLines {
   readonly #most: number;
   readonly #onEvent: OnEvent;
@@ -12,17 +12,17 @@ export class EventLines {
   #name = "";
   #data: string | undefined;
 
-  /** `most`: characters of one event beyond which it is refused with a `RangeError`. */
+  /** `most`: maximum characters of an event; a longer one throws `RangeError`. */
   constructor(most: number, onEvent: OnEvent) {
     this.#most = most;
     this.#onEvent = onEvent;
   }
 
-  /** `text`: lines, each with its end. */
+  /** `text`: complete lines with their line ends. */
   push(text: string): void {
     let lines = text;
     if (this.#afterReturn || text.includes("\r")) {
-      // The second half of a CRLF that came in two.
+      // The LF of a CRLF that was split between two texts.
       const second = this.#afterReturn && text.startsWith("\n") ? 1 : 0;
       this.#afterReturn = text.endsWith("\r");
       lines = text.slice(second).replace(/\r\n?/g, "\n");
@@ -30,7 +30,7 @@ export class EventLines {
     let from = 0;
     while (from < lines.length) {
       const end = lines.indexOf("\n", from);
-      // Nearly every event: one line of data, with the empty line behind it.
+      // Fast path for nearly every event: one line of data, followed by the empty line.
       if (lines.charCodeAt(end + 1) === LF && this.#data === undefined && lines.startsWith("data: ", from)) {
         if (end - from > this.#most) this.#refuse();
         this.#onEvent(this.#name, lines.slice(from + 6, end));
@@ -43,9 +43,9 @@ export class EventLines {
     }
   }
 
-  /** `rest`: a last line without an end. */
-  end(rest: string): void {
-    if (rest !== "") this.#take(rest, 0, rest.length);
+  /** Handles the end of the stream; `lastLine` has no line end. */
+  end(lastLine: string): void {
+    if (lastLine !== "") this.#take(lastLine, 0, lastLine.length);
     this.#take("", 0, 0);
   }
 
@@ -59,11 +59,11 @@ export class EventLines {
     if (text.startsWith("data:", from)) this.#add(valueOf(text, from + 5, end));
     else if (text.startsWith("event:", from)) this.#name = valueOf(text, from + 6, end);
     else if (text.startsWith("error:", from)) {
-      // As llama.cpp tells what stopped it amid an answer.
+      // llama.cpp reports an error within an answer this way.
       this.#name = "error";
       this.#add(valueOf(text, from + 6, end));
     } else if (end - from <= 5) {
-      // A field without a value.
+      // A field without a colon and value.
       const field = text.slice(from, end);
       if (field === "event") this.#name = "";
       else if (field === "data" || field === "error") this.#add("");
@@ -81,7 +81,7 @@ export class EventLines {
   }
 }
 
-/** Behind the colon; one space belongs to it. */
+/** The value after the colon and one optional space. */
 function valueOf(text: string, from: number, end: number): string {
   return text.slice(text.charCodeAt(from) === SPACE && from < end ? from + 1 : from, end);
 }

@@ -4,9 +4,9 @@ import type { Effort } from "../efforts.js";
 import type { CallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { reportedCost } from "../prices.js";
-import { captureRequest, writtenBy } from "../writing.js";
+import { captureRequest, createWrite } from "../writing.js";
 import type { Settings } from "../options.js";
-import type { OwnWire } from "./wire.js";
+import type { BuiltInWire } from "./wire.js";
 
 const MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
 const BUDGETS: Readonly<Record<Effort, number>> = {
@@ -17,14 +17,14 @@ const BUDGETS: Readonly<Record<Effort, number>> = {
   xhigh: 32_000,
   max: 32_000,
 };
-/** A shorter answer leaves no room for thoughts. */
-const SHORTEST_THINKING = 2048;
-/** Tokens of an answer whose limit nobody knows. */
-const DEFAULT_LIMIT = 32_000;
-/** Of models that are not Claude, behind servers that speak this protocol. */
-const MAX_OUTPUT_UNKNOWN = 8192;
+/** Minimum answer limit for thinking, in tokens; a lower one leaves no room for thoughts. */
+const MIN_THINKING_ANSWER_TOKENS = 2048;
+/** Maximum answer tokens of models with an unknown limit. */
+const DEFAULT_ANSWER_TOKENS = 32_000;
+/** Maximum answer tokens of models other than Claude on servers of this protocol. */
+const DEFAULT_OTHER_ANSWER_TOKENS = 8192;
 
-/** Options of the package, or a budget that is a part of the answer and must leave room for the rest of it. */
+/** Options of the package, or a token budget for thoughts, which is part of the answer limit. */
 interface Thinking {
   readonly budgetTokens?: number;
   readonly effort?: Effort;
@@ -32,7 +32,7 @@ interface Thinking {
 }
 
 /** Anthropic's Messages API. */
-export const wire: OwnWire = {
+export const wire: BuiltInWire = {
   reader: () => new MessagesReader(),
 
   cost: reportedCost,
@@ -48,22 +48,22 @@ export const wire: OwnWire = {
       ? maxOutputTokens
       : /claude/i.test(model.id)
         ? Math.max(maxOutputTokens, 32_000)
-        : MAX_OUTPUT_UNKNOWN;
+        : DEFAULT_OTHER_ANSWER_TOKENS;
   },
 
   async open(settings) {
-    // The same file as the capabilities; the package's face has a copy of everything.
+    // The file that also has the capabilities; the package's main entry would load a second copy.
     const { AnthropicMessagesLanguageModel } = await import("@ai-sdk/anthropic/internal");
     const key = { "x-api-key": settings.apiKey ?? "" };
     const headers = { "anthropic-version": "2023-06-01", ...key, ...settings.headers };
     const config = { provider: "anthropic.messages", baseURL: settings.baseUrl, headers, fetch: captureRequest };
-    return writtenBy((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
+    return createWrite((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
   },
 
-  async ownJson({ request: { model, outputSchema }, settings }) {
+  async supportsOutputSchema({ request: { model, outputSchema }, settings }) {
     if (settings.preset?.id !== "anthropic") return false;
     const { getModelCapabilities, supportsNativeStructuredOutputSchema } = await import("@ai-sdk/anthropic/internal");
-    // Of two drafts of JSON Schema, which are one type to the package.
+    // The types differ by the JSON Schema draft; the package treats them alike.
     const schema = outputSchema as Parameters<typeof supportsNativeStructuredOutputSchema>[0];
     return getModelCapabilities(model.id).supportsStructuredOutput && supportsNativeStructuredOutputSchema(schema);
   },
@@ -71,51 +71,54 @@ export const wire: OwnWire = {
   async options({ request, settings, refused, maxTokens }, { prompt, tools, responseFormat }) {
     const options: Partial<CallOptions> = { prompt: markPrompt(prompt) };
     if (tools !== undefined) options.tools = markTools(tools);
-    // A field that others who speak this protocol need not know.
+    // Other servers of this protocol may not know this field.
     const plain = {
       ...(settings.preset?.id === "anthropic" ? {} : { toolStreaming: false }),
-      // Never as a call of a tool, which nobody here would take for an answer.
+      // Not as a tool call, which would not be recognized as an answer.
       ...(responseFormat === undefined ? {} : { structuredOutputMode: "outputFormat" }),
     };
     const { budgetTokens, ...thinking } = refused.has("effort") ? {} : thinkingOf(request, settings, prompt, maxTokens);
     if (budgetTokens === undefined) return { ...options, providerOptions: { anthropic: { ...plain, ...thinking } } };
     return {
       ...options,
-      // The package adds the budget to what it is given.
-      maxOutputTokens: (maxTokens ?? DEFAULT_LIMIT) - budgetTokens,
+      // The package adds the budget to this limit.
+      maxOutputTokens: (maxTokens ?? DEFAULT_ANSWER_TOKENS) - budgetTokens,
       providerOptions: { anthropic: { ...plain, thinking: { type: "enabled", budgetTokens } } },
     };
   },
 };
 
-/** What a model is told of thinking: Claude thinks best when it does, so that it is asked to unless the call needs none. */
+/**
+ * Thinking options of a request. Claude works best with thinking, which is therefore enabled unless the request needs
+ * none.
+ */
 function thinkingOf(
   { model, effort, needsReasoning: thinks }: ModelRequest,
   settings: Settings,
   prompt: CallOptions["prompt"],
-  maxTokens = DEFAULT_LIMIT,
+  maxTokens = DEFAULT_ANSWER_TOKENS,
 ): Thinking {
   const claude = claudeThinking(model.id);
-  const isQuiet = thinks === false || maxTokens < SHORTEST_THINKING;
-  // What else speaks this protocol thinks when it is told to, by a budget as Claude once did.
+  const avoidsThinking = thinks === false || maxTokens < MIN_THINKING_ANSWER_TOKENS;
+  // Other models of this protocol think only on request, with a token budget like older Claude models.
   if (claude?.how !== "adaptive") {
-    if (isQuiet || model.reasoning === false || (effort === "" && claude === undefined)) return {};
+    if (avoidsThinking || model.reasoning === false || (effort === "" && claude === undefined)) return {};
     if (hasThoughtlessCalls(prompt)) return {};
     return { budgetTokens: Math.max(1024, Math.min(BUDGETS[effort || "medium"], Math.floor(maxTokens / 2))) };
   }
   if (model.reasoning === false) return {};
   const bound = bindingOf(claude, settings);
-  if (isQuiet) {
-    if (claude.quiet === "disabled") return { thinking: { type: "disabled" } };
-    return claude.quiet === "unasked" ? {} : { effort: "low", ...(bound && { thinking: bound }) };
+  if (avoidsThinking) {
+    if (claude.withoutThoughts === "disabled") return { thinking: { type: "disabled" } };
+    return claude.withoutThoughts === "unasked" ? {} : { effort: "low", ...(bound && { thinking: bound }) };
   }
-  const asked = effort === "" ? {} : { effort: effort === "minimal" ? ("low" as const) : effort };
-  return { ...asked, thinking: { type: "adaptive", display: "summarized", ...bound } };
+  const effortOption = effort === "" ? {} : { effort: effort === "minimal" ? ("low" as const) : effort };
+  return { ...effortOption, thinking: { type: "adaptive", display: "summarized", ...bound } };
 }
 
 /**
- * Whether the turn under way has calls without the thoughts before them, as others make them: with a budget such a question
- * is refused. By themselves models think of them all the same.
+ * Whether the current turn has tool calls without preceding thoughts, as other models make them. With a budget such a
+ * request is rejected; models with adaptive thinking accept it.
  */
 function hasThoughtlessCalls(prompt: CallOptions["prompt"]): boolean {
   const turn = prompt.slice(prompt.findLastIndex(({ role }) => role === "user") + 1);
@@ -127,13 +130,18 @@ function hasThoughtlessCalls(prompt: CallOptions["prompt"]): boolean {
   );
 }
 
-/** Thoughts behind a prompt that is another now, after a compaction for instance, are dropped by whoever made them: by Anthropic itself. */
+/**
+ * Thoughts after a changed prompt (for example after a compaction) must be dropped; Anthropic's own API does so on
+ * request.
+ */
 function bindingOf({ isBound }: ClaudeThinking, { baseUrl }: Settings) {
   if (!isBound || new URL(baseUrl).hostname !== "api.anthropic.com") return undefined;
   return { blockBinding: { prefixMismatchBehavior: "drop_block" } } as const;
 }
 
-/** The prefix is cached up to each mark: system, tools, and the last two turns, so that the next call finds one of them. */
+/**
+ * Marks the ends of cached prefixes: system, tools, and the last two turns, so that the next call finds one of them.
+ */
 function markPrompt(prompt: CallOptions["prompt"]): CallOptions["prompt"] {
   const turns = prompt.filter(({ role }) => role === "user" || role === "tool").slice(-2);
   return prompt.map((message) =>

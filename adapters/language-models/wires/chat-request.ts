@@ -5,24 +5,24 @@ type Message = Prompt[number];
 type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["content"][number];
 
 /**
- * Where the reasoning of earlier answers goes in a request. `field`: `reasoning_content` of every assistant message;
- * `tags`: `<think>` tags before its text.
+ * Position of earlier reasoning in a request. `field`: `reasoning_content` of every assistant message; `tags`:
+ * `<think>` tags before its text.
  */
 export type Echo = "field" | "tags" | "none";
 
 /**
- * Sent as the reasoning of a message that has none which this model made: Kimi K2.5 and later refuse an empty text as missing
- * (https://github.com/theopenco/llmgateway/pull/2093), DeepSeek V4 some of the time.
+ * Sent for messages without reasoning of this model. Kimi K2.5 and later reject an empty text as missing
+ * (https://github.com/theopenco/llmgateway/pull/2093), and DeepSeek V4 sometimes does.
  */
 const NO_REASONING = " ";
 
-/** What the package of the AI SDK keeps for itself of a provider's options; the rest goes into the body as it is. */
-const NOT_SENT = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
+/** Provider options that the AI SDK package consumes; others are copied into the body. */
+const PACKAGE_OPTIONS = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
 
 /**
- * A request for chat completions but for its messages, in whose place is nothing yet; with them, byte for byte as
- * `@ai-sdk/openai-compatible` writes it: loading that package takes longer than all else of a process's first turn.
- * `extra`: what it would take as the provider's options.
+ * Builds a chat-completions request with a placeholder for the messages. With messages it equals the output of
+ * `@ai-sdk/openai-compatible` byte for byte. That package is not used because loading it takes longer than the rest of
+ * a process's first turn. `extra`: the provider options of the package.
  */
 export function chatRequest(model: string, options: CallOptions, extra: Json, usage: boolean): Json {
   const { tools, maxOutputTokens, temperature, responseFormat } = options;
@@ -32,7 +32,7 @@ export function chatRequest(model: string, options: CallOptions, extra: Json, us
     max_tokens: maxOutputTokens,
     temperature,
     response_format: responseFormat?.type === "json" ? jsonOf(responseFormat) : undefined,
-    ...Object.fromEntries(Object.entries(extra).filter(([name]) => !NOT_SENT.has(name))),
+    ...Object.fromEntries(Object.entries(extra).filter(([name]) => !PACKAGE_OPTIONS.has(name))),
     reasoning_effort: extra.reasoningEffort,
     verbosity: extra.textVerbosity,
     messages: null,
@@ -42,7 +42,7 @@ export function chatRequest(model: string, options: CallOptions, extra: Json, us
   };
 }
 
-/** Not strictly, which would refuse schemas with optional properties. */
+/** Not strict: strict mode rejects schemas with optional properties. */
 function jsonOf({ name, schema }: Extract<CallOptions["responseFormat"], { type: "json" }>): Json {
   return { type: "json_schema", json_schema: { schema, strict: false, name } };
 }
@@ -55,20 +55,20 @@ function functionOf({
   return { type: "function", function: { name, description, parameters: inputSchema } };
 }
 
-/** The request with its messages, which are JSON already. */
+/** Inserts the messages, which are JSON text already. */
 export function withMessages(request: Json, messages: string): string {
-  // Put together by `+`, which copies nothing yet.
-  let whole = "";
+  // Concatenation with `+` does not copy the text yet.
+  let requestText = "";
   for (const [name, value] of Object.entries(request)) {
     const text = name === "messages" ? messages : (JSON.stringify(value) as string | undefined);
-    if (text !== undefined) whole += `${whole === "" ? "{" : ","}${JSON.stringify(name)}:${text}`;
+    if (text !== undefined) requestText += `${requestText === "" ? "{" : ","}${JSON.stringify(name)}:${text}`;
   }
-  return `${whole}}`;
+  return `${requestText}}`;
 }
 
-/** Prompts as JSON, of which each shares with the one before it what was said earlier. */
+/** Serializes prompts to JSON; reuses the text of messages that the previous prompt contains too. */
 export class ChatTexts {
-  /** By their first message. */
+  /** The last prompt by its first message. */
   readonly #kept = new WeakMap<
     Message,
     { readonly prompt: Prompt; readonly echo: Echo; readonly texts: (string | undefined)[] }
@@ -77,14 +77,14 @@ export class ChatTexts {
   of(prompt: Prompt, echo: Echo): string {
     const [first] = prompt;
     if (first === undefined) return "[]";
-    let kept = this.#kept.get(first);
-    if (kept?.echo !== echo) kept = undefined;
+    let cachedPrompt = this.#kept.get(first);
+    if (cachedPrompt?.echo !== echo) cachedPrompt = undefined;
     let same = 0;
-    while (same < prompt.length && kept?.prompt[same] === prompt[same]) same++;
-    const texts = kept?.texts.slice(0, same) ?? [];
+    while (same < prompt.length && cachedPrompt?.prompt[same] === prompt[same]) same++;
+    const texts = cachedPrompt?.texts.slice(0, same) ?? [];
     for (let i = same; i < prompt.length; i++) {
       const message = prompt[i]!;
-      // A file is not kept a second time.
+      // Files are not cached a second time.
       const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
       texts.push(hasFile ? undefined : textOf(message, echo));
     }
@@ -104,39 +104,49 @@ export function chatMessages(prompt: Prompt, echo: Echo): Json[] {
 }
 
 function messagesOf(message: Message, echo: Echo): Json[] {
-  const own = ownOf(message);
+  const wireFields = wireFieldsOf(message);
   switch (message.role) {
     case "system":
-      return [{ role: "system", content: message.content, ...own }];
+      return [{ role: "system", content: message.content, ...wireFields }];
     case "user": {
-      const [first, ...more] = message.content;
-      if (first?.type === "text" && more.length === 0) return [{ role: "user", content: first.text, ...ownOf(first) }];
-      return [{ role: "user", content: message.content.map(userPart), ...own }];
+      const [first, ...otherParts] = message.content;
+      if (first?.type === "text" && otherParts.length === 0)
+        return [{ role: "user", content: first.text, ...wireFieldsOf(first) }];
+      return [{ role: "user", content: message.content.map(userPart), ...wireFields }];
     }
     case "assistant":
-      // `reasoning_details` hold the same reasoning.
-      return [{ ...assistant(message.content, echo === "tags" && "reasoning_details" in own ? "none" : echo), ...own }];
+      // `reasoning_details` contain the same reasoning.
+      return [
+        {
+          ...assistant(message.content, echo === "tags" && "reasoning_details" in wireFields ? "none" : echo),
+          ...wireFields,
+        },
+      ];
     case "tool":
       return message.content.flatMap((part) => (part.type === "tool-result" ? [toolResult(part)] : []));
   }
 }
 
-/** What a message or a part has to say to this wire alone. */
-function ownOf({ providerOptions }: { providerOptions?: Message["providerOptions"] }): Json {
+/** Fields of a message or part that only this wire uses. */
+function wireFieldsOf({ providerOptions }: { providerOptions?: Message["providerOptions"] }): Json {
   return providerOptions?.openaiCompatible ?? {};
 }
 
 function userPart(part: Content<"user">): Json {
-  if (part.type === "text") return { type: "text", text: part.text, ...ownOf(part) };
+  if (part.type === "text") return { type: "text", text: part.text, ...wireFieldsOf(part) };
   const { mediaType, filename, data } = part;
-  // Data are base64 all of them: `files.ts` knows nothing else.
+  // All data is base64, see `files.ts`.
   const url = (type: string): string => `data:${type};base64,${data as string}`;
   if (mediaType === "application/pdf")
-    return { type: "file", file: { filename: filename ?? "document.pdf", file_data: url(mediaType) }, ...ownOf(part) };
+    return {
+      type: "file",
+      file: { filename: filename ?? "document.pdf", file_data: url(mediaType) },
+      ...wireFieldsOf(part),
+    };
   return {
     type: "image_url",
     image_url: { url: url(mediaType === "image/*" ? "image/jpeg" : mediaType) },
-    ...ownOf(part),
+    ...wireFieldsOf(part),
   };
 }
 
@@ -153,7 +163,7 @@ function assistant(content: readonly Content<"assistant">[], echo: Echo): Json {
         id: part.toolCallId,
         type: "function",
         function: { name: part.toolName, arguments: JSON.stringify(part.input) },
-        ...ownOf(part),
+        ...wireFieldsOf(part),
         ...(signature ? { extra_content: { google: { thought_signature: signature } } } : {}),
       });
     }
@@ -169,11 +179,11 @@ function assistant(content: readonly Content<"assistant">[], echo: Echo): Json {
 
 function toolResult(part: Extract<Content<"tool">, { type: "tool-result" }>): Json {
   const { output } = part;
-  const told =
+  const resultText =
     output.type === "text" || output.type === "error-text"
       ? output.value
       : "value" in output
         ? JSON.stringify(output.value)
         : "";
-  return { role: "tool", tool_call_id: part.toolCallId, content: told, ...ownOf(part) };
+  return { role: "tool", tool_call_id: part.toolCallId, content: resultText, ...wireFieldsOf(part) };
 }

@@ -1,26 +1,26 @@
 import type { ModelRequest } from "gantry/plugin";
 import { claudeThinking } from "../claude.js";
-import { gradeOf, ownName, thinksWhenAsked } from "../efforts.js";
+import { gradeOf, withoutHostNames, needsEffortToThink } from "../efforts.js";
 import { wellFormed } from "../require-event-stream.js";
 import type { CallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { reportedCost } from "../prices.js";
 import { chatMessages, chatRequest, ChatTexts, withMessages, type Echo } from "./chat-request.js";
-import type { Asking, OwnWire } from "./wire.js";
+import type { WireRequest, BuiltInWire } from "./wire.js";
 
-// The package's key for provider options; ours whatever the provider is called.
+// Key of provider options; the same for all providers.
 const NAME = "gantry";
 
 type Body = Record<string, unknown>;
 
-/** Chat completions: OpenAI's old protocol, which nearly everyone speaks. */
-export const wire: OwnWire = {
+/** Chat completions: OpenAI's older protocol, which nearly all providers support. */
+export const wire: BuiltInWire = {
   reader: () => new ChatReader(NAME),
 
   thinkTags: true,
 
-  keepsPrompts: true,
+  leavesPromptUnchanged: true,
 
   cost: reportedCost,
 
@@ -56,28 +56,28 @@ export const wire: OwnWire = {
       const body = chatRequest(model.id, options, options.providerOptions?.[NAME] ?? {}, usage);
       const marks = quirks.cacheMarks === true && /claude|anthropic/i.test(model.id);
       const { prompt } = options;
-      const messages = marks ? JSON.stringify(marked(chatMessages(prompt, echo))) : texts.of(prompt, echo);
-      const text = withMessages(limited(body, quirks, refused.has("max_tokens")), messages);
+      const messages = marks ? JSON.stringify(withCacheMarks(chatMessages(prompt, echo))) : texts.of(prompt, echo);
+      const text = withMessages(withAnswerLimit(body, quirks, refused.has("max_tokens")), messages);
       return { url, headers, body: wellFormed(text) };
     };
   },
 
-  // Of all who speak this, few let a model call tools that is held to a schema.
-  ownJson: ({ request: { tools }, settings: { preset } }) =>
+  // Few providers of this protocol support tool calls together with an output schema.
+  supportsOutputSchema: ({ request: { tools }, settings: { preset } }) =>
     tools.length === 0 || preset?.id === "openai" || preset?.id === "azure",
 
   async options({ request, settings: { quirks }, refused, maxTokens }) {
     const extra: Body = { ...quirks.body };
     if (quirks.cacheKey === true && !refused.has("cache_key")) extra.prompt_cache_key = request.cacheKey.slice(0, 64);
     if (!refused.has("effort")) Object.assign(extra, thinkingOf(request, quirks.effort));
-    // JSON values all of them, which the package's type wants to see proven.
+    // These are JSON values; the package's type cannot express that.
     const options: Partial<CallOptions> = { providerOptions: { [NAME]: extra as Record<string, never> } };
-    // Also where it was refused: under its other name.
+    // Also set after the provider rejected the parameter: it is then sent under its other name.
     if (maxTokens !== undefined) options.maxOutputTokens = maxTokens;
     return options;
   },
 
-  // Also where no echo is known to be needed: a later refusal may ask for it.
+  // Also set for models without a known need for echoes: a later error may require them.
   reasoningMark: { [NAME]: { echo: true } },
 
   answerData(metadata) {
@@ -89,31 +89,37 @@ export const wire: OwnWire = {
 };
 
 /**
- * Models that refuse a request with an assistant message without `reasoning_content`, whatever server offers them: DeepSeek
- * since V3.2 (https://api-docs.deepseek.com/guides/thinking_mode), Kimi K2 Thinking and since K2.5
+ * Models that reject an assistant message without `reasoning_content` on any server: DeepSeek since V3.2
+ * (https://api-docs.deepseek.com/guides/thinking_mode), Kimi K2 Thinking, and Kimi since K2.5
  * (https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model). Hosts write `k2.5`, `k2p5` and `k2-5`.
  */
 const ECHO_FAMILIES =
   /deepseek[-_]?(reasoner|v(3[.p-]2(?!\d)|[4-9]))|kimi[-_](k2[-_]thinking|k2[.p-][5-9](?!\d)|k[3-9]|for-coding)/;
 
-/** MiniMax M2 writes its reasoning into the text and wants it back there (https://platform.minimax.io/docs/guides/text-m2-function-call). */
+/**
+ * MiniMax M2 writes its reasoning into the text and expects it there
+ * (https://platform.minimax.io/docs/guides/text-m2-function-call).
+ */
 const TAG_FAMILIES = /minimax-m2/;
 
-/** Where a request repeats earlier reasoning. The model's last refusal wins, then the config and the preset, then the family. */
-function echoOf({ request: { model }, settings: { quirks }, refused }: Asking): Echo {
+/**
+ * Position of earlier reasoning in a request. The model's last rejection has priority, then config and preset, then the
+ * family.
+ */
+function echoOf({ request: { model }, settings: { quirks }, refused }: WireRequest): Echo {
   if (refused.has("echo")) return "none";
   if (refused.has("no_echo") || quirks.echoReasoning === true) return "field";
   if (quirks.echoReasoning === false) return "none";
-  const name = ownName(model.id);
+  const name = withoutHostNames(model.id);
   return ECHO_FAMILIES.test(name) ? "field" : TAG_FAMILIES.test(name) ? "tags" : "none";
 }
 
-/** How a model is told how much to think. */
+/** Thinking options of a request. */
 function thinkingOf({ model, effort, needsReasoning: thinks }: ModelRequest, form: string | undefined): Body {
   if (effort === "") {
-    // Of a router's models these do not think by themselves, and work best when they do.
-    const wantsIt = claudeThinking(ownName(model.id)) !== undefined || thinksWhenAsked(model.id);
-    return form === "reasoning" && wantsIt && thinks !== false ? { reasoning: { enabled: true } } : {};
+    // On a router these models think only on request, and work best with thinking.
+    const thinksOnRequest = claudeThinking(withoutHostNames(model.id)) !== undefined || needsEffortToThink(model.id);
+    return form === "reasoning" && thinksOnRequest && thinks !== false ? { reasoning: { enabled: true } } : {};
   }
   switch (form) {
     case "none":
@@ -132,17 +138,20 @@ function thinkingOf({ model, effort, needsReasoning: thinks }: ModelRequest, for
   }
 }
 
-/** With the answer's limit under the name that this provider wants, of a body as the package writes it. */
-function limited({ max_tokens: limit, ...body }: Body, quirks: Settings["quirks"], otherName: boolean): Body {
+/** Sets the answer limit under the provider's parameter name, in a body as the package writes it. */
+function withAnswerLimit({ max_tokens: limit, ...body }: Body, quirks: Settings["quirks"], otherName: boolean): Body {
   const name = quirks.maxTokens ?? "max_tokens";
-  // A model that refuses one of the two keys takes the other.
-  const other = name === "max_tokens" ? "max_completion_tokens" : "max_tokens";
-  if (limit !== undefined) body[otherName ? other : name] = limit;
+  // Models that reject one of the two parameters accept the other.
+  const alternativeName = name === "max_tokens" ? "max_completion_tokens" : "max_tokens";
+  if (limit !== undefined) body[otherName ? alternativeName : name] = limit;
   return body;
 }
 
-/** Marks as Anthropic knows them, for those who pass them on: the system prompt and the last two messages of user or tool. */
-function marked(messages: Body[]): Body[] {
+/**
+ * Adds Anthropic's cache marks for servers that forward them: to the system prompt and the last two user or tool
+ * messages.
+ */
+function withCacheMarks(messages: Body[]): Body[] {
   const last = messages.filter(({ role }) => role === "user" || role === "tool").slice(-2);
   return messages.map((message) => {
     if (message.role !== "system" && !last.includes(message)) return message;

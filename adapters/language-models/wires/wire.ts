@@ -7,65 +7,68 @@ import type { AnswerReader } from "../reading/answer-reader.js";
 import type { ReportedUsage } from "../usage.js";
 
 /**
- * Properties of a request that models may refuse; what was refused once is left out from then on. `echo`: each assistant
- * message has `reasoning_content`; `no_echo`: none has. A refusal of one is the end of a refusal of the other.
+ * Parameters that models may reject; a rejected one is omitted from then on. `echo`: each assistant message has
+ * `reasoning_content`; `no_echo`: none has. The rejection of one cancels the rejection of the other.
  */
-export type Optional =
+export type OptionalParameter =
   | ("temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary" | "json")
   | ("echo" | "no_echo");
 
-/** One question, as the wire shall put it. */
-export interface Asking {
+/** A model request with the data for the wire. */
+export interface WireRequest {
   readonly request: ModelRequest;
   readonly settings: Settings;
-  readonly refused: ReadonlySet<Optional>;
-  /** Most tokens of the answer; undefined: unknown. */
+  readonly refused: ReadonlySet<OptionalParameter>;
+  /** Maximum tokens of the answer; undefined if unknown. */
   readonly maxTokens: number | undefined;
 }
 
-/** A way to ask models: how the kernel's wishes are put into the options of a package, and what its answers need. */
+/** A wire protocol: converts requests to the options of a package, and describes its answers. */
 export interface Wire {
-  /** Whether an answer may begin with thoughts in `<think>` tags. */
+  /** Whether an answer may begin with reasoning in `<think>` tags. */
   readonly thinkTags?: boolean;
-  /** What it sends unasked, and models may refuse. */
-  readonly optional?: (asking: Asking) => readonly Optional[];
-  /** Whether it leaves a prompt as it is, so that the next one may share messages with it. */
-  readonly keepsPrompts?: boolean;
-  /** Most tokens of an answer, where the catalogue does not know. */
+  /** Parameters that it always sends and models may reject. */
+  readonly optional?: (asking: WireRequest) => readonly OptionalParameter[];
+  /** Whether it leaves a prompt unchanged, so that the next one may share messages with it. */
+  readonly leavesPromptUnchanged?: boolean;
+  /** Maximum tokens of an answer, for models with an unknown limit. */
   readonly maxOutput?: (model: Model) => Promise<number>;
-  /** What all its models take, where nothing else is known. */
+  /** Input kinds that all models accept, if nothing else is known. */
   input(model: Model, settings: Settings): readonly InputKind[];
   rules(
     model: Model,
     settings: Settings,
   ): Pick<PromptRules, "toolMedia" | "toolIds" | "toolNames" | "reasoningOnMessage">;
-  /** Options beside prompt, tools, temperature and the answer's limit, or in their stead: both may be marked for caching. */
-  options(asking: Asking, options: CallOptions): Promise<Partial<CallOptions>>;
-  /** Whether it can hold an answer to a schema, without harm to calls of tools. Default: no. */
-  readonly ownJson?: (asking: Asking) => boolean | Promise<boolean>;
-  /** USD as the provider reported it. */
+  /**
+   * Options besides prompt, tools, temperature and answer limit. They may replace these, for example to mark prompt and
+   * tools for caching.
+   */
+  options(asking: WireRequest, options: CallOptions): Promise<Partial<CallOptions>>;
+  /** Whether it can enforce an output schema without affecting tool calls. Default false. */
+  readonly supportsOutputSchema?: (asking: WireRequest) => boolean | Promise<boolean>;
+  /** Cost in USD as reported by the provider; undefined if it reports none. */
   cost(reported: ReportedUsage, settings: Settings): number | undefined;
-  /** Opaque data that each reasoning part gets, so that it goes back to where it came from. */
+  /** Opaque data for each reasoning part, so that it is sent back to its origin. */
   readonly reasoningMark?: Metadata;
-  /** Opaque data of the whole answer, from what the last part tells. */
+  /** Opaque data of the whole answer, from the metadata of the last part. */
   readonly answerData?: (metadata: Metadata) => Metadata | undefined;
 }
 
-/** A request as it goes to a provider. */
-export interface Written {
+/** A request for a provider. */
+export interface HttpRequestData {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   /** JSON. */
   readonly body: string;
 }
 
-/** Puts one question into a request. */
-export type Write = (asking: Asking, options: CallOptions) => Promise<Written>;
+/** Builds the HTTP request. */
+export type Write = (asking: WireRequest, options: CallOptions) => Promise<HttpRequestData>;
 
-/** A model protocol that is built in. */
-export interface OwnWire extends Wire {
-  /** What reads one answer. */
+/** A built-in model protocol. */
+export interface BuiltInWire extends Wire {
+  /** Creates the reader of one answer. */
   readonly reader: () => AnswerReader;
-  /** Load what writes the requests. */
+  /** Loads the code that builds requests. */
   open(settings: Settings): Promise<Write>;
 }
