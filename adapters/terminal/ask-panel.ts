@@ -3,7 +3,7 @@ import { diffRows } from "./diff-rows.js";
 import { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 import { span, wrap, type Line } from "./spans.js";
-import { cut, written, writtenLine } from "./text.js";
+import { truncate, escapeInvisible, escapeLine } from "./text.js";
 
 const DIFF_ROWS = 2_000;
 /** Time without key presses before the panel accepts an answer, in ms. Keys pressed earlier were not meant for it. */
@@ -18,7 +18,7 @@ export interface AskPanelOptions {
    * Whether it follows an answered question directly. Early key presses were then meant for that question and are
    * dropped.
    */
-  isBehind: boolean;
+  followsAnswer: boolean;
   answer(reply: Reply): void;
   /** Monotonic clock, in ms. */
   now: () => number;
@@ -53,7 +53,7 @@ export class AskPanel {
   }
 
   /** Renders the panel in `rows` rows: the scrolled part of the content that fits, and the answers below it. */
-  rows(columns: number, rows: number, others: number): Line[] {
+  rows(columns: number, rows: number, pendingAskCount: number): Line[] {
     const about = this.#about(columns);
     const answers = this.#answers(columns, Math.max(1, Math.floor(rows / 2)));
     const seen = Math.max(1, rows - answers.length - 1);
@@ -62,12 +62,15 @@ export class AskPanel {
     this.#page = page;
     this.#top = Math.max(0, Math.min(this.#top, about.length - page));
     const shown = about.slice(this.#top, this.#top + page);
-    const left = about.length - this.#top - shown.length;
+    const remainingRows = about.length - this.#top - shown.length;
     if (about.length > seen)
       shown.push([
-        span(cut(left > 0 ? `   ↓ ${left} more rows: PgDn` : "   that is all of it: PgUp", columns), "warn"),
+        span(
+          truncate(remainingRows > 0 ? `   ↓ ${remainingRows} more rows: PgDn` : "   end; PgUp scrolls back", columns),
+          "warn",
+        ),
       ]);
-    return [...shown, ...answers, [span(cut(`   ${this.#keys(others)}`, columns), "dim")]];
+    return [...shown, ...answers, [span(truncate(`   ${this.#keys(pendingAskCount)}`, columns), "dim")]];
   }
 
   /** Returns false if the input, and what follows it, belongs to the prompt. */
@@ -78,7 +81,7 @@ export class AskPanel {
     else if (this.isReady) return this.#press(input);
     else {
       this.#quietSince = this.#options.now();
-      return this.#options.isBehind || input.type === "key";
+      return this.#options.followsAnswer || input.type === "key";
     }
     return true;
   }
@@ -107,7 +110,7 @@ export class AskPanel {
     this.#options.answer(reply);
   }
 
-  #keys(others: number): string {
+  #keys(pendingAskCount: number): string {
     const { choices, free_text: mayType } = this.ask;
     if (this.isSent) return "sent";
     if (!this.hasKeys) return "Tab to answer";
@@ -117,7 +120,7 @@ export class AskPanel {
       mayType ? "or type an answer" : "",
       "Enter answers",
       "Tab to the prompt",
-      others > 0 ? `${others} more` : "",
+      pendingAskCount > 0 ? `${pendingAskCount} more` : "",
     ]
       .filter((part) => part !== "")
       .join(", ");
@@ -128,7 +131,7 @@ export class AskPanel {
     const { choices, free_text: mayType } = this.ask;
     const typed = mayType
       ? wrap(
-          [span(this.#text.text === "" ? "…" : written(this.#text.text).replaceAll("\n", " ⏎ "))],
+          [span(this.#text.text === "" ? "…" : escapeInvisible(this.#text.text).replaceAll("\n", " ⏎ "))],
           columns,
           [span(" > ", "accent")],
           [span("   ")],
@@ -137,7 +140,7 @@ export class AskPanel {
     const each = choices.map(({ label }, i): Line[] => {
       const sign = span(i === this.#at ? " ❯ " : "   ", "accent");
       return wrap(
-        [span(`${i + 1} ${writtenLine(label)}`, i === this.#at ? "selected" : "plain")],
+        [span(`${i + 1} ${escapeLine(label)}`, i === this.#at ? "selected" : "plain")],
         columns,
         [sign],
         [span("   ")],
@@ -162,20 +165,20 @@ export class AskPanel {
     const inner = Math.max(1, columns - 3);
     const indent = (row: Line): Line => [span("   "), ...row];
     const rows: Line[] = wrap(
-      [span(kind === "permission" ? "May it? " : "", "warn"), span(writtenLine(title), "bold")],
+      [span(kind === "permission" ? "Allow? " : "", "warn"), span(escapeLine(title), "bold")],
       columns,
       [span(" ? ", "warn")],
       [span("   ")],
     );
-    if (reason !== "") for (const row of wrap([span(writtenLine(reason), "dim")], inner)) rows.push(indent(row));
-    for (const one of diff) for (const row of diffRows(one, inner, DIFF_ROWS)) rows.push(indent(row));
+    if (reason !== "") for (const row of wrap([span(escapeLine(reason), "dim")], inner)) rows.push(indent(row));
+    for (const fileDiff of diff) for (const row of diffRows(fileDiff, inner, DIFF_ROWS)) rows.push(indent(row));
     if (diff.length === 0 && kind !== "question")
       for (const [name, value] of typeof input === "object" && input !== null
         ? Object.entries(input)
         : [["input", input] as const]) {
-        const lines = written(typeof value === "string" ? value : String(JSON.stringify(value))).split("\n");
+        const lines = escapeInvisible(typeof value === "string" ? value : String(JSON.stringify(value))).split("\n");
         for (const [i, line] of lines.entries())
-          for (const row of wrap([span(i === 0 ? `${writtenLine(name)}: ` : "  ", "dim"), span(line)], inner))
+          for (const row of wrap([span(i === 0 ? `${escapeLine(name)}: ` : "  ", "dim"), span(line)], inner))
             rows.push(indent(row));
       }
     this.#body = { columns, rows };

@@ -4,7 +4,7 @@ export interface Suggestion {
   readonly text: string;
   readonly about: string;
   /** Whether the command takes an argument, so that Enter does not send it yet. */
-  readonly waits?: boolean;
+  readonly takesArgument?: boolean;
 }
 
 /** A command that starts with a slash. `hint` describes its argument. */
@@ -16,7 +16,7 @@ export interface Completion {
   readonly suggestions: readonly Suggestion[];
 }
 
-const MOST = 8;
+const MAX_SUGGESTIONS = 8;
 
 /** The word at the cursor: a command at the start of the text, or a file name after `@`. */
 export function wordAt(text: string, at: number): { sign: "/" | "@"; from: number; word: string } | undefined {
@@ -37,29 +37,29 @@ export function commandsLike(word: string, commands: readonly CommandLine[]): Su
 
 /** Files whose path contains these letters in this order, the best match first. */
 export function filesLike(word: string, files: readonly string[]): Suggestion[] {
-  const wanted = word.toLowerCase();
-  const found: { path: string; rank: number }[] = [];
+  const searchText = word.toLowerCase();
+  const matches: { path: string; rank: number }[] = [];
   for (const path of files) {
-    const rank = rankOf(path, wanted);
-    if (rank !== undefined) found.push({ path, rank });
+    const rank = rankOf(path, searchText);
+    if (rank !== undefined) matches.push({ path, rank });
   }
-  return found
+  return matches
     .sort((a, b) => a.rank - b.rank || a.path.length - b.path.length || (a.path < b.path ? -1 : 1))
-    .slice(0, MOST)
+    .slice(0, MAX_SUGGESTIONS)
     .map(({ path }) => ({ text: `@${path.replaceAll(" ", "\\ ")} `, about: "" }));
 }
 
 /** Rank of a match: 0 if the file name starts with the text, undefined if the letters are missing. */
-function rankOf(path: string, wanted: string): number | undefined {
-  const whole = path.toLowerCase();
-  const name = whole.slice(whole.lastIndexOf("/") + 1);
-  if (name.startsWith(wanted)) return 0;
-  if (whole.startsWith(wanted)) return 1;
-  if (name.includes(wanted)) return 2;
-  if (whole.includes(wanted)) return 3;
+function rankOf(path: string, searchText: string): number | undefined {
+  const lowerCasePath = path.toLowerCase();
+  const name = lowerCasePath.slice(lowerCasePath.lastIndexOf("/") + 1);
+  if (name.startsWith(searchText)) return 0;
+  if (lowerCasePath.startsWith(searchText)) return 1;
+  if (name.includes(searchText)) return 2;
+  if (lowerCasePath.includes(searchText)) return 3;
   let at = -1;
-  for (const letter of wanted) {
-    at = whole.indexOf(letter, at + 1);
+  for (const letter of searchText) {
+    at = lowerCasePath.indexOf(letter, at + 1);
     if (at === -1) return undefined;
   }
   return 4;
@@ -67,7 +67,7 @@ function rankOf(path: string, wanted: string): number | undefined {
 
 /** The existing files that a prompt names with `@`. */
 export function filesIn(text: string, files: readonly string[]): string[] {
-  const known = new Set(files);
+  const existingPaths = new Set(files);
   const named = [...text.matchAll(/(?:^|\s)@((?:[^\s\\]|\\ )+)/g)].map(([, path = ""]) => path.replaceAll("\\ ", " "));
-  return [...new Set(named.filter((path) => known.has(path)))];
+  return [...new Set(named.filter((path) => existingPaths.has(path)))];
 }

@@ -13,10 +13,10 @@ import {
 import type { PendingPrompt } from "./transcript.js";
 
 /** Number of messages that are loaded when a session opens, and with each older page. */
-export const BATCH = 50;
+export const MESSAGE_BATCH_SIZE = 50;
 /** Larger than any sequence number. */
 const END = Number.MAX_SAFE_INTEGER;
-const UNDER_WAY: ReadonlySet<string> = new Set(["queued", "running", "waiting"]);
+const ACTIVE_STATES: ReadonlySet<string> = new Set(["queued", "running", "waiting"]);
 
 /** Settings of a session that does not exist yet. */
 export interface NewSessionOptions {
@@ -43,12 +43,12 @@ export interface ConversationListener {
 export class Conversation {
   readonly page = new SessionPage();
   readonly #client: GantryClient;
-  readonly #told: ConversationListener;
+  readonly #listener: ConversationListener;
   readonly #end = new AbortController();
   readonly #watching: Promise<void>[] = [];
   readonly #steers: PendingSteers;
   /** Settings for a session that the first prompt creates. */
-  readonly wishes: NewSessionOptions;
+  readonly newSessionOptions: NewSessionOptions;
   id: string | undefined;
   connection: ConnectionState = "connecting";
   /** Whether messages exist before the first loaded one. */
@@ -56,17 +56,17 @@ export class Conversation {
   isLoading = false;
   #begun = false;
   /** True if the user pressed stop, also before the run's session was known. */
-  #stopWanted = false;
+  #isStopRequested = false;
   /** The last prompt request without an answer, and its idempotency key. */
-  #unanswered: { asked: string; key: string } | undefined;
+  #unanswered: { requestJson: string; key: string } | undefined;
   /** Set from Enter until the server sends the prompt as a message, rejects it, or the user stops the run. */
   pendingPrompt: PendingPrompt | undefined;
 
-  constructor(client: GantryClient, told: ConversationListener, wishes: NewSessionOptions = {}) {
+  constructor(client: GantryClient, listener: ConversationListener, wishes: NewSessionOptions = {}) {
     this.#client = client;
     this.#steers = new PendingSteers(client);
-    this.#told = told;
-    this.wishes = wishes;
+    this.#listener = listener;
+    this.newSessionOptions = wishes;
   }
 
   /** Shows an existing session. Rejects with `GantryError` and shows nothing if it cannot be read. */
@@ -74,18 +74,18 @@ export class Conversation {
     await this.#client.sessions.get(id, this.#until);
     this.id = id;
     this.isLoading = true;
-    this.#told.changed();
+    this.#listener.changed();
     try {
       await this.#restore(id);
     } finally {
       this.isLoading = false;
     }
-    this.#watch(id, this.#lastWhole());
-    this.#told.changed();
+    this.#watch(id, this.#lastFinalSeq());
+    this.#listener.changed();
   }
 
   get isRunning(): boolean {
-    return this.#begun || UNDER_WAY.has(this.page.state?.run?.state ?? "");
+    return this.#begun || ACTIVE_STATES.has(this.page.state?.run?.state ?? "");
   }
 
   /** Instructions that the run has not read yet, oldest first. */
@@ -99,35 +99,39 @@ export class Conversation {
   }
 
   get effort(): string {
-    return this.page.state?.session.reasoning_effort ?? this.wishes.reasoning_effort ?? "";
+    return this.page.state?.session.reasoning_effort ?? this.newSessionOptions.reasoning_effort ?? "";
   }
 
   get mode(): string {
-    return this.page.state?.session.mode ?? this.wishes.mode ?? "";
+    return this.page.state?.session.mode ?? this.newSessionOptions.mode ?? "";
   }
 
   /** Provider and model; "" if neither is set. */
   get model(): string {
-    const { provider = "", model = "" } = this.page.state?.session ?? this.wishes;
+    const { provider = "", model = "" } = this.page.state?.session ?? this.newSessionOptions;
     return [provider, model].filter((name) => name !== "").join("/");
   }
 
   /** Loads the batch before the first message. Resolves with the number of messages in it. */
-  async older(): Promise<number> {
+  async loadOlder(): Promise<number> {
     const [first] = this.page.messages;
     const { id } = this;
     if (id === undefined || !first || !this.hasOlder || this.isLoading) return 0;
     this.isLoading = true;
-    this.#told.changed();
+    this.#listener.changed();
     try {
-      const found = await this.#client.sessions.messages(id, { before: first.seq, limit: BATCH }, this.#until);
+      const olderMessages = await this.#client.sessions.messages(
+        id,
+        { before: first.seq, limit: MESSAGE_BATCH_SIZE },
+        this.#until,
+      );
       // A rewind may have replaced these messages in the meantime.
-      if (this.page.at(first.seq)) this.page.add(found);
-      this.hasOlder = found.length === BATCH && (found[0]?.seq ?? 1) > 1;
-      return found.length;
+      if (this.page.at(first.seq)) this.page.add(olderMessages);
+      this.hasOlder = olderMessages.length === MESSAGE_BATCH_SIZE && (olderMessages[0]?.seq ?? 1) > 1;
+      return olderMessages.length;
     } finally {
       this.isLoading = false;
-      this.#told.changed();
+      this.#listener.changed();
     }
   }
 
@@ -135,7 +139,7 @@ export class Conversation {
    * Sends an instruction to the current run, or else a prompt. A message with files or a command always becomes a
    * prompt, which waits in the queue until the current run ends.
    */
-  async say(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
+  async send(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
     const { id } = this;
     if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
       try {
@@ -146,21 +150,21 @@ export class Conversation {
       }
     }
     this.#begun = true;
-    this.#stopWanted = false;
+    this.#isStopRequested = false;
     this.pendingPrompt = { text: message, afterSeq: this.page.messages.at(-1)?.seq ?? 0 };
-    this.#told.changed();
+    this.#listener.changed();
     const request = {
       message,
       // This client watches the session as soon as it knows the id.
       can_answer: true,
       ...(message.startsWith("/") && { commands: true }),
       ...(files.length > 0 && { files: [...files] }),
-      ...(id === undefined ? this.wishes : { session_id: id, queue: true }),
+      ...(id === undefined ? this.newSessionOptions : { session_id: id, queue: true }),
     };
     // A retry of an unanswered request uses the same key, so that the server executes it once.
-    const asked = JSON.stringify(request);
+    const requestJson = JSON.stringify(request);
     const { key } = (this.#unanswered =
-      this.#unanswered?.asked === asked ? this.#unanswered : { asked, key: crypto.randomUUID() });
+      this.#unanswered?.requestJson === requestJson ? this.#unanswered : { requestJson, key: crypto.randomUUID() });
     try {
       const { session_id } = await this.#client.begin(request, { key, ...this.#until });
       this.#unanswered = undefined;
@@ -168,24 +172,24 @@ export class Conversation {
         this.id = session_id;
         this.#watch(session_id, undefined);
       }
-      if (this.#stopWanted) await this.stop();
+      if (this.#isStopRequested) await this.stop();
     } catch (error) {
       this.#begun = false;
       this.pendingPrompt = undefined;
       throw error;
     } finally {
-      this.#told.changed();
+      this.#listener.changed();
     }
   }
 
   /**
-   * Summarizes the conversation; `wanted` says what to keep. Resolves with the number of messages that the model sees
-   * now, 0 if a summary was not worthwhile, or undefined on failure. The session's state has the error.
+   * Summarizes the conversation; the argument says what to keep. Resolves with the number of messages that the model
+   * sees now, 0 if a summary was not worthwhile, or undefined on failure. The session's state has the error.
    */
-  async compact(wanted: string): Promise<number | undefined> {
+  async compact(instructions: string): Promise<number | undefined> {
     const { id } = this;
     if (id === undefined) return 0;
-    const stream = await this.#client.stream({ session_id: id, message: wanted, compact: true }, this.#until);
+    const stream = await this.#client.stream({ session_id: id, message: instructions, compact: true }, this.#until);
     let messages = 0;
     try {
       for await (const event of stream) if (event.type === "compaction") ({ messages } = event);
@@ -197,7 +201,7 @@ export class Conversation {
 
   /** Stops the current run and the queued runs of this session. */
   async stop(): Promise<void> {
-    this.#stopWanted = true;
+    this.#isStopRequested = true;
     if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#until);
   }
 
@@ -211,10 +215,10 @@ export class Conversation {
       return;
     }
     const { provider, model, mode, reasoning_effort: effort } = change;
-    if (provider !== undefined) this.wishes.provider = provider;
-    if (model !== undefined) this.wishes.model = model;
-    if (mode !== undefined && mode !== "") this.wishes.mode = mode;
-    if (effort !== undefined) this.wishes.reasoning_effort = effort;
+    if (provider !== undefined) this.newSessionOptions.provider = provider;
+    if (model !== undefined) this.newSessionOptions.model = model;
+    if (mode !== undefined && mode !== "") this.newSessionOptions.mode = mode;
+    if (effort !== undefined) this.newSessionOptions.reasoning_effort = effort;
   }
 
   /** Answers a question of a run. */
@@ -231,14 +235,14 @@ export class Conversation {
   #settlePrompt(event: WatchedEvent): void {
     const { afterSeq = Infinity } = this.pendingPrompt ?? {};
     const isSent = event.type === "message" && event.message.role === "user" && event.message.seq > afterSeq;
-    if (isSent || (this.#stopWanted && !this.isRunning)) this.pendingPrompt = undefined;
+    if (isSent || (this.#isStopRequested && !this.isRunning)) this.pendingPrompt = undefined;
   }
 
   async #settle(): Promise<void> {
     const texts = await this.#steers.settle(this.page, this.#until);
     if (this.#end.signal.aborted) return;
-    if (texts.length > 0) this.#told.returned(texts);
-    else this.#told.changed();
+    if (texts.length > 0) this.#listener.returned(texts);
+    else this.#listener.changed();
   }
 
   get #until(): { signal: AbortSignal } {
@@ -246,7 +250,7 @@ export class Conversation {
   }
 
   async #restore(id: string): Promise<void> {
-    const last = await this.#client.sessions.messages(id, { before: END, limit: BATCH }, this.#until);
+    const last = await this.#client.sessions.messages(id, { before: END, limit: MESSAGE_BATCH_SIZE }, this.#until);
     this.page.add(last);
     this.hasOlder = (last[0]?.seq ?? 1) > 1;
   }
@@ -255,7 +259,7 @@ export class Conversation {
    * Sequence number before the last message, so that the stream sends that message again: it may still change.
    * Undefined if no message precedes it.
    */
-  #lastWhole(): number | undefined {
+  #lastFinalSeq(): number | undefined {
     const last = this.page.messages.at(-1);
     return last && last.seq > 1 ? last.seq - 1 : undefined;
   }
@@ -272,7 +276,7 @@ export class Conversation {
       canAnswer: true,
       onConnection: (state: ConnectionState) => {
         this.connection = state;
-        this.#told.changed();
+        this.#listener.changed();
       },
     };
     try {
@@ -284,29 +288,29 @@ export class Conversation {
           const { run } = event;
           const ended = run && run.error && (before?.id !== run.id || before.state !== run.state);
           // Report the end only if this client saw the run before or stopped it.
-          if (ended && (before !== undefined || this.#stopWanted))
-            this.#told.notice(failure(run.state, run.error), run.state === "failed");
+          if (ended && (before !== undefined || this.#isStopRequested))
+            this.#listener.notice(failure(run.state, run.error), run.state === "failed");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "budget")
-            this.#told.notice("The run ended: its budget is used up.");
+            this.#listener.notice("The run ended: budget exceeded.");
           if (run && before?.id === run.id && before.state !== run.state && run.ended_by === "max_iterations")
-            this.#told.notice("The run ended: it asked its model as often as it may.");
+            this.#listener.notice("The run ended: iteration limit reached.");
         }
         this.#settlePrompt(event);
         if (event.type === "state" || event.type === "message") void this.#settle();
         if (event.type === "rewind" && this.page.messages.length === 0 && event.after > 0) await this.#restore(id);
-        this.#told.changed();
+        this.#listener.changed();
       }
     } catch (error) {
       if (signal.aborted) return;
       this.connection = "lost";
-      this.#told.notice(error instanceof Error ? error.message : String(error), true);
+      this.#listener.notice(error instanceof Error ? error.message : String(error), true);
     }
   }
 }
 
 function failure(state: string, error: { message: string } | null): string {
   if (state === "cancelled") return "Stopped.";
-  if (state === "interrupted") return "The process of this run died.";
+  if (state === "interrupted") return "The run's process exited unexpectedly.";
   return error?.message ?? "The run failed.";
 }
 

@@ -1,10 +1,10 @@
 import type { Diff } from "gantry/client";
-import { written, writtenLine } from "./text.js";
+import { escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
-const AROUND = 2;
+const CONTEXT_LINES = 2;
 /** Maximum size of the comparison table, in pairs of lines. Larger texts are shown as removed and added. */
-const PAIRS = 4_000_000;
+const MAX_LINE_PAIRS = 4_000_000;
 
 interface Step {
   readonly sign: " " | "+" | "-";
@@ -18,14 +18,14 @@ export function diffRows({ path, old_text: before, new_text: after }: Diff, colu
   const removed = steps.filter(({ sign }) => sign === "-").length;
   const head: Line = [
     span(before === null ? "new file " : "", "dim"),
-    span(writtenLine(path), "bold"),
+    span(escapeLine(path), "bold"),
     span(` +${added}`, "good"),
     span(` -${removed}`, "bad"),
   ];
   const rows = wrap(head, columns);
   const near = new Set<number>();
   steps.forEach(({ sign }, i) => {
-    if (sign !== " ") for (let at = i - AROUND; at <= i + AROUND; at += 1) near.add(at);
+    if (sign !== " ") for (let at = i - CONTEXT_LINES; at <= i + CONTEXT_LINES; at += 1) near.add(at);
   });
   let folded = false;
   for (const [i, { sign, text }] of steps.entries()) {
@@ -36,7 +36,7 @@ export function diffRows({ path, old_text: before, new_text: after }: Diff, colu
     }
     folded = false;
     const look = sign === "+" ? "good" : sign === "-" ? "bad" : "dim";
-    rows.push(...wrap([span(written(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
+    rows.push(...wrap([span(escapeInvisible(text).replaceAll("\n", " "), look)], columns, [span(`${sign} `, look)]));
   }
   if (rows.length <= most) return rows;
   return [...rows.slice(0, Math.max(1, most - 1)), [span(`  … ${rows.length - most + 1} more lines`, "dim")]];
@@ -68,7 +68,7 @@ function between(before: readonly string[], after: readonly string[]): Step[] {
   const steps: Step[] = [];
   const minus = (text: string) => steps.push({ sign: "-", text });
   const plus = (text: string) => steps.push({ sign: "+", text });
-  if (before.length * after.length > PAIRS || before.length === 0 || after.length === 0) {
+  if (before.length * after.length > MAX_LINE_PAIRS || before.length === 0 || after.length === 0) {
     before.forEach(minus);
     after.forEach(plus);
     return steps;

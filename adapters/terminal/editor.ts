@@ -15,9 +15,9 @@ export class Editor {
   #killed = "";
 
   insert(text: string): void {
-    const said = text.replace(NO_TEXT, "");
-    this.text = this.text.slice(0, this.at) + said + this.text.slice(this.at);
-    this.at += said.length;
+    const cleanText = text.replace(NO_TEXT, "");
+    this.text = this.text.slice(0, this.at) + cleanText + this.text.slice(this.at);
+    this.at += cleanText.length;
   }
 
   /** Replaces the text and puts the cursor at its end. */
@@ -34,28 +34,28 @@ export class Editor {
 
   /** Returns the text, adds it to the history and clears the input. */
   take(): string {
-    const said = this.text;
-    this.remember(said);
+    const text = this.text;
+    this.remember(text);
     this.set("");
-    return said;
+    return text;
   }
 
-  remember(said: string): void {
-    if (said.trim() !== "" && this.#history.at(-1) !== said) this.#history.push(said);
+  remember(text: string): void {
+    if (text.trim() !== "" && this.#history.at(-1) !== text) this.#history.push(text);
     this.#back = 0;
   }
 
   /** Sets the history to earlier prompts of the session, oldest first. */
-  seed(said: readonly string[]): void {
-    this.#history = said.filter((text) => text.trim() !== "");
+  seed(prompts: readonly string[]): void {
+    this.#history = prompts.filter((text) => text.trim() !== "");
     this.#back = 0;
   }
 
-  left(): void {
+  moveLeft(): void {
     this.at -= this.#before().length;
   }
 
-  right(): void {
+  moveRight(): void {
     this.at += graphemes(this.text.slice(this.at))[0]?.length ?? 0;
   }
 

@@ -1,6 +1,6 @@
 import type { TerminalStore } from "./store.js";
 import type { CursorPosition } from "./painter.js";
-import { cut, graphemes, short, widthOf, widthOfOne, written, writtenLine } from "./text.js";
+import { truncate, graphemes, formatCount, textWidth, graphemeWidth, escapeInvisible, escapeLine } from "./text.js";
 import { span, textOf, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
 
@@ -10,7 +10,7 @@ const PROPOSALS = 6;
 const PLAN_ROWS = 6;
 const STEER_ROWS = 3;
 /** Below this number of rows, a panel leaves only one row for messages. */
-const SMALL = 16;
+const MIN_SHARED_ROWS = 16;
 const SPIN = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /** The whole screen, row by row. A row may be wider than the screen. */
@@ -21,7 +21,7 @@ export interface Frame {
 }
 
 /** Renders the store for a screen size. `tick` counts the animation steps. */
-export function frameOf(
+export function renderFrame(
   desk: TerminalStore,
   transcript: Transcript,
   columns: number,
@@ -33,7 +33,7 @@ export function frameOf(
   const prompt = promptRows(desk, columns, Math.max(1, Math.min(PROMPT_ROWS, rows - 4)));
   const room = Math.max(0, rows - 2 - prompt.rows.length);
   // A panel leaves four rows for messages, on a small screen one.
-  const over = Math.max(1, room < SMALL ? room - 1 : room - 4);
+  const over = Math.max(1, room < MIN_SHARED_ROWS ? room - 1 : room - 4);
   const panel = overlay
     ? overlay.rows(columns, over)
     : ask
@@ -49,14 +49,14 @@ export function frameOf(
   const blocks = transcript.blocks(
     conversation.page,
     desk.notices,
-    { columns, all: desk.all },
+    { columns, showsAll: desk.showsAll },
     conversation.pendingPrompt,
   );
   const head = headRows(desk, columns);
-  const said = height > 0 ? desk.scroll.look([{ seq: 0, rows: head }, ...blocks], height) : [];
-  const empty: Line[] = Array.from({ length: height - said.length }, () => []);
+  const messageRows = height > 0 ? desk.scroll.visibleRows([{ seq: 0, rows: head }, ...blocks], height) : [];
+  const empty: Line[] = Array.from({ length: height - messageRows.length }, () => []);
   const rule: Line = [span("─".repeat(columns), "dim")];
-  const above = [...said, ...empty, ...(overlay || ask ? [...shown, rule] : [rule])];
+  const above = [...messageRows, ...empty, ...(overlay || ask ? [...shown, rule] : [rule])];
   const isWriting = !overlay && !ask?.hasKeys;
   const y = above.length + prompt.cursor.y;
   return {
@@ -69,11 +69,11 @@ export function frameOf(
 function headRows({ conversation, options }: TerminalStore, columns: number): Line[] {
   if (conversation.isLoading) return [[span("  loading ...", "dim")]];
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
-  const rows = wrap([span("gantry ", "heading"), span(writtenLine(options.place), "dim")], columns, [span("  ")]);
+  const rows = wrap([span("gantry ", "heading"), span(escapeLine(options.place), "dim")], columns, [span("  ")]);
   if (conversation.id === undefined && !conversation.pendingPrompt)
     rows.push(
       [],
-      ...wrap([span("Ask something. /help lists keys and commands, /sessions what was said before.", "dim")], columns, [
+      ...wrap([span("Type a prompt. /help lists keys and commands, /sessions earlier sessions.", "dim")], columns, [
         span("  "),
       ]),
     );
@@ -89,7 +89,7 @@ function planRows({ conversation }: TerminalStore, columns: number): Line[] {
     .slice(at, at + PLAN_ROWS)
     .map(({ content, status }): Line => [
       span(`  ${marks[status]} `, status === "in_progress" ? "accent" : "dim"),
-      span(cut(writtenLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
+      span(truncate(escapeLine(content), columns - 4), status === "in_progress" ? "plain" : "dim"),
     ]);
 }
 
@@ -99,7 +99,7 @@ function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
     .slice(-STEER_ROWS)
     .map((text): Line => [
       span("  ↳ not read yet: ", "accent"),
-      span(cut(writtenLine(text), Math.max(1, columns - 18)), "dim"),
+      span(truncate(escapeLine(text), Math.max(1, columns - 18)), "dim"),
     ]);
 }
 
@@ -110,8 +110,10 @@ function processRows({ conversation }: TerminalStore, columns: number): Line[] {
   if (!last) return [];
   // The count precedes the command, because a long command is cut at its end.
   const count = running.length === 1 ? "" : `${running.length} `;
-  const said = `  ⟳ ${count}in the background: `;
-  return [[span(said, "accent"), span(cut(writtenLine(last.command), Math.max(1, columns - said.length)), "dim")]];
+  const label = `  ⟳ ${count}in the background: `;
+  return [
+    [span(label, "accent"), span(truncate(escapeLine(last.command), Math.max(1, columns - label.length)), "dim")],
+  ];
 }
 
 function proposalRows({ prompt: { completion } }: TerminalStore, columns: number): Line[] {
@@ -122,23 +124,23 @@ function proposalRows({ prompt: { completion } }: TerminalStore, columns: number
     .slice(top, top + PROPOSALS)
     .map(({ text, about }, i): Line => [
       span(top + i === at ? "❯ " : "  ", "accent"),
-      span(cut(writtenLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
+      span(truncate(escapeLine(text.trimEnd()), columns - 3), top + i === at ? "selected" : "plain"),
       span(about === "" ? "" : `  ${about}`, "dim"),
     ]);
 }
 
 /** A row of the prompt: where it starts in the text, and its displayed characters. */
-interface Written {
+interface PromptRow {
   readonly from: number;
   readonly shown: string;
 }
 
 /** The last text broken into rows: most frames show the same text. */
-let broken: { text: string; room: number; rows: readonly Written[] } | undefined;
+let cachedRows: { text: string; room: number; rows: readonly PromptRow[] } | undefined;
 
-function brokenInto(text: string, room: number): readonly Written[] {
-  if (broken?.text === text && broken.room === room) return broken.rows;
-  const rows: Written[] = [];
+function breakPrompt(text: string, room: number): readonly PromptRow[] {
+  if (cachedRows?.text === text && cachedRows.room === room) return cachedRows.rows;
+  const rows: PromptRow[] = [];
   let from = 0;
   let shown = "";
   let used = 0;
@@ -147,19 +149,19 @@ function brokenInto(text: string, room: number): readonly Written[] {
     rows.push({ from, shown });
     [from, shown, used] = [next, "", 0];
   };
-  for (const one of graphemes(text)) {
-    if (one === "\n") end(index + 1);
+  for (const grapheme of graphemes(text)) {
+    if (grapheme === "\n") end(index + 1);
     else {
-      const seen = written(one);
-      const width = seen.length === 1 ? widthOfOne(seen) : widthOf(seen);
+      const seen = escapeInvisible(grapheme);
+      const width = seen.length === 1 ? graphemeWidth(seen) : textWidth(seen);
       if (used + width > room && used > 0) end(index);
       shown += seen;
       used += width;
     }
-    index += one.length;
+    index += grapheme.length;
   }
   end(index);
-  broken = { text, room, rows };
+  cachedRows = { text, room, rows };
   return rows;
 }
 
@@ -169,10 +171,10 @@ function promptRows(
   columns: number,
   most: number,
 ): { rows: Line[]; cursor: CursorPosition } {
-  const all = brokenInto(editor.text, Math.max(1, columns - 3));
+  const all = breakPrompt(editor.text, Math.max(1, columns - 3));
   let y = all.length - 1;
   while (y > 0 && (all[y]?.from ?? 0) > editor.at) y -= 1;
-  const x = 2 + widthOf(written(editor.text.slice(all[y]?.from ?? 0, editor.at)));
+  const x = 2 + textWidth(escapeInvisible(editor.text.slice(all[y]?.from ?? 0, editor.at)));
   const top = Math.max(0, Math.min(y - most + 1, all.length - most));
   const first = span(editor.text.startsWith("/") ? "/ " : "❯ ", "accent");
   return {
@@ -185,18 +187,18 @@ function statusRow(desk: TerminalStore, columns: number, tick: number): Line {
   const { conversation } = desk;
   const { state } = conversation.page;
   const run = state?.run;
-  const left: Line = desk.isLeaving
-    ? [span(conversation.isRunning ? "stopping; Ctrl+C again leaves" : "Ctrl+C again leaves", "warn")]
+  const statusSpans: Line = desk.isLeaving
+    ? [span(conversation.isRunning ? "stopping; Ctrl+C again quits" : "Ctrl+C again quits", "warn")]
     : conversation.connection === "lost" && conversation.id !== undefined
-      ? [span("connection lost, coming back", "bad")]
+      ? [span("connection lost, reconnecting", "bad")]
       : run?.retry
-        ? [span(`asking again (${run.retry.attempt}): ${writtenLine(run.retry.reason)}`, "warn")]
+        ? [span(`retrying (${run.retry.attempt}): ${escapeLine(run.retry.reason)}`, "warn")]
         : run?.state === "waiting" && conversation.isRunning
-          ? [span("waits for an answer", "warn")]
+          ? [span("waiting for your answer", "warn")]
           : conversation.isRunning
             ? [
                 span(
-                  `${SPIN[tick % SPIN.length] ?? ""} ${run?.state === "queued" ? "in line" : "working"}, Ctrl+C stops`,
+                  `${SPIN[tick % SPIN.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops`,
                   "accent",
                 ),
               ]
@@ -207,14 +209,14 @@ function statusRow(desk: TerminalStore, columns: number, tick: number): Line {
   const right = [
     conversation.mode,
     conversation.model,
-    usage && usage.total_tokens > 0 ? `${short(usage.total_tokens)} tokens` : "",
+    usage && usage.total_tokens > 0 ? `${formatCount(usage.total_tokens)} tokens` : "",
     usage && usage.cost > 0 ? `$${usage.cost.toFixed(usage.cost < 1 ? 3 : 2)}` : "",
     state?.session.title ?? "",
   ]
     .filter((part) => part !== "")
-    .map(writtenLine)
+    .map(escapeLine)
     .join(" · ");
-  const said = cut(right, Math.max(0, columns - widthOf(textOf(left)) - 4));
-  const gap = columns - widthOf(textOf(left)) - widthOf(said) - 2;
-  return [span(" "), ...left, span(" ".repeat(Math.max(1, gap))), span(said, "dim")];
+  const details = truncate(right, Math.max(0, columns - textWidth(textOf(statusSpans)) - 4));
+  const gap = columns - textWidth(textOf(statusSpans)) - textWidth(details) - 2;
+  return [span(" "), ...statusSpans, span(" ".repeat(Math.max(1, gap))), span(details, "dim")];
 }

@@ -12,7 +12,7 @@ export type Input =
     };
 
 /** An escape character without a successor within this time is the Escape key, in ms. */
-const ALONE_MS = 40;
+const ESCAPE_DELAY_MS = 40;
 const WHEEL_ROWS = 3;
 const PASTE = { begin: "\u001b[200~", end: "\u001b[201~" };
 
@@ -44,37 +44,37 @@ const TEXT = /^[^\u0000-\u001f\u007f]+/;
 
 /** Parses terminal input: characters, keys, pasted text (as one input) and the wheel. */
 export class Keyboard {
-  readonly #tell: (input: Input) => void;
-  #rest = "";
+  readonly #onInput: (input: Input) => void;
+  #pending = "";
   /** Parts of the current paste. Undefined outside a paste. */
   #pasted: string[] | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(tell: (input: Input) => void) {
-    this.#tell = tell;
+    this.#onInput = tell;
   }
 
   feed(text: string): void {
     clearTimeout(this.#timer);
-    this.#rest += text;
-    while (this.#rest !== "") {
-      const length = this.#pasted ? this.#paste(this.#pasted, this.#rest) : this.#take(this.#rest);
+    this.#pending += text;
+    while (this.#pending !== "") {
+      const length = this.#pasted ? this.#paste(this.#pasted, this.#pending) : this.#take(this.#pending);
       if (length === 0) break;
-      this.#rest = this.#rest.slice(length);
+      this.#pending = this.#pending.slice(length);
     }
     // A paste has no time limit.
-    if (this.#rest !== "" && !this.#pasted) this.#timer = setTimeout(() => this.#alone(), ALONE_MS);
+    if (this.#pending !== "" && !this.#pasted) this.#timer = setTimeout(() => this.#endEscape(), ESCAPE_DELAY_MS);
   }
 
   close(): void {
     clearTimeout(this.#timer);
   }
 
-  #alone(): void {
-    const rest = this.#rest;
-    this.#rest = "";
+  #endEscape(): void {
+    const pendingText = this.#pending;
+    this.#pending = "";
     this.#key("escape");
-    if (rest.length > 1) this.feed(rest.slice(1));
+    if (pendingText.length > 1) this.feed(pendingText.slice(1));
   }
 
   /** Consumes text of the paste, except characters that may start the end marker. Returns the consumed length. */
@@ -87,7 +87,7 @@ export class Keyboard {
     }
     pasted.push(text.slice(0, end));
     this.#pasted = undefined;
-    this.#tell({ type: "paste", text: pasted.join("").replace(/\r\n?/g, "\n") });
+    this.#onInput({ type: "paste", text: pasted.join("").replace(/\r\n?/g, "\n") });
     return end + PASTE.end.length;
   }
 
@@ -101,7 +101,7 @@ export class Keyboard {
     if (text.startsWith("\u001b[M")) return text.length < 6 ? 0 : 6;
     const plain = TEXT.exec(text)?.[0];
     if (plain !== undefined) {
-      this.#tell({ type: "text", text: plain });
+      this.#onInput({ type: "text", text: plain });
       return plain.length;
     }
     if (text[0] !== "\u001b") return this.#control(text.charCodeAt(0));
@@ -142,12 +142,12 @@ export class Keyboard {
     if (mark === "<") {
       // The wheel; the terminal handles all other buttons.
       if (first === "64" || first === "65")
-        this.#tell({ type: "wheel", rows: first === "64" ? WHEEL_ROWS : -WHEEL_ROWS });
+        this.#onInput({ type: "wheel", rows: first === "64" ? WHEEL_ROWS : -WHEEL_ROWS });
       return;
     }
     const letter = FINALS[final];
-    const other = final === "~" && first === "27";
-    const code = final === "u" ? first.split(":")[0] : other ? third : undefined;
+    const isModifiedKey = final === "~" && first === "27";
+    const code = final === "u" ? first.split(":")[0] : isModifiedKey ? third : undefined;
     const name = letter ?? (code !== undefined ? this.#named(code) : final === "~" ? NUMBERS[first] : undefined);
     if (name === undefined || mark !== "") return;
     const modifiers = Math.max(0, Number((second.split(":")[0] ?? "") || 1) - 1);
@@ -164,6 +164,6 @@ export class Keyboard {
   }
 
   #key(name: string, { ctrl = false, alt = false, shift = false } = {}): void {
-    this.#tell({ type: "key", name, ctrl, alt, shift });
+    this.#onInput({ type: "key", name, ctrl, alt, shift });
   }
 }

@@ -1,8 +1,8 @@
-import { clean, trimmedEnd } from "./text.js";
+import { clean, trimEmptyLines } from "./text.js";
 import { span, wrap, type Line, type Look, type Span } from "./spans.js";
 
 /** Maximum characters of a line that are formatted together. The rest of a longer line is shown without formatting. */
-const PIECE = 4_000;
+const MAX_PIECE_CHARACTERS = 4_000;
 
 /**
  * Renders a model's Markdown: headings, lists, quotes, code. Other text is unchanged. For a growing text it formats
@@ -23,31 +23,31 @@ export class Prose {
   }
 
   rows(text: string, columns: number): Line[] {
-    const said = trimmedEnd(text);
-    if (columns !== this.#columns || !said.startsWith(this.#done)) {
+    const trimmedText = trimEmptyLines(text);
+    if (columns !== this.#columns || !trimmedText.startsWith(this.#done)) {
       [this.#columns, this.#done, this.#rows, this.#fence, this.#isWithin] = [columns, "", [], "", false];
     }
     let from = this.#done.length;
     for (;;) {
-      const end = said.indexOf("\n", from);
-      const to = end === -1 ? said.length : end;
-      if (to - from > PIECE) {
-        const cutAt = pieceOf(said, from);
-        this.#take(said.slice(from, cutAt), this.#rows);
+      const end = trimmedText.indexOf("\n", from);
+      const to = end === -1 ? trimmedText.length : end;
+      if (to - from > MAX_PIECE_CHARACTERS) {
+        const cutAt = pieceOf(trimmedText, from);
+        this.#take(trimmedText.slice(from, cutAt), this.#rows);
         this.#isWithin = true;
         from = cutAt;
       } else if (end === -1) break;
       else {
-        this.#take(said.slice(from, said[end - 1] === "\r" ? end - 1 : end), this.#rows);
+        this.#take(trimmedText.slice(from, trimmedText[end - 1] === "\r" ? end - 1 : end), this.#rows);
         this.#isWithin = false;
         from = end + 1;
       }
     }
-    this.#done = said.slice(0, from);
+    this.#done = trimmedText.slice(0, from);
     const rows = [...this.#rows];
     // The last line may still change: format it, but keep the fence state of the lines before it.
     const fence = this.#fence;
-    if (from < said.length || !this.#isWithin) this.#take(said.slice(from).replace(/\r$/, ""), rows);
+    if (from < trimmedText.length || !this.#isWithin) this.#take(trimmedText.slice(from).replace(/\r$/, ""), rows);
     this.#fence = fence;
     return rows;
   }
@@ -78,11 +78,11 @@ export class Prose {
     if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line)) return [[span("─".repeat(Math.min(columns, 40)), "dim")]];
     const item = /^( *)([-*+]|\d{1,9}[.)]) (.*)$/.exec(line);
     if (item) {
-      const [, space = "", bullet = "", said = ""] = item;
+      const [, space = "", bullet = "", itemText = ""] = item;
       const sign = /\d/.test(bullet) ? bullet : "•";
       const indent = space.slice(0, Math.max(0, Math.floor(columns / 2)));
-      const rest = " ".repeat(indent.length + sign.length + 1);
-      return wrap(inline(said), columns, [span(`${indent}${sign} `)], [span(rest)]);
+      const continuationIndent = " ".repeat(indent.length + sign.length + 1);
+      return wrap(inline(itemText), columns, [span(`${indent}${sign} `)], [span(continuationIndent)]);
     }
     const quote = /^ {0,3}> ?(.*)$/.exec(line)?.[1];
     return quote !== undefined ? wrap([span(quote, "dim")], columns, [span("▌ ", "dim")]) : wrap(inline(line), columns);
@@ -91,11 +91,11 @@ export class Prose {
 
 /** End of a piece of a long line that starts at `from`: after a space, or else between two characters. */
 function pieceOf(text: string, from: number): number {
-  const space = text.lastIndexOf(" ", from + PIECE);
-  if (space > from + PIECE / 2) return space + 1;
-  let to = from + PIECE;
+  const space = text.lastIndexOf(" ", from + MAX_PIECE_CHARACTERS);
+  if (space > from + MAX_PIECE_CHARACTERS / 2) return space + 1;
+  let to = from + MAX_PIECE_CHARACTERS;
   // Do not split a surrogate pair, or a character from its combining marks.
-  while (to > from + PIECE / 2 && /^[\p{M}\u200d\udc00-\udfff]/u.test(text.slice(to, to + 2))) to -= 1;
+  while (to > from + MAX_PIECE_CHARACTERS / 2 && /^[\p{M}\u200d\udc00-\udfff]/u.test(text.slice(to, to + 2))) to -= 1;
   return to;
 }
 
@@ -104,11 +104,11 @@ function inline(text: string): Span[] {
   const spans: Span[] = [];
   let at = 0;
   for (const match of text.matchAll(/`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])/g)) {
-    const [whole, code, bold, slanted] = match;
+    const [matchedText, code, bold, slanted] = match;
     if (match.index > at) spans.push(span(text.slice(at, match.index)));
     const look: Look = code !== undefined ? "code" : bold !== undefined ? "bold" : "italic";
-    spans.push(span(code ?? bold ?? slanted ?? whole, look));
-    at = match.index + whole.length;
+    spans.push(span(code ?? bold ?? slanted ?? matchedText, look));
+    at = match.index + matchedText.length;
   }
   if (at < text.length || spans.length === 0) spans.push(span(text.slice(at)));
   return spans;

@@ -1,9 +1,9 @@
-import { written, writtenLine, cut } from "./text.js";
+import { escapeInvisible, escapeLine, truncate } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 import type { Input } from "./keys.js";
 
 /** Maximum visible rows of a list. */
-const SEEN = 10;
+const MAX_LIST_ROWS = 10;
 
 export interface Entry {
   readonly id: string;
@@ -30,19 +30,19 @@ export class TextOverlay implements Overlay {
   }
 
   rows(columns: number, rows: number): Line[] {
-    const left = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#text.map(([name]) => name.length)) + 2);
+    const nameColumns = Math.min(Math.floor(columns / 2), Math.max(0, ...this.#text.map(([name]) => name.length)) + 2);
     const all = this.#text.flatMap(([name, about]) =>
       wrap(
-        [span(writtenLine(about))],
+        [span(escapeLine(about))],
         columns,
-        [span(`  ${cut(writtenLine(name), left).padEnd(left)}`, "bold")],
-        [span(" ".repeat(left + 2))],
+        [span(`  ${truncate(escapeLine(name), nameColumns).padEnd(nameColumns)}`, "bold")],
+        [span(" ".repeat(nameColumns + 2))],
       ),
     );
     this.#top = Math.max(0, Math.min(this.#top, all.length - (rows - 2)));
     const shown = all.slice(this.#top, this.#top + Math.max(1, rows - 2));
-    const more = shown.length < all.length ? "↑↓ scroll, " : "";
-    return [[span(` ${this.#title}`, "heading")], ...shown, [span(`  ${more}Esc closes`, "dim")]];
+    const scrollHint = shown.length < all.length ? "↑↓ scroll, " : "";
+    return [[span(` ${this.#title}`, "heading")], ...shown, [span(`  ${scrollHint}Esc closes`, "dim")]];
   }
 
   press(input: Input): boolean {
@@ -66,7 +66,7 @@ export class Confirm implements Overlay {
 
   rows(columns: number): Line[] {
     return [
-      ...wrap([span(writtenLine(this.#question), "warn")], columns, [span("  ")]),
+      ...wrap([span(escapeLine(this.#question), "warn")], columns, [span("  ")]),
       [span("  y", "bold"), span(" yes   "), span("any other key", "bold"), span(" no")],
     ];
   }
@@ -87,7 +87,7 @@ export interface PickerOptions {
   pick(entry: Entry): void;
   remove?: (entry: Entry) => void;
   /** Called when the selection reaches the end of the list. */
-  more?: () => void;
+  loadMore?: () => void;
   /** Called when the search text changes. If absent, the list filters its own entries. */
   search?: (text: string) => void;
 }
@@ -111,28 +111,28 @@ export class Picker implements Overlay {
 
   /** Replaces the entries. Keeps the selected entry selected if it still exists. */
   set entries(entries: readonly Entry[]) {
-    const before = this.#found[this.#at]?.id;
+    const before = this.#matches[this.#at]?.id;
     this.#entries = entries;
-    const found = this.#found;
-    const same = found.findIndex(({ id }) => id === before);
-    this.#at = same === -1 ? Math.max(0, Math.min(this.#at, found.length - 1)) : same;
+    const matches = this.#matches;
+    const same = matches.findIndex(({ id }) => id === before);
+    this.#at = same === -1 ? Math.max(0, Math.min(this.#at, matches.length - 1)) : same;
   }
 
-  get #found(): readonly Entry[] {
-    const wanted = this.#typed.toLowerCase();
-    if (this.#options.search || wanted === "") return this.#entries;
-    return this.#entries.filter(({ label, about }) => `${label} ${about}`.toLowerCase().includes(wanted));
+  get #matches(): readonly Entry[] {
+    const searchText = this.#typed.toLowerCase();
+    if (this.#options.search || searchText === "") return this.#entries;
+    return this.#entries.filter(({ label, about }) => `${label} ${about}`.toLowerCase().includes(searchText));
   }
 
   rows(columns: number, rows: number): Line[] {
-    const found = this.#found;
-    const seen = Math.max(1, Math.min(SEEN, rows - 2));
-    const top = Math.max(0, Math.min(this.#at - Math.floor(seen / 2), found.length - seen));
-    const list = found.slice(top, top + seen).map(({ id, label, about }, i): Line => {
+    const matches = this.#matches;
+    const seen = Math.max(1, Math.min(MAX_LIST_ROWS, rows - 2));
+    const top = Math.max(0, Math.min(this.#at - Math.floor(seen / 2), matches.length - seen));
+    const list = matches.slice(top, top + seen).map(({ id, label, about }, i): Line => {
       const isAt = top + i === this.#at;
       const mark = `${isAt ? "❯" : " "} ${id === this.#options.current ? "• " : "  "}`;
-      const right = cut(writtenLine(about), Math.max(0, Math.floor(columns / 2) - 2));
-      const text = cut(writtenLine(label), Math.max(1, columns - 6 - right.length));
+      const right = truncate(escapeLine(about), Math.max(0, Math.floor(columns / 2) - 2));
+      const text = truncate(escapeLine(label), Math.max(1, columns - 6 - right.length));
       return [
         span(mark, "accent"),
         span(text, isAt ? "selected" : "plain"),
@@ -140,39 +140,42 @@ export class Picker implements Overlay {
       ];
     });
     const none: Line = [span(this.note === "" ? "  nothing found" : `  ${this.note}`, "dim")];
-    const place = found.length > seen ? ` ${this.#at + 1}/${found.length}` : "";
+    const place = matches.length > seen ? ` ${this.#at + 1}/${matches.length}` : "";
     const keys = `  ↑↓ Enter chooses${this.#options.remove ? ", Ctrl+D deletes" : ""}, type to search, Esc closes${place}`;
     return [
-      [span(` ${this.#options.title} `, "heading"), span(this.#typed === "" ? "" : written(this.#typed), "bold")],
+      [
+        span(` ${this.#options.title} `, "heading"),
+        span(this.#typed === "" ? "" : escapeInvisible(this.#typed), "bold"),
+      ],
       ...(list.length > 0 ? list : [none]),
-      [span(cut(keys, columns), "dim")],
+      [span(truncate(keys, columns), "dim")],
     ];
   }
 
   press(input: Input): boolean {
-    const found = this.#found;
+    const matches = this.#matches;
     if (input.type === "wheel") this.#move(-Math.sign(input.rows));
     else if (input.type !== "key") this.#search(this.#typed + input.text.replaceAll("\n", " "));
     else if (input.name === "up" || (input.ctrl && input.name === "p")) this.#move(-1);
     else if (input.name === "down" || (input.ctrl && input.name === "n")) this.#move(1);
-    else if (input.name === "pageup") this.#move(-SEEN);
-    else if (input.name === "pagedown") this.#move(SEEN);
+    else if (input.name === "pageup") this.#move(-MAX_LIST_ROWS);
+    else if (input.name === "pagedown") this.#move(MAX_LIST_ROWS);
     else if (input.name === "backspace") this.#search(this.#typed.slice(0, -1));
     else if (input.name === "enter") {
-      const entry = found[this.#at];
+      const entry = matches[this.#at];
       if (entry) this.#options.pick(entry);
       return entry !== undefined;
     } else if (input.ctrl && input.name === "d") {
-      const entry = found[this.#at];
+      const entry = matches[this.#at];
       if (entry) this.#options.remove?.(entry);
     } else return input.name === "escape" || (input.ctrl && input.name === "c");
     return false;
   }
 
   #move(by: number): void {
-    const last = this.#found.length - 1;
+    const last = this.#matches.length - 1;
     this.#at = Math.max(0, Math.min(last, this.#at + by));
-    if (this.#at >= last) this.#options.more?.();
+    if (this.#at >= last) this.#options.loadMore?.();
   }
 
   #search(typed: string): void {

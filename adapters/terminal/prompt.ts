@@ -3,16 +3,16 @@ import { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 
 /** Time for which the lists of files (`@`) and commands (`/`) are cached, in ms. */
-const FOUND_MS = 5_000;
+const SUGGESTION_CACHE_MS = 5_000;
 
 /** Services that a prompt needs from the terminal. */
 export interface PromptHost {
   /** The terminal's own commands. */
   readonly commands: readonly CommandLine[];
   /** Loads the agent's commands and passes them to the callback. */
-  findCommands(found: (commands: readonly CommandLine[]) => void): void;
+  findCommands(onFound: (commands: readonly CommandLine[]) => void): void;
   /** Loads the files that `@` suggests and passes them to the callback. Undefined: no files are available. */
-  readonly findFiles: ((found: (files: readonly string[]) => void) => void) | undefined;
+  readonly findFiles: ((onFound: (files: readonly string[]) => void) => void) | undefined;
   /** Called on Enter with a non-empty text. `files` are the existing files that it names. */
   submit(text: string, files: readonly string[]): void;
 }
@@ -64,8 +64,8 @@ export class Prompt {
     const does: Readonly<Record<string, () => void>> = {
       a: () => editor.lineStart(),
       e: () => editor.lineEnd(),
-      b: () => editor.left(),
-      f: () => editor.right(),
+      b: () => editor.moveLeft(),
+      f: () => editor.moveRight(),
       p: () => editor.older(),
       n: () => editor.newer(),
       k: () => editor.killToEnd(),
@@ -90,8 +90,8 @@ export class Prompt {
   #edit(name: string): void {
     const { editor } = this;
     const does: Readonly<Record<string, () => void>> = {
-      left: () => editor.left(),
-      right: () => editor.right(),
+      left: () => editor.moveLeft(),
+      right: () => editor.moveRight(),
       up: () => editor.up(),
       down: () => editor.down(),
       home: () => editor.lineStart(),
@@ -113,10 +113,10 @@ export class Prompt {
   /** Updates the suggestions at the cursor. `not`: the key only moved or closed them, so none are shown. */
   #complete(not = false): void {
     const { editor } = this;
-    const found = not ? undefined : wordAt(editor.text, editor.at);
+    const wordAtCursor = not ? undefined : wordAt(editor.text, editor.at);
     this.completion = undefined;
-    if (!found) return;
-    const { sign, from, word } = found;
+    if (!wordAtCursor) return;
+    const { sign, from, word } = wordAtCursor;
     if (sign === "@") this.#listFiles();
     else this.#listCommands();
     const commands = [...this.#host.commands, ...this.#commands];
@@ -126,7 +126,7 @@ export class Prompt {
 
   #listCommands(): void {
     const now = performance.now();
-    if (now - this.#commandsAsked < FOUND_MS) return;
+    if (now - this.#commandsAsked < SUGGESTION_CACHE_MS) return;
     this.#commandsAsked = now;
     this.#host.findCommands((commands) => {
       this.#commands = commands;
@@ -137,7 +137,7 @@ export class Prompt {
   #listFiles(): void {
     const now = performance.now();
     // Newer files are found after the cache time.
-    if (now - this.#filesAsked < FOUND_MS) return;
+    if (now - this.#filesAsked < SUGGESTION_CACHE_MS) return;
     this.#filesAsked = now;
     this.#host.findFiles?.((files) => {
       this.#files = files;
@@ -154,7 +154,7 @@ export class Prompt {
       completion.at = (at + (name === "up" ? suggestions.length - 1 : 1)) % suggestions.length;
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
-      const { text = "", waits = false } = suggestions[at] ?? {};
+      const { text = "", takesArgument: waits = false } = suggestions[at] ?? {};
       // Enter runs a completely typed command at once.
       if (name === "enter" && `${editor.text.slice(from, editor.at)} ` === text) return false;
       editor.replace(from, text);

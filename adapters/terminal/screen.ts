@@ -6,7 +6,7 @@ const BEGIN = "\u001b[?1049h\u001b[?7l\u001b[2J\u001b[H\u001b[?2004h\u001b[?1000
 const END = "\u001b[?1006l\u001b[?1000l\u001b[?2004l\u001b[?2026l\u001b[?7h\u001b[0m\u001b[?1049l\u001b[?25h";
 
 /** Time after which a suspend that had no effect is undone, in ms. */
-const AWAY_MS = 200;
+const SUSPEND_TIMEOUT_MS = 200;
 
 /** Takes over the terminal, and restores it on request or when the process ends for any reason. */
 export class Screen {
@@ -16,10 +16,10 @@ export class Screen {
   #wheel = true;
   /** Whether the shell has the terminal. */
   #isAway = false;
-  readonly #restore = () => this.giveBack();
-  readonly #suspended = () => this.#resume();
+  readonly #restore = () => this.release();
+  readonly #onContinue = () => this.#resume();
   /** Called when the whole screen must be redrawn. */
-  onLost: () => void = () => undefined;
+  onRedraw: () => void = () => undefined;
 
   constructor(input: NodeJS.ReadStream, output: NodeJS.WriteStream) {
     this.#input = input;
@@ -30,18 +30,18 @@ export class Screen {
     this.#taken = true;
     // Also covers an exit call and an uncaught exception.
     process.on("exit", this.#restore);
-    process.on("SIGCONT", this.#suspended);
+    process.on("SIGCONT", this.#onContinue);
     this.#output.write(BEGIN);
     this.#input.setRawMode(true);
     this.#input.setEncoding("utf8");
     this.#input.resume();
   }
 
-  giveBack(): void {
+  release(): void {
     if (!this.#taken) return;
     this.#taken = false;
     process.off("exit", this.#restore);
-    process.off("SIGCONT", this.#suspended);
+    process.off("SIGCONT", this.#onContinue);
     try {
       this.#input.setRawMode(false);
     } catch {
@@ -74,7 +74,7 @@ export class Screen {
     // Stops the whole process group, as Ctrl+Z of the terminal does, so that a waiting parent stops too.
     process.kill(0, "SIGTSTP");
     // Without job control nothing was stopped: restore the screen.
-    setTimeout(() => this.#isAway && this.#resume(), AWAY_MS);
+    setTimeout(() => this.#isAway && this.#resume(), SUSPEND_TIMEOUT_MS);
   }
 
   #resume(): void {
@@ -82,6 +82,6 @@ export class Screen {
     this.#output.write(BEGIN);
     if (!this.#wheel) this.wheel = false;
     this.#input.setRawMode(true);
-    this.onLost();
+    this.onRedraw();
   }
 }

@@ -19,7 +19,7 @@ export class Scroll {
     this.by(count * Math.max(1, this.#height - 2));
   }
 
-  toBegin(): void {
+  toStart(): void {
     this.#by = -Infinity;
   }
 
@@ -33,7 +33,7 @@ export class Scroll {
   }
 
   /** The visible rows, at most `height`. */
-  look(blocks: readonly Block[], height: number): Line[] {
+  visibleRows(blocks: readonly Block[], height: number): Line[] {
     const total = blocks.reduce((sum, { rows }) => sum + rows.length, 0);
     const last = Math.max(0, total - height);
     const before = this.#anchor === undefined ? last : this.#place(blocks, last);

@@ -1,4 +1,4 @@
-import { cut, graphemes, widthOf, widthOfOne } from "./text.js";
+import { truncate, graphemes, textWidth, graphemeWidth } from "./text.js";
 
 /** Meaning of a piece of a line. It maps to the terminal's 16 colours, which suit its background. */
 export type Look =
@@ -55,8 +55,8 @@ export function paintRow(line: Line, columns: number, hasColours: boolean): stri
   const fitting: Span[] = [];
   for (const { text, look } of line) {
     if (remainingColumns <= 0) break;
-    const width = widthOf(text);
-    fitting.push(span(width <= remainingColumns ? text : cut(text, remainingColumns), look));
+    const width = textWidth(text);
+    fitting.push(span(width <= remainingColumns ? text : truncate(text, remainingColumns), look));
     remainingColumns -= width;
   }
   return paint(fitting, hasColours);
@@ -73,15 +73,18 @@ interface Cell {
   readonly look: Look;
 }
 
-/** Breaks a line into rows, between words if possible. `first` precedes the first row, `rest` the others. */
-export function wrap(line: Line, columns: number, first: Line = [], rest: Line = first): Line[] {
-  const room = Math.max(1, columns - Math.max(widthOf(textOf(first)), widthOf(textOf(rest))));
+/**
+ * Breaks a line into rows, between words if possible. The third argument precedes the first row, the fourth all others.
+ * Default of the fourth: the third.
+ */
+export function wrap(line: Line, columns: number, first: Line = [], continuation: Line = first): Line[] {
+  const room = Math.max(1, columns - Math.max(textWidth(textOf(first)), textWidth(textOf(continuation))));
   const cells: Cell[] = [];
   for (const { text, look } of line)
-    for (const one of graphemes(text)) {
-      const width = widthOfOne(one);
+    for (const grapheme of graphemes(text)) {
+      const width = graphemeWidth(grapheme);
       // The terminal would break a grapheme that is wider than the row.
-      cells.push(width > room ? { text: "?", width: 1, look } : { text: one, width, look });
+      cells.push(width > room ? { text: "?", width: 1, look } : { text: grapheme, width, look });
     }
   const rows: Line[] = [];
   let start = 0;
@@ -110,7 +113,7 @@ export function wrap(line: Line, columns: number, first: Line = [], rest: Line =
     used += cell.width;
   }
   if (start < cells.length || rows.length === 0) rows.push(joined(cells, start, cells.length));
-  return rows.map((row, i) => [...(i === 0 ? first : rest), ...row]);
+  return rows.map((row, i) => [...(i === 0 ? first : continuation), ...row]);
 }
 
 function joined(cells: readonly Cell[], from: number, to: number): Line {

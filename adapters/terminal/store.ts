@@ -6,7 +6,7 @@ import type { Editor } from "./editor.js";
 import type { Input } from "./keys.js";
 import type { Overlay } from "./overlays.js";
 import { Prompt } from "./prompt.js";
-import { writtenLine } from "./text.js";
+import { escapeLine } from "./text.js";
 import type { Notice } from "./transcript.js";
 import { Scroll } from "./scroll.js";
 
@@ -14,14 +14,14 @@ import { Scroll } from "./scroll.js";
  * A question that appears within this time after an answer follows it, in ms. The user is looking at it: its early keys
  * are dropped and do not reach the prompt.
  */
-const BEHIND_MS = 2_000;
+const FOLLOW_UP_QUESTION_MS = 2_000;
 /** A second Enter within this time after an answer is ignored, in ms. */
-const TWICE_MS = 300;
+const DOUBLE_ENTER_MS = 300;
 
-export interface DeskOptions {
+export interface TerminalStoreOptions {
   client: GantryClient;
   /** Settings of new sessions. */
-  wishes: NewSessionOptions;
+  newSessionOptions: NewSessionOptions;
   /** Lists the files that `@` suggests, from a folder on this machine. Undefined: no suggestions. */
   files?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
   /** Lists only sessions of this folder. Undefined: all sessions. */
@@ -31,7 +31,7 @@ export interface DeskOptions {
   /** The terminal's own commands, and the function that runs them. */
   commands: readonly (readonly [name: string, about: string])[];
   run: (desk: TerminalStore, line: string) => void;
-  leave: () => void;
+  requestExit: () => void;
   /** Returns the terminal to the shell. */
   suspend: () => void;
   /** Sets whether the program or the terminal handles the wheel. */
@@ -42,7 +42,7 @@ export interface DeskOptions {
 
 /** State of the terminal: a conversation, a prompt, and the panel over it. Notifies its view of changes. */
 export class TerminalStore implements ConversationListener {
-  readonly options: DeskOptions;
+  readonly options: TerminalStoreOptions;
   readonly prompt: Prompt;
   readonly scroll = new Scroll();
   conversation: Conversation;
@@ -50,32 +50,32 @@ export class TerminalStore implements ConversationListener {
   overlay: Overlay | undefined;
   ask: AskPanel | undefined;
   /** Whether thoughts, outputs and diffs are shown in full. */
-  all = false;
+  showsAll = false;
   wheel = true;
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
   #models: Promise<Model[]> | undefined;
   readonly #now: () => number;
   /** When the user last answered a question here, by the clock `now`. */
-  #answered = -Infinity;
+  #answeredAt = -Infinity;
   /** Whether the last key was Ctrl+C. */
-  #leaving = false;
+  #isLeaving = false;
   readonly #end = new AbortController();
   readonly #gone: Promise<void>[] = [];
 
-  constructor(options: DeskOptions) {
+  constructor(options: TerminalStoreOptions) {
     this.options = options;
     this.#now = options.now ?? (() => performance.now());
-    this.conversation = new Conversation(options.client, this, options.wishes);
+    this.conversation = new Conversation(options.client, this, options.newSessionOptions);
     const { files } = options;
     this.prompt = new Prompt({
       commands: options.commands,
-      findCommands: (found) => this.attempt(async () => found(await this.saidCommands().catch(() => []))),
+      findCommands: (onFound) => this.attempt(async () => onFound(await this.loadAgentCommands().catch(() => []))),
       findFiles:
         files &&
-        ((found) =>
+        ((onFound) =>
           this.attempt(async () => {
-            found(await files(this.conversation.page.state?.session.project_dir, this.#end.signal));
+            onFound(await files(this.conversation.page.state?.session.project_dir, this.#end.signal));
           })),
       submit: (text, named) => this.#submit(text, named),
     });
@@ -88,27 +88,27 @@ export class TerminalStore implements ConversationListener {
   changed(): void {
     this.#followAsks();
     if (this.conversation.page.deleted && !this.#end.signal.aborted) {
-      this.#replace(new Conversation(this.options.client, this, this.options.wishes));
+      this.#replace(new Conversation(this.options.client, this, this.options.newSessionOptions));
       this.notice("This session was deleted.");
     }
     this.onChanged();
   }
 
   notice(text: string, isBad = false): void {
-    this.tell([text], isBad);
+    this.addNotice([text], isBad);
   }
 
   /** Puts the texts back into the prompt, before the typed text. */
   returned(texts: readonly string[]): void {
     const { text } = this.editor;
     this.editor.set([...texts, ...(text === "" ? [] : [text])].join("\n"));
-    this.notice("The run did not read your last message: it is in the prompt again.");
+    this.notice("The run did not read your last message; it is back in the prompt.");
   }
 
   /** Adds notice lines after the current last message. */
-  tell(rows: readonly string[], isBad = false): void {
+  addNotice(rows: readonly string[], isBad = false): void {
     const behind = this.conversation.page.messages.at(-1)?.seq ?? 0;
-    this.notices = [...this.notices, { behind, rows, isBad }];
+    this.notices = [...this.notices, { afterSeq: behind, rows, isBad }];
     this.changed();
   }
 
@@ -130,7 +130,7 @@ export class TerminalStore implements ConversationListener {
       await next.open(id);
     } catch (error) {
       await next.close();
-      throw error instanceof NotFoundError ? new Error(`there is no session ${id}`) : error;
+      throw error instanceof NotFoundError ? new Error(`session ${id} not found; /sessions lists sessions`) : error;
     }
     this.#replace(next);
     this.editor.seed(promptsOf(next.page.messages));
@@ -138,13 +138,13 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Shows a conversation without a session. */
-  fresh(): void {
-    this.#replace(new Conversation(this.options.client, this, { ...this.options.wishes }));
+  startNew(): void {
+    this.#replace(new Conversation(this.options.client, this, { ...this.options.newSessionOptions }));
     this.changed();
   }
 
   /** Loads the slash commands of this session's agent. Excludes names that the terminal's own commands use. */
-  async saidCommands(): Promise<CommandLine[]> {
+  async loadAgentCommands(): Promise<CommandLine[]> {
     const { client, projectDir, commands } = this.options;
     const { id } = this.conversation;
     const all = await client
@@ -155,15 +155,15 @@ export class TerminalStore implements ConversationListener {
         throw error;
       });
     return all
-      .filter(({ name }) => writtenLine(name) === name && !commands.some(([own]) => own === name))
-      .map(({ name, description, hint }) => [name, writtenLine(`${description} ${hint}`.trim()), hint]);
+      .filter(({ name }) => escapeLine(name) === name && !commands.some(([commandName]) => commandName === name))
+      .map(({ name, description, hint }) => [name, escapeLine(`${description} ${hint}`.trim()), hint]);
   }
 
   /** Sends a prompt. The agent expands slash commands. */
-  say(text: string, files: readonly string[] = [], isCommand = false): void {
+  send(text: string, files: readonly string[] = [], isCommand = false): void {
     const { conversation } = this;
     this.attempt(() =>
-      conversation.say(text, files, isCommand).catch((error: unknown) => {
+      conversation.send(text, files, isCommand).catch((error: unknown) => {
         // Sending failed: restores the text, if the prompt is empty.
         if (this.editor.text === "") this.editor.set(text);
         throw error;
@@ -189,7 +189,7 @@ export class TerminalStore implements ConversationListener {
   /** Handles an input of the keyboard or wheel. */
   press(input: Input): void {
     const isStop = input.type === "key" && input.ctrl && input.name === "c";
-    if (!isStop) this.#leaving = false;
+    if (!isStop) this.#isLeaving = false;
     if (this.overlay) {
       const { overlay } = this;
       // The action may have opened another overlay.
@@ -206,7 +206,7 @@ export class TerminalStore implements ConversationListener {
   /** Called by the view when the user scrolled above the first row. */
   reachedTop(): void {
     const { conversation } = this;
-    if (conversation.hasOlder && !conversation.isLoading) this.attempt(() => conversation.older());
+    if (conversation.hasOlder && !conversation.isLoading) this.attempt(() => conversation.loadOlder());
   }
 
   async close(): Promise<void> {
@@ -215,7 +215,7 @@ export class TerminalStore implements ConversationListener {
   }
 
   get isLeaving(): boolean {
-    return this.#leaving;
+    return this.#isLeaving;
   }
 
   #replace(next: Conversation): void {
@@ -230,7 +230,7 @@ export class TerminalStore implements ConversationListener {
   #toAsk(input: Input): boolean {
     const { ask } = this;
     // A second Enter for the previous question.
-    if (input.type === "key" && input.name === "enter" && this.#hasAnswered(TWICE_MS)) return true;
+    if (input.type === "key" && input.name === "enter" && this.#hasAnswered(DOUBLE_ENTER_MS)) return true;
     if (!ask?.hasKeys) return false;
     if (input.type === "key" && (input.ctrl || input.name === "tab" || input.name === "escape")) return false;
     // The input is no answer: the user is typing a prompt, which receives the keys from now on.
@@ -239,22 +239,22 @@ export class TerminalStore implements ConversationListener {
   }
 
   #hasAnswered(withinMs: number): boolean {
-    return this.#now() - this.#answered < withinMs;
+    return this.#now() - this.#answeredAt < withinMs;
   }
 
   #followAsks(): void {
     const [first] = this.conversation.asks;
     if (first?.id === this.ask?.ask.id) return;
     const { conversation } = this;
-    const isBehind = this.#hasAnswered(BEHIND_MS);
+    const isBehind = this.#hasAnswered(FOLLOW_UP_QUESTION_MS);
     this.ask =
       first &&
       new AskPanel(first, {
         hasKeys: this.editor.text === "",
-        isBehind,
+        followsAnswer: isBehind,
         now: this.#now,
         answer: (reply) => {
-          this.#answered = this.#now();
+          this.#answeredAt = this.#now();
           this.attempt(() =>
             conversation.answer(first, reply).catch((error: unknown) => {
               if (this.ask?.ask === first) this.ask.isSent = false;
@@ -268,8 +268,8 @@ export class TerminalStore implements ConversationListener {
 
   /** The first Ctrl+C stops the run or clears the prompt; a second one quits. */
   #stop(): void {
-    if (this.#leaving) return this.options.leave();
-    this.#leaving = true;
+    if (this.#isLeaving) return this.options.requestExit();
+    this.#isLeaving = true;
     const { conversation } = this;
     if (conversation.isRunning) this.attempt(() => conversation.stop());
     else if (this.editor.text !== "") this.prompt.putAside();
@@ -282,12 +282,12 @@ export class TerminalStore implements ConversationListener {
     else if (name === "pagedown") scroll.pages(1);
     else if (name === "up" && (shift || ctrl)) scroll.by(-1);
     else if (name === "down" && (shift || ctrl)) scroll.by(1);
-    else if (name === "home" && ctrl) scroll.toBegin();
+    else if (name === "home" && ctrl) scroll.toStart();
     else if (name === "end" && ctrl) scroll.toEnd();
     else if (ctrl && name === "l") scroll.toEnd();
-    else if (ctrl && name === "o") this.all = !this.all;
+    else if (ctrl && name === "o") this.showsAll = !this.showsAll;
     else if (ctrl && name === "z") this.options.suspend();
-    else if (ctrl && name === "d" && this.editor.text === "") this.options.leave();
+    else if (ctrl && name === "d" && this.editor.text === "") this.options.requestExit();
     else if (this.prompt.completion) return false;
     else if (name === "escape" && ask?.hasKeys) ask.hasKeys = false;
     else if (name === "escape") scroll.toEnd();
@@ -299,6 +299,6 @@ export class TerminalStore implements ConversationListener {
   #submit(text: string, files: readonly string[]): void {
     this.scroll.toEnd();
     if (/^\/[^\s/]+(\s|$)/.test(text)) return this.options.run(this, text);
-    this.say(text, files);
+    this.send(text, files);
   }
 }

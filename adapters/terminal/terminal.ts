@@ -1,12 +1,12 @@
 import { GantryClient } from "gantry/client";
 import { COMMANDS, runCommand } from "./commands.js";
-import { followAsksElsewhere } from "./other-session-asks.js";
+import { watchOtherSessionAsks } from "./other-session-asks.js";
 import type { NewSessionOptions } from "./conversation.js";
 import { TerminalStore } from "./store.js";
 import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";
-import { writtenLine } from "./text.js";
+import { escapeLine } from "./text.js";
 import { View } from "./view.js";
 
 /** Address of a served agent, and headers of its requests. */
@@ -25,7 +25,7 @@ export interface TerminalOptions {
   /** Id of the session to continue, or `last` for the one last used in this folder. Undefined: a new session. */
   session?: string | undefined;
   /** Settings of new sessions, also applied to a continued one. */
-  wishes: NewSessionOptions;
+  newSessionOptions: NewSessionOptions;
   /** Lists only sessions of this folder. Undefined: all sessions. */
   projectDir?: string | undefined;
   /**
@@ -45,26 +45,26 @@ export interface TerminalOptions {
  * Shows the terminal until the user quits. Resolves with the last shown session. Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
-  const { input, output, wishes, projectDir, files, place, colours, signal } = options;
+  const { input, output, newSessionOptions: wishes, projectDir, files, place, colours, signal } = options;
   const screen = new Screen(input, output);
   const painter = new Painter(output);
-  let leave: () => void = () => undefined;
-  const left = new Promise<void>((resolve) => (leave = resolve));
-  let known: (server: Promise<Server>) => void = () => undefined;
-  const server = new Promise<Server>((resolve) => (known = resolve));
-  const client = lateClient(server);
+  let requestExit: () => void = () => undefined;
+  const exitRequest = new Promise<void>((resolve) => (requestExit = resolve));
+  let resolveServer: (server: Promise<Server>) => void = () => undefined;
+  const server = new Promise<Server>((resolve) => (resolveServer = resolve));
+  const client = createDeferredClient(server);
   let failed: (error: unknown) => void = () => undefined;
   const crash = new Promise<never>((_, reject) => (failed = reject));
   crash.catch(() => undefined);
   const desk = new TerminalStore({
     client,
-    wishes,
+    newSessionOptions: wishes,
     files,
     projectDir,
     place,
     commands: COMMANDS,
     run: runCommand,
-    leave: () => leave(),
+    requestExit: () => requestExit(),
     suspend: () => screen.suspend(),
     wheel: (on) => (screen.wheel = on),
   });
@@ -78,34 +78,34 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     screen.clear();
     view.draw();
   };
-  screen.onLost = redraw;
+  screen.onRedraw = redraw;
   output.on("resize", redraw);
   // The caller reports these errors on the restored screen.
   process.on("uncaughtException", failed);
   process.on("unhandledRejection", failed);
   input.on("data", read);
-  input.once("end", leave);
-  signal?.addEventListener("abort", leave, { once: true });
+  input.once("end", requestExit);
+  signal?.addEventListener("abort", requestExit, { once: true });
   try {
-    options.onReady?.((line) => desk.notice(writtenLine(line)));
+    options.onReady?.((line) => desk.notice(escapeLine(line)));
     // Wait until the first frame is drawn.
     await new Promise((resolve) => setImmediate(resolve));
-    known(options.serve());
-    followAsksElsewhere(desk, ended.signal);
+    resolveServer(options.serve());
+    watchOtherSessionAsks(desk, ended.signal);
     if (options.session !== undefined) desk.attempt(() => resume(desk, options.session ?? "", wishes, projectDir));
-    if (signal?.aborted) leave();
+    if (signal?.aborted) requestExit();
     // If the server cannot start, the promise rejects and the caller reports why on the restored screen.
-    await Promise.race([left, crash, server.then(() => left)]);
+    await Promise.race([exitRequest, crash, server.then(() => exitRequest)]);
     return { session: desk.conversation.id };
   } finally {
     ended.abort();
-    signal?.removeEventListener("abort", leave);
+    signal?.removeEventListener("abort", requestExit);
     input.off("data", read);
-    input.off("end", leave);
+    input.off("end", requestExit);
     output.off("resize", redraw);
     keyboard.close();
     view.close();
-    screen.giveBack();
+    screen.release();
     process.off("uncaughtException", failed);
     process.off("unhandledRejection", failed);
     await desk.close();
@@ -131,17 +131,17 @@ async function openLast(desk: TerminalStore, projectDir: string | undefined): Pr
   });
   const [last] = sessions;
   if (last) await desk.open(last.id);
-  else desk.notice("No session in this folder yet: this is a new one.");
+  else desk.notice("No session in this folder yet; starting a new one.");
 }
 
 /** Creates a client for a server that is still starting. Each request waits for the server's address. */
-function lateClient(server: Promise<Server>): GantryClient {
+function createDeferredClient(server: Promise<Server>): GantryClient {
   return new GantryClient({
     url: "http://gantry.invalid",
     fetch: async (input, init) => {
-      const { url, headers, fetch = globalThis.fetch } = await until(server, init?.signal ?? undefined);
-      const asked = new URL(input instanceof Request ? input.url : input);
-      return fetch(new URL(`${asked.pathname}${asked.search}`, url), {
+      const { url, headers, fetch = globalThis.fetch } = await waitUntilAborted(server, init?.signal ?? undefined);
+      const requestUrl = new URL(input instanceof Request ? input.url : input);
+      return fetch(new URL(`${requestUrl.pathname}${requestUrl.search}`, url), {
         ...init,
         headers: { ...Object.fromEntries(new Headers(init?.headers)), ...headers },
       });
@@ -149,13 +149,13 @@ function lateClient(server: Promise<Server>): GantryClient {
   });
 }
 
-/** Resolves or rejects with `wanted`, or rejects with the signal's reason when it aborts. */
-function until<T>(wanted: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return wanted;
+/** Settles like the promise, or rejects with the signal's reason when it aborts. */
+function waitUntilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason as Error);
     if (signal.aborted) return stop();
     signal.addEventListener("abort", stop, { once: true });
-    wanted.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
   });
 }

@@ -10,7 +10,7 @@ const SEQUENCES =
   // eslint-disable-next-line no-control-regex -- control characters are what is looked for
   /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]|(?:\u001b[\]PX^_]|[\u009d\u0090\u0098\u009e\u009f])[^\u0007\u001b\n\u0080-\u009f]*(?:\u0007|\u001b\\|\u009c)|\u001b[ -/]*[0-~]/g;
 /** Remaining control characters, other line ends, direction controls, invisible characters and lone surrogates. */
-const UNSEEN =
+const INVISIBLE =
   // eslint-disable-next-line no-control-regex -- as above
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Surrogate}/gu;
 /** More than eight combining marks on one character, which no script uses. The second group is the excess. */
@@ -27,29 +27,30 @@ const PLAIN = /^[\n\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2500-\u
 const SINGLE =
   /[\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u0400-\u0482\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{8,}/g;
 /** Maximum characters per call of the segmenter: its time per grapheme grows with the length of the text. */
-const PIECE = 256;
+const SEGMENTER_CHARACTERS = 256;
 /** Maximum number of cached widths. */
-const KNOWN_WIDTHS = 4_096;
+const MAX_CACHED_WIDTHS = 4_096;
 
 /**
  * Untrusted text for display on a terminal, with its lines. Escape sequences are removed; other control and invisible
- * characters are shown by name. Do not use it for content that the user is about to permit: use `written`.
+ * characters are shown by name. Do not use it for content that the user is about to permit: use the next function,
+ * which removes nothing.
  */
 export function clean(text: string): string {
-  return PLAIN.test(text) ? text : written(text.replace(SEQUENCES, ""));
+  return PLAIN.test(text) ? text : escapeInvisible(text.replace(SEQUENCES, ""));
 }
 
 /**
  * Text with all its characters: invisible ones are shown by name, nothing is removed. For permission requests, names
  * and file contents.
  */
-export function written(text: string): string {
+export function escapeInvisible(text: string): string {
   if (PLAIN.test(text)) return text;
   return text
     .replace(/\r\n/g, "\n")
     .replaceAll("\t", TAB)
-    .replace(MARKS, (_, first: string, others: string) => `${first}<${others.length} more marks>`)
-    .replace(UNSEEN, (character) => {
+    .replace(MARKS, (_, first: string, excessMarks: string) => `${first}<${excessMarks.length} more marks>`)
+    .replace(INVISIBLE, (character) => {
       const code = character.codePointAt(0) ?? 0;
       if (code < 0x20) return String.fromCodePoint(0x2400 + code);
       if (code === 0x7f) return "\u2421";
@@ -60,10 +61,10 @@ export function written(text: string): string {
 /**
  * The same in one line. A sign marks each line break, so that text after a `#` comment does not look like a part of it.
  */
-export function writtenLine(text: string): string {
-  const said = written(text);
-  if (!said.includes("\n")) return said;
-  return said
+export function escapeLine(text: string): string {
+  const escapedText = escapeInvisible(text);
+  if (!escapedText.includes("\n")) return escapedText;
+  return escapedText
     .split("\n")
     .map((line) => line.trim())
     .filter((line) => line !== "")
@@ -71,7 +72,7 @@ export function writtenLine(text: string): string {
 }
 
 /** Text without trailing line breaks. */
-export function trimmedEnd(text: string): string {
+export function trimEmptyLines(text: string): string {
   let end = text.length;
   while (end > 0 && text[end - 1] === "\n") end -= 1;
   return text.slice(0, end);
@@ -83,70 +84,70 @@ let segmenter: Intl.Segmenter | undefined;
 export function graphemes(text: string): string[] {
   if (PLAIN.test(text)) return text.split("");
   const characters = (segmenter ??= new Intl.Segmenter(undefined, { granularity: "grapheme" }));
-  const found: string[] = [];
+  const allGraphemes: string[] = [];
   let from = 0;
-  const rest = (to: number) => {
+  const addSegments = (to: number) => {
     while (from < to) {
-      const end = Math.min(to, from + PIECE);
+      const end = Math.min(to, from + SEGMENTER_CHARACTERS);
       const segments = Array.from(characters.segment(text.slice(from, end)), ({ segment }) => segment);
       // The last grapheme may continue after the piece.
       if (end < to && segments.length > 1) segments.pop();
-      for (const one of segments) {
-        found.push(one);
-        from += one.length;
+      for (const grapheme of segments) {
+        allGraphemes.push(grapheme);
+        from += grapheme.length;
       }
     }
   };
   for (const { 0: run, index } of text.matchAll(SINGLE)) {
-    rest(index);
+    addSegments(index);
     // A combining mark may follow the last character.
-    for (let i = 0; i < run.length - 1; i += 1) found.push(run[i] ?? "");
+    for (let i = 0; i < run.length - 1; i += 1) allGraphemes.push(run[i] ?? "");
     from = index + run.length - 1;
   }
-  rest(text.length);
-  return found;
+  addSegments(text.length);
+  return allGraphemes;
 }
 
 /** Width of a text on the terminal, in columns. */
-export function widthOf(text: string): number {
+export function textWidth(text: string): number {
   if (PLAIN.test(text)) return text.length;
   let width = 0;
-  for (const one of graphemes(text)) width += widthOfOne(one);
+  for (const grapheme of graphemes(text)) width += graphemeWidth(grapheme);
   return width;
 }
 
 const widths = new Map<string, number>();
 
 /** Width of one grapheme, in columns. */
-export function widthOfOne(one: string): number {
-  const code = one.charCodeAt(0);
-  if (one.length === 1) {
+export function graphemeWidth(grapheme: string): number {
+  const code = grapheme.charCodeAt(0);
+  if (grapheme.length === 1) {
     if (code >= 0x20 && code < 0x300 && (code < 0x7f || code > 0xa0) && code !== 0xad) return 1;
     if ((code >= 0x4e00 && code <= 0x9fff) || (code >= 0xac00 && code <= 0xd7a3)) return 2;
   }
-  const known = widths.get(one);
-  if (known !== undefined) return known;
-  const width = stringWidth(one);
-  if (widths.size >= KNOWN_WIDTHS) widths.clear();
-  widths.set(one, width);
+  const cachedWidth = widths.get(grapheme);
+  if (cachedWidth !== undefined) return cachedWidth;
+  const width = stringWidth(grapheme);
+  if (widths.size >= MAX_CACHED_WIDTHS) widths.clear();
+  widths.set(grapheme, width);
   return width;
 }
 
 /** Cuts a line to `columns` and marks the cut with an ellipsis. */
-export function cut(text: string, columns: number): string {
-  if (widthOf(text) <= columns) return text;
-  let kept = "";
+export function truncate(text: string, columns: number): string {
+  if (textWidth(text) <= columns) return text;
+  let prefix = "";
   let used = 1;
-  for (const one of graphemes(text)) {
-    used += widthOfOne(one);
+  for (const grapheme of graphemes(text)) {
+    used += graphemeWidth(grapheme);
     if (used > columns) break;
-    kept += one;
+    prefix += grapheme;
   }
-  return columns < 1 ? "" : `${kept}…`;
+  return columns < 1 ? "" : `${prefix}…`;
 }
 
 /** Formats `1234567` as `1.2M`. */
-export function short(count: number): string {
+export function formatCount(count: number): string {
   if (count < 1000) return String(count);
   if (count < 999_950) return `${(count / 1000).toFixed(count < 99_950 ? 1 : 0)}k`;
   return `${(count / 1_000_000).toFixed(1)}M`;

@@ -1,7 +1,7 @@
 import type { Message, SessionPage, ToolCall } from "gantry/client";
 import { diffRows } from "./diff-rows.js";
 import { Prose } from "./markdown.js";
-import { clean, cut, trimmedEnd, written, writtenLine } from "./text.js";
+import { clean, truncate, trimEmptyLines, escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
 /** Maximum rows of a tool's output and of a diff, unless the user shows all. */
@@ -14,7 +14,7 @@ const OUTPUT_CHARACTERS = 200_000;
 /** Maximum characters of a call's summary, unless the user shows all. */
 const SUMMARY_CHARACTERS = 2_000;
 /** Arguments that summarize a call, in order of preference. */
-const TELLING = [
+const SUMMARY_ARGUMENTS = [
   "command",
   "filePath",
   "path",
@@ -30,7 +30,7 @@ const TELLING = [
 export interface Layout {
   readonly columns: number;
   /** Whether thoughts, outputs and diffs are shown in full. */
-  readonly all: boolean;
+  readonly showsAll: boolean;
 }
 
 /** Rows of one message or notice. Notices have a `seq` between two messages. */
@@ -42,7 +42,7 @@ export interface Block {
 /** Lines that the terminal shows between messages. */
 export interface Notice {
   /** `seq` of the message before the notice. */
-  readonly behind: number;
+  readonly afterSeq: number;
   readonly rows: readonly string[];
   readonly isBad: boolean;
 }
@@ -54,7 +54,7 @@ export interface PendingPrompt {
   readonly afterSeq: number;
 }
 
-interface Kept {
+interface CachedBlock {
   readonly columns: number;
   readonly all: boolean;
   readonly from: readonly unknown[];
@@ -63,7 +63,7 @@ interface Kept {
 
 /** Renders a session's messages. Caches the rows of unchanged messages. */
 export class Transcript {
-  #kept = new WeakMap<object, Kept>();
+  #cachedBlocks = new WeakMap<object, CachedBlock>();
   /** The message that is currently streamed. Each update is another object, with more text. */
   #growing: { seq: number; prose: Prose } | undefined;
 
@@ -82,12 +82,12 @@ export class Transcript {
     }
     const blocks: Block[] = [];
     let next = 0;
-    const tell = (upTo: number) => {
-      for (let notice = notices[next]; notice && notice.behind < upTo; notice = notices[(next += 1)])
-        blocks.push(this.#block(notice, notice.behind + 0.5, [], layout, () => noticeRows(notice, layout)));
+    const addNotices = (upTo: number) => {
+      for (let notice = notices[next]; notice && notice.afterSeq < upTo; notice = notices[(next += 1)])
+        blocks.push(this.#block(notice, notice.afterSeq + 0.5, [], layout, () => noticeRows(notice, layout)));
     };
     for (const message of messages) {
-      tell(message.seq);
+      addNotices(message.seq);
       // The result is shown with its call.
       if (message.role === "tool" && called.has(message.tool_call_id)) continue;
       const from = message.tool_calls.flatMap(({ id }) => [results.get(id), progress.get(id)]);
@@ -97,7 +97,7 @@ export class Transcript {
         ),
       );
     }
-    tell(Infinity);
+    addNotices(Infinity);
     if (pending) blocks.push(this.#block(pending, Infinity, [], layout, () => promptRows(pending.text, layout)));
     return blocks;
   }
@@ -109,23 +109,36 @@ export class Transcript {
     return prose;
   }
 
-  #block(of: object, seq: number, from: readonly unknown[], { columns, all }: Layout, rows: () => Line[]): Block {
-    const kept = this.#kept.get(of);
-    if (kept?.columns === columns && kept.all === all && from.every((one, i) => one === kept.from[i]))
-      return kept.block;
+  #block(
+    of: object,
+    seq: number,
+    from: readonly unknown[],
+    { columns, showsAll: all }: Layout,
+    rows: () => Line[],
+  ): Block {
+    const cachedBlock = this.#cachedBlocks.get(of);
+    if (
+      cachedBlock?.columns === columns &&
+      cachedBlock.all === all &&
+      from.every((source, i) => source === cachedBlock.from[i])
+    )
+      return cachedBlock.block;
     const block = { seq, rows: rows() };
-    this.#kept.set(of, { columns, all, from, block });
+    this.#cachedBlocks.set(of, { columns, all, from, block });
     return block;
   }
 }
 
 function noticeRows({ rows, isBad }: Notice, { columns }: Layout): Line[] {
   const look = isBad ? "bad" : "dim";
-  return [[], ...rows.flatMap((row) => wrap([span(written(row).replaceAll("\n", " "), look)], columns, [span("  ")]))];
+  return [
+    [],
+    ...rows.flatMap((row) => wrap([span(escapeInvisible(row).replaceAll("\n", " "), look)], columns, [span("  ")])),
+  ];
 }
 
 function promptRows(text: string, { columns }: Layout): Line[] {
-  const rows = written(text)
+  const rows = escapeInvisible(text)
     .split("\n")
     .flatMap((line, i) => wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]));
   return [[], ...rows];
@@ -139,9 +152,9 @@ function messageRows(
   prose: Prose,
 ): Line[] {
   const { columns } = layout;
-  const text = saidBy(message);
+  const text = textOfMessage(message);
   if (message.role === "user") return promptRows(text, layout);
-  if (message.role === "system") return [[], ...wrap([span(writtenLine(text), "dim")], columns, [span("  ")])];
+  if (message.role === "system") return [[], ...wrap([span(escapeLine(text), "dim")], columns, [span("  ")])];
   if (message.role === "tool") return [[], ...callRows(message.name, "", message, undefined, layout)];
   const rows: Line[] = [...thoughtRows(message, layout)];
   if (text.trim() !== "") {
@@ -149,13 +162,13 @@ function messageRows(
     for (const row of prose.rows(text, columns - 2)) rows.push(row);
   }
   for (const call of message.tool_calls) {
-    const { id, function: asked } = call;
-    rows.push([], ...callRows(asked.name, summaryOf(call), results.get(id), progress.get(id), layout));
+    const { id, function: calledFunction } = call;
+    rows.push([], ...callRows(calledFunction.name, summaryOf(call), results.get(id), progress.get(id), layout));
   }
   return rows;
 }
 
-function thoughtRows({ reasoning, content, finished }: Message, { columns, all }: Layout): Line[] {
+function thoughtRows({ reasoning, content, finished }: Message, { columns, showsAll: all }: Layout): Line[] {
   if (reasoning === null || reasoning.trim() === "") return [];
   const isThinking = finished === false && content === "";
   // A growing thought shows its end. The slice limits the work for a long text.
@@ -174,58 +187,58 @@ function callRows(
   printed: string | undefined,
   layout: Layout,
 ): Line[] {
-  const { columns, all } = layout;
+  const { columns, showsAll: all } = layout;
   const mark = result === undefined ? span("  ○ ", "warn") : result.failed ? span("  ✗ ", "bad") : span("  ● ", "good");
   const most = all ? ALL_ROWS : OUTPUT_ROWS;
   const head: Line = [
-    span(writtenLine(name), "bold"),
+    span(escapeLine(name), "bold"),
     span(summary === "" ? "" : ` ${all ? summary : summary.slice(0, SUMMARY_CHARACTERS)}`),
   ];
-  const told = wrap(head, columns, [mark], [span("    ")]);
-  const rows = all || told.length <= 3 ? told : [...told.slice(0, 2), [span("    …", "dim")]];
+  const headRows = wrap(head, columns, [mark], [span("    ")]);
+  const rows = all || headRows.length <= 3 ? headRows : [...headRows.slice(0, 2), [span("    …", "dim")]];
   if (result?.diff && result.diff.length > 0) {
     for (const diff of result.diff)
       rows.push(...diffRows(diff, columns - 4, all ? ALL_ROWS : DIFF_ROWS).map((row): Line => [span("    "), ...row]));
     return rows;
   }
   // A running call shows its latest output.
-  const output = result ? saidBy(result) : (printed ?? "");
+  const output = result ? textOfMessage(result) : (printed ?? "");
   if (output.trim() === "") return rows;
   const look = result?.failed ? "bad" : "dim";
-  const lines = trimmedEnd(clean(result ? output.slice(0, OUTPUT_CHARACTERS) : output.slice(-OUTPUT_CHARACTERS))).split(
-    "\n",
-  );
+  const lines = trimEmptyLines(
+    clean(result ? output.slice(0, OUTPUT_CHARACTERS) : output.slice(-OUTPUT_CHARACTERS)),
+  ).split("\n");
   const shown = result ? lines.slice(0, most) : lines.slice(-most);
   for (const line of shown) {
     const row = all
       ? wrap([span(line, look)], columns, [span("    ")])
-      : [[span("    "), span(cut(line, columns - 4), look)]];
+      : [[span("    "), span(truncate(line, columns - 4), look)]];
     rows.push(...row);
   }
-  const left = lines.length - shown.length;
-  if (left > 0) rows.push([span(`    … ${left} more lines${all ? "" : ", Ctrl+O shows them"}`, "dim")]);
+  const hiddenLines = lines.length - shown.length;
+  if (hiddenLines > 0) rows.push([span(`    … ${hiddenLines} more lines${all ? "" : ", Ctrl+O shows them"}`, "dim")]);
   return rows;
 }
 
 /** Summary of a call's arguments, in one line. */
-function summaryOf({ function: { arguments: given } }: ToolCall): string {
+function summaryOf({ function: { arguments: argumentsJson } }: ToolCall): string {
   let read: unknown;
   try {
-    read = JSON.parse(given);
+    read = JSON.parse(argumentsJson);
   } catch {
-    return writtenLine(given);
+    return escapeLine(argumentsJson);
   }
-  if (typeof read !== "object" || read === null) return writtenLine(given);
+  if (typeof read !== "object" || read === null) return escapeLine(argumentsJson);
   const fields = new Map<string, unknown>(Object.entries(read));
-  for (const key of TELLING) {
+  for (const key of SUMMARY_ARGUMENTS) {
     const value = fields.get(key);
-    if (typeof value === "string" && value !== "") return writtenLine(value);
+    if (typeof value === "string" && value !== "") return escapeLine(value);
   }
-  return fields.size === 0 ? "" : writtenLine(given);
+  return fields.size === 0 ? "" : escapeLine(argumentsJson);
 }
 
 /** The text of a message. Other parts are shown by kind and name. */
-function saidBy({ content }: Message): string {
+function textOfMessage({ content }: Message): string {
   if (typeof content === "string") return content;
   return content
     .map((part) =>

@@ -1,5 +1,5 @@
 import type { TerminalStore } from "./store.js";
-import { frameOf } from "./frame.js";
+import { renderFrame } from "./frame.js";
 import type { Painter } from "./painter.js";
 import { paintRow, type Line } from "./spans.js";
 import { Transcript } from "./transcript.js";
@@ -48,7 +48,7 @@ export class View {
     this.#cancelFrame = undefined;
     const startedAt = performance.now();
     const { columns, rows } = this.#painter;
-    const frame = frameOf(this.#desk, this.#transcript, columns, rows, this.#tick);
+    const frame = renderFrame(this.#desk, this.#transcript, columns, rows, this.#tick);
     this.#painter.paint(
       frame.rows.map((row) => this.#paint(row, columns)),
       frame.cursor,

@@ -1,14 +1,14 @@
 import { option } from "gantry/plugin";
 
-/** Its options in its own entry of `server.transports`. */
+/** Options of this transport, in its entry of `server.transports`. */
 export const webConsoleOptions = option.section({
   required_headers: option.headers("Headers that a one-time link gives to the pages. Default: those of `/api`."),
 });
 
-/** What the transport is told; an embedder may leave everything out. */
+/** Options of the transport. All are optional. */
 export interface WebConsoleOptions {
-  /** What requests to `/api` must carry: a one-time link gives it to the pages. Default none. */
+  /** Headers that requests to `/api` must carry. A one-time link gives them to the pages. Default: none. */
   readonly requiredHeaders?: Readonly<Record<string, string>> | undefined;
-  /** Folder of the pages, as the build makes it. Default: that of the package. Absolute. */
+  /** Absolute path of the built pages. Default: the package's own. */
   readonly assets?: string | undefined;
 }

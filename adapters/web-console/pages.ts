@@ -8,7 +8,7 @@ import type { OneTimeLinks } from "./one-time-links.js";
 import type { WebConsoleOptions } from "./options.js";
 import { ADDRESS, ASSETS, LINKS, LOGIN, SECURITY } from "./paths.js";
 
-/** Of the files that the build makes. */
+/** Content types by file extension, for all files of the build. */
 const TYPES: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
   ".html": "text/html; charset=utf-8",
@@ -18,7 +18,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".svg": "image/svg+xml",
   ".webmanifest": "application/manifest+json",
 };
-/** Names of the build: no folder, nothing hidden. */
+/** Valid file names of the build: no folder, no hidden file. */
 const NAME = /^[A-Za-z0-9][\w.-]*$/;
 
 const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
@@ -34,7 +34,7 @@ const notAllowed = (allow: string): Refusal => ({
   headers: { Allow: allow },
 });
 
-/** The pages of the console, as the build made them, and the door for those who have a one-time link. */
+/** Serves the built pages of the console, and the login with one-time links. */
 export class ConsolePages {
   readonly #folder: string;
   readonly #host: HttpHost;
@@ -43,12 +43,12 @@ export class ConsolePages {
 
   constructor({ requiredHeaders = {}, assets }: WebConsoleOptions, host: HttpHost) {
     this.#host = host;
-    // As the bundle of this package has it, see .ci/build.mjs.
+    // Relative to the bundle of this package, see .ci/build.mjs.
     this.#folder = assets ?? fileURLToPath(new URL("../../dist/console/", import.meta.url));
     this.#headers = requiredHeaders;
   }
 
-  /** Answer a request below `/console`. Rejects when a file cannot be read that is there. */
+  /** Answers a request below `/console`. Rejects if an existing file cannot be read. */
   async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = (request.url ?? "").split("?", 1)[0] ?? "";
     const { method } = request;
@@ -66,7 +66,7 @@ export class ConsolePages {
     return this.#send(request, response, `assets/${name}`);
   }
 
-  /** Answer what the port refused. */
+  /** Answers a request that the HTTP host has refused. */
   refuse(response: ServerResponse, refusal: Refusal): void {
     answer(response, refusal, SECURITY);
   }
@@ -76,7 +76,7 @@ export class ConsolePages {
     return new OneTimeLinks();
   }
 
-  /** Headers that a link gives to a page: the required ones, else the token that the request carries. */
+  /** Headers that a link gives to a page: the required ones, or else the token of the request. */
   #headersOf(request: IncomingMessage): Readonly<Record<string, string>> {
     const { authorization } = request.headers;
     if (Object.keys(this.#headers).length > 0) return this.#headers;
@@ -100,7 +100,7 @@ export class ConsolePages {
     const tag = `"${createHash("sha256").update(body).digest("base64url").slice(0, 27)}"`;
     const headers = {
       ...SECURITY,
-      // The name of a file changes with what is in it; that of the page does not.
+      // The file name contains a hash of the content, except for the page itself.
       "Cache-Control": isPage ? "no-cache" : "public, max-age=31536000, immutable",
       ETag: tag,
       Vary: "Accept-Encoding",
@@ -120,8 +120,10 @@ export class ConsolePages {
 }
 
 function knows(request: IncomingMessage, tag: string): boolean {
-  const known = request.headers["if-none-match"];
-  return known !== undefined && known.split(",").some((one) => one.trim().replace(/^W\//, "") === tag);
+  const clientTags = request.headers["if-none-match"];
+  return (
+    clientTags !== undefined && clientTags.split(",").some((candidate) => candidate.trim().replace(/^W\//, "") === tag)
+  );
 }
 
 async function read(file: string): Promise<Buffer | undefined> {

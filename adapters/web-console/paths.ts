@@ -1,10 +1,10 @@
-/** Where the console is; below it are the files of its pages, and what a one-time link is made and used with. */
+/** URL path of the console. Below it are the page's files and the endpoints that create and use one-time links. */
 export const ADDRESS = "/console";
 export const ASSETS = "/console/assets/";
 export const LINKS = "/console/links";
 export const LOGIN = "/console/login";
 
-/** Headers of every answer: nothing is run or loaded but what the build made of this folder, and no page frames it. */
+/** Headers of every response: pages load and run only files of the build, and no other page can frame them. */
 export const SECURITY: Readonly<Record<string, string>> = {
   "Content-Security-Policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +

@@ -7,7 +7,7 @@ import type { ConsolePages } from "./pages.js";
 
 const ADDRESS = "/console";
 
-/** The console: pages for a browser under `/console`, which speak to the HTTP API of the same port. */
+/** The console: browser pages under `/console`, which use the HTTP API on the same port. */
 export class WebConsoleTransport implements Transport {
   readonly name = "web-console";
   readonly #options: WebConsoleOptions;
@@ -15,7 +15,7 @@ export class WebConsoleTransport implements Transport {
   readonly #logger: Logger;
   #loaded: Promise<ConsolePages> | undefined;
 
-  /** `host`: the port that a `KoaHttpTransport` has too, without which the pages have nobody to ask. */
+  /** `host`: the host of a port that a `KoaHttpTransport` also uses; without that transport the pages have no API. */
   constructor(options: WebConsoleOptions, host: HttpHost, logger: Logger = silentLogger) {
     this.#options = options;
     this.#host = host;
@@ -29,17 +29,17 @@ export class WebConsoleTransport implements Transport {
       fallback: false,
       authenticated: false,
       requiredHeaders: Object.keys(requiredHeaders ?? {}).length > 0 ? requiredHeaders : undefined,
-      // What makes a link is none of these: it is for those who have the headers.
+      // The endpoint that creates links is not listed: it requires the headers.
       browserPaths: ["/", ADDRESS, `${ADDRESS}/`, `${ADDRESS}/assets/*`, `${ADDRESS}/login`],
       homePath: ADDRESS,
       handler: (request, response) => this.#with(response, (pages) => pages.serve(request, response)),
       refuse: (_request, response, refusal) => this.#with(response, (pages) => pages.refuse(response, refusal)),
     });
-    // What is bound to all addresses is opened by one that a browser knows.
+    // A browser cannot open the wildcard address; `localhost` replaces it.
     return new ConsoleServing(origin.replace(/0\.0\.0\.0|\[::\]/, "localhost") + ADDRESS);
   }
 
-  /** Loaded with the first request: there may never be one. */
+  /** The pages are loaded at the first request, because there may be none. */
   #with(response: ServerResponse, work: (pages: ConsolePages) => void | Promise<void>): void {
     this.#loaded ??= import("./pages.js").then(({ ConsolePages }) => new ConsolePages(this.#options, this.#host));
     this.#loaded.then(work).catch((error: unknown) => {
@@ -50,7 +50,7 @@ export class WebConsoleTransport implements Transport {
   }
 }
 
-/** Nothing of it goes on by itself; the port is closed by whoever opened it. */
+/** Has nothing to close: the HTTP host closes the port. */
 class ConsoleServing extends ListeningBase {
   constructor(readonly address: string) {
     super();

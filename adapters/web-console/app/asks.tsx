@@ -2,32 +2,32 @@ import { useSignal } from "@preact/signals";
 import type { Ask } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import "./asks.css";
-import { keptInOrder } from "./content/right-to-left.js";
-import { exactly } from "./content/seen.js";
+import { isolateRightToLeft } from "./content/right-to-left.js";
+import { escapeExactly } from "./content/seen.js";
 import { DiffView } from "./diff.js";
 import { Icon } from "./parts/icon.js";
 import { announce } from "./state/announce.js";
 import type { OpenSession } from "./state/open-session.js";
 
 /** Maximum characters of an argument's value in a question. */
-const SHOWN = 4_000;
+const MAX_VALUE_CHARACTERS = 4_000;
 /** Lines and characters of a command that are visible without scrolling. */
-const IN_SIGHT = { lines: 8, characters: 800 };
+const VISIBLE_COMMAND = { lines: 8, characters: 800 };
 /** Time for which a new question ignores input, in ms: early key presses and clicks were meant for something else. */
-const UNREAD = 500;
+const READING_MS = 500;
 
 /** Open questions of the session's runs. Renders nothing if none is open. */
 export function Asks({ session }: { session: OpenSession }) {
   const asks = session.asks.value;
-  const known = useRef(new Set<string>());
+  const announcedIds = useRef(new Set<string>());
   const count = asks.length;
   // When a question disappears, the next one moves under the same pointer: the time starts again.
   const isRead = useTimePassed(asks.map(({ id }) => id).join());
   const wasTyping = useRef(false);
   useEffect(() => {
-    const fresh = asks.filter(({ id }) => !known.current.has(id));
+    const fresh = asks.filter(({ id }) => !announcedIds.current.has(id));
     for (const ask of fresh) {
-      known.current.add(ask.id);
+      announcedIds.current.add(ask.id);
       announce(`${ask.kind === "permission" ? "Permission needed" : "Question"}: ${ask.title}`);
     }
     // A user who is typing is not interrupted; otherwise the question gets the focus.
@@ -76,7 +76,7 @@ function focusPrompt(): void {
 function useTimePassed(what: string): boolean {
   const passed = useSignal("");
   useEffect(() => {
-    const timer = setTimeout(() => (passed.value = what), UNREAD);
+    const timer = setTimeout(() => (passed.value = what), READING_MS);
     return () => clearTimeout(timer);
   }, [what]);
   return passed.value === what;
@@ -101,12 +101,12 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
   const isSending = useSignal(false);
   const text = useSignal("");
   const card = useRef<HTMLElement>(null);
-  const reply = async (given: Reply) => {
+  const reply = async (askReply: Reply) => {
     if (isSending.value) return;
     isSending.value = true;
     // The buttons become disabled; keep the focus on the card, so that the next question gets it.
     card.current?.focus();
-    await answer(given);
+    await answer(askReply);
     isSending.value = false;
   };
   const onKeyDown = (event: KeyboardEvent) => {
@@ -139,7 +139,7 @@ function AskCard({ ask, isRead, answer, onTyped }: AskCardProps) {
         <Icon name={isPermission ? "shield" : "question"} />
         <h2 class="ask-title" id={`ask-${ask.id}`}>
           <span class="ask-kind">{isPermission ? `May ${ask.tool} do this?` : "The run asks"}</span>
-          <bdi dir={isPermission ? "ltr" : "auto"}>{isPermission ? keptInOrder(ask.title) : ask.title}</bdi>
+          <bdi dir={isPermission ? "ltr" : "auto"}>{isPermission ? isolateRightToLeft(ask.title) : ask.title}</bdi>
         </h2>
       </header>
       {ask.reason && <p class="ask-reason">{ask.reason}</p>}
@@ -200,30 +200,32 @@ function styleOf(choice: string, isPermission: boolean): string {
 function Details({ ask }: { ask: Ask }) {
   if (ask.kind === "question") return null;
   const input = typeof ask.input === "object" && ask.input !== null ? (ask.input as Record<string, unknown>) : {};
-  const { command, description, ...others } = input;
+  const { command, description, ...otherArguments } = input;
   if (typeof command === "string") {
     return (
       <>
         {typeof description === "string" && <p class="ask-reason">{description}</p>}
         <Code label="Command" text={command} />
-        <Arguments of={others} />
+        <Arguments of={otherArguments} />
       </>
     );
   }
   if (ask.diff.length > 0)
-    return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} asked pieces={ask.tool !== "write"} />);
+    return ask.diff.map((diff) => <DiffView key={diff.path} diff={diff} isProposed pieces={ask.tool !== "write"} />);
   return <Arguments of={input} />;
 }
 
-function Arguments({ of: given }: { of: Readonly<Record<string, unknown>> }) {
-  const entries = Object.entries(given);
+function Arguments({ of: values }: { of: Readonly<Record<string, unknown>> }) {
+  const entries = Object.entries(values);
   if (entries.length === 0) return null;
   return (
     <dl class="ask-arguments">
       {entries.map(([name, value]) => (
         <div key={name}>
-          <dt>{keptInOrder(exactly(name))}</dt>
-          <dd>{keptInOrder(cut(exactly(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))))}</dd>
+          <dt>{isolateRightToLeft(escapeExactly(name))}</dt>
+          <dd>
+            {isolateRightToLeft(cut(escapeExactly(typeof value === "string" ? value : (JSON.stringify(value) ?? ""))))}
+          </dd>
         </div>
       ))}
     </dl>
@@ -232,18 +234,18 @@ function Arguments({ of: given }: { of: Readonly<Record<string, unknown>> }) {
 
 function Code({ label, text }: { label: string; text: string }) {
   const lines = text.split("\n").length;
-  const isLong = lines > IN_SIGHT.lines || text.length > IN_SIGHT.characters;
+  const isLong = lines > VISIBLE_COMMAND.lines || text.length > VISIBLE_COMMAND.characters;
   return (
     <>
       <pre class="ask-code" role="group" aria-label={label} tabIndex={0}>
-        {exactly(text)
+        {escapeExactly(text)
           .split(EMPTY_LINES)
           .map((part, at) =>
             // Empty lines must not push content out of sight.
             at % 2 === 1 ? (
               <span class="ask-empty">{`${part.split("\n").length - 2} empty lines`}</span>
             ) : (
-              keptInOrder(part)
+              isolateRightToLeft(part)
             ),
           )}
       </pre>
@@ -260,7 +262,7 @@ function Code({ label, text }: { label: string; text: string }) {
 const EMPTY_LINES = /(\n(?:[ \t]*\n){4,})/;
 
 function cut(text: string): string {
-  return text.length > SHOWN
-    ? `${text.slice(0, SHOWN)} … ${(text.length - SHOWN).toLocaleString("en")} more characters`
+  return text.length > MAX_VALUE_CHARACTERS
+    ? `${text.slice(0, MAX_VALUE_CHARACTERS)} … ${(text.length - MAX_VALUE_CHARACTERS).toLocaleString("en")} more characters`
     : text;
 }

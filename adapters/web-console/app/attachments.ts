@@ -15,7 +15,7 @@ const MIB = 1024 * 1024;
  * The server's limits: bytes of a file, bytes of all files, number of files, characters of a name. A request body may
  * have a lower limit.
  */
-const MOST = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
+const ATTACHMENT_LIMITS = { bytes: 20 * MIB, total: 64 * MIB, files: 256, name: 255 };
 const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
 /** Media types that a model can receive as an image. */
 const IMAGES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
@@ -38,9 +38,10 @@ export async function readFiles(
   for (const file of files) {
     const filename = nameOf(file.name);
     const { size } = file;
-    if (before.length + attached.length >= MOST.files) refused.push(`${filename}: at most ${MOST.files} files`);
-    else if (size > MOST.bytes) refused.push(`${filename}: larger than 20 MiB`);
-    else if (total + size > MOST.total) refused.push(`${filename}: more than 64 MiB together`);
+    if (before.length + attached.length >= ATTACHMENT_LIMITS.files)
+      refused.push(`${filename}: at most ${ATTACHMENT_LIMITS.files} files`);
+    else if (size > ATTACHMENT_LIMITS.bytes) refused.push(`${filename}: larger than 20 MiB`);
+    else if (total + size > ATTACHMENT_LIMITS.total) refused.push(`${filename}: more than 64 MiB together`);
     else {
       const data = await base64Of(file).catch(() => undefined);
       if (data === undefined) refused.push(`${filename}: cannot be read; is it a folder?`);
@@ -60,7 +61,7 @@ function mediaTypeOf({ type }: File): string {
 
 /** Removes control characters and folder separators, and keeps the end of a long name. */
 function nameOf(name: string): string {
-  const bare = name.replace(/[\p{Cc}\p{Cs}/\\]+/gu, "_").slice(-MOST.name);
+  const bare = name.replace(/[\p{Cc}\p{Cs}/\\]+/gu, "_").slice(-ATTACHMENT_LIMITS.name);
   return bare === "" ? "file" : bare;
 }
 

@@ -2,47 +2,47 @@ import { useSignal, type Signal } from "@preact/signals";
 import type { Command, GantryClient } from "gantry/client";
 import { useEffect } from "preact/hooks";
 
-const MOST = 8;
+const MAX_SUGGESTIONS = 8;
 /** Time for which the list of commands is cached, in ms. */
-const KNOWN_MS = 5_000;
+const COMMAND_CACHE_MS = 5_000;
 
 /** The available slash commands, and the suggestions for the current text. */
 export class Commands {
-  readonly #known: Signal<readonly Command[]>;
+  readonly #commands: Signal<readonly Command[]>;
   readonly #at: Signal<number>;
   readonly #text: Signal<string>;
 
-  constructor(known: Signal<readonly Command[]>, at: Signal<number>, text: Signal<string>) {
-    this.#known = known;
+  constructor(commands: Signal<readonly Command[]>, at: Signal<number>, text: Signal<string>) {
+    this.#commands = commands;
     this.#at = at;
     this.#text = text;
   }
 
   /** Commands whose name starts with the typed word. Empty once the name is followed by a space. */
-  get proposed(): readonly Command[] {
+  get suggestions(): readonly Command[] {
     const [, word] = /^\/(\S*)$/.exec(this.#text.value) ?? [];
     if (word === undefined) return [];
-    return this.#known.value.filter(({ name }) => name.startsWith(word)).slice(0, MOST);
+    return this.#commands.value.filter(({ name }) => name.startsWith(word)).slice(0, MAX_SUGGESTIONS);
   }
 
   get chosen(): number {
-    return Math.min(this.#at.value, this.proposed.length - 1);
+    return Math.min(this.#at.value, this.suggestions.length - 1);
   }
 
   /** Whether a prompt is a command, which cannot be sent to a running run. */
-  isOne(prompt: string): boolean {
+  isCommand(prompt: string): boolean {
     const [, word] = /^\/(\S+)/.exec(prompt.trim()) ?? [];
-    return this.#known.value.some(({ name }) => name === word);
+    return this.#commands.value.some(({ name }) => name === word);
   }
 
   /** Handles a key of the list and returns true, or false for other keys. `take` receives the new prompt text. */
   press({ key, shiftKey }: KeyboardEvent, take: (text: string) => void): boolean {
-    const { proposed, chosen } = this;
-    const one = proposed[chosen];
-    if (!one || shiftKey) return false;
+    const { suggestions: proposed, chosen } = this;
+    const command = proposed[chosen];
+    if (!command || shiftKey) return false;
     if (key === "ArrowDown" || key === "ArrowUp")
       this.#at.value = (chosen + (key === "ArrowDown" ? 1 : proposed.length - 1)) % proposed.length;
-    else if (key === "Tab" || (key === "Enter" && this.#text.value !== `/${one.name}`)) take(`/${one.name} `);
+    else if (key === "Tab" || (key === "Enter" && this.#text.value !== `/${command.name}`)) take(`/${command.name} `);
     else return false;
     return true;
   }
@@ -55,27 +55,27 @@ export function useCommands(
   sessionId: string | undefined,
   projectDir: string,
 ): Commands {
-  const known = useSignal<readonly Command[]>([]);
+  const commands = useSignal<readonly Command[]>([]);
   const at = useSignal(0);
-  const asked = useSignal(-Infinity);
+  const requestedAt = useSignal(-Infinity);
   const isWanted = text.value.startsWith("/");
   useEffect(() => {
     at.value = 0;
-    if (!isWanted || performance.now() - asked.peek() < KNOWN_MS) return;
-    asked.value = performance.now();
+    if (!isWanted || performance.now() - requestedAt.peek() < COMMAND_CACHE_MS) return;
+    requestedAt.value = performance.now();
     const of = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
     // If loading fails, the text is sent as a normal prompt.
     client.commands(of).then(
-      (all) => (known.value = all),
-      () => (known.value = []),
+      (all) => (commands.value = all),
+      () => (commands.value = []),
     );
   }, [text.value]);
-  return new Commands(known, at, text);
+  return new Commands(commands, at, text);
 }
 
 /** The list of suggestions above the prompt. */
 export function ComposerCommands({ commands, take }: { commands: Commands; take: (text: string) => void }) {
-  const { proposed, chosen } = commands;
+  const { suggestions: proposed, chosen } = commands;
   if (proposed.length === 0) return null;
   return (
     <ul class="composer-commands" role="listbox" aria-label="Commands" id="composer-commands">

@@ -5,7 +5,7 @@ import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerFiles } from "./composer-files.js";
 import "./composer.css";
-import { seen } from "./content/seen.js";
+import { escapeInvisible } from "./content/seen.js";
 import { draftOf, keepDraft } from "./drafts.js";
 import { IconButton } from "./parts/button.js";
 import { Icon } from "./parts/icon.js";
@@ -36,18 +36,18 @@ function Editor({ session }: { session: OpenSession | undefined }) {
   const chooser = useRef<HTMLInputElement>(null);
   const isBusy = session?.busy.value ?? false;
   const commands = useCommands(app.client, text, session?.id, app.draft.projectDir.value);
-  const isSteer = isBusy && how.value === "steer" && files.value.length === 0 && !commands.isOne(text.value);
+  const isSteer = isBusy && how.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
   const write = (value: string) => {
     text.value = value;
     keepDraft(id, value);
   };
-  const take = async (given: readonly File[]) => {
-    if (given.length === 0) return;
+  const take = async (chosenFiles: readonly File[]) => {
+    if (chosenFiles.length === 0) return;
     reading.value++;
     try {
-      const { attached, refused } = await readFiles(given, files.value);
+      const { attached, refused } = await readFiles(chosenFiles, files.value);
       files.value = [...files.value, ...attached];
       problem.value = refused.join("; ");
       if (attached.length > 0) announce(`Attached ${attached.map(({ filename }) => filename).join(", ")}`);
@@ -71,7 +71,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
         await app.prompt(prompt, attachments.length > 0 ? { attachments } : undefined);
       }
       sent.value++;
-      announce(isSteer ? "The run was told" : isBusy ? "The prompt waits in line" : "Sent");
+      announce(isSteer ? "Instruction sent" : isBusy ? "Prompt queued" : "Sent");
     } catch (error) {
       // Text that the user typed in the meantime stays after the unsent prompt.
       write(text.value === "" ? prompt : `${prompt}\n${text.value}`);
@@ -90,10 +90,10 @@ function Editor({ session }: { session: OpenSession | undefined }) {
     void send();
   };
   const onPaste = (event: ClipboardEvent) => {
-    const given = [...(event.clipboardData?.files ?? [])];
-    if (given.length === 0) return;
+    const pastedFiles = [...(event.clipboardData?.files ?? [])];
+    if (pastedFiles.length === 0) return;
     event.preventDefault();
-    void take(given);
+    void take(pastedFiles);
   };
 
   useSignalEffect(() => {
@@ -114,11 +114,11 @@ function Editor({ session }: { session: OpenSession | undefined }) {
     if (matchMedia("(hover: hover)").matches) area.current?.focus({ preventScroll: true });
     return onDroppedFiles(
       (over) => (dragged.value = over),
-      (given) => void take(given),
+      (droppedFiles) => void take(droppedFiles),
     );
   }, []);
 
-  const label = isSteer ? "Tell the run" : isBusy ? "Put in line" : "Send";
+  const label = isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
   return (
     <form
       class={`composer ${dragged.value ? "composer-over" : ""}`}
@@ -131,7 +131,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
       {session && <QueuedRuns session={session} sent={sent} />}
       {session?.pending.value.map(({ text: unread, runId, after }) => (
         <p key={`${runId} ${after} ${unread}`} class="composer-queued">
-          <span class="dot" /> <span class="clipped">Not read yet: {seen(unread)}</span>
+          <span class="dot" /> <span class="clipped">Not read yet: {escapeInvisible(unread)}</span>
         </p>
       ))}
       {problem.value && (
@@ -151,7 +151,7 @@ function Editor({ session }: { session: OpenSession | undefined }) {
           rows={1}
           aria-label="Message"
           aria-describedby="composer-hint"
-          placeholder={isSteer ? "Tell the run something…" : "Ask, or say what to do…"}
+          placeholder={isSteer ? "An instruction for the run…" : "Ask, or say what to do…"}
           value={text.value}
           onInput={(event) => write(event.currentTarget.value)}
           onKeyDown={onKeyDown}
@@ -175,13 +175,13 @@ function Editor({ session }: { session: OpenSession | undefined }) {
             {isBusy && (
               <select
                 class="composer-how"
-                aria-label="While the run goes"
+                aria-label="During the run"
                 value={isSteer ? "steer" : "queue"}
                 disabled={files.value.length > 0}
                 onChange={(event) => (how.value = event.currentTarget.value === "queue" ? "queue" : "steer")}
               >
-                <option value="steer">Tell the run</option>
-                <option value="queue">Next in line</option>
+                <option value="steer">Instruct the run</option>
+                <option value="queue">Add to queue</option>
               </select>
             )}
             {isBusy && session && (

@@ -15,11 +15,11 @@ export interface DiffRow {
 export type Span = readonly [start: number, end: number];
 
 /** Maximum changes searched in a stretch without common unique lines. Beyond it, the whole stretch is replaced. */
-const MOST_CHANGES = 600;
+const MAX_CHANGES = 600;
 /** Lines processed between two yields. */
 const STEPS = 4_000;
 /** Maximum words of a line in which changes are marked. */
-const MOST_WORDS = 400;
+const MAX_MARKED_WORDS = 400;
 /** Duration of a slice of work, in ms: half a frame. */
 const SLICE_MS = 8;
 
@@ -74,12 +74,12 @@ function row(kind: DiffRow["kind"], line: string, old: number, fresh: number): D
 /** Maps lines to numbers; equal lines get the same number. */
 function* numbered(
   lines: string[],
-  known: Map<string, number>,
+  idByLine: Map<string, number>,
 ): Generator<undefined, { lines: string[]; ids: Int32Array }> {
   const ids = new Int32Array(lines.length);
   for (const [at, line] of lines.entries()) {
-    const id = known.get(line) ?? known.size;
-    known.set(line, id);
+    const id = idByLine.get(line) ?? idByLine.size;
+    idByLine.set(line, id);
     ids[at] = id;
     if (at % STEPS === STEPS - 1) yield;
   }
@@ -112,7 +112,7 @@ function* matches(a: Int32Array, b: Int32Array, kinds: number): Generator<undefi
     }
     stretches.push({ from, to: [aTo, bTo] });
   }
-  return pairs.sort((one, other) => one[0] - other[0]);
+  return pairs.sort((first, second) => first[0] - second[0]);
 }
 
 /**
@@ -128,8 +128,8 @@ function* uniqueInBoth(
 ): Generator<undefined, Pair[]> {
   // For a short stretch, a table of all lines would be more work than the stretch itself.
   const isLarge = aTo - aFrom + bTo - bFrom > kinds / 8;
-  const inB = isLarge ? new Counts(kinds) : new SparseCounts();
-  const inA = isLarge ? new Counts(kinds) : new SparseCounts();
+  const inB = isLarge ? new UniqueLines(kinds) : new SparseUniqueLines();
+  const inA = isLarge ? new UniqueLines(kinds) : new SparseUniqueLines();
   for (let i = aFrom; i < aTo; i++) inA.add(a[i] ?? 0, i);
   yield;
   for (let j = bFrom; j < bTo; j++) inB.add(b[j] ?? 0, j);
@@ -157,7 +157,7 @@ function* uniqueInBoth(
 }
 
 /** Position of each line: -1 if it is absent, -2 if it occurs more than once. */
-class Counts {
+class UniqueLines {
   readonly #places: Int32Array;
   constructor(kinds: number) {
     this.#places = new Int32Array(kinds).fill(-1);
@@ -170,7 +170,7 @@ class Counts {
   }
 }
 
-class SparseCounts {
+class SparseUniqueLines {
   readonly #places = new Map<number, number>();
   add(line: number, place: number): void {
     this.#places.set(line, this.#places.has(line) ? -2 : place);
@@ -182,7 +182,7 @@ class SparseCounts {
 
 /** Myers' greedy algorithm: the fewest removed and added lines. Returns no pairs if there are too many changes. */
 function* fewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator<undefined, Pair[]> {
-  const most = Math.min(a.length + b.length, MOST_CHANGES);
+  const most = Math.min(a.length + b.length, MAX_CHANGES);
   const ends = new Int32Array(2 * most + 3);
   const trace: Int32Array[] = [];
   const middle = most + 1;
@@ -193,14 +193,14 @@ function* fewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator
       let x = isDown ? (ends[middle + k + 1] ?? 0) : (ends[middle + k - 1] ?? 0) + 1;
       while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
       ends[middle + k] = x;
-      if (x >= a.length && x - k >= b.length) return wayBack(trace, a.length, b.length);
+      if (x >= a.length && x - k >= b.length) return tracePath(trace, a.length, b.length);
     }
     if (changes % 16 === 15) yield;
   }
   return [];
 }
 
-function wayBack(trace: Int32Array[], aLength: number, bLength: number): Pair[] {
+function tracePath(trace: Int32Array[], aLength: number, bLength: number): Pair[] {
   const pairs: Pair[] = [];
   let [x, y] = [aLength, bLength];
   for (let changes = trace.length - 1; changes >= 0; changes--) {
@@ -220,14 +220,14 @@ function wayBack(trace: Int32Array[], aLength: number, bLength: number): Pair[] 
 /** Changed words of two lines. Undefined if most of the text differs, because marks would not help. */
 export function wordMarks(before: string, after: string): { before: Span[]; after: Span[] } | undefined {
   const [a, b] = [wordsOf(before), wordsOf(after)];
-  if (a.length > MOST_WORDS || b.length > MOST_WORDS) return undefined;
+  if (a.length > MAX_MARKED_WORDS || b.length > MAX_MARKED_WORDS) return undefined;
   const work = fewestChanges(a, b);
   let step = work.next();
   while (!step.done) step = work.next();
   const pairs = step.value;
-  const kept = pairs.reduce((sum, [i]) => sum + (a[i] ?? "").trim().length, 0);
+  const commonCharacters = pairs.reduce((sum, [i]) => sum + (a[i] ?? "").trim().length, 0);
   const most = Math.max(before.trim().length, after.trim().length);
-  if (kept * 3 < most) return undefined;
+  if (commonCharacters * 3 < most) return undefined;
   return { before: spans(a, new Set(pairs.map(([i]) => i))), after: spans(b, new Set(pairs.map(([, j]) => j))) };
 }
 
@@ -235,19 +235,19 @@ function wordsOf(line: string): string[] {
   return line.match(/[\p{L}\p{N}_]+|\s+|[^]/gu) ?? [];
 }
 
-/** Spans of the words that are not in `kept`; neighbours are merged. */
-function spans(words: readonly string[], kept: ReadonlySet<number>): Span[] {
-  const found: [number, number][] = [];
+/** Spans of the words whose indexes are not in the set; neighbours are merged. */
+function spans(words: readonly string[], commonIndexes: ReadonlySet<number>): Span[] {
+  const changedSpans: [number, number][] = [];
   let at = 0;
   for (const [i, word] of words.entries()) {
-    const last = found.at(-1);
-    if (!kept.has(i)) {
+    const last = changedSpans.at(-1);
+    if (!commonIndexes.has(i)) {
       if (last?.[1] === at) last[1] = at + word.length;
-      else found.push([at, at + word.length]);
+      else changedSpans.push([at, at + word.length]);
     }
     at += word.length;
   }
-  return found;
+  return changedSpans;
 }
 
 /** Rows that are shown, or unchanged rows that are folded at first. */
@@ -292,8 +292,8 @@ export function sideBySide(rows: readonly DiffRow[]): SideBySide[] {
       continue;
     }
     const [removed, added]: [DiffRow[], DiffRow[]] = [[], []];
-    for (let one = rows[at]; one && one.kind !== "same"; one = rows[++at])
-      (one.kind === "removed" ? removed : added).push(one);
+    for (let changedRow = rows[at]; changedRow && changedRow.kind !== "same"; changedRow = rows[++at])
+      (changedRow.kind === "removed" ? removed : added).push(changedRow);
     for (let i = 0; i < Math.max(removed.length, added.length); i++) lines.push([removed[i], added[i]]);
   }
   return lines;

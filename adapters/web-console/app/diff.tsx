@@ -13,24 +13,27 @@ import {
   type DiffRow,
   type Span,
 } from "./diff-lines.js";
-import { keptInOrder } from "./content/right-to-left.js";
+import { isolateRightToLeft } from "./content/right-to-left.js";
 import { Icon } from "./parts/icon.js";
 
-/** Texts of so many characters together are compared while the page is drawn: nothing moves when the lines come. */
-const AT_ONCE = 30_000;
-/** Lines that are shown at first, and more of them with each press. */
-const SHOWN = { first: 400, more: 2_000 };
-/** Characters of a line before somebody asks for the rest. */
-const LINE = 2_000;
-const KEPT = "gantry.diff";
+/**
+ * Maximum characters of both texts that are compared synchronously, during rendering: the page does not move when the
+ * lines appear.
+ */
+const MAX_SYNC_CHARACTERS = 30_000;
+/** Number of lines shown at first, and added with each click. */
+const LINE_LIMITS = { first: 400, step: 2_000 };
+/** Maximum characters of a line that are shown until the user expands it. */
+const MAX_LINE_CHARACTERS = 2_000;
+const STORAGE_KEY = "gantry.diff";
 
-/** One column or two; kept for all of them. */
+/** One column or two, stored for all diffs. */
 const layout = signal<"unified" | "split">(read());
 const compared = new WeakMap<Diff, DiffRow[]>();
 
 function read(): "unified" | "split" {
   try {
-    return localStorage.getItem(KEPT) === "split" ? "split" : "unified";
+    return localStorage.getItem(STORAGE_KEY) === "split" ? "split" : "unified";
   } catch {
     return "unified";
   }
@@ -39,31 +42,31 @@ function read(): "unified" | "split" {
 function choose(value: "unified" | "split"): void {
   layout.value = value;
   try {
-    localStorage.setItem(KEPT, value);
+    localStorage.setItem(STORAGE_KEY, value);
   } catch {
-    // It holds until the page is left.
+    // Without storage, the choice holds until the page is closed.
   }
 }
 
 interface DiffViewProps {
   diff: Diff;
   open?: boolean;
-  /** It has not happened yet, and somebody is to allow it. */
-  asked?: boolean;
-  /** The texts are pieces of the file, whose place in it is not known. */
+  /** Whether the change is only proposed, and the user is asked to permit it. */
+  isProposed?: boolean;
+  /** Whether the texts are parts of the file without a known position. */
   pieces?: boolean;
 }
 
-/** What happens to a file, line by line. */
-export function DiffView({ diff, open = true, asked = false, pieces = false }: DiffViewProps) {
+/** The changes of one file, line by line. */
+export function DiffView({ diff, open = true, isProposed = false, pieces = false }: DiffViewProps) {
   const rows = useRows(diff);
   const isOpen = useSignal(open);
   const counts = rows && countsOf(rows);
   const verb =
-    diff.old_text === null ? (asked ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
+    diff.old_text === null ? (isProposed ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
     <section
-      class={`diff ${asked ? "diff-asked" : ""} ${pieces && diff.old_text !== null ? "diff-planned" : ""}`}
+      class={`diff ${isProposed ? "diff-asked" : ""} ${pieces && diff.old_text !== null ? "diff-planned" : ""}`}
       aria-label={`Changes of ${diff.path}`}
     >
       <header class="diff-head">
@@ -75,7 +78,7 @@ export function DiffView({ diff, open = true, asked = false, pieces = false }: D
         >
           <Icon name={isOpen.value ? "chevron-down" : "chevron-right"} />
           <bdi class="diff-path clipped" dir="ltr" title={diff.path}>
-            {keptInOrder(diff.path)}
+            {isolateRightToLeft(diff.path)}
           </bdi>
         </button>
         {verb && <span class="diff-verb">{verb}</span>}
@@ -112,13 +115,13 @@ export function DiffView({ diff, open = true, asked = false, pieces = false }: D
   );
 }
 
-/** Undefined until they are compared. */
+/** The rows of a diff. Undefined until the comparison is complete. */
 function useRows(diff: Diff): DiffRow[] | undefined {
   const before = diff.old_text ?? "";
   const after = diff.new_text;
   const atOnce = useMemo(() => {
-    const known = compared.get(diff);
-    if (known || before.length + after.length > AT_ONCE) return known;
+    const cachedRows = compared.get(diff);
+    if (cachedRows || before.length + after.length > MAX_SYNC_CHARACTERS) return cachedRows;
     const work = compareInSteps(before, after);
     let step = work.next();
     while (!step.done) step = work.next();
@@ -134,7 +137,7 @@ function useRows(diff: Diff): DiffRow[] | undefined {
         compared.set(diff, rows);
         later.value = { diff, rows };
       },
-      // Only that it is not looked at any more.
+      // The comparison rejects only if the component is gone.
       () => undefined,
     );
     return () => gone.abort();
@@ -143,23 +146,23 @@ function useRows(diff: Diff): DiffRow[] | undefined {
 }
 
 function Rows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: string }) {
-  const shown = useSignal(SHOWN.first);
-  /** Folded blocks that were opened, by where they begin. */
+  const shown = useSignal(LINE_LIMITS.first);
+  /** First rows of the folded blocks that the user opened. */
   const opened = useSignal<ReadonlySet<DiffRow>>(new Set());
   const blocks = useMemo(() => blocksOf(rows), [rows]);
   const isSplit = useComputed(() => layout.value === "split" && !isNew && !isNarrow());
   if (rows.length === 0) return <p class="diff-wait">The file is empty.</p>;
-  let left = shown.value;
+  let remainingLines = shown.value;
   let hidden = 0;
   const parts = blocks.map((block) => {
     const [first] = block.rows;
     if (!first) return null;
     if (block.kind === "folded" && !opened.value.has(first))
-      return left <= 0 ? null : (
+      return remainingLines <= 0 ? null : (
         <Fold block={block} onOpen={() => (opened.value = new Set([...opened.value, first]))} />
       );
-    const visible = block.rows.slice(0, Math.max(0, left));
-    left -= visible.length;
+    const visible = block.rows.slice(0, Math.max(0, remainingLines));
+    remainingLines -= visible.length;
     hidden += block.rows.length - visible.length;
     if (visible.length === 0) return null;
     return isSplit.value ? <Split key={first} rows={visible} /> : <Unified key={first} rows={visible} />;
@@ -175,8 +178,8 @@ function Rows({ rows, isNew, path }: { rows: DiffRow[]; isNew: boolean; path: st
         <div class="diff-body">{parts}</div>
       </div>
       {hidden > 0 && (
-        <button type="button" class="diff-more" onClick={() => (shown.value += SHOWN.more)}>
-          Show {Math.min(hidden, SHOWN.more).toLocaleString("en")} more of {hidden.toLocaleString("en")} lines
+        <button type="button" class="diff-more" onClick={() => (shown.value += LINE_LIMITS.step)}>
+          Show {Math.min(hidden, LINE_LIMITS.step).toLocaleString("en")} more of {hidden.toLocaleString("en")} lines
         </button>
       )}
     </>
@@ -193,13 +196,20 @@ function Fold({ block, onOpen }: { block: DiffBlock; onOpen: () => void }) {
 
 type Marks = ReadonlyMap<DiffRow, readonly Span[]>;
 
-/** Words that differ, where a line was replaced by one that is much like it. */
+/** Changed words, for removed lines that have a similar added line. */
 function marksOf(rows: readonly DiffRow[]): Marks {
   const marks = new Map<DiffRow, readonly Span[]>();
   for (const [left, right] of sideBySide(rows)) {
-    if (!left || !right || left === right || left.text.length > LINE || right.text.length > LINE) continue;
-    const found = wordMarks(left.text, right.text);
-    if (found) marks.set(left, found.before).set(right, found.after);
+    if (
+      !left ||
+      !right ||
+      left === right ||
+      left.text.length > MAX_LINE_CHARACTERS ||
+      right.text.length > MAX_LINE_CHARACTERS
+    )
+      continue;
+    const wordChanges = wordMarks(left.text, right.text);
+    if (wordChanges) marks.set(left, wordChanges.before).set(right, wordChanges.after);
   }
   return marks;
 }
@@ -249,15 +259,15 @@ function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
   const isWhole = useSignal(false);
   const isReturn = row.text.endsWith("\r");
   const length = row.text.length - (isReturn ? 1 : 0);
-  const text = row.text.slice(0, isWhole.value ? length : Math.min(LINE, length));
+  const text = row.text.slice(0, isWhole.value ? length : Math.min(MAX_LINE_CHARACTERS, length));
   const parts = [];
   let at = 0;
   for (const [start, end] of marks.get(row) ?? []) {
-    if (start > at) parts.push(keptInOrder(text.slice(at, start)));
-    parts.push(<mark>{keptInOrder(text.slice(start, end))}</mark>);
+    if (start > at) parts.push(isolateRightToLeft(text.slice(at, start)));
+    parts.push(<mark>{isolateRightToLeft(text.slice(start, end))}</mark>);
     at = end;
   }
-  parts.push(keptInOrder(text.slice(at)));
+  parts.push(isolateRightToLeft(text.slice(at)));
   return (
     <span class="diff-text">
       {parts}
@@ -272,7 +282,7 @@ function Line({ row, marks }: { row: DiffRow; marks: Marks }) {
   );
 }
 
-/** Two columns have no room there. */
+/** A narrow screen has no room for two columns. */
 function isNarrow(): boolean {
   return matchMedia("(max-width: 720px)").matches;
 }

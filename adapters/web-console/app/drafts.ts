@@ -1,32 +1,33 @@
-const KEPT = "gantry.drafts";
-/** The newest of them. */
-const MOST = 50;
+const STORAGE_KEY = "gantry.drafts";
+/** Maximum number of stored drafts; older ones are dropped. */
+const MAX_DRAFTS = 50;
 
-/** What was typed and not sent, of each session, newest last. */
-function all(): [string, string][] {
+/** Unsent texts by session id, newest last. */
+function readDrafts(): [string, string][] {
   try {
-    const kept: unknown = JSON.parse(localStorage.getItem(KEPT) ?? "[]");
-    if (!Array.isArray(kept)) return [];
-    return kept.filter(
-      (one): one is [string, string] => Array.isArray(one) && typeof one[0] === "string" && typeof one[1] === "string",
+    const storedDrafts: unknown = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");
+    if (!Array.isArray(storedDrafts)) return [];
+    return storedDrafts.filter(
+      (entry): entry is [string, string] =>
+        Array.isArray(entry) && typeof entry[0] === "string" && typeof entry[1] === "string",
     );
   } catch {
     return [];
   }
 }
 
-/** What was typed in a session and not sent. */
+/** The unsent text of a session; "" if there is none. */
 export function draftOf(session: string): string {
-  return all().find(([id]) => id === session)?.[1] ?? "";
+  return readDrafts().find(([id]) => id === session)?.[1] ?? "";
 }
 
-/** Keep what is typed; `""` forgets it. */
+/** Stores the unsent text of a session. `""` removes it. */
 export function keepDraft(session: string, text: string): void {
-  const others = all().filter(([id]) => id !== session);
-  const kept = text === "" ? others : [...others, [session, text]];
+  const otherDrafts = readDrafts().filter(([id]) => id !== session);
+  const drafts = text === "" ? otherDrafts : [...otherDrafts, [session, text]];
   try {
-    localStorage.setItem(KEPT, JSON.stringify(kept.slice(-MOST)));
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(drafts.slice(-MAX_DRAFTS)));
   } catch {
-    // There is no room, or none is given: it is in the field as long as that is there.
+    // Storage is full or not available: the text stays in the field only.
   }
 }

@@ -7,7 +7,7 @@ import { announce } from "./state/announce.js";
 import type { Console } from "./state/console.js";
 import { useConsole } from "./state/context.js";
 
-/** Which keys do what. */
+/** Dialog with the keyboard shortcuts. */
 export function Help() {
   const app = useConsole();
   const dialog = useRef<HTMLDialogElement>(null);
@@ -24,7 +24,7 @@ export function Help() {
       class="help"
       aria-labelledby="help-title"
       onClose={close}
-      // Its own box is all of it: what is pressed beside it is the backdrop.
+      // The content fills the dialog, so a click on the dialog itself is a click on the backdrop.
       onClick={(event) => event.target === dialog.current && close()}
     >
       <div class="help-sheet">
@@ -54,7 +54,7 @@ export function Help() {
   );
 }
 
-/** Have keys do what the help says; the answer ends that. */
+/** Installs the keyboard shortcuts. Returns a function that removes them. */
 export function installShortcuts(app: Console): () => void {
   const focus = (id: string) => {
     const field = document.getElementById(id);
@@ -66,7 +66,7 @@ export function installShortcuts(app: Console): () => void {
     newSession: () => app.go({ name: "new" }),
     search: () => {
       app.drawer.value = isNarrow();
-      // It is there when the drawer is.
+      // The field exists only after the drawer is drawn.
       requestAnimationFrame(() => focus("session-search"));
     },
     compose: () => focus("prompt"),
@@ -78,7 +78,7 @@ export function installShortcuts(app: Console): () => void {
     ask: () => focusAsk(),
     leave: () => {
       if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-      // What is closed is all that was meant.
+      // The key only closes the open panel; it is not the first Escape of two.
       if (app.drawer.peek() || app.panel.peek() !== "") {
         app.drawer.value = false;
         app.panel.value = "";

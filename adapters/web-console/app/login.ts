@@ -1,16 +1,16 @@
 import { DisconnectedError, GantryClient, UnauthorizedError } from "gantry/client";
 
-const KEPT = "gantry.headers";
+const STORAGE_KEY = "gantry.headers";
 const CODE = /^#code=([\w-]+)$/;
-/** What the server says of a link that does not hold: `error.code`. */
+/** `error.code` of the server for an invalid link. */
 const BAD_LINK = /^(?:bad_link|too_many_attempts)$/;
 
-/** That a one-time link is used up or too old. */
+/** A one-time link was already used or has expired. */
 export class LinkError extends Error {}
 
 /**
- * The code of a one-time link in the address, whose end becomes `end`: neither the history nor whoever looks over a shoulder
- * needs it. Undefined where it has none.
+ * Returns the code of a one-time link in the URL fragment, or undefined. Replaces the fragment with `end`, so that
+ * neither the history nor a bystander sees the code.
  */
 export function takeCode(end = ""): string | undefined {
   const [, code] = CODE.exec(location.hash) ?? [];
@@ -19,37 +19,40 @@ export function takeCode(end = ""): string | undefined {
 }
 
 /**
- * The headers that each request carries: those that a link's code stands for, or the ones that are kept. None where the
- * server asks for none. Throws `LinkError` for a link that does not hold any more, where what is kept lets nobody in either;
- * after any other error the code may be tried again.
+ * Headers for each request: those that a link's code stands for, or the stored ones. Empty if the server requires none.
+ * Throws `LinkError` for an invalid link if the stored headers are not accepted either. After any other error the
+ * caller may try the code again.
  */
 export async function logIn(code: string | undefined): Promise<Record<string, string>> {
-  const kept = keptHeaders();
-  if (code === undefined) return kept;
+  const storedHeaders = readStoredHeaders();
+  if (code === undefined) return storedHeaders;
   const answer = await use(code);
   if (answer.ok) {
     const headers = headersIn(answer.body.headers);
-    sessionStorage.setItem(KEPT, JSON.stringify(headers));
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify(headers));
     return headers;
   }
   if (!BAD_LINK.test(String(answer.body.code)))
-    throw new Error(`The server did not look at the link: ${JSON.stringify(answer.body.error ?? answer.status)}`);
-  // An old link of a server that asks for nothing any more, or one that this page was opened with before.
-  if (await letIn(kept)) return kept;
-  throw new LinkError("This link was used before, or is too old. Ask for another:");
+    throw new Error(`The server could not check the link: ${JSON.stringify(answer.body.error ?? answer.status)}`);
+  // The server may not require headers any more, or the stored ones come from an earlier use of this link.
+  if (await isAccepted(storedHeaders)) return storedHeaders;
+  throw new LinkError("This link was already used or has expired. Get a new one:");
 }
 
-/** The token of the server, which it gives to pages that no command of its agent opened; undefined if it gives none. */
+/**
+ * Headers with the token that the server gives to pages of a user, or undefined. It gives none to pages that a command
+ * of its agent opened.
+ */
 export async function personHeaders(): Promise<Record<string, string> | undefined> {
-  // Without the server, the page says so by itself.
+  // If the server is unavailable, other requests report that.
   const { ok, body } = await use().catch(() => ({ ok: false, body: { headers: {} } }));
   const headers = ok ? headersIn(body.headers) : {};
   return Object.keys(headers).length > 0 ? headers : undefined;
 }
 
-/** These let nobody in any more. */
+/** Removes stored headers that the server does not accept any more. */
 export function forgetHeaders(headers: Record<string, string>): void {
-  if (sessionStorage.getItem(KEPT) === JSON.stringify(headers)) sessionStorage.removeItem(KEPT);
+  if (sessionStorage.getItem(STORAGE_KEY) === JSON.stringify(headers)) sessionStorage.removeItem(STORAGE_KEY);
 }
 
 async function use(code?: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
@@ -67,7 +70,7 @@ async function use(code?: string): Promise<{ ok: boolean; status: number; body: 
   return { ok: response.ok, status: response.status, body: Object(body) as Record<string, unknown> };
 }
 
-async function letIn(headers: Record<string, string>): Promise<boolean> {
+async function isAccepted(headers: Record<string, string>): Promise<boolean> {
   try {
     await new GantryClient({ headers }).sessions.list({ size: 1 });
   } catch (error) {
@@ -77,9 +80,9 @@ async function letIn(headers: Record<string, string>): Promise<boolean> {
   return true;
 }
 
-function keptHeaders(): Record<string, string> {
+function readStoredHeaders(): Record<string, string> {
   try {
-    return headersIn(JSON.parse(sessionStorage.getItem(KEPT) ?? "{}"));
+    return headersIn(JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "{}"));
   } catch {
     return {};
   }

@@ -1,34 +1,36 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient } from "gantry/client";
-import { showAsSeen } from "./content/show-as-seen.js";
+import { escapeAllText } from "./content/show-as-seen.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
 import { forgetHeaders, LinkError, logIn, personHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
 import { keepTheme, preferredTheme, showTheme } from "./state/theme.js";
-import { wordsOf } from "./state/words.js";
+import { errorMessage } from "./state/words.js";
 
 const root = document.getElementById("app") ?? document.body;
 showTheme(preferredTheme());
-showAsSeen();
+escapeAllText();
 
-/** Log in, by a link where there is one, and go on with what lets this page in; else say why not. */
+/**
+ * Logs in, with a link's code if there is one, and calls `go` with the headers. Otherwise shows why the login failed.
+ */
 async function enter(code: string | undefined, go: (headers: Record<string, string>) => void): Promise<void> {
   try {
     go(await logIn(code));
   } catch (error) {
-    const known = error instanceof LinkError;
-    const again = known ? undefined : () => void enter(code, go);
-    render(<Locked reason={known ? error.message : wordsOf(error)} again={again} />, root);
+    const isLinkError = error instanceof LinkError;
+    const again = isLinkError ? undefined : () => void enter(code, go);
+    render(<Locked reason={isLinkError ? error.message : errorMessage(error)} again={again} />, root);
   }
 }
 
 function show(headers: Record<string, string>): void {
   // The page does not wait for the token, which only a few requests need.
   let token: Record<string, string> = {};
-  void personHeaders().then((own = {}) => (token = own));
+  void personHeaders().then((tokenHeaders = {}) => (token = tokenHeaders));
   const store = new Console(new GantryClient({ headers: () => ({ ...headers, ...token }), personHeaders }));
   effect(() => {
     if (store.locked.value) forgetHeaders(headers);
@@ -36,7 +38,7 @@ function show(headers: Record<string, string>): void {
   let first = true;
   effect(() => {
     const theme = store.theme.value;
-    // The system's choice holds until somebody makes another.
+    // Follow the system's theme until the user chooses one.
     if (!first) keepTheme(theme);
     first = false;
   });
@@ -50,8 +52,8 @@ function show(headers: Record<string, string>): void {
   );
 }
 
-// A link that is opened in a page that is here already loads nothing. The page goes back to what it showed, and begins anew;
-// the router, which listens from later on, does not hear of it.
+// Opening a login link in an already loaded page only changes the fragment. Restore the previous fragment and reload
+// the page. The router registers its listener later and does not see this event.
 addEventListener("hashchange", (event) => {
   const code = takeCode(new URL(event.oldURL).hash);
   if (code === undefined) return;

@@ -3,25 +3,25 @@ import type { Model } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "./parts/icon.js";
 
-/** A provider's name and a model's. */
+/** A provider name and a model id. */
 export interface Pair {
   provider: string;
   model: string;
 }
 
 interface ModelPickerProps {
-  /** Undefined until they came. */
+  /** Undefined until the models are loaded. */
   models: readonly Model[] | undefined;
   value: Pair | undefined;
-  /** The server may choose. */
+  /** Whether the session is new, so that the server may choose the model. */
   isNew: boolean;
   disabled: boolean;
   onOpen: () => void;
   onChoose: (pair: Pair | undefined) => void;
 }
 
-/** Options that are shown; who has more searches. */
-const SHOWN = 200;
+/** Maximum number of shown options; the search finds the others. */
+const MAX_SHOWN_OPTIONS = 200;
 
 interface Option {
   pair: Pair | undefined;
@@ -29,17 +29,18 @@ interface Option {
   provider: string;
 }
 
-/** A list of models that is searched as one types. */
+/** A list of models with a search field. */
 export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }: ModelPickerProps) {
   const isOpen = useSignal(false);
   const search = useSignal("");
   const at = useSignal(0);
   const button = useRef<HTMLButtonElement>(null);
   const popup = useRef<HTMLDivElement>(null);
-  const current = value && models?.find((one) => one.provider === value.provider && one.model.id === value.model);
+  const current =
+    value && models?.find((candidate) => candidate.provider === value.provider && candidate.model.id === value.model);
   const label = value ? current?.model.name || value.model : "Default model";
   const all = isOpen.value ? optionsOf(models ?? [], search.value, isNew) : [];
-  const options = all.slice(0, SHOWN);
+  const options = all.slice(0, MAX_SHOWN_OPTIONS);
 
   const open = () => {
     search.value = "";
@@ -79,7 +80,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   useEffect(() => {
     const [list, anchor] = [popup.current, button.current];
     if (!isOpen.value || !list || !anchor) return;
-    // On top of everything: what is around it scrolls, and would cut it off. It goes by itself when one presses elsewhere.
+    // A popover, because the surrounding element scrolls and would clip it. The browser closes it on a click elsewhere.
     list.showPopover();
     place(list, anchor.getBoundingClientRect());
     list.querySelector("input")?.focus();
@@ -143,11 +144,11 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
           </ul>
           <p class="model-note" role="status">
             {models === undefined
-              ? "Asking the providers…"
+              ? "Loading models…"
               : all.length === 0
-                ? "No model has this in its name."
-                : all.length > SHOWN
-                  ? `${all.length - SHOWN} more; search for them.`
+                ? "No model matches."
+                : all.length > MAX_SHOWN_OPTIONS
+                  ? `${all.length - MAX_SHOWN_OPTIONS} more; search for them.`
                   : ""}
           </p>
         </div>
@@ -156,7 +157,7 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   );
 }
 
-/** Above the button where there is more room, else below it. */
+/** Places the list above or below the button, on the side with more room. */
 function place(list: HTMLElement, { left, top, bottom }: DOMRect): void {
   const gap = 6;
   const room = document.documentElement.clientWidth - list.offsetWidth - gap;
@@ -173,15 +174,15 @@ function optionsOf(models: readonly Model[], search: string, isNew: boolean): Op
     name: model.name || model.id,
     provider,
   }));
-  const found = options.filter(({ pair, name, provider }) => {
+  const matches = options.filter(({ pair, name, provider }) => {
     const text = `${provider}/${pair?.model ?? ""} ${name}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
   return isNew && words.length === 0
-    ? [{ pair: undefined, name: "Default model", provider: "as the server chooses" }, ...found]
-    : found;
+    ? [{ pair: undefined, name: "Default model", provider: "chosen by the server" }, ...matches]
+    : matches;
 }
 
-function isSame(one: Pair | undefined, other: Pair | undefined): boolean {
-  return one?.provider === other?.provider && one?.model === other?.model;
+function isSame(first: Pair | undefined, second: Pair | undefined): boolean {
+  return first?.provider === second?.provider && first?.model === second?.model;
 }

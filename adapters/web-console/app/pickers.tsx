@@ -19,7 +19,7 @@ const EFFORTS: Readonly<Record<Effort, string>> = {
   max: "Most effort",
 };
 
-/** Model, effort and mode: of a session, or of what a new one begins with. */
+/** Model, effort and mode of a session, or of a new session's draft. */
 export function Pickers({ session }: { session: OpenSession | undefined }) {
   const app = useConsole();
   const { draft } = app;

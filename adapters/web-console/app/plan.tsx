@@ -3,16 +3,16 @@ import "./plan.css";
 import { Icon } from "./parts/icon.js";
 import type { OpenSession } from "./state/open-session.js";
 
-const SAID = { pending: "to do", in_progress: "under way", completed: "done" } as const;
+const STATUS_LABELS = { pending: "to do", in_progress: "in progress", completed: "done" } as const;
 
-/** The todo list of the session's runs; nothing where there is none. */
+/** The todo list of the session's runs. Renders nothing if it is empty. */
 export function Plan({ session }: { session: OpenSession }) {
-  /** As a person wants it. */
+  /** The user's choice; undefined before one. */
   const isOpen = useSignal<boolean | undefined>(undefined);
   const entries = session.plan.value;
   if (entries.length === 0) return null;
   const done = entries.filter(({ status }) => status === "completed").length;
-  // A question needs the room, and what is done is of the past.
+  // By default, closed during a question, which needs the room, and when all entries are done.
   const isShown = session.asks.value.length === 0 && (isOpen.value ?? done < entries.length);
   const current = entries.find(({ status }) => status === "in_progress");
   return (
@@ -40,7 +40,7 @@ export function Plan({ session }: { session: OpenSession }) {
               </span>
               <span class="plan-text">
                 {content}
-                <span class="unseen"> ({SAID[status]})</span>
+                <span class="unseen"> ({STATUS_LABELS[status]})</span>
               </span>
             </li>
           ))}

@@ -2,7 +2,7 @@ import "./processes.css";
 import { Icon } from "./parts/icon.js";
 import type { OpenSession } from "./state/open-session.js";
 
-/** The commands that go on in the background of the session; nothing where there is none. */
+/** Background commands of the session. Renders nothing if there are none. */
 export function Processes({ session }: { session: OpenSession }) {
   const processes = session.processes.value;
   if (processes.length === 0) return null;
@@ -14,7 +14,7 @@ export function Processes({ session }: { session: OpenSession }) {
           <code class="process-id">{id}</code>
           <code class="clipped">{command}</code>
           {keep && (
-            <span class="process-keep" title="It goes on when gantry ends">
+            <span class="process-keep" title="Continues after gantry exits">
               kept
             </span>
           )}

@@ -3,13 +3,16 @@ import type { Run } from "gantry/client";
 import { useConsole } from "./state/context.js";
 import type { OpenSession } from "./state/open-session.js";
 
-/** Prompts of a session that wait in line, whoever wrote them. Looked for whenever the session's run changes, or one was `sent`. */
+/**
+ * Queued prompts of a session, from any client. The list is loaded again when the session's run changes, or `sent`
+ * changes.
+ */
 export function QueuedRuns({ session, sent }: { session: OpenSession; sent: ReadonlySignal<number> }) {
   const app = useConsole();
   const waiting = useSignal<readonly Run[]>([]);
-  const asked = useSignal(0);
+  const reloadCount = useSignal(0);
   useSignalEffect(() => {
-    void [sent.value, asked.value, session.run.value?.id, session.run.value?.state];
+    void [sent.value, reloadCount.value, session.run.value?.id, session.run.value?.state];
     if (!session.busy.value) {
       waiting.value = [];
       return undefined;
@@ -19,7 +22,7 @@ export function QueuedRuns({ session, sent }: { session: OpenSession; sent: Read
       (runs) => {
         if (!isOver) waiting.value = runs;
       },
-      // They are looked for again.
+      // The next change loads the list again.
       () => undefined,
     );
     return () => {
@@ -36,14 +39,14 @@ export function QueuedRuns({ session, sent }: { session: OpenSession; sent: Read
     } catch (error) {
       app.fail(error);
     }
-    asked.value++;
+    reloadCount.value++;
   };
   return (
     <p class="composer-queued">
       <span class="dot waiting" />
-      {count === 1 ? "1 prompt waits in line" : `${count} prompts wait in line`}
+      {count === 1 ? "1 prompt queued" : `${count} prompts queued`}
       <button type="button" class="button quiet" onClick={() => void takeOut()}>
-        {count === 1 ? "Take it out" : "Take the last one out"}
+        {count === 1 ? "Remove it" : "Remove the last one"}
       </button>
     </p>
   );

@@ -1,12 +1,12 @@
 import { batch, signal, type ReadonlySignal } from "@preact/signals";
 import type { GantryClient, Run, RunState } from "gantry/client";
 
-/** Milliseconds between two looks: while something goes on, and else. */
-const LOOK = { busy: 2_000, idle: 6_000, lost: 10_000 };
-const PAGE = 50;
-const UNDER_WAY: readonly RunState[] = ["running", "waiting", "queued"];
+/** Polling intervals in ms: during active runs, without active runs, and while the server is unavailable. */
+const POLL_INTERVALS_MS = { busy: 2_000, idle: 6_000, lost: 10_000 };
+const PAGE_SIZE = 50;
+const ACTIVE_STATES: readonly RunState[] = ["running", "waiting", "queued"];
 
-/** Runs of all sessions, looked at now and then as long as the page is seen. */
+/** Runs of all sessions, polled while the page is visible. */
 export class RunsOverview {
   readonly #client: GantryClient;
   readonly #fail: (error: unknown) => void;
@@ -15,17 +15,17 @@ export class RunsOverview {
   readonly #titles = signal<ReadonlyMap<string, string>>(new Map());
   readonly #lost = signal(false);
   readonly #hasMore = signal(false);
-  /** Runs before the newest page, as they were when they were loaded. */
+  /** Runs of older pages, in the state in which they were loaded. */
   #older: readonly Run[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #looking: Promise<void> | undefined;
+  #polling: Promise<void> | undefined;
 
   constructor(client: GantryClient, fail: (error: unknown) => void) {
     this.#client = client;
     this.#fail = fail;
     const { signal } = this.#closing;
-    document.addEventListener("visibilitychange", () => void this.#look(), { signal });
-    void this.#look();
+    document.addEventListener("visibilitychange", () => void this.#poll(), { signal });
+    void this.#poll();
   }
 
   /** Newest first; undefined before the first answer. */
@@ -33,7 +33,7 @@ export class RunsOverview {
     return this.#runs;
   }
 
-  /** By the session's id. */
+  /** Session titles by session id. */
   get titles(): ReadonlySignal<ReadonlyMap<string, string>> {
     return this.#titles;
   }
@@ -49,21 +49,21 @@ export class RunsOverview {
   readonly cancel = async (run: Run): Promise<void> => {
     try {
       const ended = await this.#client.runs.cancel(run.id);
-      this.#runs.value = this.#runs.peek()?.map((one) => (one.id === ended.id ? ended : one));
+      this.#runs.value = this.#runs.peek()?.map((listedRun) => (listedRun.id === ended.id ? ended : listedRun));
     } catch (error) {
       this.#fail(error);
     }
   };
 
-  /** Load those before the last one. */
-  async more(): Promise<void> {
-    const last = this.#runs.peek()?.findLast(({ state }) => !UNDER_WAY.includes(state));
+  /** Loads the page of runs before the oldest ended one. */
+  async loadMore(): Promise<void> {
+    const last = this.#runs.peek()?.findLast(({ state }) => !ACTIVE_STATES.includes(state));
     if (!last) return;
     try {
-      const page = await this.#client.runs.list({ before: last.id, size: PAGE });
+      const page = await this.#client.runs.list({ before: last.id, size: PAGE_SIZE });
       this.#older = [...this.#older, ...page];
-      this.#show(this.#runs.peek() ?? [], page.length === PAGE);
-      await this.#name(page);
+      this.#show(this.#runs.peek() ?? [], page.length === PAGE_SIZE);
+      await this.#loadTitles(page);
     } catch (error) {
       this.#fail(error);
     }
@@ -74,15 +74,15 @@ export class RunsOverview {
     this.#closing.abort();
   }
 
-  #look(): Promise<void> {
+  #poll(): Promise<void> {
     clearTimeout(this.#timer);
     if (document.visibilityState !== "visible") return Promise.resolve();
-    return (this.#looking ??= this.#load().finally(() => {
-      this.#looking = undefined;
+    return (this.#polling ??= this.#load().finally(() => {
+      this.#polling = undefined;
       if (this.#closing.signal.aborted) return;
-      const isBusy = this.#runs.peek()?.some(({ state }) => UNDER_WAY.includes(state));
-      const ms = this.#lost.peek() ? LOOK.lost : isBusy ? LOOK.busy : LOOK.idle;
-      this.#timer = setTimeout(() => void this.#look(), ms);
+      const isBusy = this.#runs.peek()?.some(({ state }) => ACTIVE_STATES.includes(state));
+      const ms = this.#lost.peek() ? POLL_INTERVALS_MS.lost : isBusy ? POLL_INTERVALS_MS.busy : POLL_INTERVALS_MS.idle;
+      this.#timer = setTimeout(() => void this.#poll(), ms);
     }));
   }
 
@@ -90,15 +90,15 @@ export class RunsOverview {
     const { signal } = this.#closing;
     try {
       const isFirst = this.#runs.peek() === undefined;
-      const newest = await this.#client.runs.list({ size: PAGE }, { signal });
-      // One that has gone on for long is not among the newest.
-      const isFull = newest.length === PAGE;
-      const others = isFull
-        ? await Promise.all(UNDER_WAY.map((state) => this.#client.runs.list({ state, size: 100 }, { signal })))
+      const newest = await this.#client.runs.list({ size: PAGE_SIZE }, { signal });
+      // A run that has been active for long is not among the newest.
+      const isFull = newest.length === PAGE_SIZE;
+      const activeRunLists = isFull
+        ? await Promise.all(ACTIVE_STATES.map((state) => this.#client.runs.list({ state, size: 100 }, { signal })))
         : [];
-      this.#show([...newest, ...others.flat()], isFirst ? isFull : this.#hasMore.peek());
+      this.#show([...newest, ...activeRunLists.flat()], isFirst ? isFull : this.#hasMore.peek());
       this.#lost.value = false;
-      await this.#name(this.#runs.peek() ?? []);
+      await this.#loadTitles(this.#runs.peek() ?? []);
     } catch (error) {
       if (signal.aborted) return;
       if (!this.#lost.peek()) this.#fail(error);
@@ -106,18 +106,18 @@ export class RunsOverview {
     }
   }
 
-  /** Newest first, each once, as it was told last. */
-  #show(told: readonly Run[], hasMore: boolean): void {
-    const byId = new Map([...this.#older, ...told].map((run) => [run.id, run]));
-    const runs = [...byId.values()].sort((one, other) => (one.id < other.id ? 1 : -1));
+  /** Shows the runs, newest first. The latest version of each run wins. */
+  #show(loadedRuns: readonly Run[], hasMore: boolean): void {
+    const byId = new Map([...this.#older, ...loadedRuns].map((run) => [run.id, run]));
+    const runs = [...byId.values()].sort((first, second) => (first.id < second.id ? 1 : -1));
     batch(() => {
       this.#runs.value = runs;
       this.#hasMore.value = hasMore;
     });
   }
 
-  /** Find the titles of sessions that have none here yet. */
-  async #name(runs: readonly Run[]): Promise<void> {
+  /** Loads missing session titles. */
+  async #loadTitles(runs: readonly Run[]): Promise<void> {
     const { signal } = this.#closing;
     const titles = new Map(this.#titles.peek());
     const before = titles.size;
@@ -126,7 +126,7 @@ export class RunsOverview {
       const { sessions } = await this.#client.sessions.list({ size: 100 }, { signal });
       for (const { id, title } of sessions) titles.set(id, title);
     }
-    // Few are so old; one at a time is gentle.
+    // Requests one session at a time, at most 20, to limit the load on the server.
     for (const id of lacks().slice(0, 20)) {
       const title = await this.#client.sessions.get(id, { signal }).then(
         (session) => session.title,

@@ -7,10 +7,10 @@ import "./runs.css";
 import { useConsole } from "./state/context.js";
 import { RunsOverview } from "./runs-overview.js";
 
-const SAID: Readonly<Record<RunState, string>> = {
-  queued: "in line",
+const STATE_LABELS: Readonly<Record<RunState, string>> = {
+  queued: "queued",
   running: "running",
-  waiting: "waits for an answer",
+  waiting: "waiting for an answer",
   finished: "finished",
   failed: "failed",
   cancelled: "cancelled",
@@ -26,7 +26,7 @@ const DOTS: Readonly<Record<RunState, string>> = {
   interrupted: "bad",
 };
 
-/** Runs of all sessions: what goes on, and what went on last. */
+/** Overview of active and recent runs of all sessions. */
 export function Runs() {
   const app = useConsole();
   const overview = useSignal<RunsOverview | undefined>(undefined);
@@ -48,19 +48,19 @@ export function Runs() {
             {runs === undefined
               ? "Looking…"
               : under.length === 0
-                ? "Nothing is under way."
-                : `${under.length} under way${waiting(under)}`}
+                ? "No active runs."
+                : `${under.length} active${waiting(under)}`}
           </p>
           {value.lost.value && (
             <p class="runs-lost">
-              <Icon name="warning" /> The server cannot be reached; this is how it was.
+              <Icon name="warning" /> The server is unavailable; this is the last known state.
             </p>
           )}
         </header>
-        {under.length > 0 && <RunList label="Under way" runs={under} titles={value.titles} cancel={value.cancel} />}
+        {under.length > 0 && <RunList label="Active" runs={under} titles={value.titles} cancel={value.cancel} />}
         {ended.length > 0 && <RunList label="Ended" runs={ended} titles={value.titles} />}
         {value.hasMore.value && (
-          <button type="button" class="button" onClick={() => void value.more()}>
+          <button type="button" class="button" onClick={() => void value.loadMore()}>
             Older runs
           </button>
         )}
@@ -72,7 +72,7 @@ export function Runs() {
 function waiting(runs: readonly Run[]): string {
   const count = runs.filter(({ state }) => state === "waiting").length;
   if (count === 0) return "";
-  return `, ${count} ${count === 1 ? "waits" : "wait"} for an answer`;
+  return `, ${count} waiting for an answer`;
 }
 
 interface RunListProps {
@@ -109,7 +109,7 @@ function RunRow({ run, title, cancel }: { run: Run; title: string; cancel: RunLi
     run.state === "queued" ? "" : duration(Math.max(0, took)),
     run.usage.total_tokens > 0 ? `${tokens(run.usage.total_tokens)} tokens` : "",
     money(run.usage.cost),
-    run.ended_by === "budget" ? "budget used up" : run.ended_by === "max_iterations" ? "too many steps" : "",
+    run.ended_by === "budget" ? "budget exceeded" : run.ended_by === "max_iterations" ? "iteration limit reached" : "",
   ].filter(Boolean);
   return (
     <li class={`run run-${run.state}`}>
@@ -119,12 +119,12 @@ function RunRow({ run, title, cancel }: { run: Run; title: string; cancel: RunLi
           <bdi>{title}</bdi>
         </a>
         <span class="run-facts">
-          <strong>{SAID[run.state]}</strong> {facts.join(" · ")}
+          <strong>{STATE_LABELS[run.state]}</strong> {facts.join(" · ")}
         </span>
         {run.error && run.state === "failed" && <span class="run-error">{run.error.message}</span>}
         {run.retry && (
           <span class="run-error">
-            asks the model again (attempt {run.retry.attempt}): {run.retry.reason}
+            retrying (attempt {run.retry.attempt}): {run.retry.reason}
           </span>
         )}
       </span>

@@ -1,10 +1,10 @@
-/** What a key does; shown in the help sheet in this order. */
+/** A shortcut as the help dialog shows it, in this order. */
 export interface Shortcut {
   keys: readonly string[];
   says: string;
 }
 
-/** Where they hold. */
+/** Shortcuts by the context in which they apply. */
 export const SHORTCUTS: readonly { where: string; shortcuts: readonly Shortcut[] }[] = [
   {
     where: "Everywhere",
@@ -23,7 +23,7 @@ export const SHORTCUTS: readonly { where: string; shortcuts: readonly Shortcut[]
   {
     where: "While you write",
     shortcuts: [
-      { keys: ["Enter"], says: "Send, or tell the run under way" },
+      { keys: ["Enter"], says: "Send, or instruct the active run" },
       { keys: ["Shift", "Enter"], says: "A new line" },
       { keys: ["Ctrl", "V"], says: "Attach files from the clipboard" },
     ],
@@ -37,7 +37,7 @@ export const SHORTCUTS: readonly { where: string; shortcuts: readonly Shortcut[]
   },
 ];
 
-/** What keys lead to. Each is told whether it did something. */
+/** Actions of the shortcuts. */
 export interface ShortcutActions {
   help(): void;
   newSession(): void;
@@ -47,16 +47,16 @@ export interface ShortcutActions {
   spending(): void;
   theme(): void;
   ask(): void;
-  /** The first Esc; whether a second one is to stop the run. */
+  /** Handles the first Escape. Returns whether a second one stops the run. */
   leave(): boolean;
-  /** The second. */
+  /** Handles the second Escape. */
   stop(): void;
 }
 
-/** Milliseconds in which the second of two keys comes. */
-const TOGETHER = 1_500;
+/** Maximum time between the two keys of a sequence, in ms. */
+const SEQUENCE_MS = 1_500;
 
-/** Listens to keys that are not typed into a field. */
+/** Listens to keys that are not typed into a field. Returns a function that removes the listener. */
 export function listenToKeys(target: EventTarget, actions: ShortcutActions, now: () => number = Date.now): () => void {
   const single: Readonly<Record<string, () => void>> = {
     "?": actions.help,
@@ -74,7 +74,7 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   const listen = (event: Event) => {
     const { key, ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target } = event as KeyboardEvent;
     if (ctrlKey || metaKey || altKey || isComposing || defaultPrevented) return;
-    const before = now() - last.at < TOGETHER ? last.key : "";
+    const before = now() - last.at < SEQUENCE_MS ? last.key : "";
     const isEscape = key === "Escape";
     if (!isEscape && isField(target)) return;
     last = { key, at: now() };

@@ -1,16 +1,16 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { GantryClient, Run } from "gantry/client";
 import { money, tokens as inShort } from "./parts/format.js";
-import { pointsOf, roundUp, stepsOf, totalsOf, type Total } from "./plot.js";
+import { pointsOf, roundUp, stepsOf, totalsOf, type CumulativeSpending } from "./plot.js";
 import "./spending.css";
 import { useConsole } from "./state/context.js";
 import type { OpenSession } from "./state/open-session.js";
 
-/** Runs of a session that the plot is made of: the newest. */
-const MOST = 500;
-const PAGE = 100;
+/** Maximum number of runs in the plot; the newest are used. */
+const MAX_RUNS = 500;
+const PAGE_SIZE = 100;
 
-/** What the session has taken, over time. */
+/** Tokens and cost of the session over time. */
 export function Spending({ session }: { session: OpenSession }) {
   const app = useConsole();
   const runs = useSignal<readonly Run[] | undefined>(undefined);
@@ -18,8 +18,8 @@ export function Spending({ session }: { session: OpenSession }) {
     void [session.run.value?.id, session.run.value?.state];
     let isOver = false;
     runsOf(app.client, session.id).then(
-      (found) => {
-        if (!isOver) runs.value = found;
+      (loadedRuns) => {
+        if (!isOver) runs.value = loadedRuns;
       },
       (error: unknown) => {
         if (!isOver) app.fail(error);
@@ -47,7 +47,7 @@ export function Spending({ session }: { session: OpenSession }) {
           type="button"
           class="button"
           disabled={session.busy.value}
-          title="What was said is summed up for the model, so that each prompt takes less. You see it all as before."
+          title="Summarizes the conversation for the model, so that each prompt needs fewer tokens. All messages stay visible."
           onClick={() => void session.compact()}
         >
           Compact the conversation
@@ -55,10 +55,10 @@ export function Spending({ session }: { session: OpenSession }) {
       )}
       {runs.value === undefined ? (
         <p class="spending-note">
-          <span class="spinner" /> Looking at the runs…
+          <span class="spinner" /> Loading runs…
         </p>
       ) : totals.length === 0 ? (
-        <p class="spending-note">No run has taken anything yet.</p>
+        <p class="spending-note">No usage yet.</p>
       ) : (
         <>
           <Plot name="Tokens" totals={totals} value={({ tokens }) => tokens} say={inShort} />
@@ -83,12 +83,12 @@ const SIZE = { width: 300, height: 96 };
 
 interface PlotProps {
   name: string;
-  totals: readonly Total[];
-  value: (total: Total) => number;
+  totals: readonly CumulativeSpending[];
+  value: (total: CumulativeSpending) => number;
   say: (value: number) => string;
 }
 
-/** Steps of what was spent by when. The table below says the same in words. */
+/** Step plot of cumulative spending. The table below has the same data as text. */
 function Plot({ name, totals, value, say }: PlotProps) {
   const last = totals.at(-1);
   const [first] = totals;
@@ -132,7 +132,7 @@ function RunTable({ runs, hasCost }: { runs: readonly Run[]; hasCost: boolean })
   return (
     <details class="spending-runs">
       <summary>Each run</summary>
-      <div class="spending-table" role="group" aria-label="What each run took" tabIndex={0}>
+      <div class="spending-table" role="group" aria-label="Usage of each run" tabIndex={0}>
         <table>
           <thead>
             <tr>
@@ -162,16 +162,16 @@ function spentBy({ started_at, ended_at, usage }: Run) {
   return { at: Date.parse(ended_at || started_at), tokens: usage.total_tokens, cost: usage.cost };
 }
 
-/** Newest first; those that took nothing left out. */
+/** Runs of the session, newest first, without those that used no tokens. */
 async function runsOf(client: GantryClient, sessionId: string): Promise<Run[]> {
-  const found: Run[] = [];
-  for (let before: string | undefined; found.length < MOST;) {
-    const page: Run[] = await client.runs.list({ sessionId, before, size: PAGE });
-    found.push(...page);
+  const runs: Run[] = [];
+  for (let before: string | undefined; runs.length < MAX_RUNS;) {
+    const page: Run[] = await client.runs.list({ sessionId, before, size: PAGE_SIZE });
+    runs.push(...page);
     before = page.at(-1)?.id;
-    if (page.length < PAGE) break;
+    if (page.length < PAGE_SIZE) break;
   }
-  return found.filter(({ usage }) => usage.total_tokens > 0);
+  return runs.filter(({ usage }) => usage.total_tokens > 0);
 }
 
 function moment(at: number): string {

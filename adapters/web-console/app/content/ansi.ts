@@ -15,8 +15,8 @@ const CONTROL = /\p{Cc}/gu;
 export function piecesOf(text: string): Piece[] {
   const pieces: Piece[] = [];
   let style = { colour: "", bold: false, faint: false };
-  const put = (said: string) => {
-    const shown = overwritten(said);
+  const put = (rawText: string) => {
+    const shown = overwritten(rawText);
     if (shown === "") return;
     const { colour } = style;
     const classes = [style.bold && "ansi-bold", style.faint && "ansi-faint"].filter(Boolean).join(" ");

@@ -15,7 +15,7 @@ const FOLD = /^(?:details|summary)$/;
 export function pairTags(tokens: Token[]): void {
   const tags = tokens.filter(({ type }) => type === "html");
   if (tags.length === 0) return;
-  const stand = paired(tags.map(({ raw }) => raw));
+  const stand = findPairedTags(tags.map(({ raw }) => raw));
   tags.forEach((tag, index) => {
     if (!stand[index]) Object.assign(tag, { type: "text", text: tag.raw, escaped: false });
   });
@@ -24,12 +24,12 @@ export function pairTags(tokens: Token[]): void {
 /** Converts HTML in Markdown: keeps a few bare tags, and escapes all others as readable text. */
 export function withBareTags(html: string, escaped: (text: string) => string): string {
   const parts = html.split(BARE_TAG);
-  const stand = paired(parts, FOLD);
+  const stand = findPairedTags(parts, FOLD);
   return parts.map((part, index) => (stand[index] ? part : escaped(part))).join("");
 }
 
 /** Returns for each part whether it is a bare tag with a matching tag. Tags that match `alone` need no match. */
-function paired(parts: readonly string[], alone?: RegExp): boolean[] {
+function findPairedTags(parts: readonly string[], alone?: RegExp): boolean[] {
   const stand = parts.map(() => false);
   const open: { name: string; index: number }[] = [];
   const count = new Map<string, number>();

@@ -4,7 +4,7 @@ import { withBareTags } from "./bare-tags.js";
 import { BoundedLexer } from "./bounded-lexer.js";
 
 /** Maximum characters of formatted text. Longer texts are rarely read, and formatting each would cost a frame. */
-const LONGEST = 200_000;
+const MAX_FORMATTED_CHARACTERS = 200_000;
 /** Images embedded as data URLs. Other images would cause a request. */
 export const PICTURE = /^data:image\/(?:png|jpeg|gif|webp);base64,[a-z0-9+/=\s]+$/i;
 
@@ -34,7 +34,7 @@ export interface Block {
 }
 
 export function blocksOf(text: string): Block[] {
-  if (text.length > LONGEST) return [plain(text)];
+  if (text.length > MAX_FORMATTED_CHARACTERS) return [plain(text)];
   try {
     return new BoundedLexer(marked.defaults)
       .lex(text)
@@ -47,7 +47,7 @@ export function blocksOf(text: string): Block[] {
 }
 
 /** A text that does not grow any more, as one block: sanitizing it at once is much less work. */
-export function wholeOf(text: string): readonly Block[] {
+export function singleBlockOf(text: string): readonly Block[] {
   const blocks = blocksOf(text);
   if (blocks.length < 2) return blocks;
   return [{ raw: text, type: "whole", tokens: blocks.flatMap(({ tokens }) => tokens) }];
@@ -59,16 +59,16 @@ export function wholeOf(text: string): readonly Block[] {
  */
 export function blocksOfGrown(before: string, last: readonly Block[], text: string): readonly Block[] {
   if (text === before) return last;
-  if (!text.startsWith(before) || last.length < 3 || text.length > LONGEST) return blocksOf(text);
+  if (!text.startsWith(before) || last.length < 3 || text.length > MAX_FORMATTED_CHARACTERS) return blocksOf(text);
   // The last block may grow, and the one before it may turn out to be its start.
-  const kept = last.slice(0, -2);
+  const stableBlocks = last.slice(0, -2);
   let end = 0;
-  for (const { raw } of kept) {
+  for (const { raw } of stableBlocks) {
     const at = text.indexOf(raw, end);
     if (at < 0) return blocksOf(text);
     end = at + raw.length;
   }
-  return [...kept, ...blocksOf(text.slice(end))];
+  return [...stableBlocks, ...blocksOf(text.slice(end))];
 }
 
 /** HTML of a block, not sanitized. */

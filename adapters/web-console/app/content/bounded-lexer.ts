@@ -7,22 +7,22 @@ import { sectionsOf } from "./sections.js";
  * because the work grows with the square of a piece. The longer the text, the shorter its pieces. A normal paragraph is
  * shorter than the minimum.
  */
-const [SHORTEST, LONGEST] = [1_000, 4_000];
+const [MIN_PIECE_CHARACTERS, MAX_PIECE_CHARACTERS] = [1_000, 4_000];
 /** Maximum emphasis characters in a piece: the parser scans the whole piece at each. */
-const MARKS = 200;
+const MAX_EMPHASIS_MARKS = 200;
 /** Limit for the text's length multiplied by the piece length. */
-const WORK = 50_000_000;
+const MAX_PIECE_WORK = 50_000_000;
 /** Maximum nesting of lists and of emphasis. Deeper content is plain text. */
-const DEEPEST = 32;
+const MAX_DEPTH = 32;
 /** Average number of times that each character may be parsed, about once for each nesting level. */
-const READINGS = 20;
+const MAX_READINGS = 20;
 /** Characters of work that any text is granted in addition. */
-const GRANTED = 50_000;
+const BASE_BUDGET_CHARACTERS = 50_000;
 /** Cost of a cell or a paragraph, even an empty one, in characters. */
-const EACH = 50;
+const INLINE_COST_CHARACTERS = 50;
 
 /** Parsing the text needs more work than any normal text does. */
-export class TooMuchError extends Error {}
+export class WorkLimitError extends Error {}
 
 /**
  * Parses Markdown in time linear in the length of any text. marked alone is quadratic: its rules look ahead to the end
@@ -30,15 +30,18 @@ export class TooMuchError extends Error {}
  * or a long link address that is used often.
  */
 export class BoundedLexer extends Lexer {
-  #left = GRANTED;
-  #piece = LONGEST;
+  #remainingCharacters = BASE_BUDGET_CHARACTERS;
+  #piece = MAX_PIECE_CHARACTERS;
   #blockDepth = 0;
   #inlineDepth = 0;
 
-  /** Throws `TooMuchError` if the text exceeds the work limit. */
+  /** Throws the error above if the text exceeds the work limit. */
   override lex(text: string): TokensList {
-    this.#left = GRANTED + READINGS * text.length;
-    this.#piece = Math.max(SHORTEST, Math.min(LONGEST, Math.floor(WORK / text.length)));
+    this.#remainingCharacters = BASE_BUDGET_CHARACTERS + MAX_READINGS * text.length;
+    this.#piece = Math.max(
+      MIN_PIECE_CHARACTERS,
+      Math.min(MAX_PIECE_CHARACTERS, Math.floor(MAX_PIECE_WORK / text.length)),
+    );
     const sections = sectionsOf(text.replace(/\r\n|\r/g, "\n"), (section) => new Outline(this.options).of(section));
     const last = sections.pop() ?? "";
     for (const section of sections) this.blockTokens(section, this.tokens);
@@ -48,7 +51,7 @@ export class BoundedLexer extends Lexer {
   override blockTokens(text: string, tokens?: Token[], clipped?: boolean): Token[];
   override blockTokens(text: string, tokens?: TokensList, clipped?: boolean): TokensList;
   override blockTokens(text: string, tokens: Token[] = [], clipped?: boolean): Token[] {
-    if (this.#blockDepth === DEEPEST) {
+    if (this.#blockDepth === MAX_DEPTH) {
       tokens.push(asText(text));
       this.state.top = true;
       return tokens;
@@ -61,12 +64,12 @@ export class BoundedLexer extends Lexer {
   }
 
   override inline(text: string, tokens: Token[] = []): Token[] {
-    this.#take(EACH);
+    this.#take(INLINE_COST_CHARACTERS);
     return super.inline(text, tokens);
   }
 
   override inlineTokens(text: string, tokens: Token[] = []): Token[] {
-    if (this.#inlineDepth === DEEPEST) {
+    if (this.#inlineDepth === MAX_DEPTH) {
       tokens.push(asText(text));
       return tokens;
     }
@@ -80,8 +83,8 @@ export class BoundedLexer extends Lexer {
   }
 
   #take(characters: number): void {
-    this.#left -= characters;
-    if (this.#left < 0) throw new TooMuchError("more work than a text is worth");
+    this.#remainingCharacters -= characters;
+    if (this.#remainingCharacters < 0) throw new WorkLimitError("text exceeds the work limit of the Markdown parser");
   }
 }
 
@@ -123,7 +126,7 @@ function* piecesOf(text: string, size: number): Generator<string> {
 
 function endOfPiece(text: string, from: number, size: number): number {
   let most = from;
-  for (let marks = 0; most < text.length && most - from < size && marks < MARKS; most += 1)
+  for (let marks = 0; most < text.length && most - from < size && marks < MAX_EMPHASIS_MARKS; most += 1)
     if (/[*_~]/.test(text[most] ?? "")) marks += 1;
   if (most === text.length) return most;
   const least = (from + most) / 2;

@@ -2,10 +2,10 @@ import { scrolledWithin } from "../state/scrolled.js";
 import { showHighlighted } from "./markdown.js";
 
 /** Maximum characters of code that is coloured. */
-const LONGEST = 40_000;
+const MAX_COLOURED_CHARACTERS = 40_000;
 
 /** Time without scrolling before code is coloured, in ms. */
-const PASSED = 120;
+const SCROLL_PAUSE_MS = 120;
 
 let loaded: Promise<typeof import("./highlight.js")> | undefined;
 
@@ -13,13 +13,13 @@ let loaded: Promise<typeof import("./highlight.js")> | undefined;
 export function highlightIn(element: Element): () => void {
   let off = false;
   const blocks = [...element.querySelectorAll("code[class*='language-']")].filter(
-    (code) => !code.classList.contains("language-none") && code.textContent.length <= LONGEST,
+    (code) => !code.classList.contains("language-none") && code.textContent.length <= MAX_COLOURED_CHARACTERS,
   );
   if (blocks.length === 0) return () => undefined;
   // No colouring while the user scrolls, so that scrolling does not wait for it.
   const colour = () => {
-    if (scrolledWithin(PASSED)) {
-      soon = setTimeout(colour, PASSED);
+    if (scrolledWithin(SCROLL_PAUSE_MS)) {
+      soon = setTimeout(colour, SCROLL_PAUSE_MS);
       return;
     }
     // Loaded at the first use, because many pages show no code.
@@ -36,7 +36,7 @@ export function highlightIn(element: Element): () => void {
       () => (loaded = undefined),
     );
   };
-  let soon = setTimeout(colour, PASSED);
+  let soon = setTimeout(colour, SCROLL_PAUSE_MS);
   return () => {
     off = true;
     clearTimeout(soon);

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { toClipboard } from "../parts/clipboard.js";
-import { blocksOf, blocksOfGrown, wholeOf, type Block } from "./blocks.js";
+import { blocksOf, blocksOfGrown, singleBlockOf, type Block } from "./blocks.js";
 import { highlightIn } from "./highlighting.js";
 import { showBlock } from "./markdown.js";
 import { usePaced } from "./paced.js";
@@ -10,21 +10,26 @@ import "./markdown.css";
 const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
 
 /** Renders Markdown. While the text grows, only its last blocks are rendered again. */
-export function Markdown({ text: whole, grows = false }: { text: string; grows?: boolean }) {
-  const text = usePaced(whole, grows);
-  const kept = useRef<Kept>({ text: "", blocks: [], grew: false, times: 0 });
-  if (kept.current.text !== text) {
-    const { text: before, blocks, times } = kept.current;
+export function Markdown({ text: fullText, grows = false }: { text: string; grows?: boolean }) {
+  const text = usePaced(fullText, grows);
+  const parsedText = useRef<ParsedText>({ text: "", blocks: [], grew: false, times: 0 });
+  if (parsedText.current.text !== text) {
+    const { text: before, blocks, times } = parsedText.current;
     const anew = before === "" && !grows;
-    kept.current = { text, blocks: anew ? wholeOf(text) : blocksOfGrown(before, blocks, text), grew: !anew, times };
+    parsedText.current = {
+      text,
+      blocks: anew ? singleBlockOf(text) : blocksOfGrown(before, blocks, text),
+      grew: !anew,
+      times,
+    };
   }
   // Blocks shown before a link definition arrived could not use it: parse the whole text once it is complete.
-  if (!grows && kept.current.grew && text === whole) {
-    const { times } = kept.current;
-    kept.current.grew = false;
-    if (DEFINITION.test(text)) kept.current = { text, blocks: blocksOf(text), grew: false, times: times + 1 };
+  if (!grows && parsedText.current.grew && text === fullText) {
+    const { times } = parsedText.current;
+    parsedText.current.grew = false;
+    if (DEFINITION.test(text)) parsedText.current = { text, blocks: blocksOf(text), grew: false, times: times + 1 };
   }
-  const { blocks, times } = kept.current;
+  const { blocks, times } = parsedText.current;
   return (
     <div class="markdown">
       {blocks.map((block, index) => (
@@ -34,7 +39,7 @@ export function Markdown({ text: whole, grows = false }: { text: string; grows?:
   );
 }
 
-interface Kept {
+interface ParsedText {
   text: string;
   blocks: readonly Block[];
   /** Whether the text arrived in pieces and was not parsed as a whole since. */

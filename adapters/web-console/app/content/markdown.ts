@@ -4,7 +4,7 @@
  */
 import DOMPurify, { type Config } from "dompurify";
 import { htmlOf, PICTURE, type Block } from "./blocks.js";
-import { inOrder, seen } from "./seen.js";
+import { escapeReordering, escapeInvisible } from "./seen.js";
 
 const LINK = /^(?:https?:\/\/|mailto:)/i;
 const CLASS = /^(?:hljs-[\w-]+|language-[\w+#.-]+|function_|class_|)$/;
@@ -30,7 +30,9 @@ const purify = DOMPurify(window);
 // text.
 purify.addHook("beforeSanitizeElements", (node) => {
   if (node.nodeType !== Node.TEXT_NODE || node.nodeValue === null) return;
-  const shown = node.parentElement?.closest("code, pre") ? seen(node.nodeValue) : inOrder(node.nodeValue);
+  const shown = node.parentElement?.closest("code, pre")
+    ? escapeInvisible(node.nodeValue)
+    : escapeReordering(node.nodeValue);
   if (shown !== node.nodeValue) node.nodeValue = shown;
 });
 
@@ -44,7 +46,7 @@ purify.addHook("afterSanitizeAttributes", (element) => {
   }
   for (const read of ["title", "alt"]) {
     const text = element.getAttribute(read);
-    if (text !== null) element.setAttribute(read, seen(text));
+    if (text !== null) element.setAttribute(read, escapeInvisible(text));
   }
   if (name === "IMG" && !PICTURE.test(element.getAttribute("src") ?? "")) element.remove();
   // Only checkboxes of task lists are allowed; they are disabled.
@@ -53,7 +55,8 @@ purify.addHook("afterSanitizeAttributes", (element) => {
     else element.setAttribute("disabled", "");
   }
   const classes = element.getAttribute("class");
-  if (classes !== null && !classes.split(/\s+/).every((one) => CLASS.test(one))) element.removeAttribute("class");
+  if (classes !== null && !classes.split(/\s+/).every((className) => CLASS.test(className)))
+    element.removeAttribute("class");
 });
 
 /** Replaces the content of an element with a block. */
@@ -74,6 +77,6 @@ function clean(html: string): DocumentFragment {
 function preOf(text: string): HTMLElement {
   const element = document.createElement("pre");
   element.className = "markdown-plain";
-  element.textContent = seen(text);
+  element.textContent = escapeInvisible(text);
   return element;
 }

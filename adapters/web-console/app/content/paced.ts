@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
 /** Pause before the next text is shown, as a multiple of the last rendering time. */
-const PAUSE = 4;
+const PAUSE_PER_RENDER = 4;
 
 /**
  * Limits how often a growing text is rendered. It returns the newest text whenever a pause is over. Most of the time
@@ -18,7 +18,7 @@ export function usePaced(text: string, grows: boolean): string {
   useLayoutEffect(() => {
     if (!fresh) return;
     const now = performance.now();
-    shown.current.until = now + PAUSE * (now - began);
+    shown.current.until = now + PAUSE_PER_RENDER * (now - began);
   });
   useEffect(() => {
     if (wait <= 0) return;

@@ -1,15 +1,15 @@
 /** Maximum characters of a text that is not split. */
-const SHORT = 16_000;
+const MAX_UNSPLIT_CHARACTERS = 16_000;
 /** Characters of a section, extended to the end of the line. */
-const SECTION = 8_000;
+const SECTION_CHARACTERS = 8_000;
 /** Maximum characters of a section that is one long block, such as a list. A longer block is cut. */
-const LONGEST = 64_000;
+const MAX_BLOCK_CHARACTERS = 64_000;
 /**
  * Maximum characters of consecutive continuation lines of an item. Parsing time grows with the square of their length.
  */
-const RUNNING = 2_000;
+const MAX_RUNNING_CHARACTERS = 2_000;
 /** Lines that start an item, or are blank and end it. */
-const BEGINS = /^[ \t]*(?:$|[-*+>]|\d{1,9}[.)])/;
+const ITEM_START = /^[ \t]*(?:$|[-*+>]|\d{1,9}[.)])/;
 const FENCE = /^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 
 /** A block with its source text. */
@@ -24,9 +24,9 @@ interface RawBlock {
  * too much work.
  */
 export function sectionsOf(text: string, blocksOf: (text: string) => readonly RawBlock[]): string[] {
-  if (text.length <= SHORT) return [text];
+  if (text.length <= MAX_UNSPLIT_CHARACTERS) return [text];
   const sections: string[] = [];
-  for (let from = 0, size = SECTION; from < text.length;) {
+  for (let from = 0, size = SECTION_CHARACTERS; from < text.length;) {
     const to = lineEnd(text, from + size);
     const piece = text.slice(from, to);
     const blocks = to < text.length ? blocksOf(piece) : [];
@@ -39,7 +39,7 @@ export function sectionsOf(text: string, blocksOf: (text: string) => readonly Ra
     const length = end === 0 ? placeToCut(piece) : end;
     sections.push(text.slice(from, from + length));
     from += length;
-    size = SECTION;
+    size = SECTION_CHARACTERS;
   }
   return sections;
 }
@@ -64,7 +64,7 @@ function mayGrow(blocks: readonly RawBlock[], piece: string): boolean {
   const type = blocks.find((block) => block.type !== "space")?.type;
   // The contents of code are not parsed.
   if (type === "code") return true;
-  if (piece.length >= LONGEST) return false;
+  if (piece.length >= MAX_BLOCK_CHARACTERS) return false;
   return type === "table" || type === "html" || ((type === "list" || type === "blockquote") && !runsLong(piece));
 }
 
@@ -79,8 +79,8 @@ function runsLong(piece: string): boolean {
       continue;
     }
     fence = mark;
-    running = BEGINS.test(line) ? 0 : running + line.length + 1;
-    if (running > RUNNING) return true;
+    running = ITEM_START.test(line) ? 0 : running + line.length + 1;
+    if (running > MAX_RUNNING_CHARACTERS) return true;
   }
   return false;
 }

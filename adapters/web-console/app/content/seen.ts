@@ -6,18 +6,18 @@ const JOINED = "Arab Syrc Nkoo Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym
   .map((script) => `\\p{scx=${script}}`)
   .join("");
 /** Controls, other line ends, direction marks, default-ignorable characters and lone surrogates. */
-const UNSEEN = "\\p{Cc}\\p{Zl}\\p{Zp}\\p{Bidi_C}\\p{DI}\\p{Cs}\\uFFF9-\\uFFFB";
+const INVISIBLE = "\\p{Cc}\\p{Zl}\\p{Zp}\\p{Bidi_C}\\p{DI}\\p{Cs}\\uFFF9-\\uFFFB";
 /** Invisible characters that are part of a visible one: emoji sequences, keycaps, joined letters. */
-const BELONGS = [
+const VISIBLE_SEQUENCE = [
   "(?<=[\\p{ExtPict}\\p{EMod}\\uFE0F])\\u200D(?=\\p{ExtPict})",
   "(?<=\\p{ExtPict})[\\uFE0E\\uFE0F]",
   "(?<=[0-9#*])\\uFE0F(?=\\u20E3)",
   `(?<=[${JOINED}])[\\u200C\\u200D]`,
 ].join("|");
 
-const IN_TEXT = new RegExp(`${BELONGS}|[\\n\\t]|\\r(?=\\n)|([${UNSEEN}])`, "gu");
+const IN_TEXT = new RegExp(`${VISIBLE_SEQUENCE}|[\\n\\t]|\\r(?=\\n)|([${INVISIBLE}])`, "gu");
 /** Also matches blanks other than the normal space. */
-const IN_CODE = new RegExp(`${BELONGS}|[\\n\\t ]|([${UNSEEN}\\p{Zs}\\u2800])`, "gu");
+const IN_CODE = new RegExp(`${VISIBLE_SEQUENCE}|[\\n\\t ]|([${INVISIBLE}\\p{Zs}\\u2800])`, "gu");
 /**
  * More than eight combining marks on one character, which no script uses. They cover the surrounding text, and no line
  * breaks between them.
@@ -27,26 +27,29 @@ const MARKS = /(\p{M}{8})(\p{M}+)/gu;
 const IN_PROSE = /([\u202A-\u202E\u2066-\u2069])/gu;
 
 /** Escapes invisible characters in names, titles and tool output. Converts line ends to "\n". */
-export function seen(text: string): string {
+export function escapeInvisible(text: string): string {
   return text.replace(IN_TEXT, (all: string, unseen: string | undefined) =>
-    unseen === undefined ? (all === "\r" ? "" : all) : written(unseen),
+    unseen === undefined ? (all === "\r" ? "" : all) : escapeCharacter(unseen),
   );
 }
 
 /** Escapes content of a permission request: every character that differs from its appearance. */
-export function exactly(text: string): string {
+export function escapeExactly(text: string): string {
   const shown = text.replace(IN_CODE, (all: string, unseen: string | undefined) =>
-    unseen === undefined ? all : written(unseen),
+    unseen === undefined ? all : escapeCharacter(unseen),
   );
-  return shown.replace(MARKS, (_all, some: string, more: string) => `${some}<${[...more].length} more marks>`);
+  return shown.replace(
+    MARKS,
+    (_all, allowedMarks: string, excessMarks: string) => `${allowedMarks}<${[...excessMarks].length} more marks>`,
+  );
 }
 
 /** Escapes prose: only characters that would reorder the text. */
-export function inOrder(text: string): string {
-  return text.replace(IN_PROSE, written);
+export function escapeReordering(text: string): string {
+  return text.replace(IN_PROSE, escapeCharacter);
 }
 
-function written(character: string): string {
+function escapeCharacter(character: string): string {
   const hex = (character.codePointAt(0) ?? 0).toString(16);
   return hex.length > 4 ? `\\u{${hex}}` : `\\u${hex.padStart(4, "0")}`;
 }

@@ -1,24 +1,24 @@
 import { options } from "preact";
-import { seen } from "./seen.js";
+import { escapeInvisible } from "./seen.js";
 
 /** Attributes that browsers show or screen readers read. */
-const READ = ["title", "aria-label", "alt", "placeholder"];
+const TEXT_ATTRIBUTES = ["title", "aria-label", "alt", "placeholder"];
 
 /**
- * Installs a hook that applies `seen` to every text that preact renders, so that no component can omit it.
+ * Installs a hook that shows invisible characters in every text that preact renders, so that no component can omit it.
  * `markdown.ts` does the same for HTML.
  */
-export function showAsSeen(): void {
+export function escapeAllText(): void {
   const before = options.vnode;
   options.vnode = (vnode) => {
     // For text nodes, `props` is the text.
     const { type, props } = vnode as { type: unknown; props: unknown };
-    if (type === null && typeof props === "string") Object.assign(vnode, { props: seen(props) });
+    if (type === null && typeof props === "string") Object.assign(vnode, { props: escapeInvisible(props) });
     else if (typeof type === "string" && typeof props === "object" && props !== null) {
       const attributes = props as Record<string, unknown>;
-      for (const name of READ) {
+      for (const name of TEXT_ATTRIBUTES) {
         const value = attributes[name];
-        if (typeof value === "string") attributes[name] = seen(value);
+        if (typeof value === "string") attributes[name] = escapeInvisible(value);
       }
     }
     before?.(vnode);

@@ -1,7 +1,7 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { Asks } from "../asks.js";
 import { Composer } from "../composer.js";
-import { seen } from "../content/seen.js";
+import { escapeInvisible } from "../content/seen.js";
 import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
@@ -18,13 +18,12 @@ import { Notices } from "./notices.js";
 import { Sessions } from "./sessions.js";
 import "./app.css";
 
-/** The whole page. */
 export function App() {
   const store = useConsole();
   useTitle();
   if (store.locked.value)
     return (
-      <Locked reason="This server wants to know who you are. Type this where it runs, for a link that lets you in:" />
+      <Locked reason="This server requires a login. Run this command on the server's machine to get a login link:" />
     );
   const { name } = store.route.value;
   const session = store.session.value;
@@ -60,19 +59,19 @@ export function App() {
 }
 
 function skip(event: MouseEvent): void {
-  // The end of the address says which session is open.
+  // The link must not change the URL fragment, which names the open session.
   event.preventDefault();
   document.getElementById("prompt")?.focus();
 }
 
 function SessionView({ session }: { session: OpenSession }) {
   const store = useConsole();
-  useAnswers(session);
+  useRunAnnouncements(session);
   if (session.missing.value)
     return (
       <div class="empty">
-        <h2>This session is not here</h2>
-        <p>It was deleted, or never was.</p>
+        <h2>Session not found</h2>
+        <p>It was deleted or never existed.</p>
         <button type="button" class="button" onClick={() => store.go({ name: "new" })}>
           <Icon name="plus" /> New session
         </button>
@@ -82,7 +81,7 @@ function SessionView({ session }: { session: OpenSession }) {
     <>
       {session.connection.value === "lost" && (
         <div class="lost" role="status">
-          <span class="spinner" /> The connection is lost. It comes back by itself.
+          <span class="spinner" /> Connection lost. Reconnecting…
         </div>
       )}
       <Timeline session={session} />
@@ -100,7 +99,7 @@ function NewSession() {
   return (
     <div class="new">
       <div class="new-words">
-        <h2>What shall be done?</h2>
+        <h2>What should the agent do?</h2>
         <p>The agent reads, changes and runs things in its project folder. Each session is kept.</p>
       </div>
       <div class="foot">
@@ -110,7 +109,9 @@ function NewSession() {
   );
 }
 
-/** What stands there instead of the page for whom the server does not know. `again`: what may help. */
+/**
+ * Shown instead of the page to an unauthenticated client. `again` retries the login; without it, a new link is needed.
+ */
 export function Locked({ reason, again }: { reason: string; again?: (() => void) | undefined }) {
   return (
     <main class="empty locked">
@@ -129,7 +130,7 @@ export function Locked({ reason, again }: { reason: string; again?: (() => void)
   );
 }
 
-/** The name of the page is that of what it shows, with a mark while something goes on. */
+/** Sets the page title to that of the content, with a mark during a run or an open question. */
 function useTitle(): void {
   const store = useConsole();
   const title = useComputed(() => {
@@ -137,25 +138,25 @@ function useTitle(): void {
     const asks = session?.asks.value.length || store.asksElsewhere.value.length;
     const mark = asks ? "? " : session?.busy.value ? "● " : "";
     const title = session?.missing.value ? undefined : session?.info.value?.title;
-    return `${mark}${title === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : seen(title)}`;
+    return `${mark}${title === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : escapeInvisible(title)}`;
   });
   useSignalEffect(() => {
     document.title = title.value;
   });
 }
 
-/** A screen reader hears that an answer is whole, not each word of it. */
-function useAnswers(session: OpenSession): void {
+/** Announces the start and end of a run to screen readers, but not each word of the answer. */
+function useRunAnnouncements(session: OpenSession): void {
   let busy = session.busy.peek();
   useSignalEffect(() => {
-    // What was said of it last is true no more.
+    // The last announcement does not apply any more.
     if (session.missing.value) {
-      announce("This session is not here.");
+      announce("Session not found.");
       return;
     }
     const now = session.busy.value;
     if (busy && !now)
-      announce(session.run.peek()?.state === "finished" ? "The answer is there." : "The run has ended.");
+      announce(session.run.peek()?.state === "finished" ? "The answer is complete." : "The run has ended.");
     if (!busy && now) announce("The agent works.");
     busy = now;
   });

@@ -6,7 +6,7 @@ import { useConsole } from "../state/context.js";
 import type { OpenSession } from "../state/open-session.js";
 import { hashOf } from "../state/router.js";
 
-/** What is shown, and what the page as a whole may do. */
+/** Title and usage of the current view, and controls of the whole page. */
 export function Header() {
   const store = useConsole();
   const session = store.session.value;
@@ -23,7 +23,7 @@ export function Header() {
       />
       {asker !== undefined && (
         <a class="head-asker" href={hashOf({ name: "session", id: asker })}>
-          Back to who asked
+          Back to the parent session
         </a>
       )}
       <div class="head-title">
@@ -66,7 +66,7 @@ function Usage({ session }: { session: OpenSession }) {
   );
 }
 
-/** The title, which a click changes. */
+/** The title. A click edits it. */
 function Title({ session }: { session: OpenSession }) {
   const editing = useSignal(false);
   const field = useRef<HTMLInputElement>(null);

@@ -2,7 +2,7 @@ import { IconButton } from "../parts/button.js";
 import { Icon } from "../parts/icon.js";
 import { useConsole } from "../state/context.js";
 
-/** What was told a moment ago. */
+/** Recent notices and errors. */
 export function Notices() {
   const store = useConsole();
   return (

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Session } from "gantry/client";
-import { seen } from "../content/seen.js";
+import { escapeInvisible } from "../content/seen.js";
 import { IconButton } from "../parts/button.js";
 import { ago } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
@@ -9,7 +9,7 @@ import { useConsole } from "../state/context.js";
 import { hashOf } from "../state/router.js";
 import "./sessions.css";
 
-/** All sessions: found by their titles, loaded as they are scrolled to. */
+/** List of sessions: searchable by title, loaded while scrolling. */
 export function Sessions() {
   const store = useConsole();
   const { list } = store;
@@ -67,7 +67,7 @@ export function Sessions() {
   );
 }
 
-/** The way to what other sessions ask. */
+/** Link to the newest question of another session. */
 function Questions() {
   const store = useConsole();
   const asks = store.asksElsewhere.value;
@@ -77,37 +77,37 @@ function Questions() {
     <a
       class="side-way"
       href={hashOf({ name: "session", id: newest.session_id })}
-      title={seen(newest.title)}
+      title={escapeInvisible(newest.title)}
       onClick={() => (store.drawer.value = false)}
     >
-      <span class="dot waiting" /> {asks.length === 1 ? "1 question waits" : `${asks.length} questions wait`}
+      <span class="dot waiting" /> {asks.length === 1 ? "1 pending question" : `${asks.length} pending questions`}
     </a>
   );
 }
 
-/** Loads the next page when it comes into sight. */
+/** Loads the next page when it scrolls into view. */
 function End({ count }: { count: number }) {
   const { list } = useConsole();
   const place = useRef<HTMLDivElement>(null);
   const total = list.total.value;
-  const more = total !== undefined && count < total;
+  const hasMore = total !== undefined && count < total;
   useEffect(() => {
     const element = place.current;
-    if (!element || !more) return undefined;
+    if (!element || !hasMore) return undefined;
     const observer = new IntersectionObserver(
       (entries) => {
-        if (entries.some(({ isIntersecting }) => isIntersecting)) void list.more();
+        if (entries.some(({ isIntersecting }) => isIntersecting)) void list.loadMore();
       },
       { rootMargin: "600px" },
     );
     observer.observe(element);
     return () => observer.disconnect();
-  }, [count, more]);
+  }, [count, hasMore]);
   const words =
     total === undefined
       ? "Loading …"
       : count > 0
-        ? more
+        ? hasMore
           ? "Loading …"
           : ""
         : list.search.value
@@ -169,11 +169,11 @@ function Entry({ session, day }: { session: Session; day: string }) {
 function Rename({ session, done }: { session: Session; done: () => void }) {
   const { list } = useConsole();
   const field = useRef<HTMLInputElement>(null);
-  const left = useRef(false);
+  const isFinished = useRef(false);
   useLayoutEffect(() => field.current?.select(), []);
   const leave = (title: string) => {
-    if (left.current) return;
-    left.current = true;
+    if (isFinished.current) return;
+    isFinished.current = true;
     done();
     if (title !== "" && title !== session.title) void list.rename(session.id, title);
   };
@@ -200,7 +200,7 @@ function Rename({ session, done }: { session: Session; done: () => void }) {
 function Delete({ session, done }: { session: Session; done: () => void }) {
   const store = useConsole();
   const keep = useRef<HTMLButtonElement>(null);
-  // What is pressed by mistake deletes nothing.
+  // Focuses the safe choice, so that an accidental key press deletes nothing.
   useLayoutEffect(() => keep.current?.focus(), []);
   const remove = async () => {
     const { value: route } = store.route;
@@ -218,7 +218,7 @@ function Delete({ session, done }: { session: Session; done: () => void }) {
         done();
       }}
     >
-      <span>Delete it for good?</span>
+      <span>Delete permanently?</span>
       <button type="button" class="button quiet" ref={keep} onClick={done}>
         Keep
       </button>
@@ -229,7 +229,7 @@ function Delete({ session, done }: { session: Session; done: () => void }) {
   );
 }
 
-/** A word for its day, where the one above is of another. */
+/** Label of the session's day; "" if the session above has the same one. */
 function dayOf(session: Session, above: Session | undefined): string {
   const word = wordOf(session.updated_at);
   return above && wordOf(above.updated_at) === word ? "" : word;

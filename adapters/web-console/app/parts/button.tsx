@@ -2,7 +2,7 @@ import { Icon, type IconName } from "./icon.js";
 
 interface IconButtonProps {
   icon: IconName;
-  /** Read aloud, and shown when pointed at. */
+  /** Accessible name and tooltip. */
   label: string;
   onClick: (event: MouseEvent) => void;
   pressed?: boolean;
@@ -10,11 +10,11 @@ interface IconButtonProps {
   class?: string;
 }
 
-export function IconButton({ icon, label, onClick, pressed, disabled, class: more = "" }: IconButtonProps) {
+export function IconButton({ icon, label, onClick, pressed, disabled, class: className = "" }: IconButtonProps) {
   return (
     <button
       type="button"
-      class={`icon-button ${more}`}
+      class={`icon-button ${className}`}
       aria-label={label}
       title={label}
       aria-pressed={pressed}

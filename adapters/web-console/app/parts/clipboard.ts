@@ -1,4 +1,7 @@
-/** Put text on the clipboard; false where that is not allowed. A page of plain HTTP beyond loopback has no clipboard of its own. */
+/**
+ * Copies text to the clipboard. Returns false if the browser does not permit it. On plain HTTP, the clipboard API
+ * exists only on loopback.
+ */
 export async function toClipboard(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -9,7 +12,7 @@ export async function toClipboard(text: string): Promise<boolean> {
     area.className = "unseen";
     document.body.append(area);
     area.select();
-    // The only way there is where the other is refused.
+    // Deprecated, but the only fallback if the clipboard API is refused.
     const done = document.execCommand("copy");
     area.remove();
     return done;

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { IconButton } from "./button.js";
 import { toClipboard } from "./clipboard.js";
 
-/** Copies what `text` gives when it is pressed. */
+/** A button that copies the result of `text`, which is called on click. */
 export function CopyButton({ text, label = "Copy" }: { text: () => string; label?: string }) {
   const copied = useSignal(false);
   const copy = async () => {

@@ -2,7 +2,7 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** `just now`, `5 min`, `3 h`, `2 d`, then the date. */
+/** Age of a time: `just now`, `5 min`, `3 h`, `2 d`, then the date. */
 export function ago(iso: string, now = Date.now()): string {
   const time = Date.parse(iso);
   if (Number.isNaN(time)) return "";
@@ -21,7 +21,7 @@ export function tokens(count: number): string {
   return `${trimmed(count / 1_000_000)}M`;
 }
 
-/** `$0.0042`, `$1.20`; nothing where it is not known. */
+/** `$0.0042`, `$1.20`; "" for 0, which means an unknown cost. */
 export function money(usd: number): string {
   if (usd === 0) return "";
   return usd < 0.1 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;

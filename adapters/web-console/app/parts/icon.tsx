@@ -1,4 +1,4 @@
-/** Outlines on a grid of 24, drawn with strokes. */
+/** SVG outlines on a 24 × 24 grid, drawn with strokes. */
 const PATHS = {
   activity: "M3 12h4l3-8 4 16 3-8h4",
   "arrow-down": "M12 5v14M6 13l6 6 6-6",
@@ -38,7 +38,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** A small picture; what it means is said by what stands beside it. */
+/** A small icon. It is hidden from screen readers, because a text next to it has the meaning. */
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg

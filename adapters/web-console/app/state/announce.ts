@@ -1,10 +1,10 @@
 import { signal } from "@preact/signals";
 
-/** What a screen reader is told next. */
+/** Text of the live region, which screen readers read. */
 export const announced = signal("");
 
-/** Have a screen reader say something. What is on the screen anyway is not for this. */
+/** Announces a text to screen readers. Do not use it for text that is also on the screen. */
 export function announce(text: string): void {
-  // The same words again would be no change.
+  // Repeating the same text would be no change, and would not be read.
   announced.value = announced.peek() === text ? `${text}\u00a0` : text;
 }

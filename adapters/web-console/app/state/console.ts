@@ -13,16 +13,16 @@ import { OpenSession } from "./open-session.js";
 import { addressRoute, type Route } from "./router.js";
 import { SessionList } from "./session-list.js";
 import { preferredTheme, type Theme } from "./theme.js";
-import { wordsOf } from "./words.js";
+import { errorMessage } from "./words.js";
 
-/** Something that is told at the edge of the page for a while. */
+/** A message that is shown at the edge of the page for a while. */
 export interface Notice {
   id: number;
   kind: "error" | "info";
   text: string;
 }
 
-/** What a new session begins with. */
+/** Settings of a new session. */
 export interface Draft {
   model: Signal<{ provider: string; model: string } | undefined>;
   effort: Signal<Effort>;
@@ -30,19 +30,19 @@ export interface Draft {
   projectDir: Signal<string>;
 }
 
-/** A file that goes with a prompt; `data` is base64. */
+/** A file that is sent with a prompt; `data` is base64. */
 export interface Attachment {
   filename: string;
   media_type: string;
   data: string;
 }
 
-/** Milliseconds between two looks at the list and at open questions. */
-const LOOK = 10_000;
-/** Milliseconds that a notice stays. */
-const SHOWN = 8000;
+/** Polling interval of the session list and of open questions, in ms. */
+const POLL_INTERVAL_MS = 10_000;
+/** Time that a notice is shown, in ms. */
+const NOTICE_MS = 8000;
 
-/** All that the page knows. One for each page. */
+/** State of the whole page. Each page has one instance. */
 export class Console {
   readonly client: GantryClient;
   readonly list: SessionList;
@@ -50,13 +50,13 @@ export class Console {
   readonly panel = signal<"" | "spending" | "help">("");
   readonly drawer = signal(false);
   readonly theme: Signal<Theme> = signal(preferredTheme());
-  /** That the server wants to know who this is, and the page cannot say. */
+  /** Whether the server rejected this page's credentials. */
   readonly locked = signal(false);
   readonly #models = signal<readonly Model[] | undefined>(undefined);
   readonly #notices = signal<readonly Notice[]>([]);
   readonly #session = signal<OpenSession | undefined>(undefined);
   readonly #asks = signal<readonly Ask[]>([]);
-  /** Open questions of other sessions than the one that is shown, newest first. */
+  /** Open questions of sessions other than the shown one, newest first. */
   readonly asksElsewhere: ReadonlySignal<readonly Ask[]> = computed(() => {
     const open = this.#session.value;
     const ids = [open?.id, open?.info.value?.id];
@@ -65,8 +65,8 @@ export class Console {
   readonly #address = addressRoute();
   readonly #ends: (() => void)[] = [];
   #noticeIds = 0;
-  /** The prompt that was sent last, until it was answered. */
-  #unanswered: { asked: string; key: string } | undefined;
+  /** The last prompt request without an answer, and its idempotency key. */
+  #unanswered: { requestJson: string; key: string } | undefined;
 
   constructor(client: GantryClient) {
     this.client = client;
@@ -77,12 +77,12 @@ export class Console {
     return this.#address.route;
   }
 
-  /** The open one; none on other routes. */
+  /** The open session; undefined on other routes. */
   get session(): ReadonlySignal<OpenSession | undefined> {
     return this.#session;
   }
 
-  /** Undefined until they came. */
+  /** Undefined until the models are loaded. */
   get models(): ReadonlySignal<readonly Model[] | undefined> {
     return this.#models;
   }
@@ -91,7 +91,7 @@ export class Console {
     return this.#notices;
   }
 
-  /** Begin to look: at the address, the list and the models. */
+  /** Starts following the address, and loads the list and the models. */
   start(): void {
     this.#ends.push(
       effect(() => {
@@ -104,13 +104,13 @@ export class Console {
       if (!this.#notLocked()) return;
       void this.#loadAsks();
       if (document.visibilityState === "visible") void this.list.refresh({ quiet: true });
-    }, LOOK);
+    }, POLL_INTERVAL_MS);
     this.#ends.push(() => clearInterval(look));
     void this.list.refresh();
     void this.loadModels();
   }
 
-  /** Nobody looks any more: nothing is asked for. */
+  /** Stops polling and closes the open session. */
   stop(): void {
     for (const end of this.#ends.splice(0)) end();
     this.#session.peek()?.close();
@@ -121,19 +121,19 @@ export class Console {
     this.#address.go(route);
   }
 
-  /** Show a text for a while. */
-  tell(text: string, kind: Notice["kind"] = "info"): void {
+  /** Shows a notice for a while. */
+  notify(text: string, kind: Notice["kind"] = "info"): void {
     const same = this.#notices.peek().find((notice) => notice.text === text);
     if (same) this.dismiss(same.id);
     const id = (this.#noticeIds += 1);
     this.#notices.value = [...this.#notices.peek(), { id, kind, text }].slice(-4);
-    setTimeout(() => this.dismiss(id), SHOWN);
+    setTimeout(() => this.dismiss(id), NOTICE_MS);
   }
 
-  /** Show an error for a while, in people's words. */
+  /** Shows an error for a while, worded for users. */
   fail(error: unknown): void {
     if (error instanceof UnauthorizedError) this.locked.value = true;
-    else this.tell(wordsOf(error), "error");
+    else this.notify(errorMessage(error), "error");
   }
 
   dismiss(id: number): void {
@@ -148,7 +148,7 @@ export class Console {
     }
   }
 
-  /** Say something in the open session, or in a new one as the draft has it. Throws what the client throws. */
+  /** Sends a prompt to the open session, or to a new one with the draft's settings. Throws the client's errors. */
   async prompt(
     message: string,
     { files, attachments }: { files?: string[]; attachments?: Attachment[] } = {},
@@ -157,7 +157,7 @@ export class Console {
     const { model, effort, mode, projectDir } = this.draft;
     const request: RunInput & { attachments?: Attachment[]; reasoning_effort?: Effort } = {
       message,
-      // This page opens the session when it has begun.
+      // This page opens the session when it has started.
       can_answer: true,
       ...(message.startsWith("/") && { commands: true }),
       ...(files?.length && { files }),
@@ -171,32 +171,35 @@ export class Console {
             project_dir: projectDir.peek(),
           }),
     };
-    // Whoever got no answer sends the same again: it is done once.
-    const asked = JSON.stringify(request);
+    // A retry of an unanswered request uses the same key, so that the server executes it once.
+    const requestJson = JSON.stringify(request);
     const { key } = (this.#unanswered =
-      this.#unanswered?.asked === asked ? this.#unanswered : { asked, key: newKey() });
+      this.#unanswered?.requestJson === requestJson ? this.#unanswered : { requestJson, key: newIdempotencyKey() });
     const begun = await this.client.begin(request, { key });
     this.#unanswered = undefined;
     if (!open) this.go({ name: "session", id: begun.session_id });
     void this.list.refresh();
   }
 
-  /** Also says that this page answers them: questions wait for a page that shows another session or none, hidden or not. */
+  /**
+   * Loads open questions. The request also declares that this page can answer, so that they wait even if the page is
+   * hidden or shows another session.
+   */
   async #loadAsks(): Promise<void> {
     try {
-      const known = new Set(this.#asks.peek().map(({ id }) => id));
+      const previousIds = new Set(this.#asks.peek().map(({ id }) => id));
       this.#asks.value = await this.client.asks.list({ canAnswer: true });
-      const [fresh] = this.asksElsewhere.peek().filter(({ id }) => !known.has(id));
+      const [fresh] = this.asksElsewhere.peek().filter(({ id }) => !previousIds.has(id));
       if (fresh) announce(`Another session asks: ${fresh.title}`);
     } catch {
-      // The next look may succeed. The list says what is wrong.
+      // The next poll may succeed. The list reports the error.
     }
   }
 
   #show(route: Route): void {
     const open = this.#session.peek();
     if (route.name === "session" && open?.id === route.id) return;
-    // Before the next one opens: a browser has few connections.
+    // Closed before the next one opens, because browsers limit the connections per host.
     open?.close();
     if (this.panel.peek() === "spending") this.panel.value = "";
     this.#session.value =
@@ -207,7 +210,7 @@ export class Console {
             state: ({ session, run }) => {
               const { id, state } = run ?? {};
               const under = id !== undefined && (state === "queued" || state === "running" || state === "waiting");
-              this.list.told({ ...session, run: under ? { id, state } : undefined });
+              this.list.update({ ...session, run: under ? { id, state } : undefined });
             },
             gone: (id) => this.list.drop(id),
           })
@@ -219,7 +222,7 @@ export class Console {
   }
 }
 
-/** By which the server knows the same request again. `crypto.randomUUID` is not there on plain HTTP beyond loopback. */
-function newKey(): string {
+/** A random idempotency key. `crypto.randomUUID` does not exist on plain HTTP, except on loopback. */
+function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -2,12 +2,11 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Console } from "./console.js";
 
-/** Where components find the store. */
+/** Provides the page's store to components. */
 export const ConsoleContext = createContext<Console | undefined>(undefined);
 
-/** The store of this page. */
 export function useConsole(): Console {
   const store = useContext(ConsoleContext);
-  if (!store) throw new Error("there is no console around this component");
+  if (!store) throw new Error("useConsole needs a ConsoleContext.Provider");
   return store;
 }

@@ -19,28 +19,28 @@ import {
 import { Rows, type Row } from "./rows.js";
 import { storedSteers, storeSteers } from "./stored-steers.js";
 
-/** Messages that a session begins with, and that each look further back brings. */
-const FIRST = 50;
-const OLDER = 200;
-/** Beyond every `seq`. */
+/** Number of messages that are loaded at first, and with each older page. */
+const FIRST_PAGE_SIZE = 50;
+const OLDER_PAGE_SIZE = 200;
+/** Larger than any `seq`. */
 const END = Number.MAX_SAFE_INTEGER;
-/** Characters of what a running tool printed that are shown. */
-const PRINTED = 64 * 1024;
-/** Milliseconds after which a page that nobody sees gives its connection back: a browser has six for a host. */
-const UNSEEN = 5000;
+/** Maximum characters of a running tool's output that are shown; its end is kept. */
+const MAX_OUTPUT_CHARACTERS = 64 * 1024;
+/** Time after which a hidden page closes its connection, in ms: a browser allows six for a host. */
+const HIDDEN_PAGE_MS = 5000;
 
 export type Connection = "connecting" | "open" | "lost";
 
-/** The parts of a page that a session needs. */
+/** Functions of the page that an open session uses. */
 export interface SessionHost {
   client: GantryClient;
   fail(error: unknown): void;
-  /** Told how the session stands, each time it changes. */
+  /** Called with the session's state each time it changes. */
   state?(state: SessionState): void;
   gone?(id: string): void;
 }
 
-/** The session that is open: its messages, how it stands, and the one stream that tells both. */
+/** The open session: its messages, its state, and the event stream that updates both. */
 export class OpenSession {
   readonly id: string;
   readonly #host: SessionHost;
@@ -55,30 +55,30 @@ export class OpenSession {
   readonly #returned = signal<readonly string[]>([]);
   readonly #printed = new Map<string, Signal<string>>();
   readonly #unfolded = new Map<string, Signal<boolean | undefined>>();
-  /** Whether what is before the first message is still to be asked for. */
-  readonly #before = signal(false);
+  /** Whether messages before the first one may still be loaded. */
+  readonly #hasOlder = signal(false);
   readonly #loaded = signal(false);
   #stream = new AbortController();
   #unseen: ReturnType<typeof setTimeout> | undefined;
   #loading: Promise<void> | undefined;
-  #answers = false;
+  #canAnswer = false;
   #wake: (() => void) | undefined;
   readonly info = computed(() => this.#state.value?.session);
   readonly run: ReadonlySignal<Run | null> = computed(() => this.#state.value?.run ?? null);
   readonly asks: ReadonlySignal<readonly Ask[]> = computed(() => this.#state.value?.asks ?? []);
   readonly plan: ReadonlySignal<readonly PlanEntry[]> = computed(() => this.#state.value?.plan ?? []);
-  /** Commands in the background that run. */
+  /** Running background commands. */
   readonly processes: ReadonlySignal<readonly ProcessState[]> = computed(() =>
     (this.#state.value?.processes ?? []).filter(({ state }) => state === "running"),
   );
-  readonly busy = computed(() => isUnderWay(this.run.value));
+  readonly busy = computed(() => isActive(this.run.value));
 
   constructor(id: string, host: SessionHost) {
     this.id = id;
     this.#host = host;
     this.#steers = new PendingSteers(host.client, storedSteers(id));
     this.#pending.value = this.#steers.all;
-    document.addEventListener("visibilitychange", this.#seen, { signal: this.#closing.signal });
+    document.addEventListener("visibilitychange", this.#onVisibility, { signal: this.#closing.signal });
     void this.#open();
   }
 
@@ -86,86 +86,89 @@ export class OpenSession {
     return this.#connection;
   }
 
-  /** That there is no such session, or none any more. */
+  /** Whether the session does not exist or was deleted. */
   get missing(): ReadonlySignal<boolean> {
     return this.#missing;
   }
 
-  /** That the first messages are there. */
+  /** Whether the first messages are loaded. */
   get loaded(): ReadonlySignal<boolean> {
     return this.#loaded;
   }
 
-  /** That there are older messages than those in `rows`. */
-  get before(): ReadonlySignal<boolean> {
-    return this.#before;
+  /** Whether messages older than those in `rows` exist. */
+  get hasOlder(): ReadonlySignal<boolean> {
+    return this.#hasOlder;
   }
 
   get rows(): ReadonlySignal<readonly Row[]> {
     return this.#rows.rows;
   }
 
-  /** The answer of a tool to a call; undefined before. */
+  /** The result of a tool call; undefined before the tool has ended. */
   result(callId: string): ReadonlySignal<Message | undefined> {
     return this.#rows.result(callId);
   }
 
-  /** What a running tool printed until now. */
+  /** The current output of a running tool. */
   progress(callId: string): ReadonlySignal<string> {
-    const known = this.#printed.get(callId);
-    if (known) return known;
-    const made = signal(this.#page.progress.get(callId)?.slice(-PRINTED) ?? "");
+    const outputSignal = this.#printed.get(callId);
+    if (outputSignal) return outputSignal;
+    const made = signal(this.#page.progress.get(callId)?.slice(-MAX_OUTPUT_CHARACTERS) ?? "");
     this.#printed.set(callId, made);
     return made;
   }
 
-  /** The sessions of the helpers that a call asked for, as many as one page has; none where they cannot be had. */
-  async helpersOf(callId: string): Promise<readonly Session[]> {
+  /** Sessions of the subagents that a call started, at most one page of 100. Empty if they cannot be loaded. */
+  async subagentsOf(callId: string): Promise<readonly Session[]> {
     try {
       const { signal } = this.#closing;
       const { sessions } = await this.#host.client.sessions.list({ spawnedBy: this.id, size: 100 }, { signal });
       return sessions.filter(({ spawned_by }) => spawned_by?.call_id === callId);
     } catch {
-      // The row says as much without them.
+      // The links are optional; the row is complete without them.
       return [];
     }
   }
 
-  /** Whether something is unfolded, as somebody chose; undefined before. It holds while what it is of is out of sight. */
+  /**
+   * Whether an item is unfolded, as the user chose; undefined before a choice. The choice is kept while the item is
+   * scrolled out of view.
+   */
   unfolded(name: string): Signal<boolean | undefined> {
-    let known = this.#unfolded.get(name);
-    if (!known) this.#unfolded.set(name, (known = signal<boolean | undefined>(undefined)));
-    return known;
+    let unfoldedSignal = this.#unfolded.get(name);
+    if (!unfoldedSignal) this.#unfolded.set(name, (unfoldedSignal = signal<boolean | undefined>(undefined)));
+    return unfoldedSignal;
   }
 
-  /** Load what was said before the first row. */
-  older(): Promise<void> {
-    if (!this.#before.peek() || this.#missing.peek()) return Promise.resolve();
+  /** Loads messages before the first row. */
+  loadOlder(): Promise<void> {
+    if (!this.#hasOlder.peek() || this.#missing.peek()) return Promise.resolve();
     return (this.#loading ??= this.#loadOlder().finally(() => (this.#loading = undefined)));
   }
 
-  /** Another title, model, effort or mode; what is refused becomes a notice. */
+  /** Changes title, model, effort or mode. An error becomes a notice. */
   async change(change: SessionChange): Promise<void> {
-    await this.#tried(() => this.#host.client.sessions.update(this.id, change));
+    await this.#attempt(() => this.#host.client.sessions.update(this.id, change));
   }
 
-  /** End the run under way. */
+  /** Stops the current run. */
   async stop(): Promise<void> {
-    await this.#tried(() => this.#host.client.sessions.cancel(this.id));
+    await this.#attempt(() => this.#host.client.sessions.cancel(this.id));
   }
 
-  /** Have what was said summed up; a run as any other. */
+  /** Summarizes the conversation, as a normal run. */
   async compact(): Promise<void> {
-    await this.#tried(() => this.#host.client.begin({ session_id: this.id, message: "", compact: true }));
+    await this.#attempt(() => this.#host.client.begin({ session_id: this.id, message: "", compact: true }));
   }
 
-  /** Tell the run under way something. Throws what the client throws. */
+  /** Sends an instruction to the current run. Throws the client's errors. */
   async steer(text: string): Promise<void> {
     await this.#steers.send(this.id, text, this.#page);
     void this.#settle();
   }
 
-  /** Texts that the run has not read yet, oldest first. */
+  /** Instructions that the run has not read yet, oldest first. */
   get pending(): ReadonlySignal<readonly PendingSteer[]> {
     return this.#pending;
   }
@@ -175,7 +178,7 @@ export class OpenSession {
     return this.#returned;
   }
 
-  /** The returned texts, which are then no longer here. */
+  /** Returns the returned texts and removes them from `returned`. */
   takeReturned(): readonly string[] {
     const texts = this.#returned.peek();
     if (texts.length > 0) this.#returned.value = [];
@@ -196,12 +199,12 @@ export class OpenSession {
     storeSteers(this.id, this.#steers.all);
   }
 
-  /** Answer a question; that somebody was first becomes a notice. */
+  /** Answers a question. An error, for example that another client answered first, becomes a notice. */
   async answer(ask: Ask, reply: { choice: string } | { text: string }): Promise<void> {
-    await this.#tried(() => this.#host.client.asks.answer(ask.id, reply));
+    await this.#attempt(() => this.#host.client.asks.answer(ask.id, reply));
   }
 
-  /** Nobody looks at it any more: its stream ends. */
+  /** Ends the stream. The object cannot be used afterwards. */
   close(): void {
     clearTimeout(this.#unseen);
     this.#closing.abort();
@@ -212,52 +215,54 @@ export class OpenSession {
     try {
       const messages = await this.#host.client.sessions.messages(
         this.id,
-        { before: END, limit: FIRST },
+        { before: END, limit: FIRST_PAGE_SIZE },
         { signal: this.#closing.signal },
       );
       this.#page.add(messages);
       batch(() => {
-        this.#before.value = messages.length === FIRST;
-        this.#rows.renew();
+        this.#hasOlder.value = messages.length === FIRST_PAGE_SIZE;
+        this.#rows.rebuild();
         this.#loaded.value = true;
       });
-      // The end of one that still grows is told from its begin again.
-      const whole = messages.filter(({ finished }) => finished !== false);
+      // The stream sends unfinished messages again from their start: begin before the first of them.
+      const finishedMessages = messages.filter(({ finished }) => finished !== false);
       const grows =
-        messages.length > whole.length ? Math.min(...messages.filter(unfinished).map(({ seq }) => seq)) - 1 : 0;
-      await this.#watch(grows > 0 ? grows : (whole.at(-1)?.seq ?? 0));
+        messages.length > finishedMessages.length
+          ? Math.min(...messages.filter(unfinished).map(({ seq }) => seq)) - 1
+          : 0;
+      await this.#watch(grows > 0 ? grows : (finishedMessages.at(-1)?.seq ?? 0));
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       if (error instanceof NotFoundError) this.#gone();
-      else if (error instanceof GantryError && (error.status === 0 || error.status >= 500)) await this.#again();
+      else if (error instanceof GantryError && (error.status === 0 || error.status >= 500)) await this.#reopen();
       else this.#host.fail(error);
     }
   }
 
-  /** The first messages could not be had: the server is away, and the page waits for it. */
-  async #again(): Promise<void> {
+  /** The server is unavailable: tries again after a second. */
+  async #reopen(): Promise<void> {
     this.#connection.value = "lost";
     await new Promise((resolve) => setTimeout(resolve, 1000));
     if (!this.#closing.signal.aborted) await this.#open();
   }
 
-  /** Follow what is said behind `behind`, or behind the place where the page is. */
+  /** Follows events after this sequence number, or after the page's position. */
   async #watch(behind: number): Promise<void> {
     while (!this.#closing.signal.aborted) {
       const { signal } = this.#stream;
       if (!signal.aborted) await this.#follow(behind, signal);
       if (this.#missing.peek() || this.#closing.signal.aborted) return;
-      // Somebody asked for another stream, or for none until the page is seen again.
+      // The stream was replaced, or paused until the page is visible again.
       if (this.#stream.signal.aborted) await this.#woken();
     }
   }
 
   async #follow(behind: number, signal: AbortSignal): Promise<void> {
-    this.#answers = document.visibilityState === "visible";
+    this.#canAnswer = document.visibilityState === "visible";
     const events = this.#host.client.sessions.watch(this.id, {
       after: this.#page.cursor,
       afterSeq: behind,
-      canAnswer: this.#answers,
+      canAnswer: this.#canAnswer,
       signal,
       onConnection: (state) => {
         if (!signal.aborted)
@@ -275,7 +280,7 @@ export class OpenSession {
       case "state": {
         const { state } = this.#page;
         if (!state) break;
-        // What was said before how it stands is shown before it, too.
+        // Show messages that precede the state before the state itself.
         this.#rows.flush();
         this.#state.value = state;
         this.#host.state?.(state);
@@ -283,7 +288,7 @@ export class OpenSession {
       }
       case "tool_progress": {
         const printed = this.#printed.get(event.tool_call_id);
-        if (printed) printed.value = (printed.peek() + event.content).slice(-PRINTED);
+        if (printed) printed.value = (printed.peek() + event.content).slice(-MAX_OUTPUT_CHARACTERS);
         break;
       }
       case "deleted":
@@ -296,16 +301,16 @@ export class OpenSession {
   async #loadOlder(): Promise<void> {
     const [first] = this.#page.messages;
     if (!first) return;
-    await this.#tried(async () => {
+    await this.#attempt(async () => {
       const messages = await this.#host.client.sessions.messages(
         this.id,
-        { before: first.seq, limit: OLDER },
+        { before: first.seq, limit: OLDER_PAGE_SIZE },
         { signal: this.#closing.signal },
       );
       this.#page.add(messages);
       batch(() => {
-        this.#before.value = messages.length === OLDER;
-        this.#rows.renew();
+        this.#hasOlder.value = messages.length === OLDER_PAGE_SIZE;
+        this.#rows.rebuild();
       });
     });
   }
@@ -316,13 +321,13 @@ export class OpenSession {
   }
 
   /**
-   * A page that nobody sees gives its connection back where nothing goes on. Where a run goes on it stays, and may answer:
-   * whoever looks at something else for a moment comes back to the question.
+   * Closes the connection of a hidden page if no run is active. During a run the connection stays open, so that a user
+   * who returns can still answer its questions.
    */
-  readonly #seen = () => {
+  readonly #onVisibility = () => {
     clearTimeout(this.#unseen);
     if (document.visibilityState === "visible") {
-      if (this.#answers && !this.#stream.signal.aborted) return;
+      if (this.#canAnswer && !this.#stream.signal.aborted) return;
       this.#stream.abort();
       this.#stream = new AbortController();
       this.#wake?.();
@@ -330,10 +335,10 @@ export class OpenSession {
     }
     this.#unseen = setTimeout(() => {
       if (!this.busy.peek()) this.#stream.abort();
-    }, UNSEEN);
+    }, HIDDEN_PAGE_MS);
   };
 
-  /** Until there is a stream to follow again, or none ever. */
+  /** Resolves when there is a stream to follow again, or when the session is closed. */
   #woken(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
@@ -341,7 +346,7 @@ export class OpenSession {
     });
   }
 
-  async #tried(action: () => Promise<unknown>): Promise<void> {
+  async #attempt(action: () => Promise<unknown>): Promise<void> {
     try {
       await action();
     } catch (error) {
@@ -350,8 +355,8 @@ export class OpenSession {
   }
 }
 
-/** That a run has not ended. */
-export function isUnderWay(run: Pick<Run, "state"> | null | undefined): boolean {
+/** Whether a run has not ended. */
+export function isActive(run: Pick<Run, "state"> | null | undefined): boolean {
   return run?.state === "queued" || run?.state === "running" || run?.state === "waiting";
 }
 

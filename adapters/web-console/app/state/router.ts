@@ -1,29 +1,29 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 
-/** What the page shows. */
+/** The view that the page shows. */
 export type Route = { name: "new" } | { name: "session"; id: string } | { name: "runs" };
 
-/** The route as the end of an address. */
+/** The route as a URL fragment. */
 export function hashOf(route: Route): string {
   if (route.name === "session") return `#/s/${encodeURIComponent(route.id)}`;
   return route.name === "runs" ? "#/runs" : "#/";
 }
 
-/** What an address asks for; a new session where it asks for nothing that is known. */
+/** The route of a URL fragment; a new session if the fragment is unknown. */
 export function routeOf(hash: string): Route {
   if (hash === "#/runs") return { name: "runs" };
   const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
   try {
     const name = decodeURIComponent(id ?? "");
-    // The dots would lead to another path of the API than that of a session.
+    // An id of only dots would lead to another API path than a session's.
     if (!/^\.{0,2}$/.test(name)) return { name: "session", id: name };
   } catch {
-    // No letters that there are.
+    // Invalid percent encoding.
   }
   return { name: "new" };
 }
 
-/** The route of the page's address, and the way to another one. */
+/** The route of the page's address, and a function that changes it. */
 export function addressRoute(): { route: ReadonlySignal<Route>; go(route: Route): void } {
   const route = signal(routeOf(location.hash));
   addEventListener("hashchange", () => (route.value = routeOf(location.hash)));

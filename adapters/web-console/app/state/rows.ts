@@ -1,32 +1,31 @@
 import { batch, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { Message, SessionPage, WatchedEvent } from "gantry/client";
 
-/** What the timeline shows of one message, of the same `key` as long as it is there. */
+/** One row of the timeline. Its `key` does not change while the message exists. */
 export interface Row {
   readonly key: string;
   readonly seq: number;
   readonly message: ReadonlySignal<Message>;
 }
 
-interface OwnRow extends Row {
+interface WritableRow extends Row {
   readonly message: Signal<Message>;
 }
 
-/** Longest wait in milliseconds before what came is shown, where the page draws no frames. */
-const HIDDEN = 250;
+/** Maximum delay before changes are shown if the page draws no frames, in ms. */
+const MAX_DELAY_MS = 250;
 
 /**
- * The rows of a page. What changes in one message draws that message again and nothing else; what comes within one frame
- * is shown with it.
+ * Timeline rows of a page. A change in one message renders only its row. Changes within one frame are shown together.
  */
 export class Rows {
   readonly #page: SessionPage;
   readonly #rows = signal<readonly Row[]>([]);
-  readonly #bySeq = new Map<number, OwnRow>();
+  readonly #bySeq = new Map<number, WritableRow>();
   readonly #results = new Map<string, Signal<Message | undefined>>();
   readonly #changed = new Set<number>();
-  #renew = false;
-  #waits = false;
+  #needsRebuild = false;
+  #isScheduled = false;
 
   constructor(page: SessionPage) {
     this.#page = page;
@@ -40,72 +39,72 @@ export class Rows {
     return this.#result(callId);
   }
 
-  /** An event was applied to the page. */
+  /** Schedules an update after an event was applied to the page. */
   changed(event: WatchedEvent): void {
     if (event.type === "delta") this.#changed.add(event.seq);
     else if (event.type === "message" || event.type === "message_end") this.#changed.add(event.message.seq);
-    else this.#renew = true;
-    if (this.#waits) return;
-    this.#waits = true;
+    else this.#needsRebuild = true;
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
     const flush = () => this.flush();
     if (document.visibilityState === "visible") requestAnimationFrame(flush);
-    setTimeout(flush, HIDDEN);
+    setTimeout(flush, MAX_DELAY_MS);
   }
 
-  /** Show what came. */
+  /** Shows pending changes. */
   flush(): void {
-    if (!this.#waits) return;
-    this.#waits = false;
+    if (!this.#isScheduled) return;
+    this.#isScheduled = false;
     batch(() => {
       for (const seq of this.#changed) {
         const message = this.#page.at(seq);
         const row = this.#bySeq.get(seq);
         if (message && row?.key === message.id) row.message.value = message;
-        else this.#renew = true;
-        if (message?.role === "tool") this.#renew = true;
+        else this.#needsRebuild = true;
+        if (message?.role === "tool") this.#needsRebuild = true;
       }
-      if (this.#renew) this.renew();
+      if (this.#needsRebuild) this.rebuild();
     });
     this.#changed.clear();
-    this.#renew = false;
+    this.#needsRebuild = false;
   }
 
-  /** Make the rows from all messages. */
-  renew(): void {
+  /** Rebuilds the rows from all messages. */
+  rebuild(): void {
     const calls = new Set<string>();
     const answered = new Set<string>();
     const rows: Row[] = [];
-    const left = new Set(this.#bySeq.keys());
+    const removedSeqs = new Set(this.#bySeq.keys());
     for (const message of this.#page.messages) {
       for (const { id } of message.tool_calls) calls.add(id);
       if (message.role === "tool") {
         this.#result(message.tool_call_id).value = message;
         answered.add(message.tool_call_id);
-        // Shown with its call, where that is there.
+        // A result is shown with its call, if the call is loaded.
         if (calls.has(message.tool_call_id)) continue;
       }
-      left.delete(message.seq);
+      removedSeqs.delete(message.seq);
       rows.push(this.#row(message));
     }
-    for (const seq of left) this.#bySeq.delete(seq);
+    for (const seq of removedSeqs) this.#bySeq.delete(seq);
     for (const [id, result] of this.#results) if (!answered.has(id)) result.value = undefined;
     this.#rows.value = rows;
   }
 
-  #row(message: Message): OwnRow {
-    const known = this.#bySeq.get(message.seq);
-    if (known?.key === message.id) {
-      known.message.value = message;
-      return known;
+  #row(message: Message): WritableRow {
+    const knownRow = this.#bySeq.get(message.seq);
+    if (knownRow?.key === message.id) {
+      knownRow.message.value = message;
+      return knownRow;
     }
-    const made: OwnRow = { key: message.id, seq: message.seq, message: signal(message) };
+    const made: WritableRow = { key: message.id, seq: message.seq, message: signal(message) };
     this.#bySeq.set(message.seq, made);
     return made;
   }
 
   #result(callId: string): Signal<Message | undefined> {
-    let known = this.#results.get(callId);
-    if (!known) this.#results.set(callId, (known = signal<Message | undefined>(undefined)));
-    return known;
+    let resultSignal = this.#results.get(callId);
+    if (!resultSignal) this.#results.set(callId, (resultSignal = signal<Message | undefined>(undefined)));
+    return resultSignal;
   }
 }

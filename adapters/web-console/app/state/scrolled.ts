@@ -1,11 +1,11 @@
 let last = -Infinity;
 
-/** Somebody scrolls: what is for the eye alone can wait. */
+/** Records that the user scrolls, so that purely visual work can wait. */
 export function scrolledNow(): void {
   last = performance.now();
 }
 
-/** Whether somebody scrolled in the last `ms`. */
+/** Whether the user scrolled within the last `ms` milliseconds. */
 export function scrolledWithin(ms: number): boolean {
   return performance.now() - last < ms;
 }

@@ -1,11 +1,11 @@
 import { batch, signal, type ReadonlySignal } from "@preact/signals";
 import type { GantryClient, Session } from "gantry/client";
 
-const PAGE = 40;
-/** A pause in typing that is taken for its end, in milliseconds. */
-const TYPED = 180;
+const PAGE_SIZE = 40;
+/** Pause in typing after which the search starts, in ms. */
+const TYPING_PAUSE_MS = 180;
 
-/** The sessions of the list: the newest ones, and older ones as they are scrolled to. */
+/** The list of sessions: the newest ones, and older ones on scrolling. */
 export class SessionList {
   readonly #client: GantryClient;
   readonly #fail: (error: unknown) => void;
@@ -14,19 +14,19 @@ export class SessionList {
   readonly #loading = signal(false);
   readonly #search = signal("");
   #typing: ReturnType<typeof setTimeout> | undefined;
-  #asked = new AbortController();
+  #request = new AbortController();
 
   constructor(client: GantryClient, fail: (error: unknown) => void) {
     this.#client = client;
     this.#fail = fail;
   }
 
-  /** The last used first; those that were loaded. */
+  /** Loaded sessions, the most recently used first. */
   get sessions(): ReadonlySignal<readonly Session[]> {
     return this.#sessions;
   }
 
-  /** How many there are; undefined before the first answer. */
+  /** Total number of sessions; undefined before the first answer. */
   get total(): ReadonlySignal<number | undefined> {
     return this.#total;
   }
@@ -35,28 +35,28 @@ export class SessionList {
     return this.#search;
   }
 
-  /** Search for another text, once nobody types any more. */
+  /** Searches for another text, once the user pauses typing. */
   find(search: string): void {
     this.#search.value = search;
     clearTimeout(this.#typing);
-    this.#typing = setTimeout(() => void this.#reload(), TYPED);
+    this.#typing = setTimeout(() => void this.#reload(), TYPING_PAUSE_MS);
   }
 
-  /** Load the next page, where there is one. */
-  async more(): Promise<void> {
+  /** Loads the next page, if there is one. */
+  async loadMore(): Promise<void> {
     const total = this.#total.peek();
     const have = this.#sessions.peek().length;
     if (this.#loading.peek() || (total !== undefined && have >= total)) return;
-    // What was added at the front since has moved the rest on: a page that overlaps loses nothing.
-    await this.#load(Math.floor(have / PAGE) + 1);
+    // New sessions at the front shift the rest. The next page may overlap, but skips nothing.
+    await this.#load(Math.floor(have / PAGE_SIZE) + 1);
   }
 
-  /** Look for what is new. What was loaded of the rest stays. `quiet`: nobody asked for it, nor is told that it failed. */
+  /** Loads the newest page and keeps the other loaded sessions. `quiet`: a failure is not reported. */
   async refresh({ quiet = false } = {}): Promise<void> {
     if (!this.#loading.peek()) await this.#load(1, { quiet });
   }
 
-  /** Give it another title. */
+  /** Renames a session. */
   async rename(id: string, title: string): Promise<void> {
     try {
       this.#put(await this.#client.sessions.update(id, { title }));
@@ -65,7 +65,7 @@ export class SessionList {
     }
   }
 
-  /** Delete it with all that was said; true when it is gone. */
+  /** Deletes a session with its messages. Returns whether it was deleted. */
   async remove(id: string): Promise<boolean> {
     try {
       await this.#client.sessions.delete(id);
@@ -77,44 +77,44 @@ export class SessionList {
     return true;
   }
 
-  /** It is gone. */
+  /** Removes a deleted session from the list. */
   drop(id: string): void {
-    const left = this.#sessions.peek().filter((session) => session.id !== id);
-    if (left.length === this.#sessions.peek().length) return;
+    const remainingSessions = this.#sessions.peek().filter((session) => session.id !== id);
+    if (remainingSessions.length === this.#sessions.peek().length) return;
     batch(() => {
-      this.#sessions.value = left;
-      this.#total.value = Math.max(left.length, (this.#total.peek() ?? 1) - 1);
+      this.#sessions.value = remainingSessions;
+      this.#total.value = Math.max(remainingSessions.length, (this.#total.peek() ?? 1) - 1);
     });
   }
 
-  /** What is told of one of them elsewhere. */
-  told(session: Session): void {
-    const known = this.#sessions.peek().find(({ id }) => id === session.id);
-    if (!known) return;
+  /** Updates a listed session with its state from another source. */
+  update(session: Session): void {
+    const listedSession = this.#sessions.peek().find(({ id }) => id === session.id);
+    if (!listedSession) return;
     const same =
-      known.title === session.title &&
-      known.updated_at === session.updated_at &&
-      known.run?.state === session.run?.state;
+      listedSession.title === session.title &&
+      listedSession.updated_at === session.updated_at &&
+      listedSession.run?.state === session.run?.state;
     if (!same) this.#put(session);
   }
 
   #put(session: Session): void {
-    const others = this.#sessions.peek().filter(({ id }) => id !== session.id);
-    this.#sessions.value = [...others, session].sort(byUse);
+    const otherSessions = this.#sessions.peek().filter(({ id }) => id !== session.id);
+    this.#sessions.value = [...otherSessions, session].sort(byUse);
   }
 
   async #reload(): Promise<void> {
-    this.#asked.abort();
-    this.#asked = new AbortController();
+    this.#request.abort();
+    this.#request = new AbortController();
     await this.#load(1, { anew: true });
   }
 
   async #load(page: number, { anew = false, quiet = false } = {}): Promise<void> {
-    const { signal } = this.#asked;
+    const { signal } = this.#request;
     this.#loading.value = true;
     try {
       const search = this.#search.peek().trim();
-      const answer = await this.#client.sessions.list({ page, size: PAGE, ...(search && { search }) }, { signal });
+      const answer = await this.#client.sessions.list({ page, size: PAGE_SIZE, ...(search && { search }) }, { signal });
       if (signal.aborted) return;
       batch(() => {
         this.#sessions.value = anew ? answer.sessions : this.#joined(answer.sessions, page);
@@ -127,17 +127,17 @@ export class SessionList {
     }
   }
 
-  /** What came in place of what was known: of the first page, what is newer than its end and not in it is gone. */
+  /** Merges a loaded page into the list. Sessions missing from the first page, but newer than its end, were deleted. */
   #joined(came: readonly Session[], page: number): Session[] {
     const ids = new Set(came.map(({ id }) => id));
     const last = came.at(-1);
     const gone = (session: Session) =>
-      page === 1 && (came.length < PAGE || (last !== undefined && byUse(session, last) < 0));
-    const kept = this.#sessions.peek().filter((session) => !ids.has(session.id) && !gone(session));
-    return [...came, ...kept].sort(byUse);
+      page === 1 && (came.length < PAGE_SIZE || (last !== undefined && byUse(session, last) < 0));
+    const olderSessions = this.#sessions.peek().filter((session) => !ids.has(session.id) && !gone(session));
+    return [...came, ...olderSessions].sort(byUse);
   }
 }
 
-function byUse(one: Session, other: Session): number {
-  return one.updated_at < other.updated_at ? 1 : one.updated_at > other.updated_at ? -1 : 0;
+function byUse(first: Session, second: Session): number {
+  return first.updated_at < second.updated_at ? 1 : first.updated_at > second.updated_at ? -1 : 0;
 }

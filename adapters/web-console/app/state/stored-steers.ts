@@ -2,7 +2,7 @@ import type { PendingSteer } from "gantry/client";
 
 const PREFIX = "gantry.steers.";
 
-/** Texts that a session's run had not read when this tab left the session or loaded the page again. */
+/** Instructions that a session's run had not read when this tab left the session or reloaded the page. */
 export function storedSteers(session: string): PendingSteer[] {
   try {
     const stored: unknown = JSON.parse(sessionStorage.getItem(PREFIX + session) ?? "[]");
@@ -17,7 +17,7 @@ export function storeSteers(session: string, steers: readonly PendingSteer[]): v
     if (steers.length === 0) sessionStorage.removeItem(PREFIX + session);
     else sessionStorage.setItem(PREFIX + session, JSON.stringify(steers));
   } catch {
-    // Without storage they are known while the session is open.
+    // Without storage they are kept only while the session is open.
   }
 }
 

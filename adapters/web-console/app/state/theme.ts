@@ -1,21 +1,20 @@
 export type Theme = "dark" | "light";
 
-const KEPT = "gantry.theme";
+const STORAGE_KEY = "gantry.theme";
 
-/** What was chosen here before, else what the system has. */
+/** The theme that the user chose in this browser, otherwise the system's. */
 export function preferredTheme(): Theme {
-  const kept = localStorage.getItem(KEPT);
-  if (kept === "dark" || kept === "light") return kept;
+  const storedTheme = localStorage.getItem(STORAGE_KEY);
+  if (storedTheme === "dark" || storedTheme === "light") return storedTheme;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Draw the page so. */
 export function showTheme(theme: Theme): void {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Draw the page so from now on, also when it comes again. */
+/** Shows a theme and stores it for later visits. */
 export function keepTheme(theme: Theme): void {
   showTheme(theme);
-  localStorage.setItem(KEPT, theme);
+  localStorage.setItem(STORAGE_KEY, theme);
 }

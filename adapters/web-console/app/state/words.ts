@@ -8,16 +8,16 @@ import {
   UnavailableError,
 } from "gantry/client";
 
-/** What went wrong, in people's words. */
-export function wordsOf(error: unknown): string {
-  if (error instanceof DisconnectedError) return "The server could not be reached.";
+/** The error as a message for the user. */
+export function errorMessage(error: unknown): string {
+  if (error instanceof DisconnectedError) return "The server is unavailable.";
   if (error instanceof UnauthorizedError)
-    return "The server asks who you are. Run `gantry console` for a link that lets you in.";
+    return "The server requires a login. Run `gantry console` to get a login link.";
   if (error instanceof GantryError && /^(person_required|namespace_refused|unseen_refused)$/.test(error.code))
-    return "The server cannot tell this page from a command of its agent. Run `gantry console` for a link that can do this.";
-  if (error instanceof AskClosedError) return "Somebody answered this before.";
-  if (error instanceof BusyError) return "A run is under way in this session.";
-  if (error instanceof NotFoundError) return `It is gone: ${error.message}`;
+    return "The server cannot distinguish this page from a command of its agent. Run `gantry console` to get a link with this permission.";
+  if (error instanceof AskClosedError) return "Another client has already answered this question.";
+  if (error instanceof BusyError) return "A run is active in this session.";
+  if (error instanceof NotFoundError) return `Not found: ${error.message}`;
   if (error instanceof UnavailableError) return `The server cannot do that now: ${error.message}`;
   if (error instanceof GantryError || error instanceof Error) return error.message;
   return String(error);

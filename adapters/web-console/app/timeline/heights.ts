@@ -1,11 +1,11 @@
-/** Where rows of different heights are, of which most were never drawn. */
+/** Positions of rows with different heights. Most rows have never been drawn, and their height is estimated. */
 export class Heights {
-  /** Of a row that was not drawn yet. */
+  /** Estimated height of a row that was not drawn yet. */
   readonly #guess: (key: string) => number;
   readonly #known = new Map<string, number>();
   #keys: readonly string[] = [];
   #index = new Map<string, number>();
-  /** `#tops[i]` is where row `i` begins, right up to and with `#valid`. */
+  /** `#tops[i]` is the top of row `i`. It is valid for indexes up to `#valid`. */
   #tops: number[] = [0];
   #valid = 0;
 
@@ -21,12 +21,12 @@ export class Heights {
     return this.top(this.#keys.length);
   }
 
-  /** Whether these are the rows. */
+  /** Whether these are the current rows, by identity. */
   has(keys: readonly string[]): boolean {
     return keys === this.#keys;
   }
 
-  /** These are the rows now. Heights that are known stay. */
+  /** Replaces the rows and keeps measured heights. */
   setKeys(keys: readonly string[]): void {
     this.#keys = keys;
     this.#index = new Map(keys.map((key, index) => [key, index]));
@@ -34,7 +34,7 @@ export class Heights {
     this.#valid = 0;
   }
 
-  /** A row was measured; true where it is not as high as was thought. */
+  /** Stores a measured height. Returns true if it differs from the height used before. */
   measured(key: string, height: number): boolean {
     const index = this.#index.get(key);
     const before = this.#known.get(key) ?? this.#guess(key);
@@ -44,7 +44,7 @@ export class Heights {
     return true;
   }
 
-  /** Which row it is. */
+  /** Index of a row; undefined if it is not present. */
   indexOf(key: string): number | undefined {
     return this.#index.get(key);
   }
@@ -53,7 +53,7 @@ export class Heights {
     return this.#keys[index];
   }
 
-  /** Where row `index` begins; `count`: where the last one ends. */
+  /** Top of row `index`; for `count`, the end of the last row. */
   top(index: number): number {
     const last = Math.min(index, this.#keys.length);
     for (; this.#valid < last; this.#valid += 1) {
@@ -63,7 +63,7 @@ export class Heights {
     return this.#tops[last] ?? 0;
   }
 
-  /** The row that is at this place. */
+  /** Index of the row at a vertical position. */
   at(place: number): number {
     this.top(this.#keys.length);
     let [low, high] = [0, Math.max(0, this.#keys.length - 1)];

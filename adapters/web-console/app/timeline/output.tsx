@@ -1,18 +1,18 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { piecesOf, plainOf } from "../content/ansi.js";
-import { seen } from "../content/seen.js";
+import { escapeInvisible } from "../content/seen.js";
 import { CopyButton } from "../parts/copy.js";
 
-/** Characters that are shown before somebody asks for the rest. */
-const SHOWN = 12_000;
+/** Maximum characters that are shown until the user expands the output. */
+const MAX_SHOWN_CHARACTERS = 12_000;
 
-/** What a tool printed, in the colours that it chose. `grows`: the end is kept in sight. */
+/** Output of a tool, with its terminal colours. With `grows`, it shows the end and scrolls along. */
 export function Output({ text, grows = false }: { text: string; grows?: boolean }) {
   const all = useSignal(false);
   const place = useRef<HTMLPreElement>(null);
-  const cut = !all.value && text.length > SHOWN;
-  const shown = cut ? (grows ? text.slice(-SHOWN) : text.slice(0, SHOWN)) : text;
+  const cut = !all.value && text.length > MAX_SHOWN_CHARACTERS;
+  const shown = cut ? (grows ? text.slice(-MAX_SHOWN_CHARACTERS) : text.slice(0, MAX_SHOWN_CHARACTERS)) : text;
   const pieces = useMemo(() => piecesOf(shown), [shown]);
   useLayoutEffect(() => {
     if (grows && place.current) place.current.scrollTop = place.current.scrollHeight;
@@ -26,7 +26,7 @@ export function Output({ text, grows = false }: { text: string; grows?: boolean 
           </span>
         ))}
       </pre>
-      <CopyButton text={() => seen(plainOf(text))} label="Copy the output" />
+      <CopyButton text={() => escapeInvisible(plainOf(text))} label="Copy the output" />
       {cut && !grows && (
         <button type="button" class="output-more" onClick={() => (all.value = true)}>
           Show all {text.length.toLocaleString()} characters

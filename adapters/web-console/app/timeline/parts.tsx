@@ -2,11 +2,11 @@ import type { ContentPart } from "gantry/client";
 import { bytes } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
 
-/** Kinds of pictures that hold nothing but a picture. */
+/** Media types that contain only an image, unlike SVG. */
 const PICTURES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const BASE64 = /^[A-Za-z0-9+/=\s]*$/;
 
-/** Pictures and files of a message. */
+/** Images and files of a message. */
 export function Parts({ parts }: { parts: readonly ContentPart[] }) {
   if (parts.length === 0) return null;
   return (

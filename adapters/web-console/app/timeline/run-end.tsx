@@ -3,7 +3,7 @@ import { duration, money, tokens } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
 import type { OpenSession } from "../state/open-session.js";
 
-/** How the newest run stands, below what was said. */
+/** State of the newest run, below the messages. */
 export function RunEnd({ session }: { session: OpenSession }) {
   const run = session.run.value;
   if (!run) return null;
@@ -21,7 +21,7 @@ export function RunEnd({ session }: { session: OpenSession }) {
     case "interrupted":
       return (
         <div class="run-end warn">
-          <Icon name="warning" /> The process of this run ended before it did. What was said is here.
+          <Icon name="warning" /> The run's process exited unexpectedly. All stored messages are shown.
         </div>
       );
     default:
@@ -33,15 +33,15 @@ function UnderWay({ session, run }: { session: OpenSession; run: Run }) {
   if (run.retry)
     return (
       <div class="run-end warn">
-        <span class="spinner" /> Asks again (attempt {run.retry.attempt}) at{" "}
+        <span class="spinner" /> Retrying (attempt {run.retry.attempt}) at{" "}
         {new Date(run.retry.next_attempt_at).toLocaleTimeString()}: {run.retry.reason}
       </div>
     );
   const last = session.rows.value.at(-1)?.message.value;
   const says = last?.role === "assistant" && last.finished === false && last.content !== "";
-  // What it does is seen above.
+  // The growing answer above already shows the activity.
   if (run.state === "running" && says) return null;
-  const words = run.state === "queued" ? "Waits in line" : run.state === "waiting" ? "Waits for you" : "Working";
+  const words = run.state === "queued" ? "Queued" : run.state === "waiting" ? "Waiting for you" : "Working";
   return (
     <div class="run-end">
       {run.state === "waiting" ? <span class="dot waiting" /> : <span class="spinner" />} {words} …
@@ -58,9 +58,9 @@ function Spent({ run }: { run: Run }) {
   ].filter((part) => part !== "");
   const ended =
     run.ended_by === "budget"
-      ? "It ended because its budget was spent. "
+      ? "Ended: budget exceeded. "
       : run.ended_by === "max_iterations"
-        ? "It ended because it may ask the model no more often. "
+        ? "Ended: iteration limit reached. "
         : "";
   return (
     <div class={ended === "" ? "run-end" : "run-end warn"}>

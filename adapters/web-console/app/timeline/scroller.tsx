@@ -4,18 +4,21 @@ import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { scrolledNow } from "../state/scrolled.js";
 import { Heights } from "./heights.js";
 
-/** Pixels that are drawn above and below what is seen. */
-const AROUND = 700;
-/** So near to the end counts as there. */
-const NEAR = 48;
-/** A row that was not drawn yet. */
-const GUESS = 96;
-/** Rows that are known by their place. The first may go: a result that stood alone goes to its call when that comes. */
-const HELD = 8;
-/** Looks for older rows so many heights of the page before the first one is seen. */
-const AHEAD = 3;
+/** Height of the area above and below the visible one that is also rendered, in pixels. */
+const OVERSCAN_PIXELS = 700;
+/** Distance from the end that still counts as the end, in pixels. */
+const END_TOLERANCE_PIXELS = 48;
+/** Estimated height of a row that was not rendered yet, in pixels. */
+const ESTIMATED_ROW_PIXELS = 96;
+/**
+ * Maximum rows whose position is remembered. The first may disappear: a result without a call moves to its call when
+ * that is loaded.
+ */
+const MAX_ANCHOR_ROWS = 8;
+/** Distance from the first row at which older rows are requested, in heights of the visible area. */
+const PREFETCH_PAGES = 3;
 
-/** What a parent may do to a scroller. */
+/** Actions that a parent component can call. */
 export interface ScrollerHandle {
   toEnd(): void;
 }
@@ -23,12 +26,12 @@ export interface ScrollerHandle {
 interface ScrollerProps {
   keys: readonly string[];
   row: (key: string) => ComponentChildren;
-  /** What stands before the first row and behind the last one. */
+  /** Content before the first row and after the last one. */
   head?: ComponentChildren;
   foot?: ComponentChildren;
-  /** The first row comes into sight: there may be older ones. */
+  /** Called when the first row is near: older rows may exist. */
   onFirst: () => void;
-  /** Whether the end is in sight. */
+  /** Called when the end comes into view or leaves it. */
   onEnd: (near: boolean) => void;
   handle: { current: ScrollerHandle | undefined };
   label: string;
@@ -38,83 +41,86 @@ interface Actions extends ScrollerHandle {
   draw(): void;
   place(): void;
   hold(): void;
-  noticed(): void;
-  scrolled(): void;
+  detectScroll(): void;
+  onScroll(): void;
 }
 
 /**
- * Any number of rows of any height, of which those in sight are drawn. What is read stays where it is, whatever comes
- * before it or grows above; whoever is at the end stays at the end.
+ * Any number of rows of any height, of which only those in view are rendered. The visible row stays in place when
+ * content above it changes. At the end, the scroller follows new content.
  */
 export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label }: ScrollerProps): VNode {
   const box = useRef<HTMLDivElement>(null);
   const body = useRef<HTMLDivElement>(null);
   const drawn = useRef<HTMLDivElement>(null);
-  const heights = useMemo(() => new Heights(() => GUESS), []);
+  const heights = useMemo(() => new Heights(() => ESTIMATED_ROW_PIXELS), []);
   const range = useSignal({ from: 0, to: 0 });
-  /** The rows from the upper edge on: the first of them that is still there is held where it is. `atEnd`: the end is held instead. */
-  const held = useRef<{ atEnd: boolean; rows: { key: string | undefined; offset: number }[] }>({
+  /**
+   * Rows from the upper edge on. The first of them that still exists keeps its position. With `atEnd`, the end keeps
+   * its position instead.
+   */
+  const anchor = useRef<{ atEnd: boolean; rows: { key: string | undefined; offset: number }[] }>({
     atEnd: true,
     rows: [],
   });
-  /** Where the page stood when it was looked at last. */
+  /** Scroll position and maximum position at the last check. */
   const last = useRef({ top: 0, end: 0 });
-  const told = useRef({ onFirst, onEnd });
-  told.current = { onFirst, onEnd };
+  const callbacks = useRef({ onFirst, onEnd });
+  callbacks.current = { onFirst, onEnd };
 
   const actions: Actions = useMemo(() => {
-    /** Where the rows begin, below what stands before them. */
+    /** Top of the first row, below the head. */
     const start = () => body.current?.offsetTop ?? 0;
     const draw = () => {
       const element = box.current;
       if (!element) return;
       const top = element.scrollTop - start();
-      const from = heights.at(Math.max(0, top - AROUND));
-      const to = Math.min(heights.count, heights.at(Math.max(0, top + element.clientHeight + AROUND)) + 1);
+      const from = heights.at(Math.max(0, top - OVERSCAN_PIXELS));
+      const to = Math.min(heights.count, heights.at(Math.max(0, top + element.clientHeight + OVERSCAN_PIXELS)) + 1);
       const now = range.peek();
       if (now.from !== from || now.to !== to) range.value = { from, to };
-      if (top < element.clientHeight * AHEAD) told.current.onFirst();
+      if (top < element.clientHeight * PREFETCH_PAGES) callbacks.current.onFirst();
     };
     const place = () => {
       if (body.current) body.current.style.height = `${heights.total}px`;
       if (drawn.current) drawn.current.style.transform = `translateY(${heights.top(range.peek().from)}px)`;
     };
-    const looked = ({ scrollTop, scrollHeight, clientHeight }: HTMLElement) => {
+    const recordPosition = ({ scrollTop, scrollHeight, clientHeight }: HTMLElement) => {
       last.current = { top: scrollTop, end: scrollHeight - clientHeight };
     };
-    /** Put what is held where it was. */
+    /** Restores the position of the anchor. */
     const hold = () => {
       const element = box.current;
       if (!element) return;
-      const { atEnd, rows } = held.current;
-      let wanted = element.scrollTop;
-      if (atEnd) wanted = element.scrollHeight - element.clientHeight;
+      const { atEnd, rows } = anchor.current;
+      let targetTop = element.scrollTop;
+      if (atEnd) targetTop = element.scrollHeight - element.clientHeight;
       else
         for (const { key, offset } of rows) {
           const index = key === undefined ? undefined : heights.indexOf(key);
           if (index === undefined) continue;
-          wanted = start() + heights.top(index) + offset;
+          targetTop = start() + heights.top(index) + offset;
           break;
         }
-      if (Math.abs(wanted - element.scrollTop) > 0.5) element.scrollTop = wanted;
-      looked(element);
+      if (Math.abs(targetTop - element.scrollTop) > 0.5) element.scrollTop = targetTop;
+      recordPosition(element);
     };
     const remember = () => {
       const element = box.current;
       if (!element) return;
       const { scrollTop, scrollHeight, clientHeight } = element;
       const before = last.current;
-      // What has grown since somebody scrolled did not take them from the end.
-      const left = Math.min(before.end, scrollHeight - clientHeight) - scrollTop;
-      // Who goes up is let go of at once, who comes down is caught near the end.
-      const atEnd = left < (scrollTop < before.top - 1 ? 2 : NEAR);
-      looked(element);
+      // Content added since the last scroll does not move the user away from the end.
+      const distanceToEnd = Math.min(before.end, scrollHeight - clientHeight) - scrollTop;
+      // Scrolling up leaves the end at once. Scrolling down reaches it within the tolerance.
+      const atEnd = distanceToEnd < (scrollTop < before.top - 1 ? 2 : END_TOLERANCE_PIXELS);
+      recordPosition(element);
       const top = scrollTop - start();
       const index = heights.at(Math.max(0, top));
-      if (atEnd !== held.current.atEnd) told.current.onEnd(atEnd);
-      held.current = {
+      if (atEnd !== anchor.current.atEnd) callbacks.current.onEnd(atEnd);
+      anchor.current = {
         atEnd,
-        rows: Array.from({ length: Math.min(HELD, heights.count - index) }, (_, at) => ({
+        rows: Array.from({ length: Math.min(MAX_ANCHOR_ROWS, heights.count - index) }, (_, at) => ({
           key: heights.keyAt(index + at),
           offset: top - heights.top(index + at),
         })),
@@ -124,20 +130,21 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       draw,
       place,
       hold,
-      /** Before rows change: somebody may have scrolled, of which the page has not told yet. */
-      noticed() {
-        // What was put there here is no scrolling, and is told late, when the page may be another one already.
+      /** Called before rows change: the user may have scrolled without a scroll event yet. */
+      detectScroll() {
+        // A position set by this component is not a user scroll. Its event arrives late, possibly after the page has
+        // changed.
         if (!box.current || Math.abs(box.current.scrollTop - last.current.top) < 1) return;
         scrolledNow();
         remember();
       },
-      scrolled() {
-        actions.noticed();
+      onScroll() {
+        actions.detectScroll();
         draw();
       },
       toEnd() {
-        held.current = { ...held.current, atEnd: true };
-        told.current.onEnd(true);
+        anchor.current = { ...anchor.current, atEnd: true };
+        callbacks.current.onEnd(true);
         hold();
         draw();
       },
@@ -145,20 +152,20 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
   }, []);
   handle.current = actions;
   if (!heights.has(keys)) {
-    actions.noticed();
+    actions.detectScroll();
     heights.setKeys(keys);
   }
 
-  // Rows are measured as they are drawn and as they grow, after the layout and before they are painted.
+  // Rows are measured when they are rendered and when they grow: after layout, before painting.
   const sizes = useMemo(
     () =>
       new ResizeObserver((entries) => {
         let moved = false;
-        actions.noticed();
+        actions.detectScroll();
         for (const { target, borderBoxSize } of entries) {
           const key = target instanceof HTMLElement ? target.dataset.key : undefined;
           const [size] = borderBoxSize;
-          // Of the box, its head and its foot only that they changed matters.
+          // For the container, its head and its foot, only the fact of a change matters.
           if (key === undefined) moved = true;
           else if (size && target.isConnected && heights.measured(key, size.blockSize)) moved = true;
         }
@@ -197,7 +204,7 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
       id="timeline"
       class="scroller"
       ref={box}
-      onScroll={actions.scrolled}
+      onScroll={actions.onScroll}
       role="log"
       aria-label={label}
       aria-live="off"
@@ -214,7 +221,7 @@ export function Scroller({ keys, row, head, foot, onFirst, onEnd, handle, label 
   );
 }
 
-/** A row whose height is known as long as it is drawn. */
+/** A row whose height is observed while it is rendered. */
 function Measured({ name, sizes, children }: { name: string; sizes: ResizeObserver; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {

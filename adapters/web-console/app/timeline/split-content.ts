@@ -1,6 +1,6 @@
 import type { ContentPart, Message } from "gantry/client";
 
-/** Text, and what is none. */
+/** Splits content into its text and its other parts. */
 export function splitContent(content: Message["content"]): { text: string; parts: ContentPart[] } {
   if (typeof content === "string") return { text: content, parts: [] };
   return {

@@ -1,7 +1,7 @@
 import type { Signal } from "@preact/signals";
 import { Icon } from "../parts/icon.js";
 
-/** What a model thought: one line, unless somebody wants to read it. */
+/** A model's reasoning, folded to one line until the user opens it. */
 export function Thought({ text, grows, open }: { text: string; grows: boolean; open: Signal<boolean | undefined> }) {
   return (
     <div class="thought">

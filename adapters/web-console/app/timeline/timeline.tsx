@@ -7,7 +7,7 @@ import { RunEnd } from "./run-end.js";
 import { Scroller, type ScrollerHandle } from "./scroller.js";
 import "./timeline.css";
 
-/** What was said in a session, from its last words back to its first. */
+/** The messages of a session. It opens at the last message and loads older ones on scrolling up. */
 export function Timeline({ session }: { session: OpenSession }) {
   const keys = useComputed(() => session.rows.value.map(({ key }) => key));
   const byKey = useComputed(() => new Map(session.rows.value.map((row) => [row.key, row])));
@@ -23,7 +23,7 @@ export function Timeline({ session }: { session: OpenSession }) {
         }}
         head={<Before session={session} />}
         foot={<RunEnd session={session} />}
-        onFirst={() => void session.older()}
+        onFirst={() => void session.loadOlder()}
         onEnd={(is) => (near.value = is)}
         handle={handle}
         label="Messages"
@@ -39,5 +39,5 @@ export function Timeline({ session }: { session: OpenSession }) {
 
 function Before({ session }: { session: OpenSession }) {
   if (!session.loaded.value) return <div class="timeline-before">Loading …</div>;
-  return <div class="timeline-before">{session.before.value ? "Loading older messages …" : ""}</div>;
+  return <div class="timeline-before">{session.hasOlder.value ? "Loading older messages …" : ""}</div>;
 }

@@ -4,39 +4,39 @@ import { DiffView } from "../diff.js";
 import { Icon } from "../parts/icon.js";
 import type { OpenSession } from "../state/open-session.js";
 import { changedLines } from "./changed-lines.js";
-import { HelperLinks } from "./helper-link.js";
+import { SubagentLinks } from "./helper-link.js";
 import { Output } from "./output.js";
 import { Parts } from "./parts.js";
 import { splitContent } from "./split-content.js";
-import { argumentsOf, wordsOfCall } from "./tool-words.js";
+import { argumentsOf, labelCall } from "./tool-words.js";
 
 type State = "writing" | "waiting" | "running" | "done" | "failed" | "stopped";
 
-/** Changes of so few lines are shown without being asked for. */
-const SMALL = 40;
+/** Maximum changed lines of a diff that is open by default. */
+const MAX_OPEN_LINES = 40;
 
-/** A call of a tool: one line, and what is behind it. */
+/** A tool call: one line, and its details when unfolded. */
 export function ToolCallView({ call, session }: { call: ToolCall; session: OpenSession }) {
   const result = session.result(call.id).value;
   const diffs = result?.diff ?? [];
   const values = useMemo(() => argumentsOf(call.function.arguments), [call.function.arguments]);
-  const { icon, verb, about } = wordsOfCall(call.function.name, values);
+  const { icon, verb, about } = labelCall(call.function.name, values);
   const counts = useMemo(() => changedLines(diffs), [result]);
-  const asked = session.asks.value.some((ask) => ask.tool_call_id === call.id);
+  const isAsking = session.asks.value.some((ask) => ask.tool_call_id === call.id);
   const state: State = result
     ? result.failed
       ? "failed"
       : "done"
     : !session.busy.value
       ? "stopped"
-      : asked
+      : isAsking
         ? "waiting"
         : values
           ? "running"
           : "writing";
-  // What somebody chose holds; before that small changes are open, and all else is not.
+  // The user's choice wins. By default only small changes are open.
   const chosen = session.unfolded(`call ${call.id}`);
-  const open = chosen.value ?? (counts !== undefined && counts.added + counts.removed <= SMALL);
+  const open = chosen.value ?? (counts !== undefined && counts.added + counts.removed <= MAX_OPEN_LINES);
   return (
     <section class={`call call-${state}`}>
       <button type="button" class="fold" aria-expanded={open} onClick={() => (chosen.value = !open)}>
@@ -63,7 +63,7 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
           {diffs.map((diff, index) => (
             <DiffView key={index} diff={diff} />
           ))}
-          {call.function.name === "task" && <HelperLinks session={session} callId={call.id} />}
+          {call.function.name === "task" && <SubagentLinks session={session} callId={call.id} />}
           {result ? <Result message={result} /> : <Printed session={session} callId={call.id} />}
         </div>
       )}
@@ -71,10 +71,10 @@ export function ToolCallView({ call, session }: { call: ToolCall; session: OpenS
   );
 }
 
-/** The answer of a tool whose call is not there: it was said before the first row. */
+/** A tool result without its call, which is before the first row. */
 export function OrphanResult({ message, session }: { message: Message; session: OpenSession }) {
   const open = session.unfolded(`result ${message.id}`);
-  const { icon, verb } = wordsOfCall(message.name, undefined);
+  const { icon, verb } = labelCall(message.name, undefined);
   return (
     <section class="call">
       <button type="button" class="fold" aria-expanded={open.value === true} onClick={() => (open.value = !open.value)}>
@@ -126,7 +126,7 @@ function StateView({ state }: { state: State }) {
   }
 }
 
-/** `without`: long ones are left out, for they are shown as changes. */
+/** `without`: omits long arguments, because they are shown as changes. */
 function Arguments({
   json,
   values,

@@ -1,15 +1,15 @@
 import type { IconName } from "../parts/icon.js";
 
-/** How a call is named in one line. */
-export interface CallWords {
+/** Label of a call in one line. */
+export interface CallLabel {
   icon: IconName;
   verb: string;
-  /** What it is about: a path, a command, an address. */
+  /** Object of the call: a path, a command, a URL. */
   about: string;
 }
 
-/** By the tool: its picture, what it does, and the arguments that say with what. */
-const KNOWN: Readonly<Record<string, readonly [IconName, string, ...string[]]>> = {
+/** By tool: icon, verb, and the arguments that name the object, in order of preference. */
+const TOOL_LABELS: Readonly<Record<string, readonly [IconName, string, ...string[]]>> = {
   read: ["file", "Read", "path", "filePath", "file_path"],
   list: ["list", "List", "path"],
   glob: ["search", "Find files", "pattern"],
@@ -26,12 +26,12 @@ const KNOWN: Readonly<Record<string, readonly [IconName, string, ...string[]]>> 
   webfetch: ["globe", "Fetch", "url"],
   todowrite: ["list", "Update the plan"],
   todoread: ["list", "Look at the plan"],
-  task: ["brain", "Ask a helper", "description"],
+  task: ["brain", "Ask a subagent", "description"],
   ask_user: ["question", "Ask", "question"],
 };
-const LONGEST = 200;
+const MAX_ABOUT_CHARACTERS = 200;
 
-/** The arguments that a model gave; undefined where they are no object yet, or never will be. */
+/** The parsed arguments of a call. Undefined if they are incomplete or not an object. */
 export function argumentsOf(json: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(json);
@@ -43,16 +43,16 @@ export function argumentsOf(json: string): Record<string, unknown> | undefined {
   }
 }
 
-/** What a call does, in few words. */
-export function wordsOfCall(name: string, values: Record<string, unknown> | undefined): CallWords {
-  const known = Object.hasOwn(KNOWN, name) ? KNOWN[name] : undefined;
-  const [icon, verb, ...keys] = known ?? (["tool", name || "A tool"] as const);
+/** Returns the short label of a call. */
+export function labelCall(name: string, values: Record<string, unknown> | undefined): CallLabel {
+  const toolLabel = Object.hasOwn(TOOL_LABELS, name) ? TOOL_LABELS[name] : undefined;
+  const [icon, verb, ...keys] = toolLabel ?? (["tool", name || "A tool"] as const);
   const texts = Object.entries(values ?? {}).filter(
     (entry): entry is [string, string] => typeof entry[1] === "string" && entry[1] !== "",
   );
   const named = keys.flatMap((key) => texts.filter(([name]) => name === key));
-  const [, about = ""] = (known ? named[0] : texts[0]) ?? [];
-  const [line = "", ...more] = about.trim().split("\n", 2);
-  const isCut = line.length > LONGEST || more.length > 0;
-  return { icon, verb, about: `${line.slice(0, LONGEST)}${isCut ? " …" : ""}` };
+  const [, about = ""] = (toolLabel ? named[0] : texts[0]) ?? [];
+  const [line = "", ...otherLines] = about.trim().split("\n", 2);
+  const isCut = line.length > MAX_ABOUT_CHARACTERS || otherLines.length > 0;
+  return { icon, verb, about: `${line.slice(0, MAX_ABOUT_CHARACTERS)}${isCut ? " …" : ""}` };
 }
