@@ -18,12 +18,15 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   version: string;
 };
-/** Adapters that config can name; beside them are what two of them share, and the terminal, which the command loads. */
+/**
+ * Adapters that a config can name. Excludes acp-shared, which two adapters share, and the terminal, which its command
+ * loads.
+ */
 const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
   (name) => name !== "acp-shared" && name !== "terminal",
 );
 
-/** Node 20 keeps no compiled code. */
+/** Node 20 has no compile cache. */
 const NO_COMPILE_CACHE = "enableCompileCache" in nodeModule ? false : `not in Node ${process.version}`;
 
 describe("the package, unpacked in a stranger's folder", () => {
@@ -31,7 +34,7 @@ describe("the package, unpacked in a stranger's folder", () => {
   let home: TempDir;
   let installed: string;
 
-  /** As the stranger: no condition, no loader, another working directory. */
+  /** Runs a script as a user of the package: no condition, no loader, another working directory. */
   const node = async (script: string): Promise<string> => {
     const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], {
       cwd: folder.path,
@@ -86,11 +89,11 @@ describe("the package, unpacked in a stranger's folder", () => {
   it("tells an old Node what it needs: it can be read there, and asks for nothing before", async () => {
     const { parse } = await import("acorn");
     const text = readFileSync(path.join(installed, "dist/src/cli.js"), "utf8");
-    // Node 12 knows these words and no later ones.
+    // Node 12 supports this syntax and nothing later.
     parse(text, { ecmaVersion: 2019, sourceType: "script", allowHashBang: true });
-    const told = text.indexOf("process.exit(1)");
-    assert.ok(text.slice(0, told).includes("needs Node"));
-    assert.doesNotMatch(text.slice(0, told), /require|import|getBuiltinModule/);
+    const exitIndex = text.indexOf("process.exit(1)");
+    assert.ok(text.slice(0, exitIndex).includes("needs Node"));
+    assert.doesNotMatch(text.slice(0, exitIndex), /require|import|getBuiltinModule/);
   });
 
   it("runs by npx", async () => {
@@ -104,16 +107,16 @@ describe("the package, unpacked in a stranger's folder", () => {
 
   it("keeps compiled code in the home folder of its user, and nowhere else", { skip: NO_COMPILE_CACHE }, async () => {
     const cli = path.join(installed, "dist/src/cli.js");
-    const kept = async (owner: number) => {
-      await using own = await makeTempDir();
-      chownSync(own.path, owner, -1);
-      await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: own.path } });
-      return existsSync(own.at("compiled"));
+    const hasCompiledCode = async (owner: number) => {
+      await using ownedHome = await makeTempDir();
+      chownSync(ownedHome.path, owner, -1);
+      await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: ownedHome.path } });
+      return existsSync(ownedHome.at("compiled"));
     };
     const uid = process.geteuid?.() ?? 0;
-    assert.equal(await kept(uid), true);
-    // Only root can give a folder away.
-    if (uid === 0) assert.equal(await kept(65_534), false);
+    assert.equal(await hasCompiledCode(uid), true);
+    // Only root can change the owner of a folder.
+    if (uid === 0) assert.equal(await hasCompiledCode(65_534), false);
     const missing = folder.at("no-home");
     await run(process.execPath, [cli, "--version"], { env: { ...environment(), GANTRY_HOME: missing } });
     assert.equal(existsSync(missing), false);
@@ -278,7 +281,7 @@ describe("the package, unpacked in a stranger's folder", () => {
         files: ["check.ts"],
       }),
     });
-    // A page has no Node, and its own platform.
+    // A page has no Node API, but its own platform.
     await folder.write({
       "page.ts": `
         import { GantryClient, SessionPage } from "gantry/client";
@@ -302,7 +305,7 @@ describe("the package, unpacked in a stranger's folder", () => {
         files: ["page.ts"],
       }),
     });
-    // Both in one process, which is warm for the second.
+    // Both projects in one process, which is warm for the second.
     const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
     const { stdout } = await run(process.execPath, [tsc, "-b", ".", "page.json"], { cwd: folder.path }).catch(
       (error: { stdout: string }) => error,
@@ -313,7 +316,7 @@ describe("the package, unpacked in a stranger's folder", () => {
 
 describe("the build", () => {
   it("serves the HTTP API as its source does, with parts of its packages deferred", async () => {
-    // Without the condition of the other tests, what they import is the build.
+    // Without the condition of the other tests, imports resolve to the build.
     const files = [
       ...["endpoints", "sse", "ending"].map((name) => source(`test/unit/koa-http-api/${name}.test.ts`)),
       source("test/docs/openapi.test.ts"),
@@ -331,16 +334,16 @@ describe("the build", () => {
 });
 
 describe("what a start loads", () => {
-  /** Parsing takes a millisecond for each 50 kB, a file half of one: whoever starts an agent waits for it. */
+  /** Parsing takes a millisecond for each 50 kB, and a file half a millisecond. Every start waits for it. */
   const WHY =
     "it is loaded at every start; import it where it is needed, or say in .ci/chunks.mjs what is loaded together " +
     "(run.cjs, tools.cjs and seldom.cjs are deferred: something of theirs was used at once)";
 
   /**
-   * Bounds are what it was when this was written, and a little more. Since the build leaves packages and package.json as
-   * they are, a start has 14 kB more of better-sqlite3 and 4 kB more of package.json; its CPU time did not change. The
-   * token of a port, the secrets of the environment and the wait for clients took 3 to 5 kB; the container (tsyringe) 49 kB
-   * and about 4 ms of CPU, meow as the only reader of the command line 64 kB and about 9 ms.
+   * Bounds are slightly above the sizes when this was written. Since the build leaves packages and package.json
+   * unchanged, a start has 14 kB more of better-sqlite3 and 4 kB more of package.json, without more CPU time. The token
+   * of a port, the secrets of the environment and the wait for clients added 3 to 5 kB. The container (tsyringe) added
+   * 49 kB and about 4 ms of CPU, meow as the only command-line parser 64 kB and about 9 ms.
    */
   function assertLight(loaded: Loaded, most: { files: number; bytes: number; packages: string[]; builtins: string[] }) {
     const bytes = [...loaded.files.values()].reduce((sum, size) => sum + size, 0);
@@ -348,14 +351,15 @@ describe("what a start loads", () => {
     assert.ok(loaded.files.size > 2, "it was seen what is loaded");
     assert.ok(loaded.files.size <= most.files, `${loaded.files.size} files, at most ${most.files}: ${WHY} (${list})`);
     assert.ok(bytes <= most.bytes, `${bytes} bytes of code, at most ${most.bytes}: ${WHY} (${list})`);
-    const news = (names: readonly string[], known: readonly string[]) => names.filter((name) => !known.includes(name));
+    const news = (names: readonly string[], allowedNames: readonly string[]) =>
+      names.filter((name) => !allowedNames.includes(name));
     assert.deepEqual(news(loaded.packages, most.packages), [], `code of these packages: ${WHY}`);
     assert.deepEqual(news(loaded.builtins, most.builtins), [], `these modules of Node's: ${WHY}`);
   }
 
-  // The last two: meow and its parser.
+  // The last two are loaded by meow and its parser.
   const builtins = ["fs/promises", "os", "timers/promises", "module", "process"];
-  /** What Node itself loads to listen. */
+  /** Modules that Node itself loads to listen. */
   const LISTENING = ["child_process", "cluster", "dgram", "dns"];
   const commandLine = [
     ...["meow", "yargs-parser", "camelcase-keys", "camelcase", "map-obj", "quick-lru"],
@@ -369,7 +373,7 @@ describe("what a start loads", () => {
 
   it("of `gantry serve`, to the listen line", async (t) => {
     const loaded = await loadedBy(t, { args: ["serve", "--port", "0"], until: /listening on/, config });
-    assertLight(loaded, { files: 4, bytes: 463_000, packages, builtins: [...builtins, "http", ...LISTENING] });
+    assertLight(loaded, { files: 4, bytes: 468_000, packages, builtins: [...builtins, "http", ...LISTENING] });
   });
 
   it("of `gantry serve --acp --stdio`, to a session that can be used", async (t) => {
@@ -382,33 +386,34 @@ describe("what a start loads", () => {
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
     const loaded = await loadedBy(t, { args: ["serve", "--acp", "--stdio"], until: /"sessionId"/, config, ask });
-    assertLight(loaded, { files: 4, bytes: 485_000, packages, builtins });
+    assertLight(loaded, { files: 4, bytes: 491_000, packages, builtins });
   });
 
   it("of `gantry chat`, to its first frame", { skip: NO_TMUX }, async (t) => {
-    const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Ask something/, config });
-    // string-width is a function here that loads the package.
-    const most = { files: 4, bytes: 187_000, packages: ["string-width", ...commandLine] };
+    const loaded = await loadedInTerminal(t, { args: ["chat"], until: /Type a prompt/, config });
+    // string-width is a stub here, which loads the package at its first call.
+    const most = { files: 4, bytes: 190_000, packages: ["string-width", ...commandLine] };
     assertLight(loaded, { ...most, builtins: ["perf_hooks", "tty", "module", "process"] });
   });
 
   it("of a first run over HTTP: Koa, its router and its parser of bodies in one file, without what is deferred", () => {
     const file = path.join(ROOT, "dist/chunks/api.cjs");
-    const found = packagesIn(file);
+    const bundledPackages = packagesIn(file);
     const used = ["@koa/router", "co-body", "koa", "koa-body", "path-to-regexp", "raw-body"];
     assert.deepEqual(
-      used.filter((name) => !found.includes(name)),
+      used.filter((name) => !bundledPackages.includes(name)),
       [],
       "the packages of the file are seen",
     );
-    // Packages that only deferred modules use: those of mime-types, formidable, iconv-lite, cookies, http-assert, and zod.
+    // Packages that only deferred modules use: those of mime-types, formidable, iconv-lite, cookies and http-assert,
+    // and zod.
     const deferred = ["mime-db", "dezalgo", "safer-buffer", "keygrip", "deep-equal", "zod"];
     assert.deepEqual(
-      deferred.filter((name) => found.includes(name)),
+      deferred.filter((name) => bundledPackages.includes(name)),
       [],
       "loaded by a first run; see .ci/packages.mjs",
     );
-    // 266 kB in November 2026, with Koa and koa-body as npm has them.
+    // 266 kB in November 2026, with Koa and koa-body as published.
     assert.ok(statSync(file).size <= 272_000, `${statSync(file).size} bytes: ${WHY}`);
   });
 });
