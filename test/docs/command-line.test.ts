@@ -4,8 +4,8 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { flagName, type About } from "../../src/cli/about.js";
-import { ALL } from "../../src/cli/about/all.js";
+import { flagName, type CommandDescription } from "../../src/cli/about.js";
+import { ALL_COMMANDS } from "../../src/cli/about/all.js";
 import { run as runAbout } from "../../src/cli/about/run.js";
 import { gantryCommand } from "../helpers/node.js";
 import { tempDir, type TempDir } from "../helpers/temp.js";
@@ -13,7 +13,7 @@ import { tempDir, type TempDir } from "../helpers/temp.js";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const text = readFileSync(path.join(ROOT, "docs/command-line.md"), "utf8");
 
-/** What differs from run to run: ids, times, counts, and the folder. */
+/** Replaces what differs between runs: ids, times, counts and the folder. */
 function alike(output: string, folder: TempDir): string {
   return output
     .replaceAll(folder.path, "/tmp/demo")
@@ -59,11 +59,11 @@ describe("command-line.md", () => {
   });
 
   it("names every command, and every flag of gantry run", () => {
-    for (const { name, commands } of ALL) {
+    for (const { name, commands } of ALL_COMMANDS) {
       assert.ok(text.includes(`\`gantry ${name}\``), name);
       for (const word of Object.keys(commands ?? {})) assert.ok(text.includes(`\`${word}\``), word);
     }
-    const { config: _, sessionDriver: __, ...own }: About["flags"] = runAbout.flags;
-    for (const key of Object.keys(own)) assert.ok(text.includes(flagName(key)), flagName(key));
+    const { config: _, sessionDriver: __, ...runFlags }: CommandDescription["flags"] = runAbout.flags;
+    for (const key of Object.keys(runFlags)) assert.ok(text.includes(flagName(key)), flagName(key));
   });
 });

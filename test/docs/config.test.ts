@@ -30,14 +30,14 @@ describe("what is told of the config is made from the options themselves", () =>
     );
     const changed: string[] = [];
     for (const file of [...pages, "README.md", "package-lock.json"]) {
-      // The one that is made anew whole.
+      // openapi.json is generated as a whole and checked elsewhere.
       if (!/\.(?:md|json|ya?ml|[cm]?[jt]s|html)$|file$/.test(file) || file.endsWith("openapi.json")) continue;
       const place = file.split(sep).join("/");
       const is = readFileSync(join(root, file), "utf8");
       const made = withVersion(place, is, next);
-      // Those of others' packages may be any.
-      const whole = place === "package-lock.json" ? 300 : Infinity;
-      assert.doesNotMatch(made.slice(0, whole), old, place);
+      // Versions of other packages may be any.
+      const comparedCharacters = place === "package-lock.json" ? 300 : Infinity;
+      assert.doesNotMatch(made.slice(0, comparedCharacters), old, place);
       assert.equal(withVersion(place, made, version), is);
       if (made !== is) changed.push(place);
     }

@@ -12,10 +12,10 @@ import { tempDir } from "../helpers/temp.js";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const EXAMPLES = path.join(ROOT, "examples");
 const run = promisify(execFile);
-/** The build, if the test runner has made it, loads in half of the time that the sources need. */
+/** The build, if the test runner has made it, loads in half the time of the sources. */
 const FLAGS = process.env.GANTRY_TEST_DIST === "1" ? SOURCE_FLAGS.slice(0, 2) : SOURCE_FLAGS;
 
-/** What an example prints, run as a stranger would, in a folder with one file. */
+/** Output of an example that runs as for a user of the package, in a folder with one file. */
 async function printed(t: TestContext, name: string, ...args: string[]): Promise<string> {
   const folder = await tempDir(t, { "hello.txt": "Hello.\n" });
   const { stdout, stderr } = await run(process.execPath, [...FLAGS, source(`examples/${name}`), ...args], {
@@ -35,7 +35,7 @@ describe("the examples", () => {
     );
     for (const name of names) {
       const lines = readFileSync(path.join(EXAMPLES, name), "utf8").trimEnd().split("\n").length;
-      // The page that takes part has its buttons too; `test/browser/watch/page.test.ts` has it in browsers.
+      // The page with a prompt also has buttons; `test/browser/watch/page.test.ts` tests it in browsers.
       const most = name === "08-take-part.html" ? 70 : name === "10-document-store.ts" ? 110 : 45;
       assert.ok(lines <= most, `${name} has ${lines} lines`);
     }

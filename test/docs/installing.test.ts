@@ -25,19 +25,8 @@ function isThere(command: string, ...args: string[]): boolean {
 describe("installing.md", () => {
   const page = read("docs/installing.md");
 
-  it("is named by every page that uses the command", () => {
-    const pages = readdirSync(path.join(ROOT, "docs")).filter(
-      (name) => name.endsWith(".md") && name !== "installing.md",
-    );
-    for (const file of [...pages.map((name) => `docs/${name}`), "README.md"]) {
-      const text = read(file);
-      if (
-        /(?:^|[`$(] ?|npx (?:--no )?)gantry (?:serve|run|sessions|models|adapters|chat|console|completion)\b/m.test(
-          text,
-        )
-      )
-        assert.match(text, /installing\.md/, `${file} uses the command and does not say where it comes from`);
-    }
+  it("is linked by the README and by the index, so that no other page needs to repeat it", () => {
+    for (const file of ["README.md", "docs/README.md"]) assert.match(read(file), /installing\.md/, file);
   });
 
   it("names files, scripts and versions that there are", () => {
@@ -48,16 +37,16 @@ describe("installing.md", () => {
   });
 });
 
-/** What has an installer of packages fetch `gantry`, and so a stranger's, from a registry. */
+/** Commands and specifiers that would install `gantry` from a registry, where the name belongs to a third party. */
 function fetched(text: string): string[] {
   const commands = text.matchAll(
     /\b(?:npm|pnpm|yarn|bun|deno)[ \t]+(?:install|i|ci|add|exec|x|dlx|update|create|init)\b[^\n`]*|\b(?:npx|pnpx|bunx)\b[^\n`]*/g,
   );
   const lines = [...commands].map(([line]) => line.replace(/[ \t]#.*/, ""));
   const named = lines.filter((line) => {
-    // Up to what another command begins with, and to what npm runs.
-    const [own = ""] = line.split(/&&|\|\||[;|)]/);
-    const words = own.split(/[\s"']+/).slice(1);
+    // Only the first command, and not the command that npm runs.
+    const [firstCommand = ""] = line.split(/&&|\|\||[;|)]/);
+    const words = firstCommand.split(/[\s"']+/).slice(1);
     return words.some((word) => /^(?:npm:)?gantry(?:@.*)?$/.test(word)) && !words.includes("--no");
   });
   return [...named, ...(text.match(/(?<![\w.@/-])gantry@[\w^~*<>=.]+/g) ?? [])];
@@ -112,10 +101,10 @@ describe("Containerfile", () => {
     assert.match(last, /^USER node$/m);
     assert.doesNotMatch(last.slice(last.indexOf("USER node")), /^RUN /m);
     assert.match(last, /^HEALTHCHECK /m);
-    // As the first process node would wait for its own children alone: zombies of all that commands leave behind.
+    // As the first process, node waits only for its own children: processes that commands leave would become zombies.
     assert.match(last, /apt-get install .*\btini\b/);
     assert.match(last, /^ENTRYPOINT \["tini", "--", "gantry"\]$/m);
-    // A key in a layer is everybody's.
+    // A key in an image layer is public.
     assert.doesNotMatch(file, /_KEY|TOKEN|SECRET/);
   });
 
@@ -141,7 +130,7 @@ describe("gantry.service", () => {
   const skip = !isThere("systemd-analyze", "--version") && "there is no systemd-analyze (apt-get install systemd)";
   it("is a unit that systemd takes", { skip }, async (t) => {
     const folder = await tempDir(t);
-    // Where gantry is on this machine is of no account.
+    // The location of gantry on this machine does not matter.
     const unit = read("docs/installing/gantry.service").replace("/usr/local/bin/gantry", "/bin/true");
     await folder.write({ "gantry.service": unit });
     const output = execFileSync("systemd-analyze", ["verify", folder.at("gantry.service")], { stdio: "pipe" });
@@ -150,7 +139,7 @@ describe("gantry.service", () => {
 
   it("has nothing that takes the sandbox of commands away", () => {
     const set = [...read("docs/installing/gantry.service").matchAll(/^(\w+)=/gm)].map(([, name = ""]) => name);
-    // All lay mounts over /proc, which then cannot be mounted anew, or forbid namespaces.
+    // These settings put mounts over /proc, so that it cannot be mounted again, or forbid namespaces.
     const bad =
       /^(ProtectProc|ProcSubset|ProtectKernelTunables|ProtectKernelLogs|ProtectHostname|RestrictNamespaces|PrivateUsers)$/;
     assert.deepEqual(
@@ -170,7 +159,7 @@ describe("the GitHub Action", () => {
     assert.equal(scripts.length, 2);
     for (const script of scripts) assert.doesNotMatch(script, /\$\{\{/);
     const inputs = [...file.matchAll(/^ {2}([\w-]+):\n {4}description/gm)].map(([, name]) => name);
-    for (const name of inputs.filter((one) => one !== "output" && one !== "exit-code"))
+    for (const name of inputs.filter((input) => input !== "output" && input !== "exit-code"))
       assert.ok(file.includes(`\${{ inputs.${name} }}`), name);
   });
 
@@ -183,19 +172,19 @@ describe("the GitHub Action", () => {
     const cli = [process.execPath, ...gantryCommand()];
     await bin.write({ gantry: `#!/bin/sh\nexec ${cli.join(" ")} "$@"\n`, output: "" });
     execFileSync("chmod", ["+x", bin.at("gantry")]);
-    const own = Object.fromEntries(
+    const defaultVariables = Object.fromEntries(
       ["MODEL", "MODE", "BUDGET", "SCHEMA", "FILES", "CONFIG"].map((name) => [`GANTRY_${name}`, ""]),
     );
     const run = () =>
       new Promise<{ code: number; stdout: string }>((resolve) =>
-        // As a runner runs a step with `shell: bash`.
+        // As a GitHub runner executes a step with `shell: bash`.
         execFile(
           "bash",
           ["--noprofile", "--norc", "-eo", "pipefail", "-c", scripts[1] ?? ""],
           {
             cwd: folder.path,
             env: {
-              ...own,
+              ...defaultVariables,
               PATH: `${bin.path}:${process.env["PATH"]}`,
               HOME: home.path,
               GANTRY_HOME: home.path,
@@ -224,8 +213,8 @@ describe("the GitHub Action", () => {
     assert.equal(done.code, 0);
     assert.match(await outputs(), /^exit-code=0\noutput<<(end-[0-9a-f]{32})\nFirst\.\noutput<<x\nexit-code=7\n\n\1\n$/);
     const { messages } = fake.requests[0]?.body as { messages: unknown[] };
-    const said = JSON.stringify(messages.at(-1));
-    assert.ok(said.includes(JSON.stringify(prompt).slice(1, -1)) && said.includes("alpha"), said);
+    const lastMessage = JSON.stringify(messages.at(-1));
+    assert.ok(lastMessage.includes(JSON.stringify(prompt).slice(1, -1)) && lastMessage.includes("alpha"), lastMessage);
   });
 
   it("gives later steps nothing that a command wrote into the runner's files", { skip }, async (t) => {
@@ -233,7 +222,7 @@ describe("the GitHub Action", () => {
     const folder = await tempDir(t, Object.fromEntries([...files, "other"].map((name) => [name, ""])));
     const names = Object.fromEntries(files.map((name) => [`GITHUB_${name}`, folder.at(name)]));
     const env = { ...names, GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" };
-    // As without bubblewrap.
+    // Simulates a machine without bubblewrap.
     const { fake, run } = await step(t, env, { tools: { bash: { sandbox: "off" } } });
     const write = `cd ${folder.path} && for file in *; do echo LD_PRELOAD=evil >> $file; done; ln -sf other ENV`;
     fake.enqueue(call("bash", { command: write }), say("Done."));

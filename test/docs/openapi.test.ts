@@ -21,8 +21,8 @@ describe("GET /api/openapi.json", () => {
     const { status, headers, json } = await api.send("/api/openapi.json");
     assert.deepEqual([status, headers["content-type"]], [200, "application/json"]);
     const document = json() as { info: object };
-    const { info, ...rest } = await read("docs/openapi.json");
-    assert.deepEqual(document, { ...rest, info: { ...(info as object), version: api.agent.version } });
+    const { info, ...withoutInfo } = await read("docs/openapi.json");
+    assert.deepEqual(document, { ...withoutInfo, info: { ...(info as object), version: api.agent.version } });
     const { valid, errors } = await new Validator().validate(document);
     assert.deepEqual([valid, errors], [true, undefined]);
   });
@@ -42,17 +42,17 @@ describe("what it says of what is asked", () => {
     const { properties } = components.schemas["Budget"]!;
     assert.deepEqual(Object.keys(properties), ["usd", "tokens", "seconds"]);
     const { run } = await startApi(t);
-    const asked = async (key: string, most: number) => {
+    const requestBudget = async (key: string, most: number) => {
       const { status, text } = await run({ message: "hi", stream: false, budget: { [key]: most } });
       return status === 200 ? 200 : text;
     };
     for (const [key, { type, maximum }] of Object.entries(properties)) {
       const refused = `{"error":"invalid field: budget.${key}","code":"invalid_field"}`;
-      // Of the model of this test nobody knows a price.
-      if (key !== "usd") assert.equal(await asked(key, maximum), 200, key);
-      assert.equal(await asked(key, maximum + 1), refused);
-      assert.equal(await asked(key, 0), refused);
-      assert.equal((await asked(key, 999.5)) === refused, type === "integer", key);
+      // The model in this test has no known price.
+      if (key !== "usd") assert.equal(await requestBudget(key, maximum), 200, key);
+      assert.equal(await requestBudget(key, maximum + 1), refused);
+      assert.equal(await requestBudget(key, 0), refused);
+      assert.equal((await requestBudget(key, 999.5)) === refused, type === "integer", key);
     }
   });
 });
@@ -92,24 +92,26 @@ describe("what the suite is answered", () => {
   });
 
   it("has each path, status and event of the document, but for one that nothing brings about", async (t) => {
-    for (const tour of [results, watched, asked, refused, failed, late, stopped]) await tour(t);
+    for (const tour of [results, watched, answerAsk, refused, failed, late, stopped]) await tour(t);
     assert.deepEqual(
-      documented().filter((one) => !seen.has(one)),
-      // Whatever a provider tells or does not tell, and whatever becomes of the store, there is a list.
+      documented().filter((entry) => !seen.has(entry)),
+      // The list of models never fails, whatever the providers or the store return.
       ["GET /api/models 500"],
     );
   });
 });
 
 type Begin = { method: string; path: string; body?: string };
-const OPERATIONS: Begin[] = [...new Set(documented().map((one) => one.split(" ").slice(0, 2).join(" ")))].map((one) => {
-  const [method = "", path = ""] = one.split(" ");
-  const body =
-    path === "/api/run" || path.endsWith("/steer") ? '{"message":"x"}' : method === "PATCH" ? "{}" : undefined;
-  return { method, path, body: body ?? (path === "/api/asks/{id}" && method === "POST" ? "{}" : undefined) } as Begin;
-});
+const OPERATIONS: Begin[] = [...new Set(documented().map((entry) => entry.split(" ").slice(0, 2).join(" ")))].map(
+  (operation) => {
+    const [method = "", path = ""] = operation.split(" ");
+    const body =
+      path === "/api/run" || path.endsWith("/steer") ? '{"message":"x"}' : method === "PATCH" ? "{}" : undefined;
+    return { method, path, body: body ?? (path === "/api/asks/{id}" && method === "POST" ? "{}" : undefined) } as Begin;
+  },
+);
 
-/** Each operation with this id. */
+/** Sends a request for each operation with this id. */
 async function each(api: Api, id: string, headers: Record<string, string> = {}): Promise<void> {
   for (const { method, path, body } of OPERATIONS)
     await api.send(path.replace("{id}", id), {
@@ -169,10 +171,10 @@ async function watched(t: Hooks): Promise<void> {
       return "done";
     },
   });
-  // The second word comes when the first was told in a message, the end when the second was told in a delta.
-  const told = [gate(), gate()] as const;
+  // The second word follows once the first was sent in a message, the end once the second was sent in a delta.
+  const gates = [gate(), gate()] as const;
   const [a, b] = ["a", "b"].map((text) => ({ type: "text", block: "0", text: `${text} ` }) as const);
-  const words = [a!, told[0].wait(), b!, told[1].wait()];
+  const words = [a!, gates[0].wait(), b!, gates[1].wait()];
   const api = await startApi(t, { steps: [callTools(["chatty", {}]), words], agent: { tools: [chatty] } });
   const { id } = await api.agent.sessions.create();
   const page = new EventPage();
@@ -182,8 +184,8 @@ async function watched(t: Hooks): Promise<void> {
       page.apply(event);
       types.add(event.type);
       if (event.type === "tool_progress") open.open();
-      if (page.messages.at(-1)?.["content"] === "a ") told[0].open();
-      if (event.type === "delta") told[1].open();
+      if (page.messages.at(-1)?.["content"] === "a ") gates[0].open();
+      if (event.type === "delta") gates[1].open();
     }
   })();
   await api.run({ message: "hi", session_id: id });
@@ -196,7 +198,7 @@ async function watched(t: Hooks): Promise<void> {
   await done;
 }
 
-async function asked(t: Hooks): Promise<void> {
+async function answerAsk(t: Hooks): Promise<void> {
   const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "" }) as const };
   const steps = [callTools(["edit", {}]), "end"];
   const api = await startApi(t, { steps, agent: { tools: [editTool], permissions, unattended: "wait" } });
@@ -239,7 +241,7 @@ async function refused(t: Hooks): Promise<void> {
   await each(locked, "none");
 }
 
-/** A question that nobody answers. */
+/** A question without an answer. */
 async function anAsk(t: Hooks): Promise<{ api: Api; id: string }> {
   const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "" }) as const };
   const agent = { tools: [editTool], permissions, unattended: "wait" } as const;
@@ -249,16 +251,16 @@ async function anAsk(t: Hooks): Promise<{ api: Api; id: string }> {
   return { api, id: (await api.agent.asks.list())[0]!.id };
 }
 
-/** A store that fails at everything. */
+/** A store whose operations all fail. */
 async function failed(t: Hooks): Promise<void> {
   const broken = { on: false };
   const driver = new Proxy(new MemoryDriver(), {
     get: (of, name) => {
       const value: unknown = Reflect.get(of, name, of);
       if (typeof value !== "function") return value;
-      return (...given: unknown[]) => {
+      return (...callArguments: unknown[]) => {
         if (broken.on) return Promise.reject(new Error("the disk is gone"));
-        return Reflect.apply(value, of, given) as unknown;
+        return Reflect.apply(value, of, callArguments) as unknown;
       };
     },
   });
@@ -270,7 +272,7 @@ async function failed(t: Hooks): Promise<void> {
   broken.on = false;
 }
 
-/** No model is there in time. */
+/** No model becomes available in time. */
 async function late(t: Hooks): Promise<void> {
   const never = { models: [], list: () => new Promise<never>(() => undefined) };
   const api = await startApi(t, { scripted: never, agent: { modelTimeoutMs: 30 } });

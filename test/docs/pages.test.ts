@@ -13,12 +13,12 @@ import { tempDir, type TempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);
 
-/** Node there; what it printed, and what it complained of. */
+/** Runs Node in a folder. Resolves with its output and errors, also if it fails. */
 async function node(cwd: string, ...args: string[]): Promise<string> {
   const env: NodeJS.ProcessEnv = { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") };
-  // Of the test runner that runs this file.
+  // Set by the test runner that runs this file.
   delete env.NODE_TEST_CONTEXT;
-  // Whoever follows a page has the build, which also starts quicker; a test that is run alone may have none.
+  // Users of the pages have the build, which also starts faster. A test that runs alone may have none.
   const isBuilt = process.env.GANTRY_TEST_DIST === "1";
   const flags = isBuilt ? [] : SOURCE_FLAGS;
   const output = (out: { stdout: string; stderr: string }): string => out.stdout + out.stderr;
@@ -26,8 +26,8 @@ async function node(cwd: string, ...args: string[]): Promise<string> {
   return run(process.execPath, [...flags, ...args], options).then(output, output);
 }
 
-/** A folder from which `gantry` is found. */
-async function stranger(t: TestContext): Promise<TempDir> {
+/** A folder in which `gantry` can be imported. */
+async function userProject(t: TestContext): Promise<TempDir> {
   const folder = await tempDir(t);
   mkdirSync(folder.at("node_modules"));
   symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
@@ -50,7 +50,7 @@ describe("what the pages say is true", () => {
       assert.equal(begun.code, 0, begun.stderr);
       mkdirSync(folder.at("new", "node_modules"));
       symlinkSync(ROOT, folder.at("new", "node_modules", "gantry"), "dir");
-      // One source: but for the package's name, the files are those of the page.
+      // Except for the package's name, the files are those of the page.
       const files = projectFiles(readFileSync(path.join(ROOT, "docs", page), "utf8"), "@own/thing");
       for (const [file, text] of Object.entries(files)) assert.equal(await folder.read(`new/${file}`), text, file);
       for (const file of ["index.js", "fixture.js", "index.test.js", "config.json", "README.md"])
@@ -69,7 +69,7 @@ describe("what the pages say is true", () => {
         [[kind, "@own/thing"]],
       );
       assert.ok(adapters[0]!.checks.every(({ status }) => status === "passed"));
-      // The page's ports may be taken here.
+      // The page's ports may be in use on this machine.
       const config = (await folder.read("new/config.json")).replace(/"port": \d+/g, '"port": 0');
       await folder.write({ "new/config.json": config });
       const server = await startServer(t, { projectDir, args: ["serve", "--config", "config.json", "--port", "0"] });
@@ -113,7 +113,7 @@ describe("what the pages say is true", () => {
     const rows = [...text.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
     assert.deepEqual(
       rows,
-      // One that has a cursor in one place alone is two.
+      // An event type with and without a cursor has two entries in the port.
       [...new Set([...events].map(([, name]) => name))],
     );
   });
@@ -122,7 +122,7 @@ describe("what the pages say is true", () => {
     const text = readFileSync(path.join(ROOT, "docs/embedding-reference.md"), "utf8");
     const [, options = ""] =
       /^export interface AgentOptions \{\n(.*?)^\}/ms.exec(
-        readFileSync(path.join(ROOT, "src/agent-options.ts"), "utf8"),
+        readFileSync(path.join(ROOT, "src/agent/options.ts"), "utf8"),
       ) ?? [];
     const table = text.slice(text.indexOf("## Options of `Agent`"), text.indexOf("## Events of the agent"));
     const named = [...table.matchAll(/^\| (`[^|]+`) +\|/gm)].flatMap(([, cell = ""]) =>
@@ -143,7 +143,7 @@ describe("what the pages say is true", () => {
       if (program === undefined) chapter = heading ?? "";
       else
         it(chapter, async (t) => {
-          const folder = await stranger(t);
+          const folder = await userProject(t);
           await folder.write({ "package.json": '{ "type": "module" }', "program.js": program });
           const output = await node(folder.path, "program.js");
           if (printed !== undefined) assert.equal(output, printed);

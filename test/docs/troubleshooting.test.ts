@@ -12,18 +12,18 @@ const FOREIGN = new Set(["command not found: gantry", "Cannot find package 'gant
 /** Constants of texts that the program puts together of more than one. */
 const PARTS: Readonly<Record<string, readonly string[]>> = {
   "unknown command <name>; expected one of <names>": ["expected one of"],
-  "expected <names>, a package installed beside the config file, or a path": [
-    "a package installed beside the config file, or a path",
+  "expected <names>, a package installed in the config file's folder, or a path": [
+    "a package installed in the config file's folder, or a path",
   ],
   "request from another PID namespace refused": ["from another PID namespace"],
   "request of a process that gantry cannot see refused": ["of a process that gantry cannot see"],
-  "there is no such model; did you mean <name>?": ["there is no such model", "; did you mean "],
+  "unknown model; did you mean <name>?": ["unknown model", "; did you mean "],
   "(ECONNREFUSED); is the server running?": ["); is the server running?"],
   "ended at its budget": ["ended at ", "its budget"],
-  "ended at the most iterations": ["ended at ", "the most iterations"],
-  "nobody is here to be asked: calls that need leave are refused": [
-    "nobody is here to be asked: calls that need leave ",
-    "are refused",
+  "ended at the maximum number of iterations": ["ended at ", "the maximum number of iterations"],
+  "no user can answer: tool calls that need permission are denied": [
+    "no user can answer: tool calls that need permission ",
+    "are denied",
   ],
 };
 
@@ -42,13 +42,13 @@ function sources(): string {
 describe(PAGE, () => {
   it("quotes texts that are in the sources, but for the parts in <...>", () => {
     const all = sources();
-    // Of each row the first cell; cells without code are symptoms in words.
+    // The first cell of each row. A cell without code describes a symptom in words.
     const cells = [...readFileSync(path.join(ROOT, PAGE), "utf8").matchAll(/^\| (`.*?) *\| /gm)].map(
       ([, cell]) => cell,
     );
     const texts = cells.flatMap((cell = "") => [...cell.matchAll(/`([^`]+)`/g)].map(([, text = ""]) => text));
     assert.ok(texts.length > 120, String(texts.length));
-    for (const text of texts.filter((one) => !FOREIGN.has(one)))
+    for (const text of texts.filter((quotedText) => !FOREIGN.has(quotedText)))
       for (const part of PARTS[text] ?? text.split(/<[^<>]+>/)) {
         const constant = part.replace(/^[\s:,;]+|[\s:,;]+$/g, "");
         // Shorter ones are what stands between parts that differ.

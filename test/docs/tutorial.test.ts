@@ -9,7 +9,7 @@ import { tempDir } from "../helpers/temp.js";
 
 const text = readFileSync(path.join(ROOT, "docs/tutorial.md"), "utf8");
 
-/** Prints a mark behind the output of each block, so that it can be told apart. */
+/** Prints a mark behind the output of each block, so that outputs can be separated. */
 const MARK = "-- end of block";
 
 /** Without ids and numbers that differ from run to run, and with the line breaks that a terminal gets. */
@@ -45,13 +45,13 @@ describe("tutorial.md", () => {
     );
     assert.ok(blocks.length >= 15);
     // The first one installs, the one with a key needs an account.
-    const [, ...rest] = blocks.filter(({ commands }) => !commands.includes("OPENAI_API_KEY"));
+    const [, ...laterBlocks] = blocks.filter(({ commands }) => !commands.includes("OPENAI_API_KEY"));
     const serve = [
       'if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER"; fi',
       `gantry serve --port ${port} > ../served 2>&1 & SERVER=$!`,
       'until grep -q "^http server listening" ../served; do kill -0 "$SERVER" || exit 3; sleep 0.05; done\n',
     ].join("\n");
-    const script = rest.map(({ commands }) =>
+    const script = laterBlocks.map(({ commands }) =>
       commands
         .replaceAll("localhost:8080", `localhost:${port}`)
         .replace(/^gantry serve\n/m, serve)
@@ -73,7 +73,7 @@ describe("tutorial.md", () => {
     const code = await new Promise((resolve) => child.on("close", resolve));
     assert.equal(code, 0, output);
     const outputs = output.split(`\n${MARK}\n`);
-    for (const [at, { commands, printed }] of rest.entries())
+    for (const [at, { commands, printed }] of laterBlocks.entries())
       if (printed !== undefined)
         assert.equal(alike(outputs[at]?.trimEnd() ?? ""), alike(printed.trimEnd()), `${commands}\n${output}`);
     assert.match(outputs.join(""), /"main\\": \\"greet\.js/);

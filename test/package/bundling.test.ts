@@ -16,11 +16,11 @@ import { makeTempDir, type TempDir } from "../helpers/temp.js";
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../helpers/bundled-program.mjs", import.meta.url));
-/** Packages that stay outside of a bundle; see docs/bundling.md. */
+/** Packages that stay outside a bundle; see docs/bundling.md. */
 const EXTERNAL = ["better-sqlite3", "@vscode/ripgrep", "@vscode/tree-sitter-wasm"];
-/** gantry looks for a ripgrep of the system in these folders, among others. */
+/** gantry searches these folders, among others, for a system ripgrep. */
 const HAS_SYSTEM_RG = ["/usr/local/bin/rg", "/usr/bin/rg", "/bin/rg"].some((file) => existsSync(file));
-/** The test puts a ripgrep where the system would have it, in a file system of its own. */
+/** The test mounts a ripgrep at a system path, in its own mount namespace. */
 const NO_MOUNTS = spawnSync("bwrap", ["--dev-bind", "/", "/", "true"]).status === 0 ? false : "needs bubblewrap";
 const PRINTED = [
   "1\tconst one = 1;",
@@ -34,7 +34,7 @@ const PRINTED = [
   "Syntax errors that this change brought:",
   "a.js:1: ) is missing | const one = (1;",
   "This call is not allowed: no rm",
-  // Only on Linux do commands outlive the program.
+  // Detached commands exist only on Linux.
   process.platform === "linux"
     ? "from a kept command"
     : "no command can outlive gantry here. Start it with background alone.",
@@ -51,7 +51,7 @@ interface Bundle {
   readonly isMinified: boolean;
 }
 
-/** Each writes `main.mjs` or `main.cjs` to the folder, with no option but the usual ones for a program of Node. */
+/** Each bundler writes `main.mjs` or `main.cjs` to the folder, with only the usual options for a Node program. */
 const BUNDLERS: Record<string, (bundle: Bundle) => Promise<void>> = {
   async esbuild({ entry, outdir, format, isMinified }) {
     const outfile = path.join(outdir, nameOf(format));
@@ -110,7 +110,7 @@ describe("a program that bundles gantry", () => {
   });
   after(() => folder.remove());
 
-  /** A folder with a bundle and nothing else than these packages. */
+  /** Creates a folder that contains a bundle and only these packages. Resolves with the bundle's path. */
   async function bundled(name: string, format: Format, packages: readonly string[], isMinified = false) {
     const outdir = folder.at(
       [name, format, ...(isMinified ? ["minified"] : []), ...packages.map((name) => path.basename(name))].join("-"),
@@ -126,7 +126,7 @@ describe("a program that bundles gantry", () => {
     return path.join(outdir, nameOf(format));
   }
 
-  /** The output of a bundle whose sources have been moved away. */
+  /** Output of a bundle while its sources are moved away. */
   async function printed(
     file: string,
     flags: readonly string[] = [],
@@ -189,7 +189,7 @@ describe("a program that bundles gantry", () => {
   it("works in the main process of an Electron application", { skip: process.platform === "win32" }, async () => {
     const file = await bundled("webpack", "cjs", EXTERNAL);
     const app = path.dirname(file);
-    // The program of an application is a Node only where its environment says so.
+    // The executable of an Electron application acts as Node only with this environment variable.
     writeFileSync(
       path.join(app, "app"),
       `#!/bin/sh\ntest "$ELECTRON_RUN_AS_NODE" = 1 && exec '${process.execPath}' "$@"\n`,
@@ -209,7 +209,7 @@ describe("a program that bundles gantry", () => {
     const { fileList } = await nodeFileTrace([folder.at("source/program.mjs")], { base });
     const standalone = folder.at("standalone");
     for (const file of fileList) cpSync(path.join(base, file), path.join(standalone, file));
-    // As the documented outputFileTracingIncludes.
+    // As the documented outputFileTracingIncludes does.
     for (const name of included) cpSync(path.join(ROOT, name), path.join(standalone, name), { recursive: true });
     assert.deepEqual((await printed(path.join(standalone, "program.mjs"))).trim().split("\n"), PRINTED);
   });

@@ -4,7 +4,7 @@ import { Agent, hasCode, MemoryDriver } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { testTool } from "../helpers/acp-agent.js";
 
-/** What the types would have refused; those who write JavaScript have none. */
+/** A value that the types would reject, as JavaScript code can pass it. */
 const untyped = (value: unknown) => value as never;
 
 const refused = (field: string, pattern: RegExp) => (error: unknown) => {
@@ -64,10 +64,10 @@ describe("for those who write JavaScript", () => {
     ];
     const agent = new Agent({ providers: [provider], tools });
     t.after(() => agent.close());
-    const told: unknown[] = [];
+    const toolResults: unknown[] = [];
     for await (const event of await agent.run({ message: "x" }))
-      if (event.type === "tool_result") told.push([event.name, event.failed, event.output]);
-    assert.deepEqual(told, [
+      if (event.type === "tool_result") toolResults.push([event.name, event.failed, event.output]);
+    assert.deepEqual(toolResults, [
       ["plain", false, "just text"],
       ["empty", true, "empty: it did its work, but returned nothing that can be shown"],
       ["odd", true, "odd: it did its work, but returned nothing that can be shown"],

@@ -11,7 +11,7 @@ import { makeTempDir, type TempDir } from "../helpers/temp.js";
 
 const run = promisify(execFile);
 
-/** The templates of the guides, by the folder that each makes. */
+/** Templates of the guides, by the folder that each creates. */
 const GUIDES = {
   "gantry-lines": "transport",
   "gantry-file-driver": "driver",
@@ -20,7 +20,7 @@ const GUIDES = {
   "gantry-audit": "hook",
 };
 
-/** All that the guides end with, in one config; what a guide's own config says of its part is said here. */
+/** One config with the results of all guides, including the options of the guides' own configs. */
 const CONFIG = {
   server: { port: 0, transports: ["koa-http-api", { transport: "../gantry-lines/index.js", port: 0 }] },
   session: { driver: "../gantry-file-driver/index.js", path: "store.json" },
@@ -30,7 +30,7 @@ const CONFIG = {
 };
 
 describe("a stranger's day, with gantry installed globally elsewhere", () => {
-  /** What npm calls a prefix: `lib/node_modules/gantry`, and `bin/gantry` that leads there. */
+  /** An npm prefix: `lib/node_modules/gantry`, and `bin/gantry` as a link to it. */
   let prefix: TempDir;
   let tarball: string;
   let gantry: string;
@@ -52,11 +52,11 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     return env;
   };
 
-  /** A folder with everything that the guides end with, as the installed program writes it. */
+  /** A folder with the results of all guides, written by the installed program. */
   async function day(t: TestContext): Promise<TempDir> {
     const folder = await makeTempDir();
     t.after(async () => {
-      // The hooks of a test run in the order of their calls, and a server that closes writes into this folder.
+      // Hooks of a test run in the order of registration, and a closing server writes into this folder.
       await Promise.all(programs.splice(0).map(end));
       await folder.remove();
     });
@@ -73,7 +73,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     await once(child, "close");
   }
 
-  /** Start a program; resolves with what `pattern` matches of what it prints. It is ended with the folder of `day`. */
+  /** Starts a program. Resolves when its output matches `pattern`. It ends with the folder of `day`. */
   async function started(command: string[], cwd: string, home: string, pattern: RegExp) {
     const child = spawn(process.execPath, command, { cwd, env: environment(home), stdio: ["ignore", "pipe", "pipe"] });
     programs.push(child);
@@ -87,11 +87,14 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     return { match: pattern.exec(output) ?? [], output: () => output };
   }
 
-  /** Everything of the guides under one server; what a client of the line transport is told, and what is stored then. */
+  /**
+   * Runs the results of all guides in one server. Resolves with what a client of the line transport receives, and with
+   * the stored sessions.
+   */
   async function served(folder: TempDir) {
     const home = folder.at("home");
     mkdirSync(home);
-    // The page's port may be taken here.
+    // The page's port may be in use on this machine.
     const model = (await folder.read("gantry-house-model/model.js")).replace("4002", "0");
     await folder.write({
       "gantry-house-model/model.js": model.replace(
@@ -117,20 +120,20 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     const socket = connect(Number(server.match[1]), "127.0.0.1", () =>
       socket.write(`${JSON.stringify({ text: "Roll." })}\n`),
     );
-    let told = "";
+    let received = "";
     for await (const text of socket.setEncoding("utf8")) {
-      told += text as string;
-      if (/"(done|error)"/.test(told)) break;
+      received += text as string;
+      if (/"(done|error)"/.test(received)) break;
     }
     const { documents } = JSON.parse(await folder.read("work/store.json")) as { documents: { key: string }[] };
     const stored = documents.filter(({ key }) => key.startsWith("head/")).length;
     assert.match(await folder.written("work/audit.jsonl"), /"runId":.*"cost":0/);
-    return { told, stored, output: server.output() };
+    return { told: received, stored, output: server.output() };
   }
 
   it("a tool, a transport, a provider and a driver that have no gantry of their own get the one that runs", async (t) => {
-    const { told, stored, output } = await served(await day(t));
-    assert.match(told, /The dice say [234]\./, output);
+    const { told: received, stored, output } = await served(await day(t));
+    assert.match(received, /The dice say [234]\./, output);
     assert.equal(stored, 1);
   });
 
@@ -163,8 +166,8 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
         assert.match(stdout, /^# fail 0$/m, `${name}: ${stdout}`);
       }),
     );
-    const { told, stored, output } = await served(folder);
-    assert.match(told, /The dice say [234]\./, output);
+    const { told: received, stored, output } = await served(folder);
+    assert.match(received, /The dice say [234]\./, output);
     assert.equal(stored, 1);
   });
 
@@ -191,7 +194,7 @@ describe("a stranger's day, with gantry installed globally elsewhere", () => {
     assert.equal(refused.code, 1);
     assert.match(
       refused.stderr,
-      /agent\.tools\[0\]: \.\/odd\.mjs .*@injectable\(\) of the gantry that runs, .*say create/,
+      /agent\.tools\[0\]: \.\/odd\.mjs .*@injectable\(\) of the running gantry, .*use create/,
     );
   });
 });

@@ -1,4 +1,4 @@
-// Each store once, and the end of a process: on a signal, and by kill -9.
+// Tests each store once, and the end of a process by a signal and by SIGKILL.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { findBubblewrap } from "../../src/tools/shell/sandbox/bubblewrap.js";
@@ -8,7 +8,7 @@ import { startServer } from "../helpers/server.js";
 import { tempDir } from "../helpers/temp.js";
 
 const bubblewrap = await findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: false });
-/** With `CI` set, the test fails where bubblewrap is missing. */
+/** On CI the test fails if bubblewrap is missing. */
 const skip = bubblewrap || process.env["CI"] !== undefined ? false : "needs bubblewrap";
 
 describe("smoke: sessions", () => {
@@ -40,12 +40,12 @@ describe("smoke: sessions", () => {
     const models = await lab(t);
     const home = await tempDir(t);
     const options = { config: labConfig(models), home: home.path };
-    const [one, other] = [await startServer(t, options), await startServer(t, options)];
+    const [firstServer, secondServer] = [await startServer(t, options), await startServer(t, options)];
     models.enqueue({ say: [{ text: "Half" }, { stall: true }] });
-    const streamed = await stream(one, { message: "talk" });
+    const streamed = await stream(firstServer, { message: "talk" });
     await streamed.text("Half".length);
-    await until(async () => (await stored(other, streamed.sessionId)).length > 0);
-    const answer = await other.fetch(`/api/sessions/${streamed.sessionId}/cancel`, { method: "POST" });
+    await until(async () => (await stored(secondServer, streamed.sessionId)).length > 0);
+    const answer = await secondServer.fetch(`/api/sessions/${streamed.sessionId}/cancel`, { method: "POST" });
     assert.equal(answer.status, 200, await answer.text());
     await streamed.ended;
     assert.equal(streamed.last?.data["code"], "run_cancelled");

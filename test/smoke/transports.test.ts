@@ -1,4 +1,4 @@
-// Each transport once, with the built command, a real socket or pipe, and a fake model server.
+// Tests each transport once, with the built command, a real socket or pipe, and a fake model server.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -15,7 +15,7 @@ import { tempDir } from "../helpers/temp.js";
 
 const WRITE = call("write", { path: "made.txt", content: "by a tool\n" });
 
-/** A server with the three HTTP transports. */
+/** Starts a server with the three HTTP transports. */
 async function serve(t: TestContext, config: Record<string, unknown> = {}) {
   const models = await lab(t);
   const transports = ["koa-http-api", "acp-http-sse-ws", "web-console"];
@@ -23,7 +23,7 @@ async function serve(t: TestContext, config: Record<string, unknown> = {}) {
   return { models, server };
 }
 
-/** One prompt turn with a tool call, over any ACP connection. */
+/** Runs one prompt turn with a tool call over any ACP connection. */
 async function promptTurn(peer: AcpPeer, session: string) {
   assert.deepEqual(await peer.prompt(session, "write a file"), { stopReason: "end_turn" });
   assert.equal(peer.text(session), "Written.");

@@ -21,7 +21,7 @@ import { tempDir } from "../helpers/temp.js";
 function tool(
   name: string,
   run: Tool<Record<string, unknown>>["run"],
-  more: Partial<Tool> = {},
+  overrides: Partial<Tool> = {},
 ): Tool<Record<string, unknown>> {
   return {
     name,
@@ -33,7 +33,7 @@ function tool(
     parse: (input) => input as Record<string, unknown>,
     describe: () => ({ title: `Use ${name}`, locations: [] }),
     run,
-    ...more,
+    ...overrides,
   };
 }
 
@@ -93,12 +93,12 @@ describe("a run", () => {
   it("runs neighbours that allow it beside each other, the others alone", async (t) => {
     let beside = 0;
     let most = 0;
-    let wanted = 3;
+    let expectedCount = 3;
     const count = async () => {
       beside += 1;
       most = Math.max(most, beside);
-      // As many as run together are let in before one of them ends.
-      if (wanted > 1) await until(() => most === wanted);
+      // All calls that may run in parallel start before one of them ends.
+      if (expectedCount > 1) await until(() => most === expectedCount);
       else await turns();
       beside -= 1;
       return { text: "" };
@@ -110,7 +110,7 @@ describe("a run", () => {
       await agent.run({ message: "x" })
     ).result;
     assert.equal(most, 3);
-    [most, wanted] = [0, 1];
+    [most, expectedCount] = [0, 1];
     await (
       await agent.run({ message: "x" })
     ).result;
@@ -133,9 +133,9 @@ describe("a run", () => {
     const names = ["odd \u001b]0;title\u0007", "n".repeat(5000)];
     const provider = new ScriptedProvider([callTools(...names.map((name) => [name, {}] as const)), say("ok")]);
     const run = await make(t, provider).run({ message: "x" });
-    const told = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
-    assert.match(told[0] ?? "", /^There is no tool "odd \\u001b\]0;title\\u0007"\. Use one of: /);
-    assert.match(told[1] ?? "", /^There is no tool "n{100}…"\. /);
+    const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
+    assert.match(outputs[0] ?? "", /^There is no tool "odd \\u001b\]0;title\\u0007"\. Use one of: /);
+    assert.match(outputs[1] ?? "", /^There is no tool "n{100}…"\. /);
     await run.result;
   });
 
@@ -199,7 +199,7 @@ describe("a run", () => {
   });
 
   it("asks for leave where it can, once for `allow_always`", async (t) => {
-    const asked: string[] = [];
+    const requestTitles: string[] = [];
     const answers = ["reject", "allow", "allow_always"] as const;
     const provider = new ScriptedProvider([callTools(["t", {}], ["t", {}], ["t", {}], ["t", {}]), say("ok")]);
     const agent = make(t, provider, {
@@ -208,13 +208,13 @@ describe("a run", () => {
     const run = await agent.run({
       message: "x",
       ask: (request) => {
-        asked.push(request.title);
-        return Promise.resolve(answers[asked.length - 1] ?? "reject");
+        requestTitles.push(request.title);
+        return Promise.resolve(answers[requestTitles.length - 1] ?? "reject");
       },
     });
     const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.failed] : []));
     assert.deepEqual(outputs, [true, false, false, false]);
-    assert.equal(asked.length, 3);
+    assert.equal(requestTitles.length, 3);
   });
 
   it("takes nothing but an exact allow for leave", async (t) => {
@@ -237,14 +237,16 @@ describe("a run", () => {
     const agent = make(t, provider, {
       tools: [tool("t", () => Promise.resolve({ text: `ran ${++ran}` }), { needsPermission: true })],
     });
-    let asked = 0;
-    const ask = (() => (all[asked++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<RunInput["ask"]>;
+    let requestCount = 0;
+    const ask = (() => (all[requestCount++] ?? (() => Promise.resolve("allow")))()) as unknown as NonNullable<
+      RunInput["ask"]
+    >;
     const run = await agent.run({ message: "x", ask });
     const outputs = (await eventsOf(run)).flatMap((event) => (event.type === "tool_result" ? [event.output] : []));
     assert.equal(ran, 1);
     assert.equal(outputs.at(-1), "ran 1");
     for (const output of outputs.slice(0, answers.length)) assert.match(output, /^The user refused this call/);
-    // Whoever could not be asked did not refuse.
+    // A failed request counts as unanswered, not as refused.
     for (const output of outputs.slice(answers.length, -1)) assert.match(output, /nobody could be asked/);
   });
 
@@ -287,16 +289,16 @@ describe("a run", () => {
   it("refuses a session that is running, here or through another agent on the same store", async (t) => {
     const store = new MemoryDocuments();
     const provider = new ScriptedProvider([{ hang: true }]);
-    const one = make(t, provider, { driver: new MemoryDriver(store) });
-    const two = make(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });
+    const firstAgent = make(t, provider, { driver: new MemoryDriver(store) });
+    const secondAgent = make(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });
     const cancel = new AbortController();
-    const run = await one.run({ message: "x", signal: cancel.signal });
-    for (const agent of [one, two]) {
+    const run = await firstAgent.run({ message: "x", signal: cancel.signal });
+    for (const agent of [firstAgent, secondAgent]) {
       await assert.rejects(agent.run({ message: "y", sessionId: run.sessionId }), { code: "session_busy" });
     }
     cancel.abort();
     await assert.rejects(run.result, { code: "run_cancelled" });
-    assert.equal((await (await two.run({ message: "y", sessionId: run.sessionId })).result).output, "ok");
+    assert.equal((await (await secondAgent.run({ message: "y", sessionId: run.sessionId })).result).output, "ok");
   });
 
   it("refuses more runs than the limit and counts those that failed to start", async (t) => {
@@ -358,15 +360,15 @@ describe("a run", () => {
     await (
       await agent.run({ message: "y", sessionId: run.sessionId })
     ).result;
-    const [one, two, three] = provider.requests;
+    const [firstRequest, secondRequest, thirdRequest] = provider.requests;
     assert.deepEqual(
-      one?.tools.map(({ name }) => name),
+      firstRequest?.tools.map(({ name }) => name),
       ["a", "b", "c"],
     );
-    assert.match(one?.system ?? "", /Be brief\.[\s\S]*Use tabs\./);
-    assert.equal(one?.system, three?.system);
-    assert.deepEqual(two?.messages.slice(0, one?.messages.length), one?.messages);
-    assert.deepEqual(three?.messages.slice(0, two?.messages.length), two?.messages);
+    assert.match(firstRequest?.system ?? "", /Be brief\.[\s\S]*Use tabs\./);
+    assert.equal(firstRequest?.system, thirdRequest?.system);
+    assert.deepEqual(secondRequest?.messages.slice(0, firstRequest?.messages.length), firstRequest?.messages);
+    assert.deepEqual(thirdRequest?.messages.slice(0, secondRequest?.messages.length), secondRequest?.messages);
     assert.equal(new Set(provider.requests.map(({ cacheKey }) => cacheKey)).size, 1);
   });
 });
@@ -529,7 +531,7 @@ describe("a session", () => {
     const paid = new Promise((resolve) => agent.on("model.called", resolve));
     land("Its");
     await paid;
-    // A model call more, and what followed the title has happened.
+    // After one more model call, the background work that follows the title has ended.
     await (
       await agent.run({ message: "two", sessionId: run.sessionId })
     ).result;
@@ -577,9 +579,9 @@ describe("a session", () => {
 
   it("remembers the pair; a run without one uses it again", async (t) => {
     const model = (id: string) => ({ id, name: id, ownedBy: "x" });
-    const one = new ScriptedProvider([], { name: "one", models: [model("a"), model("b")] });
-    const two = new ScriptedProvider([], { name: "two", models: [model("c")] });
-    const agent = new Agent({ providers: [one, two] });
+    const firstProvider = new ScriptedProvider([], { name: "one", models: [model("a"), model("b")] });
+    const secondProvider = new ScriptedProvider([], { name: "two", models: [model("c")] });
+    const agent = new Agent({ providers: [firstProvider, secondProvider] });
     t.after(() => agent.close());
     const run = await agent.run({ message: "x", provider: "two", model: "c" });
     await run.result;
@@ -595,9 +597,9 @@ describe("a session", () => {
       ...say("answer"),
     ];
     const model = (id: string) => ({ id, name: id, ownedBy: "x" });
-    const one = new ScriptedProvider([reasoning, say("b"), say("d")], { name: "one", models: [model("a")] });
-    const two = new ScriptedProvider([say("c")], { name: "two", models: [model("a")] });
-    const agent = new Agent({ providers: [one, two] });
+    const firstProvider = new ScriptedProvider([reasoning, say("b"), say("d")], { name: "one", models: [model("a")] });
+    const secondProvider = new ScriptedProvider([say("c")], { name: "two", models: [model("a")] });
+    const agent = new Agent({ providers: [firstProvider, secondProvider] });
     t.after(() => agent.close());
     const { sessionId, result } = await agent.run({ message: "1", provider: "one", model: "a" });
     await result;
@@ -610,13 +612,17 @@ describe("a session", () => {
     await (
       await agent.run({ message: "4", sessionId, provider: "one", model: "a" })
     ).result;
-    const kept = { type: "reasoning", text: "hmm", opaque: { provider: "one", model: "a", data: { signature: "s" } } };
-    assert.deepEqual(one.requests[1]?.messages[1]?.parts[0], kept);
+    const expectedPart = {
+      type: "reasoning",
+      text: "hmm",
+      opaque: { provider: "one", model: "a", data: { signature: "s" } },
+    };
+    assert.deepEqual(firstProvider.requests[1]?.messages[1]?.parts[0], expectedPart);
     assert.deepEqual(
-      two.requests[0]?.messages[1]?.parts.map((part) => part.type),
+      secondProvider.requests[0]?.messages[1]?.parts.map((part) => part.type),
       ["text"],
     );
-    assert.deepEqual(one.requests[2]?.messages[1]?.parts[0], kept);
+    assert.deepEqual(firstProvider.requests[2]?.messages[1]?.parts[0], expectedPart);
   });
 });
 

@@ -57,7 +57,7 @@ describe("the architecture", () => {
 });
 
 describe("each rule bites", () => {
-  /** Faults of a house of these files alone. */
+  /** The faults in a repository that consists of these files only. */
   const faults = (files: Record<string, string>): string[] => architectureFaults(new Map(Object.entries(files)));
 
   const wrong: [what: string, files: Record<string, string>, fault: RegExp][] = [
@@ -315,10 +315,10 @@ describe("each rule bites", () => {
   ];
   for (const [what, files, fault] of wrong) {
     it(what, () => {
-      const found = faults(files);
+      const reportedFaults = faults(files);
       assert.ok(
-        found.some((line) => fault.test(line)),
-        `${String(fault)} not in ${JSON.stringify(found)}`,
+        reportedFaults.some((line) => fault.test(line)),
+        `${String(fault)} not in ${JSON.stringify(reportedFaults)}`,
       );
     });
   }

@@ -13,10 +13,10 @@ interface Manifest {
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 const manifestOf = (folder: string): Manifest => JSON.parse(read(join(folder, "package.json"))) as Manifest;
 const DEPENDENCIES = Object.keys(manifestOf(".").dependencies);
-/** The pages of the console are built from development dependencies. */
+/** The console pages are built from development dependencies. */
 const FOR_BROWSERS = /^adapters\/web-console\/app\//;
 
-/** Names of the packages that our sources import, types included. */
+/** Names of the packages that the sources import, including types. */
 function importedPackages(): Set<string> {
   const names = new Set<string>();
   const files = ["src", "adapters"].flatMap((folder) =>
@@ -25,7 +25,7 @@ function importedPackages(): Set<string> {
   for (const file of files) {
     if (!/\.tsx?$/.test(file) || FOR_BROWSERS.test(file)) continue;
     const text = read(file);
-    // ripgrep's package is not imported: it has the path of a program.
+    // The ripgrep package is not imported. It only provides the path of a program.
     const resolved = [...text.matchAll(/\.resolve\("(@[^"]+)"\)/g)].map(([, fileName = ""]) => ({ fileName }));
     for (const { fileName } of [...ts.preProcessFile(text).importedFiles, ...resolved]) {
       const [name] = /^(@[^/]+\/)?[^/.][^/]*/.exec(fileName) ?? [];
@@ -47,9 +47,9 @@ describe("package.json", () => {
       [...imported].flatMap((name) => Object.keys(manifestOf(`node_modules/${name}`).peerDependencies ?? {})),
     );
     const documented = read("CONTRIBUTING.md");
-    const others = DEPENDENCIES.filter((name) => !imported.has(name));
+    const unimportedPackages = DEPENDENCIES.filter((name) => !imported.has(name));
     assert.deepEqual(
-      others.filter((name) => !peers.has(name) || !documented.includes(`\`${name}\``)),
+      unimportedPackages.filter((name) => !peers.has(name) || !documented.includes(`\`${name}\``)),
       [],
     );
   });

@@ -10,7 +10,10 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   exports: Record<string, unknown>;
 };
-/** Faces that are one body of names: no name is in two. The client is a program of its own, which names what it reads of the server. */
+/**
+ * Entry points that share one namespace: no name is exported by two of them. The client is separate and names its own
+ * view of the server.
+ */
 const FACES = {
   gantry: "src/index.ts",
   "gantry/plugin": "src/plugin/index.ts",
@@ -19,16 +22,16 @@ const FACES = {
 };
 const CLIENT = { "gantry/client": "adapters/koa-http-api/client/index.ts" };
 
-/** Files by path from the root. */
+/** File contents by path from the repository root. */
 function files(folders: readonly string[], ending: RegExp): Map<string, string> {
-  const found = new Map<string, string>();
+  const textsByPath = new Map<string, string>();
   for (const folder of folders)
     for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true, recursive: true }))
       if (ending.test(entry.name)) {
         const file = path.join(entry.parentPath, entry.name);
-        found.set(path.relative(ROOT, file).split(path.sep).join("/"), readFileSync(file, "utf8"));
+        textsByPath.set(path.relative(ROOT, file).split(path.sep).join("/"), readFileSync(file, "utf8"));
       }
-  return found;
+  return textsByPath;
 }
 
 describe("the public face", () => {
@@ -67,8 +70,8 @@ describe("the public face", () => {
 
   it("is looked at closely", () => {
     const faces = { gantry: "src/index.ts", "gantry/plugin": "src/plugin.ts" };
-    const bites = (index: string, more: Record<string, string>, programs: string[]): string[] => {
-      const sources = new Map(Object.entries({ "src/index.ts": index, ...more }));
+    const bites = (index: string, otherSources: Record<string, string>, programs: string[]): string[] => {
+      const sources = new Map(Object.entries({ "src/index.ts": index, ...otherSources }));
       return faceFaults(faces, sources, { programs, pages: ["`B` is told of, and A is not."] });
     };
     const a = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, defineTool } from "gantry";
 import { ScriptedProvider } from "gantry/testing";
 
-// Options that JavaScript programs can pass and TypeScript refuses.
+// Options that JavaScript programs can pass but TypeScript rejects.
 describe("a wrong option", () => {
   const providers = [new ScriptedProvider()];
 

@@ -13,10 +13,10 @@ const files = readdirSync(path.join(ROOT, "test"), { recursive: true, withFileTy
 const tests = files.filter((file) => file.endsWith(".test.ts"));
 const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
-/** Helpers that start processes of Node, a browser, a terminal or a database. */
+/** Helpers that start Node processes, a browser, a terminal or a database. */
 const STARTS_PROCESSES =
   /helpers\/(server|server-stores|child|acp-process|replicas|fleet|balancer|browser|console|pane|packed|haproxy|pgbouncer|postgres)\.js"/;
-/** Measures the whole process, and so the other test files of a batch. */
+/** Measures the whole process, which includes the other test files of a batch. */
 const MEASURES_PROCESS = /helpers\/counted\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
 
 describe("the suites of tests", () => {
@@ -52,12 +52,12 @@ describe("the suites of tests", () => {
 
   it("wait for events: a wait for time has a comment that begins with Time:", () => {
     const wait = /\b(sleep|pause)\(\w|\bsetTimeout\((?!\))/;
-    const others = /\.mock\.|mock\.timers|apis: \[/;
+    const mockedTime = /\.mock\.|mock\.timers|apis: \[/;
     const wrong = tests.flatMap((file) => {
       const lines = read(file).split("\n");
       return lines.flatMap((line, index) =>
         wait.test(line) &&
-        !others.test(line) &&
+        !mockedTime.test(line) &&
         !lines
           .slice(Math.max(0, index - 3), index + 1)
           .join()

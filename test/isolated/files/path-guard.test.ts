@@ -72,7 +72,10 @@ describe("escapes from the project folder", () => {
         );
       }
     }
-    await assert.rejects(callTool(all.get("write")!, { path: "dangling.txt", content: "x" }, context), /leads nowhere/);
+    await assert.rejects(
+      callTool(all.get("write")!, { path: "dangling.txt", content: "x" }, context),
+      /target does not exist/,
+    );
     await assert.rejects(callTool(all.get("write")!, { path: "linked/new/x.txt", content: "x" }, context), /outside/);
     for (const path of ["linked", "..", "/", "/proc", "home", "home-link"])
       for (const [name, input] of [
@@ -81,8 +84,8 @@ describe("escapes from the project folder", () => {
         ["grep", { path, pattern: "SECRET" }],
       ] as const)
         await assert.rejects(callTool(all.get(name)!, input, context), /outside|denied/, `${name} ${path}`);
-    const found = await callTool(all.get("grep")!, { pattern: "SECRET" }, context);
-    assert.match(found.text, /^No match/);
+    const searchResult = await callTool(all.get("grep")!, { pattern: "SECRET" }, context);
+    assert.match(searchResult.text, /^No match/);
     assert.equal(await readFile(join(outside, "secret.txt"), "utf8"), "SECRET\n");
     await assert.rejects(readFile(join(outside, "new.txt")), { code: "ENOENT" });
   });
@@ -148,7 +151,7 @@ describe("escapes from the project folder", () => {
     await rename(project, `${project}.was`);
     await symlink(outside, project);
     await assert.rejects(callTool(read, { path: "a" }, toolContext(project)), /outside the project folder/);
-    // A folder that was made anew, as a fresh clone is, is as good as the one before.
+    // A replaced project folder, such as a fresh clone, is accepted.
     await rm(project);
     await rename(`${project}.was`, project);
     assert.equal((await callTool(read, { path: "a" }, toolContext(project))).text, "1\tplain");

@@ -7,7 +7,7 @@ import { runInNewContext } from "node:vm";
 import { JsonDepthError } from "gantry/plugin";
 import { BodyError, gatheredBody, readBody } from "gantry/http";
 
-/** A body that comes in these pieces. */
+/** A request whose body arrives in these pieces. */
 function sent(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
   return Object.assign(Readable.from(pieces, { objectMode: false }), { headers }) as unknown as IncomingMessage;
 }
@@ -45,7 +45,7 @@ it("holds no more of a body in pieces of a byte than of one in one piece", async
   const collect = runInNewContext("gc") as () => void;
   const held = () => {
     collect();
-    // What the first let go of may have held more.
+    // Objects released by the first collection may have referenced more.
     collect();
     const { heapUsed, arrayBuffers } = process.memoryUsage();
     return heapUsed + arrayBuffers;
@@ -56,7 +56,7 @@ it("holds no more of a body in pieces of a byte than of one in one piece", async
   const body = readBody(Object.assign(request, { headers: {} }) as unknown as IncomingMessage, 10_000_000);
   for (let i = 0; i < count; i += 1) {
     request.push(Buffer.from("x"));
-    // Each by itself, as from a client that dribbles.
+    // Each piece separately, as from a slow client.
     await new Promise((resolve) => setImmediate(resolve));
   }
   const most = held() - before;
@@ -79,10 +79,10 @@ it("gathers a body for a parser: few pieces, every byte, and an error where the 
     assert.ok(Buffer.concat(got).equals(bytes), `${size}`);
     assert.ok(got.length <= 2 + (bytes.length / 16_384) * 1.5, `${got.length} pieces of ${size}`);
   }
-  const left = Object.assign(new Readable({ read: () => undefined }), { headers: {}, complete: false });
-  const gathered = gatheredBody(left as unknown as IncomingMessage);
-  left.push(Buffer.from("{"));
-  left.destroy();
+  const abortedRequest = Object.assign(new Readable({ read: () => undefined }), { headers: {}, complete: false });
+  const gathered = gatheredBody(abortedRequest as unknown as IncomingMessage);
+  abortedRequest.push(Buffer.from("{"));
+  abortedRequest.destroy();
   await assert.rejects(async () => {
     for await (const _piece of gathered) continue;
   }, refusedFor("broken"));

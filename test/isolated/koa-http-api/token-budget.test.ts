@@ -11,14 +11,14 @@ import { wire } from "../../helpers/http.js";
 import { startApi } from "../../helpers/http-api.js";
 import { tempDir } from "../../helpers/temp.js";
 
-// The cost of a streamed token, from the provider to the socket: counted, never timed. A bound is a little above the
-// count when the test was written. A change that needs more for each token raises the bound, and gives the reason.
-// Timers never fire and the clock of the event loop's shares counts its readings, so that the counts are the same on a
-// machine of any speed.
+// Cost of a streamed token, from the provider to the socket, as counts and not as times. Each bound is slightly above
+// the count when the test was written. A change that needs more for each token raises the bound and gives the reason.
+// Timers never fire, and the event loop's clock advances with each reading, so that the counts are the same on every
+// machine.
 
-/** Says as many tokens as it is told, each when `ready` calls back; one promise for each is its own. */
+/** A provider that sends a number of tokens, each when `ready` calls back. It creates one promise for each. */
 class Talker extends ScriptedProvider {
-  said = 0;
+  sentTokens = 0;
   signal: AbortSignal | undefined;
   readonly #tokens: number;
   readonly #ready: (go: () => void) => void;
@@ -37,18 +37,18 @@ class Talker extends ScriptedProvider {
   }
 
   #chunk(): IteratorResult<ModelChunk, undefined> {
-    this.said += 1;
-    if (this.said > this.#tokens + 1) return { value: undefined, done: true };
+    this.sentTokens += 1;
+    if (this.sentTokens > this.#tokens + 1) return { value: undefined, done: true };
     return {
-      value: this.said > this.#tokens ? finish("stop") : { type: "text", block: "0", text: "word " },
+      value: this.sentTokens > this.#tokens ? finish("stop") : { type: "text", block: "0", text: "word " },
       done: false,
     };
   }
 }
 
-/** Text of one run that is streamed to a client, after a run that loads the modules and makes the session's title. */
+/** Text of one run that is streamed to a client. A run before it loads the modules and creates the session's title. */
 async function streamed(t: TestContext, provider: Talker): Promise<string> {
-  // On the default store: the one in memory keeps documents, and its writes count eight promises more for a token.
+  // Uses the default store: the memory store keeps documents, and its writes need eight more promises for a token.
   const driver = new SqliteDriver({ path: (await tempDir(t)).at("sessions.db") });
   const { agent, url, run } = await startApi(t, { agent: { driver, providers: [provider.push(say("warm"))] } });
   const titled = new Promise((resolve) => agent.on("session.updated", resolve));
@@ -73,23 +73,23 @@ it("a token that comes alone costs few promises, one write and no listener", asy
   let promises = 0;
   const counted: number[] = [];
   const listening: number[] = [];
-  // tsx compiles in this process and then cleans its cache. What it starts here is not counted.
+  // tsx compiles in this process and then cleans its cache. This first run is not counted.
   await streamed(t, new Talker(1, (go) => go()));
-  const own = new AsyncLocalStorage<boolean>();
-  const stop = promiseHooks.onInit(() => (promises += own.getStore() ? 1 : 0)) as () => void;
+  const countedScope = new AsyncLocalStorage<boolean>();
+  const stop = promiseHooks.onInit(() => (promises += countedScope.getStore() ? 1 : 0)) as () => void;
   t.after(stop);
   const write = t.mock.method(ServerResponse.prototype, "write");
   const tokens = WINDOW * WINDOWS;
   const provider = new Talker(tokens, (go) => {
-    if (provider.said % WINDOW === 0) {
+    if (provider.sentTokens % WINDOW === 0) {
       counted.push(promises);
       listening.push(getEventListeners(provider.signal!, "abort").length);
       promises = 0;
     }
-    // A turn of the loop for the token, and one more, so that no two are joined.
+    // Two turns of the event loop for each token, so that no two tokens are joined.
     setImmediate(() => setImmediate(go));
   });
-  assert.equal(await own.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
+  assert.equal(await countedScope.run(true, () => streamed(t, provider)), "word ".repeat(tokens));
   // The first count covers the start of the run, before the first token.
   const each = Math.max(...counted.slice(1)) / WINDOW;
   assert.ok(each < 10, `${each} promises for a token`);

@@ -10,13 +10,13 @@ import { aMessage, aSession, change, leaseOf, release } from "../../../src/testi
 import { fakeTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp.js";
 
-// What a turn asks of the disk, whatever the clock says. Who needs one more says why, here.
+// Disk operations of a turn, independent of time. A change that needs more gives its reason here.
 
 /** Operations on files, and bytes written to the log. */
 let calls: string[] = [];
 let bytes = 0;
 
-/** Before the driver is loaded, which takes some of these for its own. */
+/** Runs before the driver is loaded, because the driver copies some of these functions. */
 function count(): void {
   const paths = new Map<unknown, string>();
   const wrap = (name: keyof typeof fs, note: (args: readonly unknown[], result: unknown) => void): void => {
@@ -49,7 +49,7 @@ function count(): void {
   syncBuiltinESMExports();
 }
 
-/** What `work` did: the least of several times, as a file that gets its turn meanwhile is no part of it. */
+/** Operations of `work`: the minimum of several runs, because a background write of a file may add some. */
 async function callsOf(work: () => Promise<unknown>): Promise<string[]> {
   const each: string[][] = [];
   for (let time = 0; time < 3; time++) {
@@ -72,7 +72,7 @@ describe("what a turn asks of the disk of LowdbJsonDriver", () => {
   });
 
   it("a fresh run and a turn: a line for the lease, one on the disk for the prompt and one for the answer with the end", async (t) => {
-    // Timers write files of chains, which a turn of a busy machine would meet.
+    // Timers write chain files, which could fall into a turn on a busy machine.
     fakeTime(t);
     const folder = await tempDir(t);
     const never = new Promise<string>(() => undefined);
@@ -115,12 +115,12 @@ describe("what a turn asks of the disk of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a") });
     const text = "x".repeat(1000);
     const turn = async (seq: number): Promise<void> => {
-      const { fence, ...rest } = await leaseOf(driver, "a", "h");
-      const said = (at: number) =>
+      const { fence, ...leaseFields } = await leaseOf(driver, "a", "h");
+      const addMessage = (at: number) =>
         change({ fence, sync: true, add: [aMessage("a", at, { parts: [{ type: "text", text }] })] });
-      await driver.write("a", said(seq));
-      await driver.write("a", said(seq + 1));
-      await release(driver, { fence, ...rest });
+      await driver.write("a", addMessage(seq));
+      await driver.write("a", addMessage(seq + 1));
+      await release(driver, { fence, ...leaseFields });
     };
     bytes = 0;
     const ofTurn: number[] = [];
@@ -129,10 +129,11 @@ describe("what a turn asks of the disk of LowdbJsonDriver", () => {
       await turn(seq);
       ofTurn.push(bytes - before);
     }
-    // A turn writes the last segment of its chain too, which is full now and then: so many turns are compared.
-    const mean = (turns: readonly number[]): number => turns.reduce((sum, one) => sum + one, 0) / turns.length;
+    // A turn also writes the last segment of its chain, which is full at times. The test therefore compares many turns.
+    const mean = (turns: readonly number[]): number =>
+      turns.reduce((sum, turnBytes) => sum + turnBytes, 0) / turns.length;
     const [first, last] = [mean(ofTurn.slice(0, 100)), mean(ofTurn.slice(-100))];
-    // A longer list of segments, a few digits more, and a line that says of a file that it is written.
+    // Allows a longer list of segments, a few more digits, and a line that records a written file.
     assert.ok(last < 1.2 * first, `${first} bytes a turn, then ${last}`);
   });
 });

@@ -9,7 +9,7 @@ import { tempDir } from "../../helpers/temp.js";
 const { writeSync } = fs;
 let isFull = false;
 
-/** A disk that is full takes the first half of a write. */
+/** A full disk writes the first half of the data. */
 function writeUntilFull(file: number, bytes: Uint8Array, offset: number, length: number, position: number): number {
   if (!isFull) return writeSync(file, bytes, offset, length, position);
   if (length > 10) return writeSync(file, bytes, offset, Math.floor(length / 2), position);
@@ -32,8 +32,8 @@ it("changes that a full disk refuses are not made, and all callers hear of it", 
     driver.create({ session: aSession("b", { alias: "y" }), messages: [aMessage("b", 1)] }),
     driver.write("a", append("lost too")),
   ];
-  for (const one of refused)
-    await assert.rejects(one, (error) => hasCode(error, "store") && error instanceof StoreError && error.full);
+  for (const write of refused)
+    await assert.rejects(write, (error) => hasCode(error, "store") && error instanceof StoreError && error.full);
   isFull = false;
   assert.equal(textOf((await driver.messages("a"))[0]), "");
   await driver.write("a", append("kept"));

@@ -4,38 +4,38 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { knownFiles } from "../../../src/files/known-file.js";
+import { createTextCache } from "../../../src/files/known-file.js";
 import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
-import { Counted } from "../../helpers/counted.js";
+import { OperationRecorder } from "../../helpers/counted.js";
 import { fakeTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp.js";
 
-// What a turn asks of the disk, whatever the clock says. A line is a transaction, or a statement outside of one, or a sync
-// of the disk. Who needs one more says why, here.
+// Disk operations of a turn, independent of time. A line is a transaction, a statement outside one, or a disk sync. A
+// change that needs more gives its reason here.
 
-const counted = new Counted();
+const counted = new OperationRecorder();
 
 const LEASE = "[SELECT sessions, SELECT leases, UPDATE fence, INSERT leases]";
 const PROMPT = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, INSERT runs]";
 const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs, UPDATE runs]";
-/** That with the end: the lease goes back, and what came too late for the run is told. */
+/** The final answer: also releases the lease, and reads late instructions. */
 const END = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
-/** The session as it is, then with the lease what changed of it; what was said is at hand. */
+/** Reads the session, then with the lease its changes; the messages are cached. */
 const GO_ON = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs]")];
 
 interface Made {
-  /** Resolves with the session's id. */
+  /** Runs a prompt. Resolves with the session's id. */
   prompt(message: string, sessionId?: string): Promise<string>;
   driver(): SqliteDriver;
-  /** Have the model give its titles. */
+  /** Lets the model answer the title requests. */
   giveTitles(): Promise<void>;
 }
 
-/** An agent that has done all that is done once, and what it is to do then. */
+/** An agent that has completed all one-time work. */
 async function warm(t: TestContext, steps: ConstructorParameters<typeof ScriptedProvider>[0]): Promise<Made> {
-  // A store is looked at by timers too, which a turn of a busy machine would meet.
+  // Timers also poll the store, which could fall into a turn on a busy machine.
   fakeTime(t);
   const folder = await tempDir(t, { "project/a.txt": "one\ntwo\n", "home/x": "" });
   let give = (): void => undefined;
@@ -64,35 +64,35 @@ async function warm(t: TestContext, steps: ConstructorParameters<typeof Scripted
   };
   let titled = 0;
   let runs = 0;
-  let told = (): void => undefined;
+  let onTitle = (): void => undefined;
   agent.on("session.created", () => (runs += 1));
   agent.on("session.updated", () => {
     titled += 1;
-    told();
+    onTitle();
   });
   const giveTitles = async (): Promise<void> => {
     give();
-    while (titled < runs) await new Promise<void>((resolve) => (told = resolve));
+    while (titled < runs) await new Promise<void>((resolve) => (onTitle = resolve));
   };
   const id = await prompt("warm");
   await prompt("warm", id);
   return { prompt, driver: open, giveTitles };
 }
 
-/** By the last name of each path. */
+/** Calls with the base name of each path. */
 function names(calls: readonly string[]): string[] {
-  const told = calls.map((call) => {
-    const [what = "", ...rest] = call.split(" ");
-    const path = rest.join(" ");
+  const shortCalls = calls.map((call) => {
+    const [what = "", ...pathWords] = call.split(" ");
+    const path = pathWords.join(" ");
     return `${what} ${/^(\/proc\/self\/fd\/|\d+$)/.test(path) ? "what is open" : basename(path)}`;
   });
-  // Random bytes are had for many identifiers at once: whose turn that is in says nothing of a turn.
-  for (let at = told.indexOf("openSync urandom"); at !== -1; at = told.indexOf("openSync urandom"))
-    assert.deepEqual(told.splice(at, 3).slice(1), ["readSync what is open", "closeSync what is open"]);
-  return told;
+  // Random bytes are fetched for many identifiers at a time, so their reads belong to no particular turn.
+  for (let at = shortCalls.indexOf("openSync urandom"); at !== -1; at = shortCalls.indexOf("openSync urandom"))
+    assert.deepEqual(shortCalls.splice(at, 3).slice(1), ["readSync what is open", "closeSync what is open"]);
+  return shortCalls;
 }
 
-/** What each run looks at of a project that says nothing of itself: one look at each name. */
+/** Lookups of each run in a project without instructions: one for each name. */
 const LOOKS = ["stat project", "lstat AGENTS.md", "lstat skills", "lstat skills", "lstat CLAUDE.md"];
 
 describe("what a turn asks of the disk", () => {
@@ -128,7 +128,7 @@ describe("what a turn asks of the disk", () => {
     const id = await prompt("x");
     await giveTitles();
     const { store, files } = await counted.of(() => prompt("y", id));
-    // Somebody may have put the session in another mode since the run began.
+    // A client may have changed the session's mode since the run started.
     const mode = "SELECT sessions";
     assert.deepEqual(store, [...GO_ON, PROMPT, SYNC, ANSWER, SYNC, mode, RESULT, SYNC, END, SYNC]);
     if (process.platform !== "linux") return;
@@ -156,13 +156,13 @@ describe("what a turn asks of the disk", () => {
         ["fulfilled", "rejected", "fulfilled"],
       );
     });
-    const one = "SELECT sessions, UPDATE sessions, INSERT messages";
-    assert.deepEqual(store, [`[${one}, SELECT sessions, ROLLBACK, ${one}]`, SYNC]);
+    const messageWrite = "SELECT sessions, UPDATE sessions, INSERT messages";
+    assert.deepEqual(store, [`[${messageWrite}, SELECT sessions, ROLLBACK, ${messageWrite}]`, SYNC]);
   });
 
   it("a file that every run wants: one look at its name, when it is the one that was read", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
-    const file = knownFiles(100, [], -Infinity);
+    const file = createTextCache(100, [], -Infinity);
     const place = { path: folder.at("AGENTS.md"), root: folder.path };
     await file.read(place);
     const { files } = await counted.of(() => file.read(place));

@@ -4,10 +4,10 @@ import { it } from "node:test";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change, leaseOf } from "../../../src/testing/session-driver/rule.js";
-import { Counted } from "../../helpers/counted.js";
+import { OperationRecorder } from "../../helpers/counted.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-const counted = new Counted();
+const counted = new OperationRecorder();
 
 async function opened(t: Hooks, path: string, durability?: "full" | "normal"): Promise<SqliteDriver> {
   const driver = new SqliteDriver({ path, ...(durability ? { durability } : {}) });
@@ -16,7 +16,7 @@ async function opened(t: Hooks, path: string, durability?: "full" | "normal"): P
   return driver;
 }
 
-/** How often the disk was synced. */
+/** Number of disk syncs. */
 async function syncs(work: () => Promise<unknown>): Promise<number> {
   const { store } = await counted.of(work);
   return store.filter((line) => line === "sync").length;

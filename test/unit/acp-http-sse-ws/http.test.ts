@@ -8,7 +8,7 @@ import { until } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 import { ServerStreams } from "./server-streams.js";
 
-/** A model in whose window everything fits. */
+/** The context window is so large that every conversation fits. */
 const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
 
 const JSON_TYPE = { "content-type": "application/json" };
@@ -126,10 +126,10 @@ describe("the status table", () => {
     const { url } = await serveHttp(t, agent, { connections: 3, streams: 1 });
     const peer = new HttpPeer(url);
     await peer.open();
-    for (const other of [new HttpPeer(url), new HttpPeer(url)]) assert.equal((await other.open()).status, 200);
-    const more = await new HttpPeer(url).open();
-    assert.equal(more.status, 503);
-    assert.equal(more.json.error.message, "too many connections");
+    for (const extraPeer of [new HttpPeer(url), new HttpPeer(url)]) assert.equal((await extraPeer.open()).status, 200);
+    const rejectedAnswer = await new HttpPeer(url).open();
+    assert.equal(rejectedAnswer.status, 503);
+    assert.equal(rejectedAnswer.json.error.message, "too many connections");
     const stream = await peer.stream();
     const second = await http(url, "GET", { ...STREAM, "acp-connection-id": peer.id, "acp-session-id": "x" });
     assert.equal(second.status, 503);
@@ -168,14 +168,14 @@ describe("connections of several addresses", otherAddress, () => {
       return answers;
     };
     assert.deepEqual(await flood(9), [...Array<number>(8).fill(200), 503]);
-    const others = [];
-    for (let i = 0; i < 3; i++) others.push(await open("127.0.0.2"));
+    const otherAnswers = [];
+    for (let i = 0; i < 3; i++) otherAnswers.push(await open("127.0.0.2"));
     assert.deepEqual(
-      others.map(({ status }) => status),
+      otherAnswers.map(({ status }) => status),
       [200, 200, 200],
     );
     assert.deepEqual(await flood(8), Array<number>(8).fill(503));
-    for (const { headers } of others) {
+    for (const { headers } of otherAnswers) {
       const id = String(headers["acp-connection-id"]);
       const answer = await http(url, "POST", { ...JSON_TYPE, "acp-connection-id": id }, "{}");
       assert.notEqual(answer.status, 404, "its connection is still there");
@@ -193,15 +193,17 @@ describe("delivery", () => {
     const connection = await peer.stream();
     const session = await peer.newSession(cwd);
     assert.equal(connection.messages.length, 1, "answers that name no session come on the connection's stream");
-    const own = await peer.stream(session);
+    const sessionStream = await peer.stream(session);
     assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
     assert.equal(connection.messages.length, 1);
-    assert.ok(own.messages.some(isUpdate));
-    // The session's name is asked for behind the run, and may come later.
-    const said = own.messages.filter(({ params }) => params?.update?.sessionUpdate !== "session_info_update");
-    assert.equal(said.at(-1).result.stopReason, "end_turn");
+    assert.ok(sessionStream.messages.some(isUpdate));
+    // The title of the session is generated after the run, so its update can arrive later.
+    const sessionMessages = sessionStream.messages.filter(
+      ({ params }) => params?.update?.sessionUpdate !== "session_info_update",
+    );
+    assert.equal(sessionMessages.at(-1).result.stopReason, "end_turn");
     assert.equal((await peer.remove()).status, 202);
-    await Promise.all([connection.ended, own.ended]);
+    await Promise.all([connection.ended, sessionStream.ended]);
     peer.assertClean();
   });
 
@@ -223,10 +225,10 @@ describe("delivery", () => {
     const result = peer.prompt(session, "y");
     const finished = new Promise((resolve) => agent.on("run.finished", resolve));
     await finished;
-    const own = await peer.stream(session);
+    const sessionStream = await peer.stream(session);
     assert.deepEqual(await result, { stopReason: "end_turn" });
     assert.equal(peer.text(session), "onetwo");
-    assert.ok(own.messages.length >= 2);
+    assert.ok(sessionStream.messages.length >= 2);
     peer.assertClean();
   });
 
@@ -235,8 +237,8 @@ describe("delivery", () => {
     const words = Array.from({ length: 40 }, (_, i) => `${i} `);
     let replace: (() => void) | undefined;
     const replaced = new Promise<void>((resolve) => (replace = resolve));
-    const said = words.flatMap((text) => [2, { type: "text" as const, block: "t", text }]);
-    const { agent } = scriptedAgent(t, [[...said.slice(0, -1), replaced, ...said.slice(-1)]]);
+    const steps = words.flatMap((text) => [2, { type: "text" as const, block: "t", text }]);
+    const { agent } = scriptedAgent(t, [[...steps.slice(0, -1), replaced, ...steps.slice(-1)]]);
     const { url } = await serveHttp(t, agent);
     const peer = new HttpPeer(url);
     await peer.open();
@@ -329,7 +331,8 @@ describe("delivery", () => {
   it("a client that never reads slows nobody and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
-    // In two answers, since one alone may not be so long; nobody has the tool, so the model goes on.
+    // Split into two answers, because one answer is limited in length. The tool does not exist, so the model is called
+    // again.
     const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
     const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half, "quick"], WIDE);
     const { url } = await serveHttp(t, agent);

@@ -20,7 +20,7 @@ describe("many at once", () => {
         await peer.open();
         await peer.stream();
         const sessions = await Promise.all(Array.from({ length: 20 }, () => peer.newSession(cwd)));
-        // Half of them on streams of their own.
+        // Half of the sessions have a stream of their own.
         await Promise.all(sessions.slice(0, 10).map((session) => peer.stream(session)));
         await Promise.all(sessions.map((session, s) => peer.prompt(session, `${p}-${s}`)));
         for (const [s, session] of sessions.entries()) assert.equal(peer.text(session), `echo ${p}-${s}`);

@@ -8,20 +8,20 @@ import type { Json } from "../../helpers/acp-peer.js";
 import { noop } from "../../helpers/noop-tool.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** More than a connection keeps for a client that reads nothing. */
+/** More calls than a connection buffers for a client that reads nothing. */
 const CALLS = 600;
-const AT_ONCE = 120;
+const PARALLEL_CALLS = 120;
 
-/** Somebody else's run, with much to tell. */
-async function other(agent: Agent, sessionId: string): Promise<void> {
+/** A run of another client that produces many updates. */
+async function runInBackground(agent: Agent, sessionId: string): Promise<void> {
   await (
     await agent.run({ message: "theirs", sessionId })
   ).result;
 }
 
 const many = () => [
-  ...Array.from({ length: CALLS / AT_ONCE }, (_, n) =>
-    callTools(...Array.from({ length: AT_ONCE }, (__, at) => ["noop", { n: n * AT_ONCE + at }] as const)),
+  ...Array.from({ length: CALLS / PARALLEL_CALLS }, (_, n) =>
+    callTools(...Array.from({ length: PARALLEL_CALLS }, (__, at) => ["noop", { n: n * PARALLEL_CALLS + at }] as const)),
   ),
   "done",
 ];
@@ -41,7 +41,7 @@ describe("what others do in a session, to a client that is away", () => {
     await peer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
     stream.close();
     await stream.ended;
-    await other(agent, session);
+    await runInBackground(agent, session);
     await peer.stream(session);
     await peer.seen(ended);
     assert.equal(results(peer.updates(session)).length, CALLS);
@@ -63,7 +63,7 @@ describe("what others do in a session, to a client that is away", () => {
     await peer.request("session/load", { sessionId: session, cwd });
     await peer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
     await agent.sessions.update(session, { mode: "ask" });
-    await other(agent, session);
+    await runInBackground(agent, session);
     await peer.seen(ended);
     assert.deepEqual(
       results(peer.updates(session)).map(({ rawOutput }) => rawOutput),
@@ -71,7 +71,7 @@ describe("what others do in a session, to a client that is away", () => {
     );
     stream.close();
     await stream.ended;
-    await other(agent, session);
+    await runInBackground(agent, session);
     const last = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").at(-1);
     assert.match(JSON.stringify(last?.parts), /nobody could be asked/);
   });
@@ -91,20 +91,20 @@ describe("what others do in a session, to a client that is away", () => {
       const last = (await agent.sessions.messages(id)).filter(({ role }) => role === "tool").at(-1);
       return JSON.stringify(last?.parts);
     };
-    // It has said hello, and cannot be reached.
-    await other(agent, id);
+    // The client has initialized, and then becomes unreachable.
+    await runInBackground(agent, id);
     assert.match(await output(), /nobody could be asked/);
     const stream = await peer.stream();
-    const asked = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
+    const askOpened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
     const run = await agent.run({ message: "theirs", sessionId: id });
-    await asked;
+    await askOpened;
     await peer.request("session/load", { sessionId: id, cwd });
     await run.result;
     assert.match(await output(), /ran/);
     await peer.request("session/close", { sessionId: id });
     stream.close();
     await stream.ended;
-    await other(agent, id);
+    await runInBackground(agent, id);
     assert.match(await output(), /nobody could be asked/);
     peer.assertClean();
   });
@@ -118,7 +118,7 @@ describe("what others do in a session, to a client that is away", () => {
     await socket.initialize();
     const session = await socket.newSession(cwd);
     await socket.request("session/load", { sessionId: session, cwd });
-    await other(agent, session);
+    await runInBackground(agent, session);
     const stream = new HttpPeer(url);
     stream.id = socket.id;
     await stream.stream(session);

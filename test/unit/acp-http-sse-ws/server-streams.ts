@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Hooks } from "../../helpers/temp.js";
 
-/** The answers to GET requests in this process, as their servers see them. */
+/** The responses to GET requests in this process, on the server side. */
 export class ServerStreams {
   readonly #responses: ServerResponse[] = [];
 
@@ -16,7 +16,7 @@ export class ServerStreams {
     hooks.after(() => void unsubscribe("http.server.request.start", note));
   }
 
-  /** Resolves when the server knows that the client of the last one has gone. */
+  /** Resolves when the server has seen the client of the last stream disconnect. */
   async lastClosed(): Promise<void> {
     const last = this.#responses.at(-1);
     if (last && !last.closed) await once(last, "close");

@@ -6,7 +6,7 @@ import { http, HttpPeer, serveHttp, SocketPeer } from "../../helpers/acp-http.js
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { ServerStreams } from "./server-streams.js";
 
-/** A model in whose window everything fits. */
+/** The context window is so large that every conversation fits. */
 const WIDE = { provider: { models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 1_000_000_000 }] } };
 
 async function connected(
@@ -20,7 +20,7 @@ async function connected(
   return peer;
 }
 
-/** A stream for an SSE client that joins a socket's connection. */
+/** Opens a stream for an SSE client that joins the connection of a socket. */
 async function joined(url: string, id: string, sessionId?: string) {
   const peer = new HttpPeer(url);
   peer.id = id;
@@ -143,7 +143,7 @@ describe("WebSocket", () => {
       "https://editor.example",
     ]) {
       await connected(t, url, { headers: { origin } });
-      // As browsers mark a socket that a page opens.
+      // The headers that browsers send when a page opens a socket.
       await connected(t, url, { headers: { origin, "sec-fetch-site": "cross-site", "sec-fetch-mode": "websocket" } });
     }
     for (const origin of [
@@ -200,7 +200,8 @@ describe("WebSocket", () => {
   it("a client that never reads its socket is not waited for, and loses no text", async (t) => {
     const { path: cwd } = await tempDir(t);
     const piece = "x".repeat(10_000);
-    // In two answers, since one alone may not be so long; nobody has the tool, so the model goes on.
+    // Split into two answers, because one answer is limited in length. The tool does not exist, so the model is called
+    // again.
     const half = Array.from({ length: 300 }, () => ({ type: "text" as const, block: "t", text: piece }));
     const { agent } = scriptedAgent(t, [[...half, ...callTools(["none", {}])], half], WIDE);
     const { url } = await serveHttp(t, agent);

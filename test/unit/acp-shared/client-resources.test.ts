@@ -9,7 +9,7 @@ import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** Opens nothing: a server has one tool, which says what was asked for. */
+/** Opens no real connections. Records the servers and sessions that were opened. Each server has one tool. */
 class Servers implements McpServerFactory {
   readonly opened: { server: McpServer; session: ToolSession }[] = [];
 
@@ -48,7 +48,7 @@ async function door(
   return { agent, cwd, servers, peer, offered, provider };
 }
 
-/** The error of a request that must fail. */
+/** The message of a request that must fail. */
 async function refused(answer: Promise<Json>): Promise<string> {
   const { error } = await answer;
   assert.equal(error?.code, -32602);
@@ -100,9 +100,12 @@ describe("servers that a client brings", () => {
   });
 
   it("give way to one that the agent has under the same name", async (t) => {
-    const own = { name: "files", open: () => Promise.resolve({ tools: [bash], close: () => Promise.resolve() }) };
+    const agentSource = {
+      name: "files",
+      open: () => Promise.resolve({ tools: [bash], close: () => Promise.resolve() }),
+    };
     const { cwd, servers, peer, offered } = await door(t, ["one"], {
-      tools: [own, testTool("bash2", () => ({ text: "" }))],
+      tools: [agentSource, testTool("bash2", () => ({ text: "" }))],
     });
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [{ ...http, name: "files" }] });
     await peer.prompt(sessionId, "a");
@@ -119,7 +122,7 @@ describe("servers that a client brings", () => {
       [[{ name: "x" }], /mcpServers\[0\]\.command: expected a string/],
       [[stdio, { ...stdio, args: "x" }], /mcpServers\[1\]\.args: expected an array of strings/],
       [[{ ...stdio, env: { A: "1" } }], /mcpServers\[0\]\.env: expected an array of \{ name, value \}/],
-      [[{ ...stdio, type: "acp" }], /mcpServers\[0\]\.type: expected http, sse, or none/],
+      [[{ ...stdio, type: "acp" }], /mcpServers\[0\]\.type: expected http, sse, or no type for a program/],
       [[{ ...http, url: 1 }], /mcpServers\[0\]\.url: expected a string/],
       [[{ ...http, url: "ftp://x" }], /mcpServers\[0\]\.url: expected an address of HTTP/],
       [[{ ...http, headers: [{ name: "a" }] }], /mcpServers\[0\]\.headers: expected an array of/],
@@ -135,12 +138,12 @@ describe("servers that a client brings", () => {
     const { cwd, peer, servers } = await door(t, ["one"], { tools: [] });
     assert.match(
       await refused(peer.call("session/new", { cwd, mcpServers: [http, stdio] })),
-      /mcpServers\[1\]: expected a server at an address: this agent runs no commands/,
+      /mcpServers\[1\]: expected an HTTP server: this agent has no bash tool and starts no programs/,
     );
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [http] });
     assert.match(
       await refused(peer.call("session/load", { sessionId, cwd, mcpServers: [stdio] })),
-      /this agent runs no commands/,
+      /this agent has no bash tool and starts no programs/,
     );
     await peer.prompt(sessionId, "a");
     assert.deepEqual(
@@ -152,7 +155,7 @@ describe("servers that a client brings", () => {
   for (const [what, options, acp] of [
     ["acp.mcp is false", {}, { mcp: false }],
     ["the profile is spec", {}, { profile: "spec" }],
-    // There a list is still a list.
+    // The value must still be an array in this case.
     ["the agent opens none", { mcpServerFactory: undefined }, {}],
   ] as const)
     it(`are accepted and ignored where ${what}, whatever they are`, async (t) => {
@@ -180,35 +183,37 @@ describe("folders that a client brings", () => {
   const read = builtinTools().filter(({ name }) => ["read", "write", "grep", "glob", "list"].includes(name));
 
   it("may be used by its prompts' file tools, and the model knows them; others stay closed", async (t) => {
-    const more = await tempDir(t);
-    const other = await tempDir(t);
-    await more.write({ "note.txt": "needle" });
-    await other.write({ "secret.txt": "needle" });
-    await symlink(other.path, more.at("way"));
+    const extraFolder = await tempDir(t);
+    const closedFolder = await tempDir(t);
+    await extraFolder.write({ "note.txt": "needle" });
+    await closedFolder.write({ "secret.txt": "needle" });
+    await symlink(closedFolder.path, extraFolder.at("way"));
     const calls = callTools(
-      ["read", { path: more.at("note.txt") }],
-      ["write", { path: more.at("made.txt"), content: "made" }],
-      ["grep", { pattern: "needle", path: more.path }],
-      ["list", { path: more.path }],
-      ["glob", { pattern: "*.txt", path: more.path }],
-      ["read", { path: other.at("secret.txt") }],
-      ["read", { path: more.at("way", "secret.txt") }],
+      ["read", { path: extraFolder.at("note.txt") }],
+      ["write", { path: extraFolder.at("made.txt"), content: "made" }],
+      ["grep", { pattern: "needle", path: extraFolder.path }],
+      ["list", { path: extraFolder.path }],
+      ["glob", { pattern: "*.txt", path: extraFolder.path }],
+      ["read", { path: closedFolder.at("secret.txt") }],
+      ["read", { path: extraFolder.at("way", "secret.txt") }],
     );
     const { agent, cwd, peer, provider } = await door(t, [calls, "done", calls, "done"], { tools: [...read, bash] });
-    const params = { cwd, mcpServers: [], additionalDirectories: [`${more.path}/`] };
+    const params = { cwd, mcpServers: [], additionalDirectories: [`${extraFolder.path}/`] };
     const { sessionId } = await peer.request("session/new", params);
     await peer.prompt(sessionId, "look");
     const failed = async (from: number) =>
       (await agent.sessions.messages(sessionId))
         .filter(({ role }) => role === "tool")
         .slice(from)
-        // Of calls beside each other the faster comes first.
+        // Results of parallel calls are stored in the order in which the calls finish.
         .sort((a, b) => (a.toolCallId < b.toolCallId ? -1 : 1))
         .map((message) => message.failed);
     assert.deepEqual(await failed(0), [false, false, false, false, false, true, true]);
-    assert.equal(await more.read("made.txt"), "made");
-    assert.ok(provider.requests[0]?.system.includes(`You may use these folders too, by absolute paths:\n${more.path}`));
-    // Opened again without them, the same calls are refused.
+    assert.equal(await extraFolder.read("made.txt"), "made");
+    assert.ok(
+      provider.requests[0]?.system.includes(`You may use these folders too, by absolute paths:\n${extraFolder.path}`),
+    );
+    // After a resume without extra folders, the same calls are rejected.
     await peer.request("session/resume", { sessionId, cwd, mcpServers: [] });
     await peer.prompt(sessionId, "look again");
     assert.deepEqual(await failed(7), Array(7).fill(true));

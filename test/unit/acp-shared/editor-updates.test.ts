@@ -6,7 +6,7 @@ import { MemoryAcp, scriptedAgent, testTool } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** To the letter; as an editor that is known; as one that is not. */
+/** Clients: strict to the specification, a known editor, an unknown client. */
 const CLIENTS: readonly [name: string, params: Json, editor: boolean][] = [
   ["letter", { clientInfo: { name: "mine", version: "1" } }, false],
   ["zed", { clientInfo: { name: "zed", version: "1" } }, true],
@@ -54,7 +54,7 @@ for (const [name, params, editor] of CLIENTS) {
     it("a tool that runs is in progress before it has ended", async (t) => {
       const { path: cwd } = await tempDir(t);
       let end: () => void = () => undefined;
-      // Made before the tool runs: a client may be told of a call before it does.
+      // Created before the tool runs: a client can be notified of a call before it starts.
       const ended = new Promise<void>((resolve) => (end = resolve));
       const slow = testTool("slow", () => ended.then(() => ({ text: "done" })));
       const { agent } = scriptedAgent(t, [callTools(["slow", {}]), "done"], { tools: [slow] });
@@ -62,7 +62,7 @@ for (const [name, params, editor] of CLIENTS) {
       await peer.initialize(params);
       const session = await peer.newSession(cwd);
       const result = peer.prompt(session, "x");
-      await peer.seen(({ params: said }) => said?.update?.status === (editor ? "in_progress" : "pending"));
+      await peer.seen(({ params }) => params?.update?.status === (editor ? "in_progress" : "pending"));
       end();
       await result;
       const states = peer.updates(session).flatMap(({ status }) => (status === undefined ? [] : [status]));
@@ -81,7 +81,7 @@ for (const [name, params, editor] of CLIENTS) {
       const session = await peer.newSession(cwd);
       assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
       const thoughts = peer.text(session, "agent_thought_chunk");
-      if (editor) assert.match(thoughts, /^\[scripted: 503: try\S* later; trying again in 1 s\]\n$/);
+      if (editor) assert.match(thoughts, /^\[scripted: 503: try\S* later; retrying in 1 s\]\n$/);
       else assert.equal(thoughts, "");
       assert.equal(peer.text(session), "done");
     });
@@ -103,7 +103,7 @@ for (const [name, params, editor] of CLIENTS) {
       const { path: cwd } = await tempDir(t);
       const tool = testTool("look", () => ({ text: "seen" }));
       let called: () => void = () => undefined;
-      const asked = new Promise<void>((resolve) => (called = resolve));
+      const modelCalled = new Promise<void>((resolve) => (called = resolve));
       const { agent } = scriptedAgent(
         t,
         [callTools(["look", {}]), failing(), callTools(["look", {}]), () => (called(), { hang: true }), failing()],
@@ -121,7 +121,7 @@ for (const [name, params, editor] of CLIENTS) {
       assert.equal(usages()[0].size, name === "zed" ? 128_000 : 200_000);
       assert.equal(peer.received.indexOf(failed as Json), peer.received.length - 1, "nothing behind the result");
       const cancelled = prompt();
-      await asked;
+      await modelCalled;
       peer.notify("session/cancel", { sessionId: session });
       assert.deepEqual((await cancelled).result, { stopReason: "cancelled" });
       assert.equal(usages().length, 2);

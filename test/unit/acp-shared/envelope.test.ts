@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
 
-/** What one raw frame is answered by a fresh, initialized connection. */
+/** The answer of a new, initialized connection to one raw frame. */
 async function answerTo(t: { after(run: () => Promise<void> | void): void }, frame: string): Promise<Json> {
   const { agent } = scriptedAgent(t);
   const peer = new MemoryAcp(t, agent).connect();

@@ -9,7 +9,9 @@ import { todowriteTool } from "../../../src/tools/agent/todo.js";
 import { scriptedAgent, testTool } from "../../helpers/acp-agent.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** What a client of the interface document is sent, to the byte; ids, times and folders stand as their names. */
+/**
+ * The exact bytes that a client of the interface document receives. Ids, times and folders are replaced by their names.
+ */
 const LETTER = readFileSync(new URL("letter.jsonl", import.meta.url), "utf8").trim();
 
 describe("a client written to the interface document", () => {

@@ -33,7 +33,7 @@ async function connected(t: Hooks, agent: Agent, params: Json = EDITOR): Promise
   return peer;
 }
 
-/** What a client was told of modes since, whichever way. */
+/** All mode changes that a client has received since `from`, in any form. */
 function modesTold(peer: AcpPeer, from = 0): string[] {
   return peer.received.slice(from).flatMap(({ params }) => {
     const { sessionUpdate, currentModeId, configOptions } = params?.update ?? {};
@@ -63,22 +63,22 @@ describe("modes of a session", () => {
     assert.deepEqual(modesTold(peer), ["option plan"], "whoever set it knows the mode");
     // Another client, in another process.
     const elsewhere = processOn(t, store).agent;
-    const other = await connected(t, elsewhere);
-    const loaded = await other.request("session/load", { sessionId, cwd });
+    const secondPeer = await connected(t, elsewhere);
+    const loaded = await secondPeer.request("session/load", { sessionId, cwd });
     assert.equal(loaded.modes.currentModeId, "plan");
-    await other.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
-    const mark = other.received.length;
+    await secondPeer.seen(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+    const mark = secondPeer.received.length;
     const set = { sessionId, configId: "mode", value: "ask" };
-    const answer = await other.request("session/set_config_option", set);
+    const answer = await secondPeer.request("session/set_config_option", set);
     assert.equal(answer.configOptions.find(({ id }: Json) => id === "mode").currentValue, "ask");
-    assert.deepEqual(modesTold(other, mark), ["ask"]);
+    assert.deepEqual(modesTold(secondPeer, mark), ["ask"]);
     await peer.seen(() => modesTold(peer).includes("option ask"));
     assert.deepEqual(modesTold(peer), ["option plan", "ask", "option ask"]);
-    // And any other door.
+    // The same for any other transport.
     await elsewhere.sessions.update(sessionId, { mode: "auto" });
-    for (const one of [peer, other]) await one.seen(() => modesTold(one).at(-1) === "option auto");
+    for (const client of [peer, secondPeer]) await client.seen(() => modesTold(client).at(-1) === "option auto");
     assert.deepEqual(modesTold(peer), ["option plan", "ask", "option ask", "auto", "option auto"]);
-    for (const one of [peer, other]) one.assertClean();
+    for (const client of [peer, secondPeer]) client.assertClean();
   });
 
   it("are set by exactly one of them, in a session that is there", async (t) => {
@@ -120,26 +120,26 @@ describe("modes of a session", () => {
     const call = callTools(["risky", {}]);
     const { agent, ran } = processOn(t, new MemoryDocuments(), [call, "a", call, "b", call, call, call, "c"]);
     const peer = await connected(t, agent);
-    const asked: Json[] = [];
+    const requests: Json[] = [];
     const sessionId = await peer.newSession(cwd);
     const answers = ["reject_once", "allow_once"];
     peer.onRequest = (_method, params) => {
-      asked.push(params);
+      requests.push(params);
       return { outcome: { outcome: "selected", optionId: answers.shift() } };
     };
     await peer.prompt(sessionId, "in auto");
-    assert.deepEqual([asked.length, ran.length], [0, 1]);
+    assert.deepEqual([requests.length, ran.length], [0, 1]);
     await peer.request("session/set_mode", { sessionId, modeId: "ask" });
     await peer.prompt(sessionId, "in ask");
-    assert.deepEqual([asked.length, ran.length], [1, 1]);
-    // Its person frees the tools while they are asked: the next calls run.
+    assert.deepEqual([requests.length, ran.length], [1, 1]);
+    // The user switches the mode while a request is open: the next calls run without one.
     const { onRequest } = peer;
     peer.onRequest = async (method, params) => {
       await peer.request("session/set_mode", { sessionId, modeId: "auto" });
       return onRequest(method, params);
     };
     await peer.prompt(sessionId, "and then in auto");
-    assert.deepEqual([asked.length, ran.length], [2, 4]);
+    assert.deepEqual([requests.length, ran.length], [2, 4]);
     await peer.request("session/set_mode", { sessionId, modeId: "plan" });
     peer.assertClean();
   });

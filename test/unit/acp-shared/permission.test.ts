@@ -9,10 +9,10 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 type Call = [name: string, input: Json];
 
-/** The client's answer to a question: an option, an outcome, or an error. */
+/** The client's answer to a permission request: an option, an outcome, or an error. */
 type Reply = string | { outcome: Json } | { error: Json };
 
-/** One prompt for each call; what the client was asked, and what the model read of each. */
+/** Sends one prompt per call. Returns the requests to the client and what the model read of each. */
 async function asking(
   t: Hooks,
   tools: readonly Tool[],
@@ -25,11 +25,11 @@ async function asking(
   const peer = new MemoryAcp(t, agent, { requestPermission: true, profile: "official" }).connect();
   await peer.initialize();
   const session = await peer.newSession(cwd);
-  const left = [...replies];
-  const asked: Json[] = [];
+  const remainingReplies = [...replies];
+  const requests: Json[] = [];
   peer.onRequest = (_method, params) => {
-    asked.push(params);
-    const reply = left.shift() ?? "reject_once";
+    requests.push(params);
+    const reply = remainingReplies.shift() ?? "reject_once";
     if (typeof reply === "string") return { outcome: { outcome: "selected", optionId: reply } };
     if ("outcome" in reply) return reply;
     const { id } = peer.received.at(-1);
@@ -42,7 +42,7 @@ async function asking(
     .filter(({ role }) => role === "tool")
     .map(({ parts, failed }) => ({ failed, text: parts.map((part) => ("text" in part ? part.text : "")).join("") }));
   peer.assertClean();
-  return { asked, read, peer, session };
+  return { asked: requests, read, peer, session };
 }
 
 const risky = () => testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
@@ -50,7 +50,11 @@ const risky = () => testTool("risky", () => ({ text: "ran" }), { needsPermission
 describe("session/request_permission", () => {
   it("comes behind the call, once each, and takes no for no", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { asked, read, peer } = await asking(
+    const {
+      asked: requests,
+      read,
+      peer,
+    } = await asking(
       t,
       [risky()],
       [
@@ -62,19 +66,19 @@ describe("session/request_permission", () => {
     );
     assert.deepEqual(read[0], { failed: true, text: "The user refused this call. Ask what to do instead." });
     assert.deepEqual(read[1], { failed: false, text: "ran" });
-    assert.equal(asked.length, 2);
+    assert.equal(requests.length, 2);
     const question = peer.received.findIndex((message) => message.method === "session/request_permission");
     const call = peer.received[question - 1].params.update;
     assert.equal(call.sessionUpdate, "tool_call", "the call is shown before the question");
-    assert.equal(call.toolCallId, asked[0].toolCall.toolCallId);
+    assert.equal(call.toolCallId, requests[0].toolCall.toolCallId);
     assert.deepEqual(
-      asked[0].options.map((option: Json) => option.kind),
+      requests[0].options.map((option: Json) => option.kind),
       ["allow_once", "allow_always", "reject_once"],
     );
     const begun = peer.updates().filter(({ status }) => status === "in_progress");
     assert.deepEqual(
       begun.map(({ toolCallId }) => toolCallId),
-      [asked[1].toolCall.toolCallId],
+      [requests[1].toolCall.toolCallId],
       "what is refused does not begin",
     );
   });
@@ -87,7 +91,7 @@ describe("session/request_permission", () => {
       "edit",
       { path, old_string, new_string },
     ];
-    const { asked } = await asking(
+    const { asked: requests } = await asking(
       t,
       tools,
       [
@@ -103,11 +107,11 @@ describe("session/request_permission", () => {
       cwd,
     );
     assert.deepEqual(
-      asked.map(({ toolCall }) => toolCall.rawInput.command ?? `${toolCall.title}`),
+      requests.map(({ toolCall }) => toolCall.rawInput.command ?? `${toolCall.title}`),
       ["echo one", "echo one; touch stolen", "Edit a.txt", "Edit b.txt", "Write a.txt"],
     );
     assert.deepEqual(
-      asked.map(({ options }) => options[1].name),
+      requests.map(({ options }) => options[1].name),
       [
         "Always allow this command",
         "Always allow this command",
@@ -126,7 +130,7 @@ describe("session/request_permission", () => {
       { old_string: "two", new_string: "2" },
     ];
     const tools = builtinTools();
-    const { asked } = await asking(
+    const { asked: requests } = await asking(
       t,
       tools,
       [
@@ -142,7 +146,7 @@ describe("session/request_permission", () => {
     );
     const a = `${cwd}/a.txt`;
     assert.deepEqual(
-      asked.map(({ toolCall }) => toolCall.content),
+      requests.map(({ toolCall }) => toolCall.content),
       [
         [{ type: "diff", path: `${cwd}/b.txt`, oldText: null, newText: "new\n" }],
         [{ type: "diff", path: a, oldText: "one", newText: "1" }],
@@ -155,8 +159,8 @@ describe("session/request_permission", () => {
         [{ type: "diff", path: a, oldText: "one\ntwo\n", newText: "1\n" }],
       ],
     );
-    assert.deepEqual(asked[1].toolCall.locations, [{ path: a }]);
-    assert.equal(asked[3].toolCall.rawInput.command, command);
+    assert.deepEqual(requests[1].toolCall.locations, [{ path: a }]);
+    assert.equal(requests[3].toolCall.rawInput.command, command);
   });
 
   it("a client that gives no answer is told to the model as such, and nothing runs", async (t) => {
@@ -169,8 +173,8 @@ describe("session/request_permission", () => {
       { outcome: "allow_once" },
     ];
     const calls = replies.map((_, i): Call => ["risky", { i }]);
-    const { asked, read } = await asking(t, [risky()], calls, replies, cwd);
-    assert.equal(asked.length, replies.length);
+    const { asked: requests, read } = await asking(t, [risky()], calls, replies, cwd);
+    assert.equal(requests.length, replies.length);
     for (const { failed, text } of read) {
       assert.ok(failed);
       assert.match(text, /nobody could be asked, so it did not run\. It was not refused/);
@@ -189,7 +193,11 @@ describe("titles", () => {
       describe: () => ({ title: evil, locations: [{ path: "/tmp/\u001b[31mred" }] }),
     });
     const tools = [tool, ...builtinTools()];
-    const { asked, peer, session } = await asking(
+    const {
+      asked: requests,
+      peer,
+      session,
+    } = await asking(
       t,
       tools,
       [
@@ -200,7 +208,7 @@ describe("titles", () => {
       ["allow_once"],
       cwd,
     );
-    assert.equal(asked[0].toolCall.title, shown);
+    assert.equal(requests[0].toolCall.title, shown);
     const titles = () =>
       peer
         .updates()
@@ -213,7 +221,7 @@ describe("titles", () => {
     assert.deepEqual(titles(), [...live, ...live], "in a replay too");
     for (const title of titles()) assert.doesNotMatch(title, /[\p{Cc}\p{Cs}\u202e]/u);
     assert.deepEqual(
-      asked[0].toolCall.locations,
+      requests[0].toolCall.locations,
       [{ path: "/tmp/\u001b[31mred" }],
       "a path stays one that can be opened",
     );

@@ -13,20 +13,20 @@ const TWO = [
   { type: "text", text: "second" },
 ];
 
-/** Answers of what opens a session, where modes are shown. */
+/** The modes in the responses that open a session, in profiles that show modes. */
 const MODES = {
   modes: {
     currentModeId: "auto",
     availableModes: [
-      { id: "auto", name: "Auto", description: "Tools run as the server's configuration has it" },
-      { id: "ask", name: "Ask", description: "Tools that change something wait for your leave" },
-      { id: "plan", name: "Plan", description: "Nothing that could change anything runs" },
+      { id: "auto", name: "Auto", description: "Tools run as the server's configuration allows" },
+      { id: "ask", name: "Ask", description: "Tools that change something ask for your permission" },
+      { id: "plan", name: "Plan", description: "Only tools that change nothing run" },
     ],
   },
 };
 
 describe("acp.profile", () => {
-  /** Profile, what the client says of itself, result of `session/load`, what the model reads of two texts. */
+  /** Profile, the client's parameters, the result of `session/load`, what the model reads of two text blocks. */
   const cases: [ProfileChoice, Json, Json, string][] = [
     ["auto", {}, null, "first"],
     ["auto", { clientInfo: { name: "mine", version: "1" } }, null, "first"],
@@ -35,10 +35,10 @@ describe("acp.profile", () => {
     ["auto", { clientCapabilities: {} }, null, "first"],
     ["auto", { clientCapabilities: null, clientInfo: null }, null, "first"],
     ["auto", { clientCapabilities: { fs: { readTextFile: false }, terminal: false } }, null, "first"],
-    ["auto", { clientCapabilities: { session: { compaction: {} }, other: true } }, null, "first"],
+    ["auto", { clientCapabilities: { session: { compaction: {} }, unknownField: true } }, null, "first"],
     ["auto", { clientCapabilities: { fs: { readTextFile: "true" }, terminal: 1 } }, null, "first"],
     ["auto", { clientCapabilities: { fs: { writeTextFile: true } } }, null, "first\nsecond"],
-    ["auto", { clientCapabilities: { fs: { _meta: { more: true } } } }, null, "first\nsecond"],
+    ["auto", { clientCapabilities: { fs: { _meta: { unknownField: true } } } }, null, "first\nsecond"],
     ["auto", { clientCapabilities: { terminal: true } }, null, "first\nsecond"],
     ...ACP_DEFAULTS.officialClients.map((name): [ProfileChoice, Json, Json, string] => [
       "auto",
@@ -65,13 +65,13 @@ describe("acp.profile", () => {
 
   it("what was left out is told once a session, with the types and the way out", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const told: [string, Json][] = [];
+    const warnings: [string, Json][] = [];
     const quiet = () => undefined;
     const logger: Logger = {
       debug: quiet,
       info: quiet,
       error: quiet,
-      warn: (...said) => void told.push(said as never),
+      warn: (...entry) => void warnings.push(entry as never),
     };
     const agent = new Agent({ providers: [new ScriptedProvider()] });
     t.after(() => agent.close());
@@ -85,13 +85,17 @@ describe("acp.profile", () => {
       isReachable: true,
     });
     await peer.initialize({ clientInfo: { name: "mine", version: "1" } });
-    const [one, other] = [await peer.newSession(cwd), await peer.newSession(cwd)];
-    for (const sessionId of [one, one, other]) await peer.request("session/prompt", { sessionId, prompt: TWO });
-    await peer.prompt(one, "alone");
-    assert.equal(told.length, 2);
-    assert.match(told[0]?.[0] ?? "", /only the first text is read; acp\.profile or --acp-profile official reads all/);
-    assert.deepEqual(told[0]?.[1].types, ["text"]);
-    assert.equal(told[0]?.[1].client, "mine");
+    const [firstSession, secondSession] = [await peer.newSession(cwd), await peer.newSession(cwd)];
+    for (const sessionId of [firstSession, firstSession, secondSession])
+      await peer.request("session/prompt", { sessionId, prompt: TWO });
+    await peer.prompt(firstSession, "alone");
+    assert.equal(warnings.length, 2);
+    assert.match(
+      warnings[0]?.[0] ?? "",
+      /only the first text is read\. Set acp\.profile or --acp-profile to official to read all parts/,
+    );
+    assert.deepEqual(warnings[0]?.[1].types, ["text"]);
+    assert.equal(warnings[0]?.[1].client, "mine");
   });
 });
 

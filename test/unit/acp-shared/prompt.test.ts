@@ -11,11 +11,11 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const PROFILES: readonly Profile[] = ["spec", "official"];
 
-/** An agent whose model says nothing at first; `asked` tells when it was called. */
-function hanging(t: Hooks, ...more: string[]) {
+/** An agent whose model first hangs. `asked` resolves when the model has been called. */
+function hanging(t: Hooks, ...laterSteps: string[]) {
   let called: () => void = () => undefined;
-  const asked = new Promise<void>((resolve) => (called = resolve));
-  return { ...scriptedAgent(t, [() => (called(), { hang: true }), ...more]), asked };
+  const modelCalled = new Promise<void>((resolve) => (called = resolve));
+  return { ...scriptedAgent(t, [() => (called(), { hang: true }), ...laterSteps]), asked: modelCalled };
 }
 
 for (const profile of PROFILES) {
@@ -238,19 +238,19 @@ describe("cancel", () => {
 
   it("a second prompt while one runs is -32600, one behind a cancel waits", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const { agent, asked } = hanging(t, "second");
+    const { agent, asked: modelCalled } = hanging(t, "second");
     const acp = new MemoryAcp(t, agent);
     const peer = acp.connect();
     await peer.initialize();
     const session = await peer.newSession(cwd);
     const first = peer.prompt(session, "one");
-    await asked;
+    await modelCalled;
     const busy = await peer.call("session/prompt", { sessionId: session, prompt: [{ type: "text", text: "two" }] });
     assert.deepEqual(busy.error, { code: -32600, message: "session is busy", data: { sessionId: session } });
-    const other = acp.connect();
-    await other.initialize();
+    const secondPeer = acp.connect();
+    await secondPeer.initialize();
     const { id } = (await agent.sessions.get(session))!;
-    const crossed = await other.call("session/prompt", { sessionId: id, prompt: [{ type: "text", text: "two" }] });
+    const crossed = await secondPeer.call("session/prompt", { sessionId: id, prompt: [{ type: "text", text: "two" }] });
     assert.equal(crossed.error?.code, -32600);
     assert.equal(crossed.error?.message, "session is busy");
     peer.notify("session/cancel", { sessionId: session });
@@ -263,12 +263,12 @@ describe("cancel", () => {
   it("session/close and session/delete during a prompt resolve it as cancelled first", async (t) => {
     const { path: cwd } = await tempDir(t);
     for (const method of ["session/close", "session/delete"]) {
-      const { agent, asked } = hanging(t);
+      const { agent, asked: modelCalled } = hanging(t);
       const peer = new MemoryAcp(t, agent).connect();
       await peer.initialize();
       const session = await peer.newSession(cwd);
       const result = peer.prompt(session, "x");
-      await asked;
+      await modelCalled;
       const answer = await peer.call(method, { sessionId: session });
       assert.deepEqual(answer.result, method === "session/close" ? {} : null);
       assert.deepEqual(await result, { stopReason: "cancelled" });
@@ -304,8 +304,8 @@ describe("compaction", () => {
 
   it("is a text, and an update of its own where the client shows compactions", () => {
     const text = "[Context compacted (sliding-window) — 7 messages, 900 tokens]";
-    const [chunk, ...more] = updatesOf(event, "spec", false) as Json[];
-    assert.deepEqual(more, []);
+    const [chunk, ...otherUpdates] = updatesOf(event, "spec", false) as Json[];
+    assert.deepEqual(otherUpdates, []);
     assert.equal(chunk.sessionUpdate, "agent_message_chunk");
     assert.deepEqual(chunk.content, { type: "text", text });
     const both = updatesOf(event, "official", true) as Json[];
@@ -370,14 +370,14 @@ describe("requests to the client", () => {
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize({ clientCapabilities: { fs: { readTextFile: true, writeTextFile: false } } });
     const session = await peer.newSession(cwd);
-    const asked: Json[] = [];
+    const requests: Json[] = [];
     peer.onRequest = (method, params) => {
-      asked.push([method, params]);
+      requests.push([method, params]);
       return method === "fs/read_text_file" ? { content: "unsaved" } : {};
     };
     await peer.prompt(session, "x");
     assert.equal(peer.updates(session).find(({ status }) => status === "completed").rawOutput, "unsaved");
-    assert.deepEqual(asked, [
+    assert.deepEqual(requests, [
       ["fs/write_text_file", { sessionId: session, path: "/a", content: "x" }],
       ["fs/read_text_file", { sessionId: session, path: "/a", line: 1, limit: 2 }],
     ]);

@@ -9,7 +9,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const EDITOR = { clientCapabilities: { fs: { readTextFile: true } } };
 
-/** A process on a store, as far as anyone can tell, with a tool that waits until it is let go. */
+/** An agent on a store that acts like a separate process. One of its tools waits until it is released. */
 function processOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
   let begun: () => void = () => undefined;
   let end: () => void = () => undefined;
@@ -40,7 +40,7 @@ const states = (peer: AcpPeer) =>
   peer.updates().flatMap(({ sessionUpdate, status }) => (status === undefined ? [] : [[sessionUpdate, status]]));
 
 describe("session/load of a session that runs", () => {
-  for (const [door, other] of [
+  for (const [door, isOtherProcess] of [
     ["another door of this process", false],
     ["another process", true],
   ] as const) {
@@ -50,7 +50,7 @@ describe("session/load of a session that runs", () => {
       const first = processOn(t, store, [callTools(["slow", {}]), "done"]);
       const run = await first.agent.run({ message: "over HTTP", projectDir: cwd });
       await first.running;
-      const { agent } = other ? processOn(t, store) : first;
+      const { agent } = isOtherProcess ? processOn(t, store) : first;
       for (const [params, last] of [
         [{}, ["tool_call", "pending"]],
         [EDITOR, ["tool_call_update", "in_progress"]],
@@ -75,7 +75,7 @@ describe("session/load of a session that runs", () => {
     const first = processOn(t, store, [callTools(["slow", {}]), "done"]);
     const run = await first.agent.run({ message: "x", projectDir: cwd });
     await first.running;
-    // The process dies: its lease is whose nobody is, and no result is ever written.
+    // Simulates a crash: no process holds the lease, and the result is never written.
     const messages = await first.agent.sessions.messages(run.sessionId);
     const copy = new MemoryDocuments();
     const driver = new MemoryDriver(copy);
@@ -156,7 +156,7 @@ describe("the cwd of load and resume", () => {
     assert.equal((await agent.sessions.get(session))?.projectDir, a);
     const list = async (cwd: string) => (await peer.request("session/list", { cwd })).sessions.length as number;
     assert.deepEqual([await list(a), await list(b)], [1, 0]);
-    // A door that says nothing of a folder works in the session's own.
+    // A client that names no folder works in the folder of the session.
     const next = processOn(t, store, [call, "d"]);
     const run = await next.agent.run({ message: "z", sessionId: session });
     await run.result;

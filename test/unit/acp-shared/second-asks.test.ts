@@ -11,7 +11,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const named = (name: string) => ({ clientInfo: { name, version: "1" } });
 const diff = [{ path: "/p/a", oldText: "x", newText: "y" }];
 
-/** A process on a store: a tool that needs permission, and one that asks. */
+/** An agent on a store, with a tool that needs permission and a tool that asks a question. */
 function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait" = "reject") {
   const ran: unknown[] = [];
   const risky = testTool("risky", (args) => (ran.push(args), { text: "ran" }), {
@@ -24,8 +24,8 @@ function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait
     description: "Asks.",
     needsPermission: false,
     run: async (_, { askUser: question }) => {
-      const said = await question({ title: "Which?\u0007", choices: ["red", "blue"], freeText: true });
-      return said === undefined ? "nobody" : `they said ${said}`;
+      const reply = await question({ title: "Which?\u0007", choices: ["red", "blue"], freeText: true });
+      return reply === undefined ? "nobody" : `they said ${reply}`;
     },
   });
   const open = defineTool({
@@ -49,19 +49,19 @@ function processOn(t: Hooks, driver: SessionDriver, unattended: "reject" | "wait
   return { agent, ran };
 }
 
-/** A client; `answer` says the option that its person chooses, undefined: they are not at their desk. */
+/** Connects a client. `answer` returns the option that its user chooses. Undefined: the user does not answer. */
 async function client(
   t: Hooks,
   agent: Agent,
   name: string,
   answer: (params: Json) => string | undefined,
   options = {},
-): Promise<ReturnType<MemoryAcp["connect"]> & { asked: Json[] }> {
-  const peer = Object.assign(new MemoryAcp(t, agent, options).connect(), { asked: [] as Json[] });
+): Promise<ReturnType<MemoryAcp["connect"]> & { requests: Json[] }> {
+  const peer = Object.assign(new MemoryAcp(t, agent, options).connect(), { requests: [] as Json[] });
   peer.profile = "official";
   peer.onRequest = (method, params) => {
     assert.equal(method, "session/request_permission");
-    peer.asked.push(params);
+    peer.requests.push(params);
     const optionId = answer(params);
     return optionId === undefined ? undefined : { outcome: { outcome: "selected", optionId } };
   };
@@ -72,7 +72,10 @@ async function client(
 const outputs = (peer: AcpPeer): string[] =>
   peer.updates().flatMap(({ rawOutput }) => (rawOutput === undefined ? [] : [rawOutput]));
 
-/** A client hears of what another process changed once it watches, and its person can be asked from then on. */
+/**
+ * Waits until the client watches the session. Only then does it receive changes of another process, and only then can
+ * its user be asked.
+ */
 async function watches(peer: AcpPeer, session: string, elsewhere: Agent): Promise<void> {
   await elsewhere.sessions.update(session, { title: "watched" });
   await peer.seen(({ params }) => params?.update?.title === "watched");
@@ -88,20 +91,20 @@ for (const [name, make] of STORES)
         const driver = await make(t);
         const first = processOn(t, driver());
         const there = where === "this process" ? first : processOn(t, driver());
-        const own = await client(t, first.agent, "zed", () => undefined, { requestPermission: true });
-        const other = await client(t, there.agent, "JetBrains.\u001b[0m", choose, { requestPermission: true });
-        const session = await own.newSession(cwd);
-        await other.request("session/load", { sessionId: session, cwd });
-        const result = own.prompt(session, "x");
+        const firstPeer = await client(t, first.agent, "zed", () => undefined, { requestPermission: true });
+        const secondPeer = await client(t, there.agent, "JetBrains.\u001b[0m", choose, { requestPermission: true });
+        const session = await firstPeer.newSession(cwd);
+        await secondPeer.request("session/load", { sessionId: session, cwd });
+        const result = firstPeer.prompt(session, "x");
         assert.deepEqual(await result, { stopReason: "end_turn" });
-        assert.deepEqual(outputs(own), ["ran", "they said blue", "nobody"]);
+        assert.deepEqual(outputs(firstPeer), ["ran", "they said blue", "nobody"]);
         assert.equal(first.ran.length, 1);
-        // Both were asked, and the slower one is told.
-        assert.equal(own.asked.length, 2);
-        const cancels = own.received.filter(({ method }) => method === "$/cancel_request");
+        // Both clients were asked, and the slower client is notified of the end.
+        assert.equal(firstPeer.requests.length, 2);
+        const cancels = firstPeer.received.filter(({ method }) => method === "$/cancel_request");
         assert.equal(cancels.length, 2);
-        const [permission, question] = other.asked;
-        assert.deepEqual(own.asked, other.asked, "in the same words");
+        const [permission, question] = secondPeer.requests;
+        assert.deepEqual(firstPeer.requests, secondPeer.requests, "in the same words");
         assert.deepEqual(permission.toolCall.content, [{ type: "diff", ...diff[0] }]);
         assert.deepEqual(permission.toolCall.locations, [{ path: "/p/a" }]);
         assert.deepEqual(
@@ -113,12 +116,12 @@ for (const [name, make] of STORES)
           ],
         );
         assert.equal(question.toolCall.title, "Which?\\u0007");
-        assert.match(question.toolCall.content[0].content.text, /a text of one's own is given over the HTTP API/);
-        // The call is shown before the question about it, to both.
-        for (const peer of [own, other]) {
+        assert.match(question.toolCall.content[0].content.text, /free text requires the HTTP API/);
+        // Both clients are shown the call before the request.
+        for (const peer of [firstPeer, secondPeer]) {
           const at = peer.received.findIndex(({ method }) => method === "session/request_permission");
           const call = peer.received.findIndex(
-            ({ params }) => params?.update?.toolCallId === peer.asked[0].toolCall.toolCallId,
+            ({ params }) => params?.update?.toolCallId === peer.requests[0].toolCall.toolCallId,
           );
           assert.ok(call >= 0 && call < at);
           peer.assertClean();
@@ -128,7 +131,7 @@ for (const [name, make] of STORES)
         assert.deepEqual(
           asks.map(({ kind, state, answeredBy }) => [kind, state, answeredBy]),
           [
-            // Its person can choose, not write.
+            // The user of this client can choose an option but cannot type a text.
             ["question", "withdrawn", ""],
             ["question", "answered", "acp:JetBrains.\\e[0m"],
             ["permission", "answered", "acp:JetBrains.\\e[0m"],
@@ -151,12 +154,12 @@ for (const [name, make] of STORES)
       await peer.seen(({ params }) => params?.update?.sessionUpdate === "usage_update");
       assert.deepEqual(outputs(peer), ["ran", "they said blue", "nobody"]);
       assert.equal(ran.length, 1);
-      // From now on its person is not asked, since the client cannot.
+      // From now on the client cannot show requests, so its user is not asked.
       peer.onRequest = undefined;
       const run = await agent.run({ message: "y", sessionId: session });
       await run.result;
-      const told = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").slice(3);
-      const texts = told.map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
+      const toolMessages = (await agent.sessions.messages(session)).filter(({ role }) => role === "tool").slice(3);
+      const texts = toolMessages.map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
       assert.match(texts[0]!, /nobody could be asked/);
       assert.deepEqual(texts.slice(1), ["nobody", "nobody"]);
       assert.equal(ran.length, 1);
@@ -176,7 +179,8 @@ for (const [name, make] of STORES)
       await peer.request("session/load", { sessionId: id, cwd });
       await run.result;
       assert.equal(ran.length, 1);
-      // It answers each request with "method not found", and what others have open is not put to it.
+      // This client answers every request with "method not found", so it receives no requests of sessions that another
+      // client has open.
       peer.onRequest = undefined;
       await (
         await agent.run({ message: "y", sessionId: id })
@@ -202,8 +206,8 @@ for (const [name, make] of STORES)
         await (
           await agent.run({ message: "x", sessionId: session, mode: "ask" })
         ).result;
-        assert.ok(peer.asked.length > 0);
-        // The next run would wait for this client.
+        assert.ok(peer.requests.length > 0);
+        // Otherwise the next run waits for this client.
         await peer.connection.close();
       }
       assert.deepEqual(ran, []);

@@ -12,7 +12,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const EDITOR = { clientInfo: { name: "zed", version: "1" } };
 
-/** Says two pieces, the second when it is let go. */
+/** Sends an answer in two pieces, the second after `until`. */
 function halves(until: Promise<void>): ScriptedStep {
   return async () => {
     const begin = { type: "text" as const, block: "t", text: "first half, " };
@@ -20,7 +20,7 @@ function halves(until: Promise<void>): ScriptedStep {
   };
 }
 
-/** A process on a store, as far as anyone can tell. */
+/** An agent on a store that acts like a separate process. */
 function processOn(t: Hooks, driver: SessionDriver, steps: readonly ScriptedStep[] = []) {
   const held = gate();
   const risky = testTool("risky", () => ({ text: "ran" }), { needsPermission: true, kind: "execute" });
@@ -44,23 +44,23 @@ async function connected(t: Hooks, agent: Agent, params: Json = EDITOR, options 
   return peer;
 }
 
-const said = (update: Json): string[] => {
+const describeUpdate = (update: Json): string[] => {
   const { sessionUpdate: kind, content, status, toolCallId } = update;
   if (["session_info_update", "config_option_update", "available_commands_update"].includes(kind)) return [];
   const call = toolCallId === undefined ? [] : [status];
   return [[kind, ...(typeof content?.text === "string" ? [content.text] : []), ...call].join(" ")];
 };
 
-/** What a client was told, chunks of one message joined. */
+/** The updates that a client has received. Chunks of one message are joined. */
 function story(peer: AcpPeer, from = 0): string[] {
   const lines: string[] = [];
   let id: unknown;
   for (const { params } of peer.received.slice(from).filter(({ method }) => method === "session/update")) {
     const { update } = params;
-    const more = said(update);
-    if (more.length === 0) continue;
+    const newLines = describeUpdate(update);
+    if (newLines.length === 0) continue;
     if (update.messageId !== undefined && update.messageId === id) lines[lines.length - 1] += update.content.text;
-    else lines.push(...more);
+    else lines.push(...newLines);
     id = update.messageId;
   }
   return lines;
@@ -82,34 +82,38 @@ for (const [name, make] of STORES)
         const { agent } = door === "this process" ? first : processOn(t, open());
         const peer = await connected(t, agent);
         const letter = await connected(t, agent, {});
-        for (const one of [peer, letter]) await one.request("session/load", { sessionId: run.sessionId, cwd });
+        for (const client of [peer, letter]) await client.request("session/load", { sessionId: run.sessionId, cwd });
         const loaded = ["user_message_chunk over HTTP", "tool_call pending"];
         assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress"]);
         assert.deepEqual(story(letter), loaded);
         first.held.open();
         await peer.seen(({ params }) => params?.update?.content?.text?.startsWith("first half"));
-        // One that comes in the middle of an answer.
+        // A client that joins in the middle of an answer.
         const late = await connected(t, agent);
         await late.request("session/load", { sessionId: run.sessionId, cwd });
         go();
-        for (const one of [peer, letter, late]) await one.seen(ended);
+        for (const client of [peer, letter, late]) await client.seen(ended);
         await run.result;
-        const rest = ["tool_call_update completed", "agent_message_chunk first half, second half", "usage_update"];
-        assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress", ...rest]);
-        assert.deepEqual(story(letter), [...loaded, ...rest]);
-        assert.deepEqual(story(late), [...loaded, ...rest]);
-        // The next run is seen from its begin.
+        const laterLines = [
+          "tool_call_update completed",
+          "agent_message_chunk first half, second half",
+          "usage_update",
+        ];
+        assert.deepEqual(story(peer), [...loaded, "tool_call_update in_progress", ...laterLines]);
+        assert.deepEqual(story(letter), [...loaded, ...laterLines]);
+        assert.deepEqual(story(late), [...loaded, ...laterLines]);
+        // The clients see the next run from its start.
         const before = [peer, letter, late].map(({ received }) => received.length);
         const next = await first.agent.run({ message: "more", sessionId: run.sessionId });
         await next.result;
-        for (const [at, one] of [peer, letter, late].entries()) {
-          await one.seen((message) => one.received.indexOf(message) >= before[at]! && ended(message));
-          assert.deepEqual(story(one, before[at]), [
+        for (const [at, client] of [peer, letter, late].entries()) {
+          await client.seen((message) => client.received.indexOf(message) >= before[at]! && ended(message));
+          assert.deepEqual(story(client, before[at]), [
             "user_message_chunk more",
             "agent_message_chunk again",
             "usage_update",
           ]);
-          one.assertClean();
+          client.assertClean();
         }
       });
 
@@ -125,7 +129,7 @@ for (const [name, make] of STORES)
         await (
           await of.run({ message, sessionId: session })
         ).result;
-        await peer.seen((one) => peer.received.indexOf(one) >= seen && ended(one));
+        await peer.seen((message) => peer.received.indexOf(message) >= seen && ended(message));
       };
       await run("theirs", agent);
       await peer.prompt(session, "mine too");
@@ -171,7 +175,7 @@ for (const [name, make] of STORES)
         "agent_message_chunk two",
         "usage_update",
       ]);
-      for (const one of [peer, resumed]) one.assertClean();
+      for (const client of [peer, resumed]) client.assertClean();
     });
 
     it("is told nothing twice when another door takes back what was said, and puts it there again", async (t) => {
@@ -180,7 +184,7 @@ for (const [name, make] of STORES)
       const peer = await connected(t, agent);
       const sessionId = await peer.newSession(cwd);
       await peer.request("session/load", { sessionId, cwd });
-      // Told to its last word: what is taken back before a client was told it, it never hears of.
+      // Waits for the last text of each answer: text that is removed before it was sent is never sent.
       const runs = async (...turns: (readonly [prompt: string, answer: string])[]) => {
         for (const [message, answer] of turns) {
           await (
@@ -252,16 +256,16 @@ for (const [name, make] of STORES)
       });
       first.held.open();
       await run.result;
-      // Before the model is asked again, or as the next prompt where that was too soon.
+      // Arrives before the next model call, or as the next prompt if the run had already ended.
       const steered = await peer.seen(({ params }) => params?.update?.content?.text === "and mind the tests");
       await peer.seen((message) => peer.received.indexOf(message) > peer.received.indexOf(steered) && ended(message));
-      const told = story(peer);
-      const at = told.indexOf("user_message_chunk and mind the tests");
-      // The usage of the call before may be reported in between.
-      const next = told.slice(at + 1).find((line) => line !== "usage_update");
+      const lines = story(peer);
+      const at = lines.indexOf("user_message_chunk and mind the tests");
+      // The usage of the previous call can be reported in between.
+      const next = lines.slice(at + 1).find((line) => line !== "usage_update");
       assert.match(next ?? "", /^agent_message_chunk (done|later)$/);
-      assert.equal(told.filter((line) => line === "user_message_chunk and mind the tests").length, 1);
-      // Where nothing runs it is a prompt like any other.
+      assert.equal(lines.filter((line) => line === "user_message_chunk and mind the tests").length, 1);
+      // Without an active run it is an ordinary prompt.
       const result = await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } });
       assert.deepEqual(result, { stopReason: "end_turn" });
       assert.equal(story(peer).filter((line) => line === "agent_message_chunk prompted").length, 1);
@@ -274,18 +278,18 @@ describe("clients of one session", { concurrency: 4 }, () => {
     const { path: cwd } = await tempDir(t);
     const { agent, held } = processOn(t, new MemoryDriver(new MemoryDocuments()), [callTools(["wait", {}]), "done"]);
     const server = new MemoryAcp(t, agent);
-    const [one, other] = [server.connect(), server.connect()];
-    for (const peer of [one, other]) await peer.initialize();
-    const sessionId = await one.newSession(cwd);
-    const result = one.prompt(sessionId, "x");
+    const [firstPeer, secondPeer] = [server.connect(), server.connect()];
+    for (const peer of [firstPeer, secondPeer]) await peer.initialize();
+    const sessionId = await firstPeer.newSession(cwd);
+    const result = firstPeer.prompt(sessionId, "x");
     await held.reached;
-    await other.request("session/load", { sessionId, cwd });
-    await other.request("session/close", { sessionId });
-    const mark = other.received.length;
+    await secondPeer.request("session/load", { sessionId, cwd });
+    await secondPeer.request("session/close", { sessionId });
+    const mark = secondPeer.received.length;
     held.open();
     assert.deepEqual(await result, { stopReason: "end_turn" });
-    await other.request("session/list", {});
-    assert.equal(other.received.length, mark + 1, "it is told nothing more");
+    await secondPeer.request("session/list", {});
+    assert.equal(secondPeer.received.length, mark + 1, "it is told nothing more");
   });
 
   it("are shown what a command prints while it runs, the end of it, whoever prompts", async (t) => {
@@ -306,25 +310,25 @@ describe("clients of one session", { concurrency: 4 }, () => {
     });
     t.after(() => agent.close());
     const server = new MemoryAcp(t, agent);
-    const [own, other, letter] = [server.connect(), server.connect(), server.connect()];
-    await own.initialize(EDITOR);
-    await other.initialize(EDITOR);
+    const [ownPeer, otherPeer, letter] = [server.connect(), server.connect(), server.connect()];
+    await ownPeer.initialize(EDITOR);
+    await otherPeer.initialize(EDITOR);
     await letter.initialize();
-    for (const peer of [own, other]) peer.profile = "official";
-    const sessionId = await own.newSession(cwd);
-    for (const peer of [other, letter]) await peer.request("session/load", { sessionId, cwd });
-    const result = own.prompt(sessionId, "x");
+    for (const peer of [ownPeer, otherPeer]) peer.profile = "official";
+    const sessionId = await ownPeer.newSession(cwd);
+    for (const peer of [otherPeer, letter]) await peer.request("session/load", { sessionId, cwd });
+    const result = ownPeer.prompt(sessionId, "x");
     const last = lines.at(-1)!.trim();
     const printed = (peer: AcpPeer): string[] =>
       peer
         .updates()
         .flatMap(({ status, content }) => (status === "in_progress" && content ? [content[0].content.text] : []));
-    for (const peer of [own, other]) await peer.seen(() => printed(peer).length > 0);
+    for (const peer of [ownPeer, otherPeer]) await peer.seen(() => printed(peer).length > 0);
     shown.open();
-    for (const peer of [own, other]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
+    for (const peer of [ownPeer, otherPeer]) await peer.seen(() => printed(peer).at(-1)?.includes(last) === true);
     held.open();
     await result;
-    for (const peer of [own, other]) {
+    for (const peer of [ownPeer, otherPeer]) {
       await peer.seen(() => story(peer).includes("agent_message_chunk done"));
       const texts = printed(peer);
       assert.match(texts[0]!, /^begun/);
@@ -362,34 +366,31 @@ describe("clients of one session", { concurrency: 4 }, () => {
     });
     t.after(() => agent.close());
     const server = new MemoryAcp(t, agent);
-    const [own, other, letter] = [server.connect(), server.connect(), server.connect()];
-    for (const peer of [own, other]) await peer.initialize(EDITOR);
+    const [ownPeer, otherPeer, letter] = [server.connect(), server.connect(), server.connect()];
+    for (const peer of [ownPeer, otherPeer]) await peer.initialize(EDITOR);
     await letter.initialize();
-    for (const peer of [own, other]) peer.profile = "official";
-    const sessionId = await own.newSession(cwd);
-    for (const peer of [other, letter]) await peer.request("session/load", { sessionId, cwd });
-    await own.prompt(sessionId, "x");
+    for (const peer of [ownPeer, otherPeer]) peer.profile = "official";
+    const sessionId = await ownPeer.newSession(cwd);
+    for (const peer of [otherPeer, letter]) await peer.request("session/load", { sessionId, cwd });
+    await ownPeer.prompt(sessionId, "x");
     const plans = (peer: AcpPeer) =>
       peer
         .updates()
         .flatMap(({ sessionUpdate, entries }) =>
-          sessionUpdate === "plan" ? [entries.map((one: Json) => one.status)] : [],
+          sessionUpdate === "plan" ? [entries.map((entry: Json) => entry.status)] : [],
         );
-    for (const peer of [other, letter]) await peer.seen(ended);
-    for (const peer of [own, other]) {
+    for (const peer of [otherPeer, letter]) await peer.seen(ended);
+    for (const peer of [ownPeer, otherPeer]) {
       assert.deepEqual(plans(peer), [
         ["in_progress", "pending"],
         ["completed", "pending"],
       ]);
-      assert.match(
-        peer.text(sessionId, "agent_thought_chunk"),
-        /^\[scripted: 503: try later; trying again in 1 s\]\n$/,
-      );
+      assert.match(peer.text(sessionId, "agent_thought_chunk"), /^\[scripted: 503: try later; retrying in 1 s\]\n$/);
       peer.assertClean();
     }
     assert.deepEqual(plans(letter), []);
     assert.equal(letter.text(sessionId, "agent_thought_chunk"), "");
-    // Whoever comes later has the plan as it was left, and no wait that is over.
+    // A client that joins later receives the current plan, and no retry notice that has ended.
     const late = server.connect();
     await late.initialize(EDITOR);
     await late.request("session/load", { sessionId, cwd });
@@ -404,10 +405,10 @@ describe("clients of one session", { concurrency: 4 }, () => {
     const peer = await connected(t, agent);
     const session = await peer.newSession(cwd);
     await peer.request("session/load", { sessionId: session, cwd });
-    const other = await connected(t, agent);
-    await other.request("session/load", { sessionId: session, cwd });
-    const isTold = other.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
-    // The run is said to have begun when the disk has its prompt; by then another client knows of it.
+    const watcher = await connected(t, agent);
+    await watcher.request("session/load", { sessionId: session, cwd });
+    const isTold = watcher.seen(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
+    // The run is reported as started when its prompt is on disk. By then another client has already seen the prompt.
     Object.assign(driver, { synced: () => isTold });
     await peer.prompt(session, "mine");
     assert.deepEqual(
@@ -454,9 +455,9 @@ describe("clients of one session", { concurrency: 4 }, () => {
       failed += 1;
       return Promise.reject(new Error("no disk"));
     };
-    const other = processOn(t, new MemoryDriver(store), ["theirs"]);
+    const otherProcess = processOn(t, new MemoryDriver(store), ["theirs"]);
     await (
-      await other.agent.run({ message: "x", sessionId: session })
+      await otherProcess.agent.run({ message: "x", sessionId: session })
     ).result;
     await until(() => failed > 0);
     failing = false;

@@ -10,7 +10,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const PROFILES: readonly Profile[] = ["spec", "official"];
 
-/** Another process on the same store, as far as anyone can tell. */
+/** An agent on the same store that acts like another process. */
 function agentOn(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
   const provider = new ScriptedProvider(steps);
   const tool = testTool("look", () => ({ text: "seen" }), { kind: "read" });
@@ -87,8 +87,8 @@ for (const profile of PROFILES) {
       const { agent, provider } = agentOn(t, store, ["two"]);
       const peer = new MemoryAcp(t, agent, { profile }).connect();
       await peer.initialize();
-      const { modes, ...rest } = await peer.request("session/resume", { sessionId, cwd });
-      assert.deepEqual(rest, {});
+      const { modes, ...otherFields } = await peer.request("session/resume", { sessionId, cwd });
+      assert.deepEqual(otherFields, {});
       assert.equal(modes?.currentModeId, profile === "spec" ? undefined : "auto");
       assert.equal(await peer.prompt(sessionId, "what?").then(({ stopReason }) => stopReason), "end_turn");
       assert.ok(!peer.updates().some((update) => update.sessionUpdate === "user_message_chunk"));
@@ -120,17 +120,17 @@ for (const profile of PROFILES) {
       await peer.initialize();
       const made: string[] = [];
       for (let i = 0; i < 103; i += 1) made.push(await peer.newSession(cwd));
-      const other = await agent.sessions.create({ projectDir: elsewhere, title: "over http" });
+      const httpSession = await agent.sessions.create({ projectDir: elsewhere, title: "over http" });
       const first = await peer.request("session/list", {});
       assert.equal(first.sessions.length, 50);
-      const httpEntry = first.sessions.find((entry: Json) => entry.id === other.id);
+      const httpEntry = first.sessions.find((entry: Json) => entry.id === httpSession.id);
       assert.deepEqual(httpEntry, {
-        id: other.id,
-        sessionId: other.id,
+        id: httpSession.id,
+        sessionId: httpSession.id,
         cwd: elsewhere,
         title: "over http",
-        createdAt: other.createdAt,
-        updatedAt: other.updatedAt,
+        createdAt: httpSession.createdAt,
+        updatedAt: httpSession.updatedAt,
       });
       const acpEntry = first.sessions.find((entry: Json) => entry.title === "ACP Session");
       const stored = (await agent.sessions.get(acpEntry.id))!;
@@ -230,19 +230,19 @@ describe("what editors show", () => {
 
   it("a model shows the efforts that it has, and the nearest of them where another was chosen", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const some = [
+    const models = [
       { id: "plain", name: "Plain", ownedBy: "x", reasoning: true },
       { id: "graded", name: "Graded", ownedBy: "x", reasoning: true, efforts: ["low", "high", "max"] as const },
       { id: "free", name: "Free", ownedBy: "x", reasoning: true, efforts: [] },
     ];
-    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models: some } });
+    const { agent, provider } = scriptedAgent(t, ["hi"], { provider: { models: models } });
     const peer = new MemoryAcp(t, agent).connect();
     await peer.initialize();
     const { sessionId } = await peer.request("session/new", { cwd });
     const set = async (configId: string, value: string): Promise<Json> => {
       const { configOptions } = await peer.request("session/set_config_option", { sessionId, configId, value });
       const level = configOptions.find(({ id }: Json) => id === "thought_level");
-      return level && [level.currentValue, level.options.map((one: Json) => one.value).join(" ")];
+      return level && [level.currentValue, level.options.map((choice: Json) => choice.value).join(" ")];
     };
     const refused = async (value: string): Promise<Json> =>
       (await peer.call("session/set_config_option", { sessionId, configId: "thought_level", value })).error?.data;
@@ -325,9 +325,9 @@ describe("what editors show", () => {
       ),
     );
     for (const [p, peer] of peers.entries()) {
-      const mine = new Set(sessions[p]);
+      const ownSessionIds = new Set(sessions[p]);
       for (const message of peer.received) {
-        if (message.method === "session/update") assert.ok(mine.has(message.params.sessionId));
+        if (message.method === "session/update") assert.ok(ownSessionIds.has(message.params.sessionId));
       }
       for (const [s, session] of sessions[p]!.entries()) assert.equal(peer.text(session), `echo ${p}-${s}`);
       peer.assertClean();

@@ -15,7 +15,7 @@ describe("AcpStdioTransport keeps the contract", () => {
       connect = streamClients(input, output);
       return Promise.resolve(new AcpStdioTransport(options, silentLogger, { input, output }));
     },
-    // Streams are there, or the process is not.
+    // With stdio, a stream cannot be missing while the process runs.
     unable: undefined,
     connect: (listening) => connect(listening),
     onLeave: "cancel",

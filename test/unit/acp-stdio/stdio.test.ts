@@ -17,18 +17,18 @@ async function pipes(agent: Agent, options: Partial<AcpOptions> = {}) {
   const listening = await transport.start(agent);
   const profile = options.profile === "official" ? "official" : "spec";
   const peer = new AcpPeer((text) => void input.write(`${text}\n`), profile);
-  let rest = "";
+  let incompleteLine = "";
   output.setEncoding("utf8");
   output.on("data", (text: string) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
-    // Every line is one message: anything else fails here.
+    const lines = (incompleteLine + text).split("\n");
+    incompleteLine = lines.pop() ?? "";
+    // Each line must be one JSON message, otherwise parsing fails here.
     for (const line of lines) peer.take(JSON.parse(line) as Json);
   });
   return { input, output, listening, peer };
 }
 
-/** Updates that come whenever something of the session is known or was changed, and belong to no request. */
+/** Updates that belong to no request. They arrive whenever the session data changes. */
 const NEWS = new Set(["session_info_update", "config_option_update", "available_commands_update"]);
 const isNews = ({ params }: Json) => NEWS.has(params?.update?.sessionUpdate);
 
@@ -91,8 +91,8 @@ describe("lines", () => {
     await new Promise((resolve) => setImmediate(resolve));
     setFlagsFromString("--expose-gc");
     (runInNewContext("gc") as () => void)();
-    const kept = memory.filter((chunk) => chunk.deref() !== undefined).length;
-    assert.ok(kept < 4, `${kept} MiB`);
+    const retainedChunks = memory.filter((chunk) => chunk.deref() !== undefined).length;
+    assert.ok(retainedChunks < 4, `${retainedChunks} MiB`);
     input.write("\n");
     assert.equal((await peer.seen((message) => message.error !== undefined)).error.code, -32600);
     assert.ok(await peer.initialize());

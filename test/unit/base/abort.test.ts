@@ -42,12 +42,12 @@ it("settlesWithin tells whether work settled, well or not, in its time", async (
 });
 
 it("deadline tells its own end from that of others", async () => {
-  const others = new AbortController();
-  const late = deadline(1, others.signal);
+  const outerController = new AbortController();
+  const late = deadline(1, outerController.signal);
   await new Promise<void>((resolve) => void onAbort(late.signal, resolve));
   assert.ok(late.expired);
-  const early = deadline(60_000, others.signal);
-  others.abort(new Error("stop"));
+  const early = deadline(60_000, outerController.signal);
+  outerController.abort(new Error("stop"));
   assert.ok(early.signal.aborted && !early.expired);
   early.clear();
 });
@@ -66,15 +66,15 @@ it("a task set waits for what is added meanwhile, and no longer than it may", as
   await tasks.settled(1);
 });
 
-/** Counts what listens. */
+/** A signal that counts its listeners. */
 function counted(): { signal: AbortSignal; listening: () => number; added: () => number; abort(reason: Error): void } {
   const controller = new AbortController();
   const { signal } = controller;
   let added = 0;
   const listen = signal.addEventListener.bind(signal) as AbortSignal["addEventListener"];
-  signal.addEventListener = ((...given: Parameters<typeof listen>) => {
+  signal.addEventListener = ((...args: Parameters<typeof listen>) => {
     added += 1;
-    listen(...given);
+    listen(...args);
   }) as typeof listen;
   return {
     signal,
@@ -102,26 +102,29 @@ it("takeEach hands over every value with one listener for all, and leaves none b
 });
 
 it("takeEach asks for the next value when what it handed over is done", async () => {
-  let asked = 0;
+  let requestCount = 0;
   const values: AsyncIterator<number> = {
-    next: () => Promise.resolve((asked += 1) > 2 ? { value: undefined, done: true } : { value: asked, done: false }),
+    next: () =>
+      Promise.resolve(
+        (requestCount += 1) > 2 ? { value: undefined, done: true } : { value: requestCount, done: false },
+      ),
   };
   let done: () => void = () => undefined;
   const all = takeEach(values, new AbortController().signal, () => new Promise<void>((resolve) => (done = resolve)));
   await new Promise((resolve) => setImmediate(resolve));
-  assert.equal(asked, 1);
+  assert.equal(requestCount, 1);
   done();
   await new Promise((resolve) => setImmediate(resolve));
-  assert.equal(asked, 2);
+  assert.equal(requestCount, 2);
   done();
   await all;
 });
 
 it("takeEach rejects as the iterator, as the taker and as what the taker waits for", async () => {
   const { signal, listening } = counted();
-  const own = Promise.reject(new Error("iterator"));
+  const iteratorFailure = Promise.reject(new Error("iterator"));
   await assert.rejects(
-    takeEach(upTo(1, own), signal, () => undefined),
+    takeEach(upTo(1, iteratorFailure), signal, () => undefined),
     /iterator/,
   );
   await assert.rejects(
@@ -139,15 +142,15 @@ it("takeEach rejects as the iterator, as the taker and as what the taker waits f
 
 it("takeEach ends at once when its signal aborts: before, in the middle, and while a value is waited for", async () => {
   const reason = new Error("stop");
-  let asked = 0;
+  let requestCount = 0;
   const values: AsyncIterator<number> = {
-    next: () => Promise.resolve({ value: (asked += 1), done: false as const }),
+    next: () => Promise.resolve({ value: (requestCount += 1), done: false as const }),
   };
   await assert.rejects(
     takeEach(values, AbortSignal.abort(reason), () => undefined),
     reason,
   );
-  assert.equal(asked, 0);
+  assert.equal(requestCount, 0);
   const taken: number[] = [];
   const middle = counted();
   await assert.rejects(
@@ -159,7 +162,7 @@ it("takeEach ends at once when its signal aborts: before, in the middle, and whi
     reason,
   );
   await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual([taken, asked, middle.listening()], [[1, 2, 3], 3, 0]);
+  assert.deepEqual([taken, requestCount, middle.listening()], [[1, 2, 3], 3, 0]);
   const waiting = counted();
   const silent = takeEach(upTo(1, never), waiting.signal, (n) => void taken.push(n));
   await new Promise((resolve) => setImmediate(resolve));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { CooperativeScheduler } from "../../../src/base/cooperative-scheduler.js";
 
-/** Works until told to stop, and asks before each step; the steps it made. */
+/** Works until `stop` returns true, and asks the scheduler before each step. Records its steps. */
 async function worker(share: CooperativeScheduler, name: string, steps: string[], stop: () => boolean): Promise<void> {
   while (!stop()) {
     steps.push(name);
@@ -21,7 +21,7 @@ it("shares the loop between those who would never end, and with all others", asy
   const steps: string[] = [];
   let turns = 0;
   const names = ["a", "b", "c"];
-  // Without turns of the loop between, and one for each, this would never end.
+  // This never ends if the event loop gets no turn between steps, or if one worker starves.
   const stop = () => turns >= 3 && names.every((name) => steps.includes(name));
   const count = () => {
     turns += 1;
@@ -35,16 +35,16 @@ it("shares the loop between those who would never end, and with all others", asy
 it("lets those who wait go on in the order in which they came", async () => {
   const share = new CooperativeScheduler();
   const order: number[] = [];
-  // Until the slice of this turn is used up.
+  // Uses up the time slice of this turn.
   let first = share.turn();
   while (first === undefined) first = share.turn();
-  const others = Array.from({ length: 20 }, async (_, n) => {
+  const workers = Array.from({ length: 20 }, async (_, n) => {
     await share.turn();
     order.push(n);
   });
   await first;
   assert.deepEqual(order, []);
-  await Promise.all(others);
+  await Promise.all(workers);
   assert.deepEqual(
     order,
     Array.from({ length: 20 }, (_, n) => n),

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { copied } from "../../../src/base/copy.js";
+import { deepCopy } from "../../../src/base/copy.js";
 
 describe("copied", () => {
   it("shares nothing with what it copies, however deep", () => {
-    const data = { list: [{ deep: ["a"] }], none: null, left: undefined, text: "x" };
-    const copy = copied(data);
+    const data = { list: [{ deep: ["a"] }], none: null, missing: undefined, text: "x" };
+    const copy = deepCopy(data);
     assert.deepEqual(copy, data);
     copy.list[0]!.deep.push("b");
     assert.deepEqual(data.list[0]?.deep, ["a"]);
@@ -13,7 +13,7 @@ describe("copied", () => {
 
   it("takes a field named __proto__ for a field", () => {
     const data = JSON.parse('{"__proto__":{"polluted":true},"a":{"__proto__":1}}') as Record<string, unknown>;
-    const copy = copied(data);
+    const copy = deepCopy(data);
     assert.deepEqual(Object.keys(copy), ["__proto__", "a"]);
     assert.equal(JSON.stringify(copy), JSON.stringify(data));
     assert.equal(Object.getPrototypeOf(copy), Object.prototype);
@@ -21,7 +21,7 @@ describe("copied", () => {
   });
 
   it("makes of what is no plain data what structuredClone makes of it", () => {
-    const copy = copied({ at: new Date(5), names: new Map([["a", 1]]) });
+    const copy = deepCopy({ at: new Date(5), names: new Map([["a", 1]]) });
     assert.equal(copy.at.getTime(), 5);
     assert.equal(copy.names.get("a"), 1);
   });

@@ -13,15 +13,15 @@ it("cuts the middle at lines and says how much", () => {
   const cut = cutMiddle(text, 1000, "read the rest");
   assert.match(cut, /^line 0\nline 1\n/);
   assert.match(cut, /\nline 999$/);
-  const kept = cut
+  const keptLines = cut
     .split("\n")
     .filter((line) => /^line \d+$/.test(line))
     .join("\n");
   const gone = Number(
     /\[\.\.\. ([\d,]+) bytes cut from the middle; read the rest \.\.\.\]/.exec(cut)![1]!.replaceAll(",", ""),
   );
-  assert.equal(cut.split("\n").length, kept.split("\n").length + 1);
-  assert.ok(Math.abs(gone + kept.length - text.length) <= 2);
+  assert.equal(cut.split("\n").length, keptLines.split("\n").length + 1);
+  assert.ok(Math.abs(gone + keptLines.length - text.length) <= 2);
 });
 
 it("never passes the limit and never breaks a code point", () => {
@@ -47,16 +47,16 @@ it("keeps head and tail of a stream in bounded memory", () => {
       fc.array(fc.uint8Array({ minLength: 1, maxLength: 300 }), { maxLength: 40 }),
       fc.integer({ min: 2, max: 2000 }),
       (chunks, bytes) => {
-        const kept = new HeadTail(bytes);
-        for (const chunk of chunks) kept.push(Buffer.from(chunk));
-        const whole = Buffer.concat(chunks);
-        if (whole.length <= bytes - 1) assert.equal(kept.text(), whole.toString());
+        const headTail = new HeadTail(bytes);
+        for (const chunk of chunks) headTail.push(Buffer.from(chunk));
+        const allBytes = Buffer.concat(chunks);
+        if (allBytes.length <= bytes - 1) assert.equal(headTail.text(), allBytes.toString());
       },
     ),
   );
-  const kept = new HeadTail(1000);
-  for (let i = 0; i < 100_000; i++) kept.push(Buffer.from(`${i}\n`));
-  const text = kept.text();
+  const headTail = new HeadTail(1000);
+  for (let i = 0; i < 100_000; i++) headTail.push(Buffer.from(`${i}\n`));
+  const text = headTail.text();
   assert.ok(Buffer.byteLength(text) < 1200);
   assert.match(text, /^0\n1\n/);
   assert.match(text, /99999\n$/);

@@ -37,10 +37,10 @@ describe("randomBytes", () => {
     const folder = await tempDir(t);
     writeFileSync(folder.at("short"), "abc");
     for (const source of [undefined, folder.at("none"), folder.at("short"), folder.path]) {
-      const [one, other] = [randomBytes(32, source), randomBytes(32, source)];
-      assert.equal(one.length, 32);
-      assert.notDeepEqual(one, other);
-      assert.ok(new Set(one).size > 8, "no run of the same");
+      const [firstBytes, secondBytes] = [randomBytes(32, source), randomBytes(32, source)];
+      assert.equal(firstBytes.length, 32);
+      assert.notDeepEqual(firstBytes, secondBytes);
+      assert.ok(new Set(firstBytes).size > 8, "no run of the same");
     }
   });
 });

@@ -13,12 +13,12 @@ describe("known secrets", () => {
       for (const behind of ["", "x", '"}\n', "xyz"]) {
         const encoded = Buffer.from(before + KEY + behind);
         for (const text of [encoded.toString("base64"), encoded.toString("base64url")])
-          for (const told of [text, text.replace(/.{20}/g, "$&\n")]) {
-            const left = redactor.hide(told).replace("[redacted]", "").replace(/\s/g, "");
-            // Of what is left nothing is the key's.
-            const bytes = Buffer.from(left, "base64").toString("latin1");
-            for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!bytes.includes(KEY.slice(i, i + 5)), told);
-            assert.ok(redactor.hide(told).includes("[redacted]"), told);
+          for (const encodedText of [text, text.replace(/.{20}/g, "$&\n")]) {
+            const visibleText = redactor.hide(encodedText).replace("[redacted]", "").replace(/\s/g, "");
+            // The remaining text must hold no part of the key.
+            const bytes = Buffer.from(visibleText, "base64").toString("latin1");
+            for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!bytes.includes(KEY.slice(i, i + 5)), encodedText);
+            assert.ok(redactor.hide(encodedText).includes("[redacted]"), encodedText);
           }
       }
   });
@@ -63,10 +63,10 @@ describe("known secrets", () => {
   });
 
   it("are asked for with each text", () => {
-    const known = new Set<string>();
-    const live = new Redactor(() => known);
+    const secrets = new Set<string>();
+    const live = new Redactor(() => secrets);
     assert.equal(live.hide("later-key"), "later-key");
-    known.add("later-key");
+    secrets.add("later-key");
     assert.equal(live.hide("later-key"), "[redacted]");
   });
 

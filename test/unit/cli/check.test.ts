@@ -5,7 +5,7 @@ import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { checked } from "../../helpers/checked.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A tool whose members are all right but those given. */
+/** A valid tool, except for the given members. */
 const tool = (members: string, before = "") => `${before}
   export const descriptor = { gantry: 1, kind: "tool", name: "odd", parse: (raw) => raw, create: (options, context) => ({
     name: "odd", description: "Odd.", inputSchema: { type: "object" }, kind: "other", parallel: true, needsPermission: true,
@@ -37,7 +37,7 @@ describe("gantry check", () => {
     assert.deepEqual(odd?.notDeclared, ["preview", "models", "replaces", "close"]);
     const statusOf = (name: string) => odd?.checks.find((check) => check.name.startsWith(name))?.status;
     assert.equal(statusOf("name:"), "passed");
-    assert.equal(statusOf("parse: refuses what is no object"), "failed");
+    assert.equal(statusOf("parse: rejects values that are not objects"), "failed");
     assert.equal(statusOf("run: does the work"), "not_checked");
     const failed = none?.checks.find(({ status }) => status === "failed");
     assert.equal(failed?.name, "compact: gives a conversation that is smaller and not empty");
@@ -70,7 +70,7 @@ describe("gantry check", () => {
       adapters[0]?.checks.map(({ group, status }) => `${group} ${status}`),
       ["adapter passed", "members failed", "run failed", "afterToolCall failed", "signal not_run", "listeners not_run"],
     );
-    assert.match(adapters[0].checks[1]?.message ?? "", /^close: not within 2000 ms$/);
+    assert.match(adapters[0].checks[1]?.message ?? "", /^close: timed out after 2000 ms$/);
     const { home } = (await import(folder.at("odd.mjs"))) as { home: string };
     assert.ok(home.includes("gantry-check-"));
     assert.equal(existsSync(home), false);
@@ -97,11 +97,11 @@ describe("gantry check", () => {
     for (const [args, flags, line] of [
       [[], {}, /expected one MODULE, got 0/],
       [["./a", "./b"], {}, /expected one MODULE, got 2/],
-      [[folder.at("gone.mjs")], {}, /gone\.mjs: expected a module: there is no such file or package here/],
-      [["no-such-package-of-anybody"], {}, /expected a module/],
+      [[folder.at("gone.mjs")], {}, /gone\.mjs: module not found: expected a file or package/],
+      [["no-such-package-of-anybody"], {}, /module not found: expected a file or package/],
       [[folder.at("none.mjs")], {}, /exports no adapter: expected a default or named .*, got count \(5\), default \(/],
       [[folder.at("empty.mjs")], {}, /exports no adapter: .* got no export$/],
-      [[folder.at("odd.mjs")], { options: "{" }, /--options: expected JSON, or a file of it: /],
+      [[folder.at("odd.mjs")], { options: "{" }, /--options: expected JSON or a JSON file: /],
       [[folder.at("odd.mjs")], { options: folder.at("list.json") }, /--options: expected an object, got /],
       [
         [folder.at("odd.mjs")],

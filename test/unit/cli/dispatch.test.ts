@@ -1,17 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { flagName, type About } from "../../../src/cli/about.js";
-import { ALL } from "../../../src/cli/about/all.js";
+import { flagName, type CommandDescription } from "../../../src/cli/about.js";
+import { ALL_COMMANDS } from "../../../src/cli/about/all.js";
 import { run } from "../../../src/cli/about/run.js";
-import { failureLine, lineOf } from "../../../src/cli/failure.js";
+import { failureLine, failureReason } from "../../../src/cli/failure.js";
 import { flagsFor } from "../../../src/cli/choose.js";
 import { flagsOf, parse } from "../../../src/cli/command-line.js";
 
-/** A line that begins with a flag may have those of all commands. */
+/** A line that begins with a flag may have the flags of all commands. */
 const ALL_FLAGS = flagsFor(["--"]);
-const EVERY: readonly About[] = ALL.flatMap((about) => [about, ...Object.values(about.commands ?? {})]);
+const EVERY: readonly CommandDescription[] = ALL_COMMANDS.flatMap((about) => [
+  about,
+  ...Object.values(about.commands ?? {}),
+]);
 
-/** The words and flags of a line that has words without spaces, or what is wrong with it. */
+/** Parses a line whose words contain no spaces. Returns its words and flags, or the error. */
 function readLine(text: string) {
   const argv = text === "" ? [] : text.split(" ");
   const line = parse(argv, ALL_FLAGS);
@@ -96,8 +99,8 @@ describe("what commands say of themselves", () => {
 describe("why a command failed", () => {
   it("is one line that steers no terminal, and says what a system's word means", () => {
     assert.equal(failureLine("a\r\n b\u001b[31m\u202e"), "gantry: a b\\u001b[31m\\u202e");
-    assert.equal(lineOf(new Error("no"), "models"), "models failed: no");
+    assert.equal(failureReason(new Error("no"), "models"), "models failed: no");
     const gone = Object.assign(new Error("ENOENT: no such file or directory, uv_cwd"), { syscall: "uv_cwd" });
-    assert.equal(lineOf(gone, "run"), "the folder that gantry was started in is not there any more");
+    assert.equal(failureReason(gone, "run"), "the folder in which gantry was started no longer exists");
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { linesOf } from "../../../src/cli/lines.js";
+import { readLines } from "../../../src/cli/lines.js";
 
 async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
@@ -9,7 +9,7 @@ async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array
 async function collect(text: string, size: number, longest?: number): Promise<string[]> {
   const lines: string[] = [];
   const input = inPieces(Buffer.from(text), size);
-  for await (const line of linesOf(input, () => undefined, new AbortController().signal, longest)) lines.push(line);
+  for await (const line of readLines(input, () => undefined, new AbortController().signal, longest)) lines.push(line);
   return lines;
 }
 
@@ -28,12 +28,13 @@ it("names a line that is longer than can be held, before the rest of it is read"
   const lines: string[] = [];
   await assert.rejects(
     async () => {
-      for await (const line of linesOf(endless(), () => undefined, new AbortController().signal, 100)) lines.push(line);
+      for await (const line of readLines(endless(), () => undefined, new AbortController().signal, 100))
+        lines.push(line);
     },
-    { code: "invalid_input", message: "line 3: expected no more than 100 characters" },
+    { code: "invalid_input", message: "line 3: expected at most 100 characters" },
   );
   assert.deepEqual(lines, ["first", "second"]);
   assert.ok(read < 20);
-  // Each by itself, not all together.
+  // The limit applies to each line, not to their sum.
   assert.equal((await collect(`${"x".repeat(100)}\n`.repeat(3), 7, 100)).length, 3);
 });

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import type { Output } from "../../../src/cli/command.js";
 import { Progress, progressLine, size } from "../../../src/cli/progress.js";
 
-const DONE = { count: 12_345, bytes: 45_200_000, part: 0.12345, total: 100_000 };
+const DONE = { count: 12_345, bytes: 45_200_000, fraction: 0.12345, total: 100_000 };
 const TIMES = { seconds: 60, rate: 12_300_000 };
 
 it("says sessions, time left, bytes and rate, with a bar where there is room", () => {
@@ -13,13 +13,13 @@ it("says sessions, time left, bytes and rate, with a bar where there is room", (
   );
   assert.equal(progressLine(DONE, TIMES, 54), "12,345/100,000 sessions  7:07 left  45.2 MB");
   assert.equal(progressLine({ count: 3, bytes: 10 }, { seconds: 1, rate: undefined }, 80), "3 sessions  10 B");
-  assert.match(progressLine({ ...DONE, part: 0.001 }, TIMES, 120), /16:39:00 left/);
+  assert.match(progressLine({ ...DONE, fraction: 0.001 }, TIMES, 120), /16:39:00 left/);
 });
 
 it("never fills a line of the terminal, however narrow it is", () => {
   for (let columns = 1; columns < 200; columns++)
     for (const part of [undefined, 0, 0.5, 1, 1.5]) {
-      const line = progressLine({ ...DONE, part }, TIMES, columns);
+      const line = progressLine({ ...DONE, fraction: part }, TIMES, columns);
       assert.ok(line.length < Math.max(columns, 1) || line === "", `${columns}: ${line}`);
     }
 });
@@ -41,13 +41,13 @@ it("draws on a terminal alone, takes its line away before others, and at the end
     columns,
     isShown: false,
     draw: (text) => void screen.push(text),
-    tell: (line) => void screen.push(`${line}\n`),
+    report: (line) => void screen.push(`${line}\n`),
     write: async () => undefined,
     keepStdoutClean: () => undefined,
   });
   const piped = new Progress(output(undefined));
   piped.show(DONE);
-  piped.tell("a line");
+  piped.report("a line");
   piped.clear();
   const off = new Progress(output(80), false);
   off.show(DONE);
@@ -56,7 +56,7 @@ it("draws on a terminal alone, takes its line away before others, and at the end
   const shown = new Progress(output(80));
   shown.show(DONE);
   shown.show({ ...DONE, count: 12_346 });
-  shown.tell("a line");
+  shown.report("a line");
   shown.clear();
   assert.equal(screen.length, 3, "what comes at once is drawn once");
   assert.match(screen[0]?.replace("\u001b[K", "<clear>") ?? "", /^\r\[.*12,345\/100,000 sessions.*<clear>$/);

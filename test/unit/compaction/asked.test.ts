@@ -5,16 +5,16 @@ import type { ModelMessage } from "gantry/plugin";
 import { STORES } from "../../helpers/stores.js";
 import { WindowProvider, type WindowProviderOptions } from "../../helpers/window-provider.js";
 
-const said = (message: ModelMessage | undefined): string =>
+const textOf = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
-/** What notes are asked of. */
+/** Whether this is the system prompt of the notes. */
 const isAboutNotes = (system: string): boolean => system.startsWith("You write the notes");
 
 const answers: WindowProviderOptions["answer"] = ({ system, messages }) =>
   isAboutNotes(system)
     ? `NOTES ${system.split("\n").at(-1)}`
-    : `answer to ${said(messages.at(-1)).slice(0, 8)} ${"blah ".repeat(60)}`;
+    : `answer to ${textOf(messages.at(-1)).slice(0, 8)} ${"blah ".repeat(60)}`;
 
 async function eventsOf(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
@@ -27,13 +27,13 @@ async function conversation(
   t: TestContext,
   driver: AgentOptions["driver"],
   {
-    more = {},
+    options = {},
     answer = answers,
     turns = 30,
-  }: { more?: Partial<AgentOptions>; answer?: typeof answers; turns?: number } = {},
+  }: { options?: Partial<AgentOptions>; answer?: typeof answers; turns?: number } = {},
 ) {
   const provider = new WindowProvider({ window: 100_000, answer });
-  const agent = new Agent({ providers: [provider], ...(driver && { driver }), ...more });
+  const agent = new Agent({ providers: [provider], ...(driver && { driver }), ...options });
   t.after(() => agent.close());
   let sessionId: string | undefined;
   for (let turn = 1; turn <= turns; turn += 1) {
@@ -68,8 +68,8 @@ describe("a compaction that somebody asks for", () => {
         "all that was said is there, and nothing more",
       );
       const seen = await agent.sessions.messages(sessionId, { view: "model" });
-      assert.ok(seen.some((message) => /NOTES .*the colour of the bridge$/.test(said(message))));
-      assert.equal(said(seen.at(-1)), said(before.at(-1)));
+      assert.ok(seen.some((message) => /NOTES .*the colour of the bridge$/.test(textOf(message))));
+      assert.equal(textOf(seen.at(-1)), textOf(before.at(-1)));
 
       const [record] = await agent.runs.list({ sessionId });
       assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", before.at(-1)?.seq]);
@@ -101,9 +101,9 @@ describe("a compaction that somebody asks for", () => {
   it("leaves alone what is not worth it, also a session without a message", async (t) => {
     const { agent, provider, sessionId } = await conversation(t, undefined, { turns: 1 });
     const { id } = await agent.sessions.create();
-    for (const one of [sessionId, id]) {
+    for (const targetId of [sessionId, id]) {
       const { calls } = provider;
-      const events = await eventsOf(await agent.run({ message: "", sessionId: one, compact: true }));
+      const events = await eventsOf(await agent.run({ message: "", sessionId: targetId, compact: true }));
       assert.deepEqual(
         events.map(({ type }) => type),
         ["done"],
@@ -133,7 +133,7 @@ describe("a compaction that somebody asks for", () => {
     const { agent, provider, sessionId } = await conversation(t, undefined, {
       turns: 0,
       answer: (request, call) => {
-        if (isAboutNotes(request.system)) requests.push(said(request.messages[0]));
+        if (isAboutNotes(request.system)) requests.push(textOf(request.messages[0]));
         return answers(request, call);
       },
     });
@@ -162,9 +162,9 @@ describe("a compaction that somebody asks for", () => {
       answer: (request, call) => (isAboutNotes(request.system) ? " " : answers(request, call)),
     });
     const before = await agent.sessions.messages(sessionId, { view: "model" });
-    const compact = (more: object) => agent.run({ message: "", sessionId, compact: true, ...more });
-    const spent = await (await compact({ budget: { tokens: 1 } })).result;
-    assert.deepEqual([spent.endedBy, spent.finishReason, spent.output], ["budget", "length", ""]);
+    const compact = (input: object) => agent.run({ message: "", sessionId, compact: true, ...input });
+    const budgetResult = await (await compact({ budget: { tokens: 1 } })).result;
+    assert.deepEqual([budgetResult.endedBy, budgetResult.finishReason, budgetResult.output], ["budget", "length", ""]);
     await assert.rejects((await compact({})).result, { name: "ProviderError", kind: "protocol" });
     assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), before);
   });
@@ -173,13 +173,19 @@ describe("a compaction that somebody asks for", () => {
     const wishes: unknown[] = [];
     const strategy = {
       name: "last-two",
-      compact: ({ messages, wanted }: { messages: readonly ModelMessage[]; wanted?: string | undefined }) => {
-        wishes.push(wanted);
+      compact: ({
+        messages,
+        instructions,
+      }: {
+        messages: readonly ModelMessage[];
+        instructions?: string | undefined;
+      }) => {
+        wishes.push(instructions);
         return Promise.resolve(messages.slice(-2));
       },
     };
     const { agent, sessionId } = await conversation(t, undefined, {
-      more: { compaction: { enabled: false, strategy } },
+      options: { compaction: { enabled: false, strategy } },
     });
     await (
       await agent.run({ message: "names", sessionId, compact: true })
@@ -195,7 +201,7 @@ describe("a compaction that somebody asks for", () => {
       return messages.slice(-4);
     };
     const strategy = { name: "last-four", compact };
-    const { agent, sessionId } = await conversation(t, undefined, { more: { compaction: { strategy } } });
+    const { agent, sessionId } = await conversation(t, undefined, { options: { compaction: { strategy } } });
     tell = async () => {
       const [run] = await agent.runs.list({ sessionId, states: ["running"] });
       assert.equal(await agent.runs.steer(run?.id ?? "", "and now?"), true);
@@ -207,7 +213,7 @@ describe("a compaction that somebody asks for", () => {
     for await (const event of agent.sessions.watch(sessionId, { afterSeq: length, signal: t.signal }))
       if (event.type === "message" && event.message.role === "assistant") break;
     const messages = await agent.sessions.messages(sessionId);
-    assert.equal(said(messages[length]), "and now?");
+    assert.equal(textOf(messages[length]), "and now?");
     assert.equal(messages.length, length + 2);
   });
 });

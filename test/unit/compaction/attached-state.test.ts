@@ -32,7 +32,7 @@ describe("the state of a session in a compacted view", () => {
     const slid = attachState([user("goal"), user("now")], state, 1_000);
     assert.deepEqual(slid.map(textOf), [`goal\n${text}`, "now"]);
     assert.deepEqual(slid.map(detachState), [user("goal"), user("now")]);
-    // A person may paste it as a prompt.
+    // A user can paste this text as a prompt.
     assert.deepEqual(detachState(user(text)), user(text));
   });
 
@@ -54,7 +54,7 @@ describe("the state of a session in a compacted view", () => {
 
   it("holds files without a diff, and none of a refused or failed call; a summary is not asked of an earlier one", async (t) => {
     const folder = await tempDir(t, { "large.txt": "x".repeat(1_500_000), "kept.txt": "kept" });
-    const asked: ModelRequest[] = [];
+    const requests: ModelRequest[] = [];
     const long = "word ".repeat(1_500);
     const provider = new ScriptedProvider(
       [
@@ -71,7 +71,7 @@ describe("the state of a session in a compacted view", () => {
         models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 16_000 }],
         fallback: (request) => {
           if (request.tools.length > 0) return say(long);
-          asked.push(request);
+          requests.push(request);
           return say("notes");
         },
       },
@@ -95,7 +95,7 @@ describe("the state of a session in a compacted view", () => {
     assert.match(text, /- large\.txt/);
     assert.equal(/- (kept|missing)\.txt/.test(text), false, text);
     assert.equal(text.split("[State of this session").length, 2, "once");
-    const transcripts = asked.slice(1).map(({ messages }) => messages.map(textOf).join("\n"));
+    const transcripts = requests.slice(1).map(({ messages }) => messages.map(textOf).join("\n"));
     assert.ok(transcripts.length > 0);
     for (const transcript of transcripts) assert.equal(transcript.includes("[State of this session"), false);
   });

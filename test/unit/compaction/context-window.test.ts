@@ -11,7 +11,7 @@ const GOAL = "GOAL: build the bridge";
 
 let filled = 0;
 
-/** A tool that gives as many bytes as it is asked for, never the same twice: these models are not stuck. */
+/** Returns the requested number of bytes, each time with different content, so that the loop detection does not act. */
 const fill: Tool<{ bytes: number }> = {
   name: "fill",
   description: "Gives text.",
@@ -25,15 +25,18 @@ const fill: Tool<{ bytes: number }> = {
     Promise.resolve({ text: `begin ${"lorem ipsum dolor ".repeat(Math.ceil(bytes / 18))} ${++filled} end` }),
 };
 
-/** Slides unless a test says otherwise: these providers count each call as one of the conversation. */
+/**
+ * Uses the sliding window unless a test sets another strategy: these providers count every call as a call of the
+ * conversation.
+ */
 function make(
   t: TestContext,
   provider: ModelProvider,
   driver: SessionDriver,
-  { compaction, ...more }: Partial<AgentOptions> = {},
+  { compaction, ...otherOptions }: Partial<AgentOptions> = {},
 ): Agent {
   const sliding = { strategy: "sliding-window", ...compaction };
-  const agent = new Agent({ providers: [provider], driver, tools: [fill], compaction: sliding, ...more });
+  const agent = new Agent({ providers: [provider], driver, tools: [fill], compaction: sliding, ...otherOptions });
   t.after(() => agent.close());
   return agent;
 }
@@ -58,7 +61,7 @@ async function ask(agent: Agent, message: string, sessionId?: string): Promise<R
 const text = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
-/** The prompt that is worked on decides: `turn <n>` calls a tool once, then is answered. */
+/** The current prompt decides the answer: `turn <n>` calls a tool once, and then the model answers. */
 function turns(window: number): WindowProviderOptions["answer"] {
   return ({ messages }) => {
     const last = messages.at(-1);
@@ -68,11 +71,11 @@ function turns(window: number): WindowProviderOptions["answer"] {
   };
 }
 
-/** The soak has more windows and longer conversations. */
+/** The soak test uses more windows and longer conversations. */
 const IS_SOAK = process.env.STORES === "all";
 const WINDOWS = IS_SOAK ? [4_000, 8_000, 128_000] : [4_000, 128_000];
 const TURNS = IS_SOAK ? 300 : 100;
-/** Messages of all turns: prompt, call, result, answer. */
+/** Each turn has four messages: prompt, call, result, answer. */
 const MESSAGES = TURNS * 4;
 
 describe(`a conversation of ${TURNS} turns`, () => {
@@ -82,11 +85,11 @@ describe(`a conversation of ${TURNS} turns`, () => {
         const store = await makeStore(t);
         const provider = new WindowProvider({
           window,
-          answer: ({ messages, ...rest }, call) => {
+          answer: ({ messages, ...otherFields }, call) => {
             if (!messages.some((message) => message.role === "user" && text(message).includes(GOAL))) {
               provider.violations.push("the goal is gone");
             }
-            return turns(window)({ messages, ...rest }, call);
+            return turns(window)({ messages, ...otherFields }, call);
           },
         });
         const agent = make(t, provider, store());
@@ -114,7 +117,7 @@ describe(`a conversation of ${TURNS} turns`, () => {
           assert.match(text(all[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
         }
         assert.ok(text(all[50 * 4 - 2]).length >= window * 4, "stored outputs are whole");
-        // Any session of the chain finds the whole conversation.
+        // Every session of the chain returns the whole conversation.
         assert.equal((await agent.sessions.messages(compacted.at(-1)!)).length, MESSAGES);
         const page = await agent.sessions.messages(sessionId, { after: MESSAGES / 2, limit: 3 });
         assert.deepEqual(
@@ -129,19 +132,19 @@ describe(`a conversation of ${TURNS} turns`, () => {
         assert.equal(sessions[0].usage.completionTokens, TURNS * 2 * 20);
         assert.ok(sessions[0].updatedAt >= all.at(-1)!.createdAt);
 
-        // Another process goes on.
-        const other = make(t, provider, store());
-        await ask(other, `turn ${TURNS + 1}`, compacted[1]);
+        // Another process continues the session.
+        const secondAgent = make(t, provider, store());
+        await ask(secondAgent, `turn ${TURNS + 1}`, compacted[1]);
         assert.deepEqual(provider.violations, []);
         assert.equal(provider.refused, 0);
-        assert.equal((await other.sessions.messages(sessionId)).length, MESSAGES + 4);
-        const seen = await other.sessions.messages(sessionId, { view: "model" });
+        assert.equal((await secondAgent.sessions.messages(sessionId)).length, MESSAGES + 4);
+        const seen = await secondAgent.sessions.messages(sessionId, { view: "model" });
         assert.match(text(seen[0]), new RegExp(GOAL));
         assert.match(text(seen.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
 
-        await other.sessions.delete(compacted.at(-1)!);
-        assert.equal((await other.sessions.list({ limit: 10 })).total, 0);
-        assert.equal(await other.sessions.get(sessionId), undefined);
+        await secondAgent.sessions.delete(compacted.at(-1)!);
+        assert.equal((await secondAgent.sessions.list({ limit: 10 })).total, 0);
+        assert.equal(await secondAgent.sessions.get(sessionId), undefined);
       });
     }
   }
@@ -166,7 +169,7 @@ describe("compaction", () => {
     const run = await agent.run({ message: GOAL });
     const events = await eventsOf(run);
     const compactions = events.filter((event) => event.type === "compaction");
-    // Each makes room for some calls to come.
+    // Each compaction leaves room for several calls.
     assert.ok(compactions.length >= 3 && compactions.length <= 15, `${compactions.length} compactions`);
     assert.equal(breaks, compactions.length);
     for (const { strategy, messages, tokens } of compactions) {
@@ -178,7 +181,7 @@ describe("compaction", () => {
     assert.equal(provider.refused, 0);
     assert.equal((await run.result).iterations, 61);
     assert.equal((await agent.sessions.messages(run.sessionId)).length, 1 + 60 * 2 + 1);
-    // Nor do later runs, here or in another process.
+    // Later runs do not either, in this or another process.
     await ask(agent, "again", run.sessionId);
     await ask(agent, "and again", run.sessionId);
     assert.equal(breaks, compacted);
@@ -224,9 +227,9 @@ describe("compaction", () => {
     assert.equal(first?.parts[0]?.type === "text" && first.parts[0].text.length, 2_000);
     assert.match(text(first), /left out to save room/);
     assert.ok(view.some((message) => text(message).startsWith("prompt 19 ")));
-    // Copies keep their identity, so that a client can fork or revert at what it sees.
+    // Copies keep their ids, so that a client can fork or revert at a message that it sees.
     const all = await agent.sessions.messages(sessionId);
-    for (const message of view) assert.equal(all.find((one) => one.id === message.id)?.seq, message.seq);
+    for (const message of view) assert.equal(all.find((candidate) => candidate.id === message.id)?.seq, message.seq);
   });
 
   it("leaves whole answers out, oldest first, where texts fill the window; never a prompt that counts", async (t) => {
@@ -335,11 +338,14 @@ describe("compaction", () => {
     const { sessionId } = await ask(agent, `${GOAL} ${"v".repeat(360_000)}`);
     await ask(agent, "more", sessionId);
     assert.ok(unknown.largest < 128_000 * 0.8);
-    assert.equal(warnings.filter((warning) => warning.includes("context window is not known")).length, 1);
+    assert.equal(warnings.filter((warning) => warning.includes("context window of the model is unknown")).length, 1);
 
-    const known = new WindowProvider({ window: 1_000_000, answer: () => "ok" });
-    await ask(make(t, known, await memory(t), { compaction: { contextWindow: 5_000 } }), "w".repeat(90_000));
-    assert.ok(known.largest <= 4_000);
+    const configuredProvider = new WindowProvider({ window: 1_000_000, answer: () => "ok" });
+    await ask(
+      make(t, configuredProvider, await memory(t), { compaction: { contextWindow: 5_000 } }),
+      "w".repeat(90_000),
+    );
+    assert.ok(configuredProvider.largest <= 4_000);
   });
 
   it("tells instructions and tools in short where the window is small", async (t) => {
@@ -405,7 +411,7 @@ describe("compaction", () => {
       first.on("session.compacted", ({ to }) => (followUp = to));
       for (let turn = 2; followUp === ""; turn++) await ask(first, `turn ${turn}`, sessionId);
       await first.close();
-      // The state of a crash behind the creation: all that was said in the follow-up has never been.
+      // The state after a crash that follows the creation: the messages of the follow-up are lost.
       const driver = store();
       await driver.open();
       const newest = await newestOf(driver, sessionId);
@@ -430,7 +436,7 @@ describe("compaction", () => {
 });
 
 describe("strategies", () => {
-  const provided = (summary: (asked: string) => string | Error): ScriptedProvider => {
+  const provided = (summary: (transcript: string) => string | Error): ScriptedProvider => {
     let calls = 0;
     return new ScriptedProvider([], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000, prices: { input: 1, output: 1 } }],
@@ -443,32 +449,32 @@ describe("strategies", () => {
   };
 
   it("summary: the model sums up what is left out, and what it summed up before", async (t) => {
-    const asked: string[] = [];
+    const transcripts: string[] = [];
     const provider = provided((transcript) => {
-      asked.push(transcript);
-      return `SUMMARY ${asked.length}`;
+      transcripts.push(transcript);
+      return `SUMMARY ${transcripts.length}`;
     });
     const agent = make(t, provider, await memory(t), { compaction: { strategy: "summary" } });
     const run = await agent.run({ message: GOAL });
     const events = await eventsOf(run);
     const compactions = events.filter((event) => event.type === "compaction");
-    assert.ok(asked.length >= 2);
-    assert.equal(asked.length, compactions.length);
+    assert.ok(transcripts.length >= 2);
+    assert.equal(transcripts.length, compactions.length);
     assert.ok(compactions.every((event) => event.strategy === "summary"));
-    for (const transcript of asked) assert.match(transcript, /\[calls fill \{"bytes":500/);
-    assert.match(asked[1] ?? "", /SUMMARY 1/);
+    for (const transcript of transcripts) assert.match(transcript, /\[calls fill \{"bytes":500/);
+    assert.match(transcripts[1] ?? "", /SUMMARY 1/);
     const last = provider.requests.filter((request) => request.tools.length > 0).at(-1)?.messages ?? [];
     const summaries = last.filter((message) => message.role === "user" && text(message).includes("SUMMARY"));
     assert.deepEqual(
       summaries.map((message) => /SUMMARY \d+/.exec(text(message))?.[0]),
-      [`SUMMARY ${asked.length}`],
+      [`SUMMARY ${transcripts.length}`],
     );
     assert.ok(text(last[0]).startsWith(GOAL));
     assert.deepEqual(brokenRules(last), []);
-    // It is no turn, but it is paid for.
+    // A compaction is not a turn, but its tokens are counted.
     const { usage, iterations } = await run.result;
     assert.equal(iterations, 40);
-    assert.equal(usage.completionTokens, (40 + asked.length) * 5);
+    assert.equal(usage.completionTokens, (40 + transcripts.length) * 5);
     assert.deepEqual((await agent.sessions.get(run.sessionId))?.usage, usage);
     const all = await agent.sessions.messages(run.sessionId);
     assert.ok(!all.some((message) => text(message).includes("SUMMARY")), "a summary was not said");
@@ -515,29 +521,29 @@ describe("strategies", () => {
   });
 
   it("of one's own: what it gives is what the model sees, mended and within the window", async (t) => {
-    const given: number[] = [];
-    const own: CompactionStrategy = {
+    const messageCounts: number[] = [];
+    const customStrategy: CompactionStrategy = {
       name: "mine",
       compact({ messages, budget, keepMessages, estimate }) {
-        given.push(messages.length);
+        messageCounts.push(messages.length);
         assert.deepEqual(brokenRules(messages), []);
         assert.ok(budget > 0 && estimate(messages) > 0);
         assert.equal(keepMessages, 6);
-        const [first, ...rest] = messages as [Message, ...Message[]];
+        const [first, ...laterMessages] = messages as [Message, ...Message[]];
         const note = { ...first, id: "", parts: [{ type: "text" as const, text: "NOTE" }] };
-        // Far too much, the first result without its call.
-        const cut = rest.findIndex((message) => message.role === "tool");
-        return Promise.resolve([first, note, ...rest.slice(cut)]);
+        // Far too large, and the first result has no call.
+        const cut = laterMessages.findIndex((message) => message.role === "tool");
+        return Promise.resolve([first, note, ...laterMessages.slice(cut)]);
       },
     };
     const provider = new WindowProvider({
       window: 4_000,
       answer: (_request, call) => (call < 40 ? [["fill", { bytes: 500 }]] : "done"),
     });
-    const agent = make(t, provider, await memory(t), { compaction: { strategy: own, keepMessages: 6 } });
+    const agent = make(t, provider, await memory(t), { compaction: { strategy: customStrategy, keepMessages: 6 } });
     const run = await agent.run({ message: GOAL });
     const events = await eventsOf(run);
-    assert.ok(given.length > 0);
+    assert.ok(messageCounts.length > 0);
     assert.ok(events.some((event) => event.type === "compaction" && event.strategy === "mine"));
     assert.deepEqual(provider.violations, []);
     assert.equal(provider.refused, 0);
@@ -564,13 +570,13 @@ describe("strategies", () => {
 
   it("of one's own: one that never settles holds neither a cancelled run nor a close", async (t) => {
     const cancel = new AbortController();
-    let asked = 0;
+    let callCount = 0;
     const stuck = {
       name: "stuck",
       compact: () => {
-        asked += 1;
-        // The first is cancelled by its client, the second by the close.
-        if (asked === 1) cancel.abort();
+        callCount += 1;
+        // The client cancels the first call, and the close cancels the second.
+        if (callCount === 1) cancel.abort();
         else void agent.close();
         return new Promise<never>(() => undefined);
       },
@@ -585,6 +591,6 @@ describe("strategies", () => {
     const second = await agent.run({ message: GOAL });
     await assert.rejects(second.result, { name: "ShuttingDownError" });
     await agent.close();
-    assert.equal(asked, 2);
+    assert.equal(callCount, 2);
   });
 });

@@ -24,16 +24,16 @@ const prompt = fc.tuple(body, fc.array(attachment, { maxLength: 2 })).map(([text
 const answer = fc
   .tuple(body, fc.array(fc.tuple(body, body), { maxLength: 4 }))
   .map(([text, calls]) => ({ text, calls }));
-const conversation = fc.tuple(prompt, fc.array(fc.oneof(prompt, answer), { maxLength: 25 })).map(([first, rest]) => {
+const conversation = fc.tuple(prompt, fc.array(fc.oneof(prompt, answer), { maxLength: 25 })).map(([first, turns]) => {
   let id = 0;
   return [
     ...first,
-    ...rest.flatMap((one): ModelMessage[] => {
-      if (Array.isArray(one)) return one;
-      const ids = one.calls.map(() => `c${++id}`);
-      const calls = one.calls.map(([args], i) => toolCall(ids[i] ?? "", "t", { args }));
-      const results = one.calls.map(([, output], i) => result(ids[i] ?? "", "t", output));
-      return [assistant(one.text, ...calls), ...results];
+    ...turns.flatMap((turn): ModelMessage[] => {
+      if (Array.isArray(turn)) return turn;
+      const ids = turn.calls.map(() => `c${++id}`);
+      const calls = turn.calls.map(([args], i) => toolCall(ids[i] ?? "", "t", { args }));
+      const results = turn.calls.map(([, output], i) => result(ids[i] ?? "", "t", output));
+      return [assistant(turn.text, ...calls), ...results];
     }),
   ];
 });
@@ -58,7 +58,7 @@ describe("making messages fit", () => {
         assert.equal(fitted[0]?.role, "user");
         const roles = fitted.filter((message) => message.role === "user").length;
         assert.ok(roles >= Math.min(prompts, 2), "first and current");
-        // Shortened, but the same one: its first letter is kept.
+        // The prompt is shortened, but still the same prompt: its first letter is kept.
         assert.equal(currentPrompt(fitted)?.parts[0]?.type, "text");
         const again = fit(fitted, budget);
         assert.deepEqual(again, fitted, "doing it twice changes nothing");

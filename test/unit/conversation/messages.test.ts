@@ -49,7 +49,7 @@ describe("the repair of a conversation", () => {
     const any = fc.oneof(
       fc.constant(user("x")),
       fc.array(id, { maxLength: 3 }).map((ids) => calls(...ids)),
-      id.map((one) => answer(one)),
+      id.map((callId) => answer(callId)),
     );
     fc.assert(
       fc.property(fc.array(any, { maxLength: 12 }), (messages) => {
@@ -60,14 +60,14 @@ describe("the repair of a conversation", () => {
         for (const m of once) {
           if (m.role === "tool") {
             assert.ok(open.includes(m.toolCallId), "an answer stands right behind its call");
-            open = open.filter((one) => one !== m.toolCallId);
+            open = open.filter((callId) => callId !== m.toolCallId);
             continue;
           }
           assert.deepEqual(open, [], "all calls are answered before the next message");
           open = m.parts.flatMap((part) => (part.type === "tool_call" ? [part.id] : []));
-          for (const one of open) {
-            assert.ok(!seen.has(one));
-            seen.add(one);
+          for (const callId of open) {
+            assert.ok(!seen.has(callId));
+            seen.add(callId);
           }
         }
         assert.deepEqual(open, []);
@@ -79,12 +79,14 @@ describe("the repair of a conversation", () => {
 describe("what a model sees", () => {
   it("has no reasoning or opaque field of another pair, and no message of reasoning alone", () => {
     const opaque = { provider: "p", model: "m", data: 1 };
-    const said = message("assistant", [
+    const answerMessage = message("assistant", [
       { type: "reasoning", text: "r", opaque },
       { type: "text", text: "t", opaque },
     ]);
     const thought = message("assistant", [{ type: "reasoning", text: "r", opaque }]);
-    assert.deepEqual(modelView([said, thought], { provider: "p", model: "m" }), [said]);
-    assert.deepEqual(modelView([said], { provider: "p", model: "other" })[0]?.parts, [{ type: "text", text: "t" }]);
+    assert.deepEqual(modelView([answerMessage, thought], { provider: "p", model: "m" }), [answerMessage]);
+    assert.deepEqual(modelView([answerMessage], { provider: "p", model: "other" })[0]?.parts, [
+      { type: "text", text: "t" },
+    ]);
   });
 });

@@ -9,15 +9,15 @@ const message = { id: "m", role: "assistant", parts: [], finished: false } as un
 const delta = (text: string, part = 0): Omit<PartDelta, "messageId"> => ({ part, type: "text", text });
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** A recorder, and what it has written; a write is done when it is let go. */
+/** Returns a recorder and its writes. A write completes when the test releases it. */
 function recording() {
   const written: SessionChange[] = [];
   const waiting: (() => void)[] = [];
   const driver = {
     write: (_id: string, change: SessionChange) => {
       written.push(change);
-      const told = { instructions: [], consumedInstructions: [] };
-      return new Promise((resolve) => waiting.push(() => resolve(told)));
+      const result = { instructions: [], consumedInstructions: [] };
+      return new Promise((resolve) => waiting.push(() => resolve(result)));
     },
   } as unknown as SessionDriver;
   const recorder = new Recorder(driver, "s", 1, {} as RunRecord, {} as Usage, assert.ifError, () => undefined);

@@ -2,26 +2,26 @@ import assert from "node:assert/strict";
 import { link, mkdir, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { knownFiles, knownFolders } from "../../../src/files/known-file.js";
+import { createTextCache, createFolderCache } from "../../../src/files/known-file.js";
 import { pause } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** One that remembers at once, whatever the clock says. */
+/** A cache that stores results at once, independent of the clock. */
 const eager = (denied: readonly string[] = [], bytes = 100) => textIn(bytes, denied, -Infinity);
 
-/** What the file of a folder says; `""` where nothing may be read. */
+/** Reads the file of a folder through the cache. Returns `""` if reading is denied. */
 function textIn(bytes: number, denied: readonly string[], racyMs: number) {
-  const files = knownFiles(bytes, denied, racyMs);
+  const files = createTextCache(bytes, denied, racyMs);
   return {
     textIn: async (folder: string, owners?: ReadonlySet<bigint>) =>
       (await files.read({ path: join(folder, "AGENTS.md"), root: folder, owners }))?.text ?? "",
   };
 }
 
-/** Longer than a tick of a file system's clock, in ms. */
+/** Longer than a clock tick of the file system, in ms. */
 const TICK_MS = 25;
 
-/** Time: a change after this has another modification time than the one before. */
+/** Time: a change after this wait has another modification time than a change before it. */
 const nextTick = (): Promise<void> => pause(TICK_MS);
 
 describe("a file that every run wants", () => {
@@ -35,7 +35,7 @@ describe("a file that every run wants", () => {
     await nextTick();
     await writeFile(a, " two\n");
     assert.equal(await file.textIn(project.at("a")), "two");
-    // As an archive or a checkout writes it: as long as before, and as old.
+    // Same size and same modification time, as after a checkout or an unpacked archive.
     const time = new Date("2020-01-01");
     await utimes(a, time, time);
     assert.equal(await file.textIn(project.at("a")), "two");
@@ -66,15 +66,15 @@ describe("a file that every run wants", () => {
     assert.equal(await eager([], 4).textIn(project.path), "0123");
     assert.equal(await eager([], 4).textIn(project.at("b")), "abc");
     const place = (path: string) => ({ path: project.at(path), root: project.path });
-    assert.deepEqual(await knownFiles(4, []).read(place("AGENTS.md")), { text: "0123", isCut: true });
-    assert.deepEqual(await knownFiles(10, []).read(place("AGENTS.md")), { text: "0123456789", isCut: false });
+    assert.deepEqual(await createTextCache(4, []).read(place("AGENTS.md")), { text: "0123", isCut: true });
+    assert.deepEqual(await createTextCache(10, []).read(place("AGENTS.md")), { text: "0123456789", isCut: false });
   });
 
   it("of somebody else is not read where it must be ours", { skip: process.getuid === undefined }, async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "theirs" });
-    const own = BigInt(process.getuid?.() ?? 0);
-    assert.equal(await eager().textIn(project.path, new Set([own])), "theirs");
-    assert.equal(await eager().textIn(project.path, new Set([own + 1n])), "");
+    const ownUid = BigInt(process.getuid?.() ?? 0);
+    assert.equal(await eager().textIn(project.path, new Set([ownUid])), "theirs");
+    assert.equal(await eager().textIn(project.path, new Set([ownUid + 1n])), "");
   });
 
   it("is not read by a link out of the folder, nor where it is denied, however often it was read before", async (t) => {
@@ -86,7 +86,7 @@ describe("a file that every run wants", () => {
     await symlink("../outside.md", project.at("p/AGENTS.md"));
     assert.equal(await file.textIn(folder), "");
     await rm(project.at("p/AGENTS.md"));
-    // One more name of a file that is denied.
+    // A second name for a denied file.
     await link(project.at("secret/config.json"), project.at("p/AGENTS.md"));
     assert.equal(await file.textIn(folder), "");
     await rm(project.at("p/AGENTS.md"));
@@ -105,13 +105,13 @@ describe("folders that every run wants to know", () => {
   it("are told by name, as they are now, links among them and files not", async (t) => {
     const project = await tempDir(t, { "skills/b/x": "", "skills/a/x": "", "skills/file": "" });
     await symlink("/nowhere", project.at("skills/c"));
-    const folders = knownFolders(10, [], -Infinity);
+    const folders = createFolderCache(10, [], -Infinity);
     const place = { path: project.at("skills"), root: project.path };
     assert.deepEqual(await folders.read(place), ["a", "b", "c"]);
     await nextTick();
     await mkdir(project.at("skills/d"));
     assert.deepEqual(await folders.read(place), ["a", "b", "c", "d"]);
-    assert.equal((await knownFolders(2, []).read(place))?.length, 2);
+    assert.equal((await createFolderCache(2, []).read(place))?.length, 2);
     assert.equal(await folders.read({ ...place, path: project.at("none") }), undefined);
     assert.equal(await folders.read({ path: "/etc", root: project.path }), undefined);
   });

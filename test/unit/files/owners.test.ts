@@ -6,7 +6,7 @@ import { callTools, ScriptedProvider } from "gantry/testing";
 import { repositoryOf } from "../../../src/files/repository.js";
 import { tempDir, type TempDir } from "../../helpers/temp.js";
 
-/** Nobody that runs tests. */
+/** A user id that runs no tests. */
 const ADA = 61_001;
 const MALLORY = 61_002;
 
@@ -22,8 +22,10 @@ const FILES = {
   ".agents/commands/look.md": "said by a command",
 };
 
-/** What of these a model is told: of a run that looks at all of them, said by `/look`. And what the log says of it. */
-async function told(t: Parameters<typeof tempDir>[0], projectDir: string) {
+/**
+ * Runs an agent that uses all of these files, and `/look`. Returns which of them reach the model, and the log warnings.
+ */
+async function instructionsOf(t: Parameters<typeof tempDir>[0], projectDir: string) {
   const provider = new ScriptedProvider([
     callTools(["read", { path: "a/x.txt" }]),
     callTools(["skill", { name: "release" }], ["skill", { name: "release", file: "more.md" }]),
@@ -43,10 +45,10 @@ async function told(t: Parameters<typeof tempDir>[0], projectDir: string) {
     await agent.run({ message: "/look", commands: true, sessionId: run.sessionId })
   ).result;
   const all = JSON.stringify(provider.requests);
-  const said = [...new Set(all.match(/said (?:by|in|beside) (?:a[ /])?[\w.]+/g))].sort();
+  const instructions = [...new Set(all.match(/said (?:by|in|beside) (?:a[ /])?[\w.]+/g))].sort();
   return {
-    said,
-    warned: warned.map((line) => line.replace("a file of the project is left out of what it says: ", "")),
+    instructions,
+    warned: warned.map((line) => line.replace("project file skipped; its instructions are not used: ", "")),
   };
 }
 
@@ -59,7 +61,7 @@ const EVERYTHING = [
   "said in a skill",
 ];
 
-/** Gives away a folder with what is in it. */
+/** Changes the owner of a folder and its contents. */
 async function give(folder: TempDir, uid: number, paths: readonly string[]): Promise<void> {
   for (const path of paths) await lchown(folder.at(path), uid, uid);
 }
@@ -74,7 +76,7 @@ describe("whose files speak for a project", () => {
     const folder = await tempDir(t, FILES);
     for (const mode of [0o755, 0o1777, 0o777]) {
       await chmod(folder.path, mode);
-      assert.deepEqual(await told(t, folder.path), { said: EVERYTHING, warned: [] });
+      assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warned: [] });
     }
   });
 
@@ -82,9 +84,9 @@ describe("whose files speak for a project", () => {
     const folder = await tempDir(t, FILES);
     await chmod(folder.path, 0o1777);
     await give(folder, MALLORY, Object.keys(FILES));
-    const { said, warned } = await told(t, folder.path);
-    assert.deepEqual(said, []);
-    const why = `it, or the way to it, belongs to another user (${MALLORY})`;
+    const { instructions, warned } = await instructionsOf(t, folder.path);
+    assert.deepEqual(instructions, []);
+    const why = `the path or a parent folder belongs to another user (${MALLORY})`;
     assert.deepEqual(warned.sort(), [
       `.agents/commands/look.md: ${why}`,
       `.agents/skills/release/SKILL.md: ${why}`,
@@ -102,18 +104,18 @@ describe("whose files speak for a project", () => {
     await symlink("lib/AGENTS.md", folder.at("AGENTS.md"));
     await mkdir(folder.at(".agents"));
     await symlink("../lib/skills", folder.at(".agents/skills"));
-    assert.deepEqual((await told(t, folder.path)).said, ["said by AGENTS.md", "said in a skill"]);
+    assert.deepEqual((await instructionsOf(t, folder.path)).instructions, ["said by AGENTS.md", "said in a skill"]);
     await give(folder, MALLORY, ["AGENTS.md", ".agents/skills"]);
-    assert.deepEqual((await told(t, folder.path)).said, []);
+    assert.deepEqual((await instructionsOf(t, folder.path)).instructions, []);
   });
 
   it("are none that everybody may write to", { skip: process.platform === "win32" }, async (t) => {
     const folder = await tempDir(t, FILES);
     for (const path of Object.keys(FILES)) await chmod(folder.at(path), 0o666);
-    const { said, warned } = await told(t, folder.path);
-    assert.deepEqual(said, []);
+    const { instructions, warned } = await instructionsOf(t, folder.path);
+    assert.deepEqual(instructions, []);
     assert.equal(warned.length, 4);
-    for (const line of warned) assert.match(line, /: everybody may write to it$/);
+    for (const line of warned) assert.match(line, /: the file is writable by every user$/);
   });
 
   it("are those of whoever owns the folder, where it was given to them", { skip }, async (t) => {
@@ -123,9 +125,9 @@ describe("whose files speak for a project", () => {
     );
     const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
     await give(folder, ADA, ALL);
-    assert.deepEqual(await told(t, folder.path), { said: EVERYTHING, warned: [] });
+    assert.deepEqual(await instructionsOf(t, folder.path), { instructions: EVERYTHING, warned: [] });
     await give(folder, MALLORY, ["AGENTS.md"]);
-    assert.ok(!(await told(t, folder.path)).said.includes("said by AGENTS.md"));
+    assert.ok(!(await instructionsOf(t, folder.path)).instructions.includes("said by AGENTS.md"));
   });
 
   it("are not those of whoever made the folder where anybody may make one", { skip }, async (t) => {
@@ -136,7 +138,7 @@ describe("whose files speak for a project", () => {
     const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
     await chmod(outer.path, 0o1777);
     await give(folder, MALLORY, ALL);
-    assert.deepEqual((await told(t, folder.path)).said, []);
+    assert.deepEqual((await instructionsOf(t, folder.path)).instructions, []);
   });
 
   it("hold for the folder of git, too", { skip }, async (t) => {

@@ -1,4 +1,4 @@
-// Files that other programs run by themselves later are read and not changed, by whatever name they are reached.
+// Tools can read files that other programs run automatically, but cannot change them under any name.
 import assert from "node:assert/strict";
 import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -33,7 +33,7 @@ async function project(files: readonly string[], options: BuiltinToolsOptions = 
   return {
     path: folder.path,
     call,
-    /** That no tool changes it, and read shows it. */
+    /** Asserts that no tool can change the path, and that `read` returns it. */
     async refused(path: string, why = /is protected, because .*tools\.protected_paths/): Promise<void> {
       for (const [name, input] of changes(path)) await assert.rejects(call(name, input), why, `${name} ${path}`);
       assert.match(await call("read", { path }), /old text/);
@@ -79,21 +79,21 @@ const ORDINARY = [
 
 describe("protected paths", () => {
   it("are read, and neither written, edited nor deleted", async () => {
-    await using one = await project(RUN_LATER);
-    for (const path of RUN_LATER) await one.refused(path);
+    await using testProject = await project(RUN_LATER);
+    for (const path of RUN_LATER) await testProject.refused(path);
     await assert.rejects(
-      one.call("write", { path: ".git/hooks/new", content: "x" }),
+      testProject.call("write", { path: ".git/hooks/new", content: "x" }),
       /\.git\/hooks\/new: is protected/,
     );
-    await assert.rejects(one.call("delete", { path: ".vscode", recursive: true }), /is protected/);
+    await assert.rejects(testProject.call("delete", { path: ".vscode", recursive: true }), /is protected/);
   });
 
   it("are not what merely looks alike", async () => {
-    await using one = await project(ORDINARY);
+    await using testProject = await project(ORDINARY);
     for (const path of ORDINARY) {
-      await one.call("edit", { path, old_string: "old", new_string: "new" });
-      await one.call("delete", { path });
-      await one.call("write", { path, content: "x" });
+      await testProject.call("edit", { path, old_string: "old", new_string: "new" });
+      await testProject.call("delete", { path });
+      await testProject.call("write", { path, content: "x" });
     }
   });
 
@@ -117,35 +117,47 @@ describe("protected paths", () => {
   });
 
   it("are known behind links of every kind", async () => {
-    await using one = await project([".git/config", "real/tasks.json", ".vscode.real/settings.json"]);
-    await symlink(".git", join(one.path, "harmless"));
-    await symlink(join(one.path, ".git", "config"), join(one.path, "plain.txt"));
-    await symlink("real", join(one.path, ".vscode"));
-    await symlink(".vscode", join(one.path, "twice"));
-    for (const path of ["harmless/config", ".vscode/tasks.json", "twice/tasks.json"]) await one.refused(path);
-    // A link itself may go; what it leads to is not changed through it.
-    await assert.rejects(one.call("write", { path: "plain.txt", content: "x" }), /is protected/);
-    await assert.rejects(one.call("edit", { path: "plain.txt", old_string: "old", new_string: "x" }), /is protected/);
-    await one.call("delete", { path: "plain.txt" });
-    assert.equal(await readFile(join(one.path, ".git", "config"), "utf8"), "old text\n");
+    await using testProject = await project([".git/config", "real/tasks.json", ".vscode.real/settings.json"]);
+    await symlink(".git", join(testProject.path, "harmless"));
+    await symlink(join(testProject.path, ".git", "config"), join(testProject.path, "plain.txt"));
+    await symlink("real", join(testProject.path, ".vscode"));
+    await symlink(".vscode", join(testProject.path, "twice"));
+    for (const path of ["harmless/config", ".vscode/tasks.json", "twice/tasks.json"]) await testProject.refused(path);
+    // The link itself may be deleted, but its target cannot be changed through it.
+    await assert.rejects(testProject.call("write", { path: "plain.txt", content: "x" }), /is protected/);
+    await assert.rejects(
+      testProject.call("edit", { path: "plain.txt", old_string: "old", new_string: "x" }),
+      /is protected/,
+    );
+    await testProject.call("delete", { path: "plain.txt" });
+    assert.equal(await readFile(join(testProject.path, ".git", "config"), "utf8"), "old text\n");
   });
 
   it("are a repository's own files under any name, and what would make a folder one", async () => {
-    await using one = await project(["bare/HEAD", "bare/config", "bare/hooks/update", "bare/objects/x", "bare/readme"]);
-    await one.refused("bare/config");
-    await one.refused("bare/hooks/update");
-    await assert.rejects(one.call("write", { path: "fresh/HEAD", content: "ref: refs/heads/x" }), /is protected/);
-    await one.call("write", { path: "bare/readme", content: "x" });
+    await using testProject = await project([
+      "bare/HEAD",
+      "bare/config",
+      "bare/hooks/update",
+      "bare/objects/x",
+      "bare/readme",
+    ]);
+    await testProject.refused("bare/config");
+    await testProject.refused("bare/hooks/update");
+    await assert.rejects(
+      testProject.call("write", { path: "fresh/HEAD", content: "ref: refs/heads/x" }),
+      /is protected/,
+    );
+    await testProject.call("write", { path: "bare/readme", content: "x" });
   });
 
   it("are chosen by tools.protected_paths", async () => {
     const files = [".git/config", ".vscode/tasks.json", "infra/prod.tf", "sub/infra/prod.tf", "secrets/a.key"];
-    await using one = await project(files, { protectedPaths: ["*", "!.vscode", "/infra", "*.key"] });
-    await one.refused(".git/config");
-    await one.refused("infra/prod.tf", /named in tools\.protected_paths/);
-    await one.refused("secrets/a.key");
-    await one.call("edit", { path: ".vscode/tasks.json", old_string: "old", new_string: "new" });
-    await one.call("edit", { path: "sub/infra/prod.tf", old_string: "old", new_string: "new" });
+    await using testProject = await project(files, { protectedPaths: ["*", "!.vscode", "/infra", "*.key"] });
+    await testProject.refused(".git/config");
+    await testProject.refused("infra/prod.tf", /named in tools\.protected_paths/);
+    await testProject.refused("secrets/a.key");
+    await testProject.call("edit", { path: ".vscode/tasks.json", old_string: "old", new_string: "new" });
+    await testProject.call("edit", { path: "sub/infra/prod.tf", old_string: "old", new_string: "new" });
     await using none = await project(files, { protectedPaths: [] });
     for (const path of files) await none.call("edit", { path, old_string: "old", new_string: "new" });
   });
@@ -154,8 +166,8 @@ describe("protected paths", () => {
     await using extra = await temporaryFolder();
     const fish = join(extra.path, ".config", "fish");
     await mkdir(fish, { recursive: true });
-    await using one = await project(["a"], { allowPaths: [fish] });
-    await one.call("write", { path: join(fish, "config.fish"), content: "x" });
-    await assert.rejects(one.call("write", { path: join(fish, ".envrc"), content: "x" }), /is protected/);
+    await using testProject = await project(["a"], { allowPaths: [fish] });
+    await testProject.call("write", { path: join(fish, "config.fish"), content: "x" });
+    await assert.rejects(testProject.call("write", { path: join(fish, ".envrc"), content: "x" }), /is protected/);
   });
 });

@@ -13,9 +13,9 @@ import { ContentStore, hashOf } from "../../../src/history/content-store.js";
 interface Made {
   folder: TempDir;
   history: FileHistory;
-  /** Write a file as the tool does, at this place of the session. */
+  /** Writes a file like the `write` tool, at this position of the session. */
   write(name: string, content: string, seq: number): Promise<void>;
-  back(seq: number, given?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
+  back(seq: number, options?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
 }
 
 async function make(t: TestContext, files: Record<string, string>, sessionBytes?: number): Promise<Made> {
@@ -30,10 +30,10 @@ async function make(t: TestContext, files: Record<string, string>, sessionBytes?
       const tool = tools.find(({ name }) => name === "write");
       assert.ok(tool);
       const place = { sessionId: "s", runId: "r", callId: "c", seq };
-      await callTool(tool, { path, content }, toolContext(folder.path, { history: history.keeper(place) }));
+      await callTool(tool, { path, content }, toolContext(folder.path, { history: history.recorder(place) }));
     },
-    back: async (seq, { force = false, history: other = history } = {}) => {
-      const files = await other.restore({
+    back: async (seq, { force = false, history: otherHistory = history } = {}) => {
+      const files = await otherHistory.restore({
         ...{
           sessionId: "s",
           projectDir: folder.path,
@@ -66,10 +66,10 @@ describe("the history of files", () => {
     assert.ok((await bytes()) <= 160_000, String(await bytes()));
     assert.deepEqual(await back(14), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
-    await assert.rejects(back(9), /of a file no copy is kept; nothing was undone/);
+    await assert.rejects(back(9), /no copy of a file is stored; nothing was undone/);
     assert.deepEqual(await back(9, { force: true }), ["lost a.txt"]);
     assert.equal(await folder.read("a.txt"), big("g"));
-    // What had to go is kept anew when it is there again.
+    // A version that was evicted is stored again when it occurs again.
     await write("a.txt", big("a"), 120);
     await write("a.txt", big("z"), 121);
     assert.deepEqual(await back(120), ["restored a.txt"]);
@@ -80,10 +80,10 @@ describe("the history of files", () => {
     const { folder, write, back } = await make(t, { "a.txt": "1", ".git/x": "1", "b/c.txt": "1" });
     for (const name of ["a.txt", ".git/x", "b/c.txt"]) await write(name, "2", 1);
     const options = { folder: folder.at("home"), protectedPaths: ["*"], deniedPaths: [folder.at("b")] };
-    const other = folderHistory(options);
-    await assert.rejects(back(0, { history: other }), /2 files cannot be brought back; nothing was undone/);
+    const otherHistory = folderHistory(options);
+    await assert.rejects(back(0, { history: otherHistory }), /2 files cannot be restored; nothing was undone/);
     assert.equal(await folder.read("a.txt"), "2");
-    assert.deepEqual(await back(0, { history: other, force: true }), [
+    assert.deepEqual(await back(0, { history: otherHistory, force: true }), [
       "failed .git/x",
       "restored a.txt",
       "failed b/c.txt",
@@ -106,7 +106,7 @@ describe("the history of files", () => {
     const { folder, history, write, back } = await make(t, { "a.txt": "1" });
     await write("a.txt", "2", 1);
     const file = (text: string) => ({ kind: "file", content: Buffer.from(text), mode: 0o644, uid: 0, gid: 0 }) as const;
-    const keeper = history.keeper({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
+    const keeper = history.recorder({ sessionId: "s", runId: "r", callId: "d", seq: 2 });
     await keeper.record([{ path: folder.at("a.txt"), before: file("2"), after: file("3") }]);
     assert.deepEqual(await back(0), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), "1");
@@ -129,7 +129,7 @@ describe("the history of files", () => {
       ],
     ].join("\n");
     const place = { sessionId: "s", runId: "r", callId: "c", seq: 1 };
-    await callTool(tool, { input }, toolContext(folder.path, { history: history.keeper(place) }));
+    await callTool(tool, { input }, toolContext(folder.path, { history: history.recorder(place) }));
     assert.equal(await folder.read("d/c.txt"), "C\n");
     assert.deepEqual(await back(0), [
       ...["restored a.txt", "made b.txt", "made c.txt", "removed d/c.txt", "removed new/n.txt"],
@@ -143,15 +143,15 @@ describe("the history of files", () => {
 
   it("reaches the folders that a run was given beside its own", async (t) => {
     const { folder, history, back } = await make(t, { "a.txt": "1" });
-    const other = await tempDir(t, { "x.txt": "1" });
+    const otherFolder = await tempDir(t, { "x.txt": "1" });
     const tool = builtinTools({}).find(({ name }) => name === "write");
     assert.ok(tool);
-    const folders = [other.path];
+    const folders = [otherFolder.path];
     const place = { sessionId: "s", runId: "r", callId: "c", seq: 1, folders };
-    const context = toolContext(folder.path, { folders, history: history.keeper(place) });
-    await callTool(tool, { path: other.at("x.txt"), content: "2" }, context);
+    const context = toolContext(folder.path, { folders, history: history.recorder(place) });
+    await callTool(tool, { path: otherFolder.at("x.txt"), content: "2" }, context);
     assert.equal((await back(0)).length, 1);
-    assert.equal(await other.read("x.txt"), "1");
+    assert.equal(await otherFolder.read("x.txt"), "1");
   });
 
   it("forgets a session, and what was not used for long", async (t) => {
@@ -191,22 +191,22 @@ describe("a journal", () => {
     await appendFile(join(folder.path, "journal.jsonl"), '{"change":"2","seq":');
     await new Journal(folder.path).add(line("3", 3), true);
     assert.deepEqual(
-      (await journal.story()).changes.map(({ change }) => change),
+      (await journal.read()).changes.map(({ change }) => change),
       ["1", "3"],
     );
     await journal.add({ done: "3" }, false);
-    assert.ok((await new Journal(folder.path).story()).done.has("3"));
+    assert.ok((await new Journal(folder.path).read()).done.has("3"));
   });
 
   it("stays short, and knows how far back it goes", async (t) => {
     const folder = await tempDir(t);
     const journal = new Journal(folder.path, 4_000);
     for (let seq = 1; seq <= 60; seq++) await journal.add(line(String(seq), seq), false);
-    const { changes, forgot, size } = await journal.story();
+    const { changes, forgot, size } = await journal.read();
     assert.ok(size < 5_000, String(size));
     assert.equal(changes.at(-1)?.seq, 60);
     assert.equal(changes[0]?.seq, forgot + 1);
-    assert.equal((await new Journal(folder.path).story()).forgot, forgot);
+    assert.equal((await new Journal(folder.path).read()).forgot, forgot);
     assert.equal(existsSync(join(folder.path, "journal.jsonl.new")), false);
   });
 });

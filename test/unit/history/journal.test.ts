@@ -13,6 +13,6 @@ it("a change of many files is read by another process", async (t) => {
   }));
   const change = { change: "c1", run: "r1", call: "k1", undo: "", seq: 1, folders: [], at: "", steps, contents: {} };
   await new Journal(folder.path).add(change, false);
-  const { changes } = await new Journal(folder.path).story();
+  const { changes } = await new Journal(folder.path).read();
   assert.deepEqual(changes, [change]);
 });

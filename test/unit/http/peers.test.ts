@@ -15,7 +15,7 @@ it("identifies a process that is there, and a client that has ended as gone", li
   assert.equal(await peers.identify(socket), "outside");
   client.destroy();
   await once(client, "close");
-  // The server still holds its end, as it does while a request is in its buffer.
+  // The server still holds its end of the connection, like while a request is in its buffer.
   assert.notEqual(socket.remoteAddress, undefined);
   assert.equal(await peers.identify(socket), "gone");
   socket.destroy();

@@ -3,12 +3,12 @@ import { describe, it } from "node:test";
 import { SocketTable } from "../../../src/http/socket-table.js";
 import { tempDir } from "../../helpers/temp.js";
 
-const HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+const TABLE_HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 
 const port = (n: number) => n.toString(16).toUpperCase().padStart(4, "0");
 const entryOf = (n: number) => `: 0100007F:${port(n)} 0100007F:1F90 `;
 
-/** A line as the kernel writes it: padded to 149 characters. */
+/** A line in the kernel's format, padded to 149 characters. */
 function line(n: number, uid: number, inode = 1000 + n): string {
   return `${String(n).padStart(4)}${entryOf(n)}01 00000000:00000000 00:00000000 00000000 ${String(uid).padStart(5)}        0 ${inode} 1 0000000000000000 20 0 0 10 -1`.padEnd(
     149,
@@ -19,10 +19,10 @@ describe("a table of sockets", () => {
   it("tells the user of each of many, wherever its line is", async (t) => {
     const folder = await tempDir(t);
     const lines = Array.from({ length: 1_000 }, (_, n) => line(n, n % 7));
-    await folder.write({ tcp: [HEAD, ...lines, ""].join("\n") });
+    await folder.write({ tcp: [TABLE_HEADER, ...lines, ""].join("\n") });
     const table = new SocketTable(folder.at("tcp"));
-    assert.deepEqual(await table.ownerOf(entryOf(3)), { uid: 3, inode: "1003" });
-    const all = await Promise.all(lines.map((_, n) => table.ownerOf(entryOf(n))));
+    assert.deepEqual(await table.findOwner(entryOf(3)), { uid: 3, inode: "1003" });
+    const all = await Promise.all(lines.map((_, n) => table.findOwner(entryOf(n))));
     assert.deepEqual(
       all,
       lines.map((_, n) => ({ uid: n % 7, inode: String(1000 + n) })),
@@ -32,23 +32,23 @@ describe("a table of sockets", () => {
   it("tells that there is none, that nobody has it any more, and that the table is hidden", async (t) => {
     const folder = await tempDir(t);
     await folder.write({
-      tcp: [HEAD, line(1, 0, 0), line(2, 5), line(2, 6, 0), line(3, 0, 0), line(3, 8), ""].join("\n"),
+      tcp: [TABLE_HEADER, line(1, 0, 0), line(2, 5), line(2, 6, 0), line(3, 0, 0), line(3, 8), ""].join("\n"),
     });
     const table = new SocketTable(folder.at("tcp"));
-    const asked = [1, 2, 3, 4].map((n) => table.ownerOf(entryOf(n)));
-    assert.deepEqual(await Promise.all(asked), ["none", { uid: 5, inode: "1002" }, { uid: 8, inode: "1003" }, "none"]);
-    assert.equal(await new SocketTable(folder.at("none")).ownerOf(entryOf(1)), "hidden");
-    // A folder opens, and cannot be read: any error but a refusal of the system leaves the client unidentified.
-    assert.equal(await new SocketTable(folder.path).ownerOf(entryOf(1)), "none");
+    const owners = [1, 2, 3, 4].map((n) => table.findOwner(entryOf(n)));
+    assert.deepEqual(await Promise.all(owners), ["none", { uid: 5, inode: "1002" }, { uid: 8, inode: "1003" }, "none"]);
+    assert.equal(await new SocketTable(folder.at("none")).findOwner(entryOf(1)), "hidden");
+    // A folder can be opened but not read. Any error other than a permission error leaves the client unidentified.
+    assert.equal(await new SocketTable(folder.path).findOwner(entryOf(1)), "none");
   });
 
   it("tells what is so after it was asked, also while it reads for others", async (t) => {
     const folder = await tempDir(t);
-    await folder.write({ tcp: [HEAD, line(1, 1), ""].join("\n") });
+    await folder.write({ tcp: [TABLE_HEADER, line(1, 1), ""].join("\n") });
     const table = new SocketTable(folder.at("tcp"));
-    const first = table.ownerOf(entryOf(2));
-    await folder.write({ tcp: [HEAD, line(1, 1), line(2, 2), ""].join("\n") });
-    const second = table.ownerOf(entryOf(2));
+    const first = table.findOwner(entryOf(2));
+    await folder.write({ tcp: [TABLE_HEADER, line(1, 1), line(2, 2), ""].join("\n") });
+    const second = table.findOwner(entryOf(2));
     await first;
     assert.deepEqual(await second, { uid: 2, inode: "1002" });
   });

@@ -10,7 +10,7 @@ import { startApi, type Api } from "../../helpers/http-api.js";
 const post = (api: Api, path: string, body: unknown) =>
   api.send(path, { body: typeof body === "string" ? body : JSON.stringify(body) });
 
-/** An API whose tool `act` needs leave, of a session that asks for it. */
+/** An API whose tool `act` needs permission in this session. */
 async function asking(t: { after(run: () => Promise<void> | void): void }) {
   const ran: number[] = [];
   const act = defineTool({
@@ -28,7 +28,7 @@ async function asking(t: { after(run: () => Promise<void> | void): void }) {
   const steps = [callTools(["act", {}]), "end", callTools(["act", {}]), "end"];
   const api = await startApi(t, { steps, agent: { tools: [act], permissions, unattended: "wait" } });
   const { id } = await api.agent.sessions.create();
-  /** A run, and what it asks, as who watches sees it. */
+  /** Starts a run and returns its ask, as a watcher sees it. */
   const run = async () => {
     const answer = api.run({ message: "hi", session_id: id });
     const page = new EventPage();
@@ -57,12 +57,12 @@ describe("what a run asks, over HTTP", () => {
     ]);
     assert.deepEqual([first.status, second.status].sort(), [200, 409]);
     type Told = ReturnType<typeof wireAsk>;
-    const told = (first.status === 200 ? first : second).json() as Told;
+    const acceptedAnswer = (first.status === 200 ? first : second).json() as Told;
     const late = (first.status === 200 ? second : first).json() as { code: string; ask: Told };
-    assert.equal(told.answered_by, "http");
-    assert.deepEqual([late.code, late.ask], ["ask_closed", told]);
+    assert.equal(acceptedAnswer.answered_by, "http");
+    assert.deepEqual([late.code, late.ask], ["ask_closed", acceptedAnswer]);
     assert.equal((await answer).status, 200);
-    assert.equal(ran.length, told.reply?.choice === "allow" ? 1 : 0);
+    assert.equal(ran.length, acceptedAnswer.reply?.choice === "allow" ? 1 : 0);
     assert.deepEqual((await api.send("/api/asks")).json(), { asks: [] });
     assert.equal(((await api.send("/api/asks?state=all")).json() as { asks: unknown[] }).asks.length, 1);
   });
@@ -112,7 +112,7 @@ it("is asked of whoever begins a run and watches it only then, where they said s
   }
 });
 
-/** What becomes of a run that needs leave, when nobody watches. */
+/** The outcome of a run that needs permission while no client watches. */
 async function acted(t: TestContext, body: object): Promise<"refused" | "asked"> {
   let ran = 0;
   const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => ((ran += 1), "done") });
@@ -122,7 +122,9 @@ async function acted(t: TestContext, body: object): Promise<"refused" | "asked">
   const answer = run(body);
   const settled = async (...states: string[]): Promise<string> => {
     for (;;) {
-      const [state] = ((await send("/api/runs")).json() as { runs: { state: string }[] }).runs.map((one) => one.state);
+      const [state] = ((await send("/api/runs")).json() as { runs: { state: string }[] }).runs.map(
+        (entry) => entry.state,
+      );
       if (state !== undefined && states.includes(state)) return state;
     }
   };

@@ -39,18 +39,18 @@ describe("commands", () => {
     const { sessionId } = await client.run({ message: "/review a.ts", commands: true });
     await client.run({ message: "/review b.ts", session_id: sessionId });
     await client.run({ message: "/review c.ts", session_id: sessionId, commands: false });
-    const asked = (await client.sessions.messages(sessionId)).filter(({ role }) => role === "user");
+    const userMessages = (await client.sessions.messages(sessionId)).filter(({ role }) => role === "user");
     assert.deepEqual(
-      asked.map(({ content, expanded_content }) => [content, expanded_content]),
+      userMessages.map(({ content, expanded_content }) => [content, expanded_content]),
       [
         ["/review a.ts", "Review a.ts."],
         ["/review b.ts", undefined],
         ["/review c.ts", undefined],
       ],
     );
-    const told = api.provider.requests.at(-1)?.messages.filter(({ role }) => role === "user");
+    const modelMessages = api.provider.requests.at(-1)?.messages.filter(({ role }) => role === "user");
     assert.deepEqual(
-      told?.map(({ parts }) => parts.map((part) => "text" in part && part.text)),
+      modelMessages?.map(({ parts }) => parts.map((part) => "text" in part && part.text)),
       [["Review a.ts."], ["/review b.ts"], ["/review c.ts"]],
     );
   });

@@ -4,10 +4,10 @@ import { sseEvents } from "../../helpers/http.js";
 import { until } from "../../helpers/lab.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
-const LONG = "a long answer. ".repeat(200);
+const LONG_ANSWER = "a long answer. ".repeat(200);
 
-/** A session with some thousand tokens. */
-async function said(api: Api): Promise<string> {
+/** Creates a session with some thousand tokens and returns its id. */
+async function createConversation(api: Api): Promise<string> {
   let sessionId = "";
   for (let turn = 0; turn < 6; turn += 1)
     sessionId = String(
@@ -22,8 +22,10 @@ const messagesOf = async (api: Api, id: string, view = "all") =>
 
 describe("compact", () => {
   it("sums up the session, as one answer and as a stream, and says nothing in it", async (t) => {
-    const api = await startApi(t, { steps: [...Array<string>(6).fill(LONG), "NOTES", LONG, LONG, "MORE"] });
-    const id = await said(api);
+    const api = await startApi(t, {
+      steps: [...Array<string>(6).fill(LONG_ANSWER), "NOTES", LONG_ANSWER, LONG_ANSWER, "MORE"],
+    });
+    const id = await createConversation(api);
     const before = await messagesOf(api, id);
     const answer = await api.run({ session_id: id, message: "", compact: true });
     const { output, iterations, finish_reason: reason } = answer.json() as Record<string, unknown>;
@@ -44,8 +46,8 @@ describe("compact", () => {
   it("is done in the background, and is refused while a run goes", async (t) => {
     let free = (): void => undefined;
     const held = new Promise<void>((resolve) => (free = resolve));
-    const api = await startApi(t, { steps: [...Array<string>(6).fill(LONG), "NOTES", [held]] });
-    const id = await said(api);
+    const api = await startApi(t, { steps: [...Array<string>(6).fill(LONG_ANSWER), "NOTES", [held]] });
+    const id = await createConversation(api);
     const begun = await api.run({ session_id: id, message: "", compact: true, background: true });
     const { run_id: runId } = begun.json() as { run_id: string };
     assert.equal(begun.status, 202);

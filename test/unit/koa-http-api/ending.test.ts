@@ -20,7 +20,7 @@ function post(body: unknown): string {
 
 const SLOW = { chunks: [{ type: "text" as const, block: "0", text: "begun" }], hang: true };
 
-/** Start a run on a bare connection; resolves when it is under way. */
+/** Starts a run on a raw connection. Resolves when the run is active. */
 async function begin(api: Api, body: Record<string, unknown>): Promise<{ client: Wire; sessionId: string }> {
   const started = new Promise<string>((resolve) => {
     const off = api.agent.on("run.started", ({ sessionId }) => {
@@ -70,7 +70,7 @@ for (const stream of [false, true]) {
     const { client, sessionId } = await begin(api, { message: "hi", stream });
     client.destroy();
     await client.closed;
-    // The server has seen it go when it answers another.
+    // When the server answers another request, it has seen the disconnect.
     await api.send("/api/health");
     goOn();
     await finished;
@@ -124,22 +124,22 @@ it("stop lets runs finish, refuses new ones, and closes", async (t) => {
   });
   const plain = await begin(api, { message: "hi" });
   const streamed = await begin(api, { message: "hi", stream: true });
-  const kept = (await wire(api.url)).write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  await kept.until(/"ok"/);
+  const keepAliveConnection = (await wire(api.url)).write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await keepAliveConnection.until(/"ok"/);
   const stopped = api.listening.stop(new AbortController().signal);
   const refused = await api.run({ message: "late" });
   assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down", code: "shutting_down" }]);
   assert.equal(refused.headers["access-control-allow-origin"], "*");
   assert.equal(refused.headers["retry-after"], "1");
-  kept.write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  await kept.until(/503 [\s\S]*server shutting down/);
+  keepAliveConnection.write("GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await keepAliveConnection.until(/503 [\s\S]*server shutting down/);
   goOn();
   await plain.client.until(/200 OK[\s\S]*"finished"/);
   await streamed.client.until(/event: done/);
   await stopped;
   await api.listening.ended;
   await api.host.close(new AbortController().signal);
-  await Promise.all([plain.client.closed, streamed.client.closed, kept.closed]);
+  await Promise.all([plain.client.closed, streamed.client.closed, keepAliveConnection.closed]);
 });
 
 it("cancels what runs when patience ends: streams end with an error event, answers with 503", async (t) => {
@@ -230,7 +230,7 @@ it("leaves nothing open when it cannot start", async () => {
   await agent.close();
 });
 
-/** Whether a process is there and no zombie. */
+/** Whether the process exists and is not a zombie. */
 async function lives(pid: number): Promise<boolean> {
   const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
   return text !== "" && !/^\d+ \(.*\) [ZX]/.test(text);
@@ -256,7 +256,7 @@ it(
     const { client } = await begin(api, { message: "hi", stream: true });
     let pids: number[] = [];
     await until(async () => {
-      // A line counts once it is whole.
+      // Only complete lines count.
       const lines = (await project.read("pids").catch(() => "")).split("\n").slice(0, -1);
       pids = lines.map(Number);
       return pids.length === 3;
@@ -264,7 +264,7 @@ it(
     for (const pid of pids) assert.equal(await lives(pid), true);
     client.destroy();
     await failed;
-    // Those that ignore TERM get KILL a moment later.
+    // Processes that ignore TERM receive KILL a moment later.
     for (const pid of pids) await until(async () => !(await lives(pid)));
   },
 );
@@ -277,7 +277,7 @@ it("whoever has left before their request is looked at gets nothing done, and st
     await agent.close();
   });
   let [reached, handled] = [gate(), gate()];
-  // It learns late whose the connection is.
+  // A host that identifies the user of a connection late.
   const late: HttpHost = {
     loopback: true,
     provingHeaders: () => [],

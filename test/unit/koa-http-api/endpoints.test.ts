@@ -120,7 +120,7 @@ const BAD_BODIES: [body: string, status: number, error: string][] = [
   ["null", 400, "invalid request body"],
   ["7", 400, "invalid request body"],
   ['"message"', 400, "invalid request body"],
-  // It would hold up everything else for a second.
+  // Parsing this body would block the event loop for a second.
   [`{"message":"x",${Array.from({ length: 400_000 }, (_, i) => `"k${i}":1`).join()}}`, 400, "invalid request body"],
   ["message=hi", 400, "invalid request body"],
   ['{"message":"hi"} trailing', 400, "invalid request body"],
@@ -156,8 +156,11 @@ it("answers each wrong body with its own error, streamed or not, and starts noth
       if (text !== body && /"stream"/.test(body)) continue;
       const answer = await run(text);
       assert.equal(answer.status, status, text.slice(0, 80));
-      const told = (answer.json() as { error: string }).error;
-      assert.ok(error.endsWith(": ") ? told.startsWith(error) : told === error, `${text.slice(0, 80)}: ${told}`);
+      const reportedError = (answer.json() as { error: string }).error;
+      assert.ok(
+        error.endsWith(": ") ? reportedError.startsWith(error) : reportedError === error,
+        `${text.slice(0, 80)}: ${reportedError}`,
+      );
       assert.equal(answer.headers["content-type"], "application/json");
     }
   }
@@ -248,14 +251,14 @@ it("too many runs are 503 with Retry-After", async (t) => {
   await running.result.catch(() => undefined);
 });
 
-it("no model in time is 504", async (t) => {
+it("no model available within the time limit is 504", async (t) => {
   const { run } = await startApi(t, {
     scripted: { models: [], list: () => new Promise<never>(() => undefined) },
     agent: { modelTimeoutMs: 30 },
   });
   const { status, json } = await run({ message: "hi" });
-  const { detail, ...rest } = json() as Record<string, unknown>;
-  assert.deepEqual([status, rest], [504, { error: "timed out selecting model", code: "model_timeout" }]);
+  const { detail, ...otherFields } = json() as Record<string, unknown>;
+  assert.deepEqual([status, otherFields], [504, { error: "timed out selecting model", code: "model_timeout" }]);
   assert.match(String(detail), /^scripted: /);
 });
 
@@ -332,7 +335,7 @@ it("unknown paths are 404, known ones with another method 405 with Allow", async
   ];
   for (const [path, allow] of allowed) {
     for (const method of ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE"].filter(
-      (one) => !allow.includes(one),
+      (method) => !allow.includes(method),
     )) {
       const { status, headers, text } = await ask(path, { method });
       assert.equal(status, 405, `${method} ${path}`);
@@ -446,13 +449,13 @@ it("GET /api/sessions/{id}/messages has every field of every role", async (t) =>
   });
   const id = String((await run({ message: "echo a" })).headers["x-session-id"]);
   const { messages } = (await ask(`/api/sessions/${id}/messages`)).json() as { messages: Record<string, unknown>[] };
-  const rest = messages.map(({ id: own, created_at, ...fields }) => {
-    assert.equal(typeof own, "string");
+  const otherFields = messages.map(({ id: messageId, created_at, ...fields }) => {
+    assert.equal(typeof messageId, "string");
     assert.match(String(created_at), TIMESTAMP);
     return fields;
   });
   const none = { session_id: id, reasoning: null, name: "", tool_call_id: "", tool_calls: [] };
-  assert.deepEqual(rest, [
+  assert.deepEqual(otherFields, [
     { ...none, seq: 1, role: "user", content: "echo a" },
     {
       ...none,
@@ -600,7 +603,7 @@ it("reads files of a run that has its place, and bounds what the files of all ru
   assert.deepEqual([status, json()], [503, { error: "too many attachments at once", code: "too_many_runs" }]);
   assert.equal(headers["retry-after"], "1");
   const second = await agent.run({ message: "hold", signal: leave.signal });
-  // There is no place: the file, which is not there, is not looked for.
+  // No slot is free, so the missing file is not even looked up.
   const full = await run({ message: "hi", files: [at("none")] });
   assert.deepEqual([full.status, full.json()], [503, { error: "too many concurrent runs", code: "too_many_runs" }]);
   leave.abort();

@@ -9,7 +9,7 @@ import { randomOf, seedOf } from "../../helpers/random.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 import { echoTool, editTool, failTool } from "../../helpers/http-api-tools.js";
 
-/** `ROUNDS=20` drops connections at the places of so many seeds; `SEED` is the first. */
+/** `ROUNDS=20` drops connections at the positions of 20 seeds. `SEED` is the first seed. */
 const SEEDS = Array.from(
   { length: Number(process.env["ROUNDS"] ?? 1) },
   (
@@ -24,20 +24,20 @@ async function messagesOf({ send }: Api, id: string): Promise<unknown[]> {
   return ((await send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] }).messages;
 }
 
-/** Watch as `EventSource` does, which comes back by itself, and now and then is dropped. */
+/** Watches like `EventSource`, which reconnects automatically. `drop` decides when a connection is dropped. */
 function watched(t: { after(run: () => unknown): void }, url: string, drop: () => boolean = () => false) {
   const page = new EventPage();
   const over = new AbortController();
   const done = (async () => {
     while (!over.signal.aborted && !page.deleted) {
-      const one = new AbortController();
-      const end = () => one.abort();
+      const connectionAbort = new AbortController();
+      const end = () => connectionAbort.abort();
       over.signal.addEventListener("abort", end);
       try {
         for await (const event of eventsOf(
           url,
           page.lastId === "" ? {} : { "last-event-id": page.lastId },
-          one.signal,
+          connectionAbort.signal,
         )) {
           page.apply(event);
           if (drop()) break;
@@ -45,7 +45,7 @@ function watched(t: { after(run: () => unknown): void }, url: string, drop: () =
       } catch (error) {
         if (!over.signal.aborted) throw error;
       }
-      one.abort();
+      connectionAbort.abort();
       over.signal.removeEventListener("abort", end);
     }
   })();
@@ -76,9 +76,9 @@ describe("GET /api/sessions/{id}/events", () => {
       const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
       await api.agent.sessions.revert(id, third!);
       await api.run({ message: "again", session_id: id });
-      const wanted = await messagesOf(api, id);
-      // How it stands is told behind what was said.
-      const isThere = () => isDeepStrictEqual(page.messages, wanted) && page.state.run.state === "finished";
+      const expectedMessages = await messagesOf(api, id);
+      // The state is sent after the messages.
+      const isThere = () => isDeepStrictEqual(page.messages, expectedMessages) && page.state.run.state === "finished";
       await until(isThere);
       await end();
     }
@@ -97,17 +97,17 @@ describe("GET /api/sessions/{id}/events", () => {
     assert.deepEqual(types, ["state", "message", "message"]);
     assert.deepEqual(page.messages, await messagesOf(api, id));
     assert.deepEqual(Object.keys(page.state), ["session", "run", "asks", "plan", "running_elsewhere"]);
-    const rest: string[] = [];
+    const laterTypes: string[] = [];
     for await (const { type } of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false&after=${page.lastId}`))
-      rest.push(type);
-    assert.deepEqual(rest, ["state"]);
+      laterTypes.push(type);
+    assert.deepEqual(laterTypes, ["state"]);
   });
 
   it("refuses what never was: cursors by name, sessions, parameters", async (t) => {
     const api = await startApi(t, { steps: [words(3)] });
     const { headers } = await api.run({ message: "hi" });
     const id = String(headers["x-session-id"]);
-    const other = (await api.agent.sessions.create()).id;
+    const otherSessionId = (await api.agent.sessions.create()).id;
     const events = [];
     for await (const event of eventsOf(`${api.url}/api/sessions/${id}/events?follow=false`)) events.push(event);
     const cursor = String(events.at(-1)?.id);
@@ -117,7 +117,7 @@ describe("GET /api/sessions/{id}/events", () => {
       [`${path}?after=xyz`, 400, "invalid field: after"],
       [`${path}?after=${mark}-0.-1`, 400, "invalid field: after"],
       [`${path}?after=${mark}-0.99`, 400, "invalid field: after"],
-      [`/api/sessions/${other}/events?after=${cursor}`, 400, "invalid field: after"],
+      [`/api/sessions/${otherSessionId}/events?after=${cursor}`, 400, "invalid field: after"],
       [`${path}?after=${cursor}&after=${cursor}`, 400, "invalid query parameter: after"],
       [`${path}?follow=maybe`, 400, "invalid query parameter: follow"],
       ["/api/sessions/none/events", 404, "session not found"],
@@ -126,7 +126,7 @@ describe("GET /api/sessions/{id}/events", () => {
       assert.equal(answer.status, status, wrong);
       assert.equal((answer.json() as { error: string }).error, error, wrong);
     }
-    // Of a reader that comes back by itself nothing is refused: it begins anew.
+    // An automatic reconnect is never rejected: the stream starts from the beginning.
     const lost = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${mark}-0.99` } });
     assert.match(lost.text, /event: rewind\nid: .*\ndata: \{"after":0\}/);
   });
@@ -136,7 +136,7 @@ describe("GET /api/sessions/{id}/events", () => {
     const { id } = await api.agent.sessions.create();
     for (let n = 0; n < 3; n += 1) await api.run({ message: `m${n}`, session_id: id });
     const path = `/api/sessions/${id}/events`;
-    const told = async (query: string, headers: Record<string, string> = {}) => {
+    const readEvents = async (query: string, headers: Record<string, string> = {}) => {
       const [page, types] = [new EventPage(), [] as string[]];
       for await (const event of eventsOf(`${api.url}${path}?follow=false&${query}`, headers)) {
         types.push(event.type);
@@ -144,19 +144,19 @@ describe("GET /api/sessions/{id}/events", () => {
       }
       return { page, types, seqs: page.messages.map(({ seq }) => seq) };
     };
-    assert.deepEqual((await told("after_seq=0")).seqs, [1, 2, 3, 4, 5, 6]);
-    const last = await told("after_seq=4");
+    assert.deepEqual((await readEvents("after_seq=0")).seqs, [1, 2, 3, 4, 5, 6]);
+    const last = await readEvents("after_seq=4");
     assert.deepEqual(last.types, ["state", "message", "message"]);
     assert.deepEqual(last.page.messages, (await messagesOf(api, id)).slice(4));
-    assert.deepEqual((await told("after_seq=6")).seqs, []);
-    assert.deepEqual((await told("after_seq=9999999999999999999999")).seqs, []);
-    // What a reader has counts more: `EventSource` comes back with the address that it began with.
-    const first = (await told("after_seq=5")).page.lastId;
-    assert.deepEqual((await told("after_seq=2", { "last-event-id": first })).types, ["state"]);
-    assert.deepEqual((await told(`after_seq=2&after=${first}`)).types, ["state"]);
-    // Where it began it may come back to, though nothing was told yet; others begin with no place.
-    assert.deepEqual((await told("after_seq=6")).types, ["state"]);
-    const at6 = (await told("after_seq=6")).page.lastId;
+    assert.deepEqual((await readEvents("after_seq=6")).seqs, []);
+    assert.deepEqual((await readEvents("after_seq=9999999999999999999999")).seqs, []);
+    // The reader's cursor takes precedence, because `EventSource` reconnects with its original address.
+    const first = (await readEvents("after_seq=5")).page.lastId;
+    assert.deepEqual((await readEvents("after_seq=2", { "last-event-id": first })).types, ["state"]);
+    assert.deepEqual((await readEvents(`after_seq=2&after=${first}`)).types, ["state"]);
+    // A reader can reconnect to its start position before any event was sent. Other readers start without a position.
+    assert.deepEqual((await readEvents("after_seq=6")).types, ["state"]);
+    const at6 = (await readEvents("after_seq=6")).page.lastId;
     assert.notEqual(at6, "");
     for (const query of ["", "after_seq=0", `after=${at6}`]) {
       for await (const { id: place } of eventsOf(`${api.url}${path}?follow=false&${query}`)) {
@@ -169,15 +169,15 @@ describe("GET /api/sessions/{id}/events", () => {
     const [, , third] = (await api.agent.sessions.messages(id)).map((message) => message.id);
     await api.agent.sessions.revert(id, third!);
     await api.run({ message: "again", session_id: id });
-    // The message of the revert stays: it is none of what was asked for.
-    const wanted = (await messagesOf(api, id)).slice(3);
-    await until(() => isDeepStrictEqual(page.messages, wanted));
+    // The reverted message itself stays, because it is before the requested range.
+    const expectedMessages = (await messagesOf(api, id)).slice(3);
+    await until(() => isDeepStrictEqual(page.messages, expectedMessages));
     await end();
     for (const wrong of ["-1", "x", "", "1&after_seq=2"]) {
       const { status, json } = await api.send(`${path}?follow=false&after_seq=${wrong}`);
       assert.deepEqual(
         [status, json()],
-        [400, { error: "invalid query parameter: behind", code: "invalid_query" }],
+        [400, { error: "invalid query parameter: after_seq", code: "invalid_query" }],
         wrong,
       );
     }
@@ -192,7 +192,7 @@ describe("GET /api/sessions/{id}/events", () => {
     const id = String(headers["x-session-id"]);
     const messages = (await messagesOf(api, id)) as Record<string, unknown>[];
     const shownOf = (callId: string) => {
-      const message = messages.find((one) => one["tool_call_id"] === callId);
+      const message = messages.find((candidate) => candidate["tool_call_id"] === callId);
       return Object.fromEntries(["failed", "diff", "locations"].map((name) => [name, message?.[name]]));
     };
     assert.deepEqual(shownOf("call_1"), {
@@ -204,7 +204,7 @@ describe("GET /api/sessions/{id}/events", () => {
       locations: [{ path: "/p/new.txt", line: 3 }],
     });
     assert.deepEqual(shownOf("call_3"), { failed: true, diff: undefined, locations: undefined });
-    // Of most there is nothing to say.
+    // Most results have none of these fields.
     for (const { tool_call_id, ...message } of messages)
       if (tool_call_id === "call_2" || message["role"] !== "tool")
         for (const name of ["failed", "diff", "locations"]) assert.equal(name in message, false, name);

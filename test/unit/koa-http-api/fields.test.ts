@@ -35,7 +35,7 @@ describe("POST /api/run, wrong fields", () => {
     assert.equal((await api.agent.sessions.list()).total, 0);
     for (const budget of [{}, { tokens: 1e9, seconds: 1e6 }])
       assert.equal((await api.run({ message: "hi", budget })).status, 200);
-    // Deeper than a body may be.
+    // Deeper than a body may be nested.
     const deep = `{"message":"hi","output_schema":${'{"a":'.repeat(80)}1${"}".repeat(80)}}`;
     assert.deepEqual((await api.run(deep)).json(), { error: "invalid request body", code: "invalid_body" });
   });
@@ -53,15 +53,15 @@ describe("PATCH /api/sessions/{id}", () => {
     const { status, headers, json } = await patch(api, id, set);
     assert.deepEqual([status, headers["x-session-id"]], [200, id]);
     const session = json() as Record<string, unknown>;
-    const wanted = { ...set, title: "Mine" };
-    assert.deepEqual(Object.fromEntries(Object.keys(set).map((name) => [name, session[name]])), wanted);
+    const expectedFields = { ...set, title: "Mine" };
+    assert.deepEqual(Object.fromEntries(Object.keys(set).map((name) => [name, session[name]])), expectedFields);
     assert.deepEqual((await api.send(`/api/sessions/${id}`)).json(), session);
     for await (const { type, data } of events)
       if (type === "state" && data.session.mode === "plan") {
         assert.equal(data.session.title, "Mine");
         break;
       }
-    // What is left out stays, the model's own effort can be had back, and a title of a person's is no generator's.
+    // Omitted fields stay unchanged. `""` restores the model's own effort. A title set by a user is final.
     assert.deepEqual((await patch(api, id, {})).json(), session);
     const back = (await patch(api, id, { reasoning_effort: "" })).json() as Record<string, unknown>;
     assert.deepEqual([back["reasoning_effort"], back["mode"]], ["", "plan"]);
@@ -112,14 +112,14 @@ describe("a session object", () => {
     const path = `/api/sessions/${run!.sessionId}`;
     type Told = { mode: string; run?: unknown };
     const read = async () => {
-      const one = (await api.send(path)).json() as Told;
+      const sessionState = (await api.send(path)).json() as Told;
       const { sessions } = (await api.send("/api/sessions")).json() as { sessions: Told[] };
-      assert.deepEqual(sessions, [one]);
-      return one;
+      assert.deepEqual(sessions, [sessionState]);
+      return sessionState;
     };
-    const told = await read();
-    assert.deepEqual([told.mode, told.run], ["auto", { id: run!.id, state: "running" }]);
-    assert.deepEqual(((await patch(api, run!.sessionId, { mode: "ask" })).json() as Told).run, told.run);
+    const sessionState = await read();
+    assert.deepEqual([sessionState.mode, sessionState.run], ["auto", { id: run!.id, state: "running" }]);
+    assert.deepEqual(((await patch(api, run!.sessionId, { mode: "ask" })).json() as Told).run, sessionState.run);
     open.open();
     await answer;
     const after = await read();

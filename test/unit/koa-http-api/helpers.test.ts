@@ -20,7 +20,7 @@ it("GET /api/sessions?spawned_by tells a session's helpers, which no other list 
   const list = async (query: string) =>
     (await ask(`/api/sessions?${query}`)).json() as { sessions: Wire[]; total: number };
   const all = await list("");
-  assert.deepEqual([all.sessions.map((one) => one.id), all.total], [[id], 1]);
+  assert.deepEqual([all.sessions.map((listedSession) => listedSession.id), all.total], [[id], 1]);
   assert.ok(!("spawned_by" in all.sessions[0]!), "of others nothing is said of it");
   const helpers = await list(`spawned_by=${id}`);
   const [helper] = helpers.sessions;
@@ -28,8 +28,8 @@ it("GET /api/sessions?spawned_by tells a session's helpers, which no other list 
   const { runs } = (await ask(`/api/runs?session_id=${id}`)).json() as { runs: { id: string }[] };
   assert.deepEqual(helper.spawned_by, { session_id: id, run_id: runs[0]!.id, call_id: "c1" });
   assert.deepEqual([helpers.total, helper.title], [1, "Look"]);
-  const one = (await ask(`/api/sessions/${helper.id}`)).json() as Wire;
-  assert.deepEqual(one.spawned_by, helper.spawned_by);
+  const fetchedSession = (await ask(`/api/sessions/${helper.id}`)).json() as Wire;
+  assert.deepEqual(fetchedSession.spawned_by, helper.spawned_by);
   assert.deepEqual(await list("spawned_by=nobody"), { sessions: [], total: 0, page: 1, size: 20 });
   assert.equal((await ask("/api/sessions?spawned_by=a&spawned_by=b")).status, 400);
   assert.equal((await ask(`/api/sessions/${id}`, { method: "DELETE" })).status, 200);

@@ -29,7 +29,7 @@ describe("Idempotency-Key", () => {
     }
     assert.equal(await total(api), 1);
     assert.equal(api.provider.requests.length, 1);
-    // In whatever order the fields stand; another body is another question.
+    // A different body is a different request, even if only the order of the fields differs.
     const reordered = await api.run('{"stream":false,"message":"hi"}', withKey("k"));
     assert.equal(reordered.status, 422);
     assert.deepEqual((await api.run({ message: "ho" }, withKey("k"))).json(), {
@@ -84,7 +84,7 @@ describe("Idempotency-Key", () => {
     const joined = ask();
     const [{ sessionId } = assert.fail()] = await api.agent.runs.list();
     const behind = ["and", "then"].map((message) => api.run({ message, session_id: sessionId, queue: true }));
-    // Both are in line.
+    // Waits until both runs are queued.
     await until(async () => (await api.agent.runs.list({ states: ["queued"] })).length === 2);
     open.open();
     for (const { text } of await Promise.all([first, joined])) assert.equal(tokens(text), "first");
@@ -172,7 +172,7 @@ describe("POST /api/run", () => {
 
   it("takes the mode of its session, and whether a client that leaves ends it", async (t) => {
     const open = gate();
-    // Nobody is there to be asked, as the mode wants it.
+    // No client is available to answer the request that the mode requires.
     const agent = { tools: [waitTool(open)], unattended: "allow" } as const;
     const api = await startApi(t, { steps: [callTools(["wait", {}]), "done"], agent });
     const gone = new AbortController();

@@ -6,7 +6,7 @@ import { startApi } from "../../helpers/http-api.js";
 
 /** `REQUESTS=10000` searches longer. */
 const REQUESTS = Number(process.env["REQUESTS"] ?? 300);
-const AT_ONCE = 20;
+const PARALLEL_REQUESTS = 20;
 
 const BODY = '{"message":"hi","provider":"scripted","model":"scripted-1","files":[],"stream":true}';
 const SEEDS = [
@@ -62,7 +62,9 @@ function mutate(next: () => number, text: string, times: number): Buffer {
   return bytes;
 }
 
-/** A request that is wrong in its framing, its target or its body. Half of them are right in all but the last. */
+/**
+ * A request with a fault in its framing, its target or its body. Half of the requests have a fault in the body only.
+ */
 function mutated(next: () => number): { bytes: Buffer; framed: boolean } {
   const times = 1 + Math.floor(next() * 4);
   const way = next();
@@ -86,11 +88,11 @@ it(`${REQUESTS} mutated requests: each gets a whole answer or none, and the serv
   const api = await startApi(t);
   const next = randomOf(seed);
   const statuses = new Map<string, number>();
-  const one = async () => {
+  const sendMutation = async () => {
     const { bytes, framed } = mutated(next);
     const connection = await wire(api.url);
     connection.write(bytes);
-    // Half-closed where it may be cut short, so that the rest is not waited for.
+    // Half-closes the connection if the request may be truncated, so that the server does not wait for the rest.
     if (!framed) connection.socket.end();
     await connection.closed;
     if (framed) assert.match(connection.received, /^HTTP\/1\.1 \d{3} /, JSON.stringify(bytes.toString("latin1")));
@@ -99,7 +101,8 @@ it(`${REQUESTS} mutated requests: each gets a whole answer or none, and the serv
       assert.ok(Number(status) < 500, `${status} for ${JSON.stringify(bytes.toString("latin1"))}`);
     }
   };
-  for (let sent = 0; sent < REQUESTS; sent += AT_ONCE) await Promise.all(Array.from({ length: AT_ONCE }, one));
+  for (let sent = 0; sent < REQUESTS; sent += PARALLEL_REQUESTS)
+    await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, sendMutation));
   t.diagnostic(JSON.stringify(Object.fromEntries(statuses)));
   assert.ok(
     (statuses.get("400") ?? 0) > 10 && (statuses.get("200") ?? 0) > 10,

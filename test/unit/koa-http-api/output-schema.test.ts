@@ -42,7 +42,7 @@ describe("output_schema", () => {
   it("that is none is refused by its name, and why", async (t) => {
     const api = await startApi(t);
     for (const [schema, why] of [
-      [{ type: "objekt" }, /^invalid field: output_schema: expected a schema that can be used/],
+      [{ type: "objekt" }, /^invalid field: output_schema: expected a valid schema/],
       [{ $ref: "http://127.0.0.1:9/x.json" }, /^invalid field: output_schema: .*resolve reference/],
       [{ $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/a" } } }, /^invalid field: output_schema/],
       ["x", /^invalid field: output_schema/],

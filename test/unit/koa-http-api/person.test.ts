@@ -8,7 +8,7 @@ import { openHttpHost } from "gantry/http";
 import { ScriptedProvider } from "gantry/testing";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** A port with a token, and an agent whose new sessions have this mode. */
+/** A port with a token, and an agent that creates sessions in this mode. */
 async function served(t: Hooks, mode: SessionMode) {
   const folder = await tempDir(t);
   const agent = new Agent({
@@ -35,7 +35,7 @@ async function served(t: Hooks, mode: SessionMode) {
   return { agent, send, file: folder.at("token") };
 }
 
-/** Whether a mode allows more than another. */
+/** Whether a mode allows more than another mode. */
 const allowsMore = (mode: SessionMode, than: SessionMode): boolean =>
   SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(than);
 

@@ -18,7 +18,7 @@ interface Listed {
   keep: boolean;
 }
 
-/** The states of a session's stream as they come. */
+/** The states of a session's stream in the order of arrival. */
 function statesOf(t: Hooks, url: string) {
   const over = new AbortController();
   const states: (Listed[] | undefined)[] = [];
@@ -72,7 +72,7 @@ describe("commands in the background of a session", { skip: process.platform !==
       { id: "", command: "exit 7", state: "ended", since: "", exit_code: 7, detached: false },
     );
     assert.deepEqual([running!.state, running!.exit_code], ["running", null]);
-    // It outlives its run, and who begins to watch later is told as well.
+    // The process outlives its run, and a watcher that joins later also receives its state.
     const pid = Number(await folder.written("pid"));
     assert.ok(isLiving(pid));
     const late = statesOf(t, `${api.url}/api/sessions/${id}/events`);

@@ -11,7 +11,10 @@ import { startApi } from "../../helpers/http-api.js";
 const COMMAND = "for i in 1 2 3; do echo é$i; while [ ! -e go$i ]; do sleep 0.02; done; done";
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/** Events of a session's stream; `until` resolves with what its running tools printed, when that ends so. */
+/**
+ * Collects the events of a session's stream. `until` resolves when the output of its running tools ends with the given
+ * text.
+ */
 function watching(t: Hooks, url: string) {
   const events: WireEvent[] = [];
   const over = new AbortController();
@@ -60,22 +63,22 @@ describe("tool_progress", () => {
     await late.until("é1\né2\n");
     assert.equal(late.progress().length, 1);
     await writeFile(folder.at("go2"), "");
-    await Promise.all([first, late].map((one) => one.until("é1\né2\né3\n")));
-    for (const { events: told, progress } of [first, late]) {
-      const [one] = progress();
-      assert.equal(one?.id, undefined);
-      assert.deepEqual(Object.keys(one?.data), ["tool_call_id", "content"]);
-      assert.equal(one?.data.tool_call_id, "call-1");
-      // The call is there before what it prints.
-      const call = told.findIndex(({ data }) => data.message?.tool_calls?.[0]?.id === "call-1");
-      assert.ok(call >= 0 && call < told.indexOf(one!));
+    await Promise.all([first, late].map((watcher) => watcher.until("é1\né2\né3\n")));
+    for (const { events, progress } of [first, late]) {
+      const [progressEvent] = progress();
+      assert.equal(progressEvent?.id, undefined);
+      assert.deepEqual(Object.keys(progressEvent?.data), ["tool_call_id", "content"]);
+      assert.equal(progressEvent?.data.tool_call_id, "call-1");
+      // The call arrives before its output.
+      const call = events.findIndex(({ data }) => data.message?.tool_calls?.[0]?.id === "call-1");
+      assert.ok(call >= 0 && call < events.indexOf(progressEvent!));
     }
     await writeFile(folder.at("go3"), "");
     const { text } = await answer;
     assert.match(text, /event: done/);
     assert.doesNotMatch(text, /tool_progress/);
-    for (const one of [first, late, there])
-      await one.seen(() => one.events.some(({ data }) => data.message?.content === "done"));
+    for (const watcher of [first, late, there])
+      await watcher.seen(() => watcher.events.some(({ data }) => data.message?.content === "done"));
     assert.deepEqual(there.progress(), []);
     assert.ok(there.events.some(({ data }) => data.message?.content === "é1\né2\né3\n[exit code 0]"));
   });

@@ -7,7 +7,7 @@ import { sseEvents, wire } from "../../helpers/http.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
-/** An API in one of whose sessions a run waits for the gate. */
+/** An API with a session whose run waits for the gate. */
 async function busy(t: Hooks) {
   const open = gate();
   const steps = [callTools(["wait", {}]), ...Array<ScriptedStep>(8).fill("done")];
@@ -17,9 +17,9 @@ async function busy(t: Hooks) {
   await open.reached;
   const [under] = await api.agent.runs.list();
   const { sessionId } = under!;
-  const ask = (message: string, more: object = {}, headers?: Record<string, string>) =>
-    api.run({ message, session_id: sessionId, queue: true, ...more }, headers);
-  /** Waits until so many are in line. */
+  const ask = (message: string, fields: object = {}, headers?: Record<string, string>) =>
+    api.run({ message, session_id: sessionId, queue: true, ...fields }, headers);
+  /** Waits until `count` runs are queued. */
   const waiting = async (count: number) => {
     let ids: string[] = [];
     await until(async () => {
@@ -68,13 +68,13 @@ describe("POST /api/run with queue", () => {
     const { status, headers, text } = await third;
     assert.equal(status, 200);
     assert.deepEqual([headers["x-run-id"], headers["x-session-id"]], [id, sessionId]);
-    // Which model answers is settled when its turn comes.
+    // The model is chosen when the queued run starts.
     assert.equal(headers["x-model"], undefined);
     const events = sseEvents(text);
-    const told = events.filter(({ data }) => data.type === "queued");
-    assert.deepEqual(events.slice(0, told.length), told);
-    assert.deepEqual(told[0], { event: "agent", data: { type: "queued", runs_ahead: 2 } });
-    const ahead = told.map(({ data }) => data["runs_ahead"] as number);
+    const queuedEvents = events.filter(({ data }) => data.type === "queued");
+    assert.deepEqual(events.slice(0, queuedEvents.length), queuedEvents);
+    assert.deepEqual(queuedEvents[0], { event: "agent", data: { type: "queued", runs_ahead: 2 } });
+    const ahead = queuedEvents.map(({ data }) => data["runs_ahead"] as number);
     assert.deepEqual(
       ahead,
       [...new Set(ahead)].sort((a, b) => b - a),
@@ -104,8 +104,8 @@ describe("POST /api/run with queue", () => {
 
   it("leaves the line with its client, unless it was asked to stay", async (t) => {
     const { api, open, waiting, sessionId, prompts } = await busy(t);
-    const asks = async (message: string, more: object) => {
-      const body = JSON.stringify({ message, session_id: sessionId, queue: true, ...more });
+    const asks = async (message: string, fields: object) => {
+      const body = JSON.stringify({ message, session_id: sessionId, queue: true, ...fields });
       return (await wire(api.url)).write(
         `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
       );
@@ -157,23 +157,23 @@ describe("POST /api/run with queue", () => {
   it("under a key is one run, whoever asks again while it waits", async (t) => {
     const { open, ask, waiting } = await busy(t);
     const key = { "idempotency-key": "k" };
-    const one = ask("second", { stream: true }, key);
+    const firstAnswer = ask("second", { stream: true }, key);
     await waiting(1);
     const again = ask("second", { stream: true }, key);
     assert.equal((await ask("other", {}, key)).status, 422);
     await waiting(1);
     open.open();
-    const [a, b] = await Promise.all([one, again]);
+    const [a, b] = await Promise.all([firstAnswer, again]);
     assert.equal(a.headers["x-run-id"], b.headers["x-run-id"]);
-    const said = ({ text }: typeof a) =>
+    const finalEvents = ({ text }: typeof a) =>
       sseEvents(text).filter(({ data }) => data.type !== "queued" && data.type !== "token");
-    assert.deepEqual(said(a), said(b));
+    assert.deepEqual(finalEvents(a), finalEvents(b));
     const words = ({ text }: typeof a) =>
       sseEvents(text)
         .map(({ data }) => data["content"] ?? "")
         .join("");
     assert.deepEqual([words(a), words(b)], ["done", "done"]);
-    // A run of before is told alone, whatever was said after it.
+    // An earlier run is replayed without the messages that followed it.
     assert.equal((await ask("third")).status, 200);
     assert.deepEqual(words(await ask("second", { stream: true }, key)), "done");
   });

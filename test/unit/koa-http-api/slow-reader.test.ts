@@ -9,13 +9,13 @@ import { until } from "../../helpers/lab.js";
 import { startApi } from "../../helpers/http-api.js";
 
 /**
- * Runs after the one at which the sockets take no more. Each event fits into the room, also the end of a message, which
- * is all of it: the event at which the sockets are full is not known in advance.
+ * Number of runs after the run at which the sockets are full. Each event fits into the limit, including the end of a
+ * message, which holds the whole message. The event at which the sockets become full is not known in advance.
  */
 const MORE_RUNS = 20;
 const WORDS = 20;
 const WORD = 10_000;
-const ROOM = 256 * 1024;
+const MAX_PENDING_BYTES = 256 * 1024;
 
 it("a watcher that does not read holds nothing up, keeps little, and sees all of it later", async (t) => {
   const words = Array.from({ length: WORDS }, (_, n): ScriptedChunk[] => {
@@ -35,8 +35,8 @@ it("a watcher that does not read holds nothing up, keeps little, and sees all of
   const responses: ServerResponse[] = [];
   let most = 0;
   const note = (message: unknown) => {
-    const { request: asked, response } = message as { request: IncomingMessage; response: ServerResponse };
-    if (!asked.url?.endsWith("/events")) return;
+    const { request: incomingRequest, response } = message as { request: IncomingMessage; response: ServerResponse };
+    if (!incomingRequest.url?.endsWith("/events")) return;
     responses.push(response);
     const write = response.write.bind(response) as (piece: Uint8Array) => boolean;
     response.write = (piece: Uint8Array) => {
@@ -50,15 +50,15 @@ it("a watcher that does not read holds nothing up, keeps little, and sees all of
 
   const pages: EventPage[] = [];
   const watch = async (isSlow: boolean): Promise<IncomingMessage> => {
-    const asked = request(`${api.url}/api/sessions/${id}/events`, { agent: false }).end();
-    t.after(() => void asked.destroy());
-    const [answer] = (await once(asked, "response")) as [IncomingMessage];
+    const watchRequest = request(`${api.url}/api/sessions/${id}/events`, { agent: false }).end();
+    t.after(() => void watchRequest.destroy());
+    const [answer] = (await once(watchRequest, "response")) as [IncomingMessage];
     const page = new EventPage();
     pages.push(page);
-    let rest = "";
+    let incompleteBlock = "";
     answer.setEncoding("utf8").on("data", (text: string) => {
-      const blocks = (rest + text).split("\n\n");
-      rest = blocks.pop() ?? "";
+      const blocks = (incompleteBlock + text).split("\n\n");
+      incompleteBlock = blocks.pop() ?? "";
       for (const block of blocks) if (!block.startsWith(":")) page.apply(eventOf(block));
     });
     if (isSlow) answer.pause();
@@ -72,13 +72,14 @@ it("a watcher that does not read holds nothing up, keeps little, and sees all of
   await until(() => isWhole(pages[1]!));
   assert.equal(responses.length, 2);
   assert.ok(responses[0]!.writableNeedDrain, "it is behind");
-  assert.ok(most < ROOM, `${most} bytes were kept for who does not read`);
-  const wanted = ((await api.send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] }).messages;
-  assert.deepEqual(pages[1]?.messages, wanted);
-  assert.notDeepEqual(pages[0]?.messages, wanted);
+  assert.ok(most < MAX_PENDING_BYTES, `${most} bytes were kept for who does not read`);
+  const expectedMessages = ((await api.send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] })
+    .messages;
+  assert.deepEqual(pages[1]?.messages, expectedMessages);
+  assert.notDeepEqual(pages[0]?.messages, expectedMessages);
   slow.resume();
   await until(() => isWhole(pages[0]!));
-  assert.deepEqual(pages[0]?.messages, wanted);
+  assert.deepEqual(pages[0]?.messages, expectedMessages);
 });
 
 function eventOf(block: string): WireEvent {

@@ -129,9 +129,9 @@ it("keeps the connection for the next request", async (t) => {
   stream.destroy();
 });
 
-/** An answer after the second in which a reader may catch up (`GRACE_MS` of src/run/context/event-buffer.ts). */
+/** An answer after the second in which a slow reader may catch up (`GRACE_MS` of src/run/context/event-buffer.ts). */
 async function afterGrace() {
-  // Time: the timer of that second was set before this one, so it fires first; its tokens are dropped one turn later.
+  // Time: the timer of that second was set before this timer, so it fires first. Its tokens are dropped one turn later.
   await pause(1_500);
   for (let turn = 0; turn < 2; turn += 1) await new Promise(setImmediate);
   return say("end");
@@ -139,7 +139,7 @@ async function afterGrace() {
 
 it("a reader that does not read slows neither its run nor another one, and loses tokens alone", async (t) => {
   const big = "x".repeat(20_000);
-  // In ten answers, since one alone may not be so long.
+  // Split into ten answers, because one answer is limited in length.
   const flood: ScriptedChunk[] = Array.from({ length: 200 }, () => ({ type: "text", block: "0", text: big }));
   const answers = Array.from({ length: 10 }, () => [...flood.slice(1), ...callTools(["echo", { text: "a" }])]);
   const { url, run, agent } = await startApi(t, {
@@ -164,8 +164,8 @@ it("a reader that does not read slows neither its run nor another one, and loses
     [...answers.flatMap(() => ["tool_call", "tool_result"]), "done", "done"],
   );
   assert.ok(slow.received.length < 40_000_000, "what was dropped was not kept");
-  const told = slow.received.indexOf(`\n: ${1991 - tokens} token events were dropped`);
-  assert.ok(told > 0 && told < slow.received.indexOf('"type":"done"'), "how many, before the end");
+  const commentIndex = slow.received.indexOf(`\n: ${1991 - tokens} token events were dropped`);
+  assert.ok(commentIndex > 0 && commentIndex < slow.received.indexOf('"type":"done"'), "how many, before the end");
 });
 
 it("names the call of each result, and says which failed", async (t) => {

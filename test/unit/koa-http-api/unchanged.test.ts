@@ -8,10 +8,10 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { startApi } from "../../helpers/http-api.js";
 import { echoTool } from "../../helpers/http-api-tools.js";
 
-/** What requests were answered before there were runs, events and asks; recorded then, and never again. */
+/** Recorded responses from before runs, events and asks existed. Never record them again. */
 const RECORDED = new URL("unchanged.txt", import.meta.url);
 
-/** Every request of that time, and its answer: the status, each header in its place, the body; ids and times are masked. */
+/** Every recorded request and its response: status, headers in order, body. Ids and times are masked. */
 async function answers(t: Hooks): Promise<string> {
   const project = await tempDir(t, { "notes.txt": "notes" });
   const open = gate();
@@ -35,18 +35,18 @@ async function answers(t: Hooks): Promise<string> {
     [/^Date: .*$/gm, "Date: <date>"],
     [new RegExp(project.path, "g"), "<project>"],
     [new RegExp(api.agent.version.replaceAll(".", "\\."), "g"), "<version>"],
-    // As long as what is masked is.
+    // The length depends on the masked values.
     [/^Content-Length: \d+$/gm, "Content-Length: <length>"],
   ];
-  const told = (what: string, { status, rawHeaders, text: body }: RawResponse): RawResponse => {
+  const recordAnswer = (what: string, { status, rawHeaders, text: body }: RawResponse): RawResponse => {
     const lines = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}`] : []));
-    const whole = `> ${what}\n${status}\n${lines.join("\n")}\n\n${body}\n\n`;
-    text += masks.reduce((so, [pattern, as]) => so.replace(pattern, as), whole);
+    const entry = `> ${what}\n${status}\n${lines.join("\n")}\n\n${body}\n\n`;
+    text += masks.reduce((so, [pattern, as]) => so.replace(pattern, as), entry);
     return { status, rawHeaders, text: body } as RawResponse;
   };
   const ask = async (path: string, options: RawRequest = {}) => {
     const method = options.method ?? (options.body === undefined ? "GET" : "POST");
-    return told(`${method} ${path} ${String(options.body ?? "")}`.trimEnd(), await api.send(path, options));
+    return recordAnswer(`${method} ${path} ${String(options.body ?? "")}`.trimEnd(), await api.send(path, options));
   };
   const run = (body: unknown) => ask("/api/run", { body: typeof body === "string" ? body : JSON.stringify(body) });
   const idOf = ({ rawHeaders }: RawResponse): string => rawHeaders[rawHeaders.indexOf("X-Session-Id") + 1] ?? "";
@@ -55,7 +55,7 @@ async function answers(t: Hooks): Promise<string> {
   await ask("/api/models");
   await ask("/api/sessions");
   const session_id = idOf(await run({ message: "hi" }));
-  // Its title is made in the background.
+  // The title is generated in the background.
   for (let title = "New"; title.startsWith("New");)
     title = ((await api.agent.sessions.get(session_id))?.title ?? "").replace(/^$/, "New");
   await run({ message: "echo", session_id, stream: true });
@@ -76,7 +76,7 @@ async function answers(t: Hooks): Promise<string> {
   await run({ message: "busy", session_id });
   await run({ message: "busy", session_id, stream: true });
   open.open();
-  told("the run that was waited for", await waits);
+  recordAnswer("the run that was waited for", await waits);
   await ask(`/api/sessions/${session_id}`);
   await ask("/api/sessions?size=5&page=1&search=e");
   await ask(`/api/sessions/${session_id}/messages`);
@@ -117,7 +117,7 @@ async function answers(t: Hooks): Promise<string> {
   return text;
 }
 
-/** What was added since, each in one place: headers and fields beside the old ones. */
+/** Later additions, each at one place: headers and fields beside the old ones. */
 const ADDED: readonly [pattern: RegExp, without: string][] = [
   [/^X-Run-Id: <id>\n/gm, ""],
   [/(?<=^Access-Control-Expose-Headers: X-Session-Id), X-Run-Id/gm, ""],

@@ -7,7 +7,7 @@ import { sseEvents, wire } from "../../helpers/http.js";
 import type { Hooks } from "../../helpers/temp.js";
 import { startApi } from "../../helpers/http-api.js";
 
-/** So many who watch a session, each after its first event. */
+/** Opens `count` watchers of a session and waits for the first event of each. */
 async function watchers(t: Hooks, url: string, count: number) {
   const over = new AbortController();
   t.after(() => over.abort());
@@ -34,12 +34,12 @@ describe("those who watch over HTTP", () => {
     const watching = await watchers(t, `${api.url}/api/sessions/${run!.sessionId}/events`, 3);
     const patience = new AbortController();
     const stopped = api.listening.stop(patience.signal);
-    // Nobody is out of patience, and the run waits still: they end all the same.
+    // The stop signal has not fired and the run still waits: the watchers end anyway.
     await Promise.all(watching.map(({ ended }) => ended));
     open.open();
     assert.equal(sseEvents((await streamed).text).at(-1)?.event, "done");
     await stopped;
-    // Where nothing but watchers is under way, a stop waits for nothing.
+    // With only watchers, a stop does not wait.
     const idle = await startApi(t);
     const { id } = await idle.agent.sessions.create();
     const last = await watchers(t, `${idle.url}/api/sessions/${id}/events`, 3);
@@ -58,7 +58,7 @@ describe("those who watch over HTTP", () => {
       [503, "1", { error: "too many streams", code: "too_many_streams" }],
     );
     assert.equal((await api.run({ message: "hi", stream: true })).status, 200);
-    // Nobody is counted any more who has gone.
+    // Streams that have ended do not count.
     assert.equal((await api.run({ message: "hi", stream: true })).status, 200);
   });
 
@@ -95,48 +95,48 @@ describe("what is asked of runs and their people, wrongly", () => {
     const answer = api.run({ message: "hi" });
     let ask: { id: string; session_id: string; run_id: string } | undefined;
     while (!ask) [ask] = ((await api.send("/api/asks")).json() as { asks: (typeof ask)[] }).asks;
-    const other = await api.agent.sessions.create();
+    const idleSession = await api.agent.sessions.create();
     const field = (name: string) => [400, `invalid field: ${name}`];
     const steer = `/api/sessions/${ask.session_id}/steer`;
-    const one = `/api/asks/${ask.id}`;
+    const askPath = `/api/asks/${ask.id}`;
     const cases: [path: string, body: string, wanted: unknown[]][] = [];
-    for (const path of [one, steer])
+    for (const path of [askPath, steer])
       for (const body of ["", "[]", "5", "null", '"allow"', "{", "\xff"])
         cases.push([path, body, [400, "invalid request body"]]);
     cases.push(
-      [one, "{}", field("choice")],
-      [one, '{"choice":"ALLOW"}', field("choice")],
-      [one, '{"choice":"allow "}', field("choice")],
-      [one, '{"choice":["allow"]}', field("choice")],
-      [one, '{"choice":true}', field("choice")],
-      [one, '{"choice":"allow","text":"and more"}', field("text")],
-      [one, '{"text":"yes"}', field("choice")],
-      [one, '{"text":5}', field("text")],
+      [askPath, "{}", field("choice")],
+      [askPath, '{"choice":"ALLOW"}', field("choice")],
+      [askPath, '{"choice":"allow "}', field("choice")],
+      [askPath, '{"choice":["allow"]}', field("choice")],
+      [askPath, '{"choice":true}', field("choice")],
+      [askPath, '{"choice":"allow","text":"and more"}', field("text")],
+      [askPath, '{"text":"yes"}', field("choice")],
+      [askPath, '{"text":5}', field("text")],
       ["/api/asks/none", '{"choice":"allow"}', [404, "ask not found"]],
       [`/api/asks/${"x".repeat(300)}`, '{"choice":"allow"}', [404, "ask not found"]],
       ["/api/asks/%00", '{"choice":"allow"}', [404, "ask not found"]],
       [steer, "{}", [400, "message is required"]],
       [steer, '{"message":5}', field("message")],
       [steer, '{"message":" "}', [400, "message is required"]],
-      // A session in which nothing goes on has nobody to tell: its next prompt is a run.
-      [`/api/sessions/${other.id}/steer`, '{"message":"hi"}', [409, "no run to steer"]],
+      // A session without an active run cannot be steered. Its next prompt starts a run.
+      [`/api/sessions/${idleSession.id}/steer`, '{"message":"hi"}', [409, "no run to steer"]],
       ["/api/sessions/none/steer", '{"message":"hi"}', [404, "session not found"]],
       ["/api/runs/none/cancel", "", [404, "run not found"]],
       [`/api/runs/${ask.id}/cancel`, "", [404, "run not found"]],
     );
-    for (const [path, body, wanted] of cases) {
+    for (const [path, body, expected] of cases) {
       const refused = await api.send(path, { method: "POST", body: Buffer.from(body, "latin1") });
-      assert.deepEqual([refused.status, (refused.json() as { error: string }).error], wanted, `${path} ${body}`);
+      assert.deepEqual([refused.status, (refused.json() as { error: string }).error], expected, `${path} ${body}`);
     }
     for (const query of ["state=closed", "size=0", "size=x", "before=none", "state=open&state=all"])
       assert.equal((await api.send(`/api/asks?${query}`)).status, 400, query);
     for (const query of ["state=done", "size=-1", "before=none", "before=a&before=b"])
       assert.equal((await api.send(`/api/runs?${query}`)).status, 400, query);
     assert.equal((await api.send("/api/asks?session_id=none")).status, 404);
-    // Nothing of that was an answer.
-    assert.equal(((await api.send(one)).json() as { state: string }).state, "open");
+    // None of these requests answered the ask.
+    assert.equal(((await api.send(askPath)).json() as { state: string }).state, "open");
     open.open();
-    assert.equal((await api.send(one, { body: '{"choice":"allow"}' })).status, 200);
+    assert.equal((await api.send(askPath, { body: '{"choice":"allow"}' })).status, 200);
     assert.equal((await answer).status, 200);
   });
 
@@ -151,8 +151,8 @@ describe("what is asked of runs and their people, wrongly", () => {
     await api.send(`/api/runs/${ask.run_id}/cancel`, { method: "POST" });
     await answer;
     const late = await api.send(`/api/asks/${ask.id}`, { body: '{"choice":"allow"}' });
-    const { code, ask: told } = late.json() as { code: string; ask: { state: string; reply: unknown } };
-    assert.deepEqual([late.status, code, told.state, told.reply], [409, "ask_closed", "withdrawn", null]);
+    const { code, ask: closedAsk } = late.json() as { code: string; ask: { state: string; reply: unknown } };
+    assert.deepEqual([late.status, code, closedAsk.state, closedAsk.reply], [409, "ask_closed", "withdrawn", null]);
     assert.deepEqual((await api.send("/api/asks")).json(), { asks: [] });
   });
 
@@ -173,7 +173,7 @@ describe("what is asked of runs and their people, wrongly", () => {
         /^HTTP\/1\.1 400 [\s\S]*\{"error":"invalid header: Idempotency-Key","code":"invalid_header"\}/,
         key.slice(0, 20),
       );
-    // Sent twice it is another, and none.
+    // A repeated header is joined to one value, which is not a valid key.
     assert.match(await post("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), /^HTTP\/1\.1 400 /);
     assert.equal((await api.agent.sessions.list()).total, 0);
     assert.match(await post(`Idempotency-Key: ${"x".repeat(256)}\r\n`), /^HTTP\/1\.1 200 /);

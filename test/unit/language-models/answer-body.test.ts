@@ -11,16 +11,16 @@ const WORDS = Array.from({ length: 2_000 }, (_, n) => `wört ${n} 😀 `);
 const ANSWER = [...WORDS.map((content) => event({ content })), event({}, "stop"), "data: [DONE]\n\n"].join("");
 
 function bodyOf(pieces: readonly (Buffer | Error)[]): AnswerBody {
-  const left = [...pieces];
+  const remainingPieces = [...pieces];
   const bytes: Bytes = {
     async next() {
-      const piece = left.shift();
+      const piece = remainingPieces.shift();
       if (piece instanceof Error) throw piece;
       return piece;
     },
-    leave: () => undefined,
+    release: () => undefined,
   };
-  return new AnswerBody(bytes, "http://lab/v1", new ChatReader("lab"), { provider: "lab", redact: (said) => said });
+  return new AnswerBody(bytes, "http://lab/v1", new ChatReader("lab"), { provider: "lab", redact: (secret) => secret });
 }
 
 const textOf = (parts: readonly StreamPart[]): string =>
@@ -32,24 +32,25 @@ describe("an answer that came in one piece", () => {
     const first = textOf((await body.next())!);
     assert.ok(first.startsWith(WORDS[0]!));
     assert.ok(first.length < 500, `${first.length} characters`);
-    const rest: StreamPart[] = [];
-    for (let parts = await body.next(); parts !== undefined; parts = await body.next()) rest.push(...parts);
-    assert.equal(first + textOf(rest), WORDS.join(""));
-    assert.equal(rest.at(-1)?.type, "finish");
+    const laterParts: StreamPart[] = [];
+    for (let parts = await body.next(); parts !== undefined; parts = await body.next()) laterParts.push(...parts);
+    assert.equal(first + textOf(laterParts), WORDS.join(""));
+    assert.equal(laterParts.at(-1)?.type, "finish");
   });
 
   it("is told as far as it came before it broke off", async () => {
     const body = bodyOf([Buffer.from(ANSWER.slice(0, 100_000)), new Error("reset")]);
-    const told = textOf((await body.next())!) + textOf((await body.next())!);
-    assert.ok(told.length > 10_000 && WORDS.join("").startsWith(told));
+    const receivedText = textOf((await body.next())!) + textOf((await body.next())!);
+    assert.ok(receivedText.length > 10_000 && WORDS.join("").startsWith(receivedText));
     await assert.rejects(body.next(), /reset/);
   });
 
   it("is one answer also where it is no stream", async () => {
-    const whole = { choices: [{ index: 0, message: { content: WORDS.join("") }, finish_reason: "stop" }] };
-    const body = bodyOf([Buffer.from(JSON.stringify(whole))]);
+    const completion = { choices: [{ index: 0, message: { content: WORDS.join("") }, finish_reason: "stop" }] };
+    const body = bodyOf([Buffer.from(JSON.stringify(completion))]);
     const parts: StreamPart[] = [];
-    for (let more = await body.next(); more !== undefined; more = await body.next()) parts.push(...more);
+    for (let nextParts = await body.next(); nextParts !== undefined; nextParts = await body.next())
+      parts.push(...nextParts);
     assert.equal(textOf(parts), WORDS.join(""));
   });
 });

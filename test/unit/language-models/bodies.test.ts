@@ -7,35 +7,35 @@ import { gzipSync } from "node:zlib";
 import { hasCode } from "gantry";
 import type { ModelChunk } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
-import { BODY_LIMITS, bounded, readWhole } from "../../../adapters/language-models/bodies.js";
-import type { Answered } from "../../../adapters/language-models/connections.js";
+import { BODY_LIMITS, toBoundedResponse, readComplete } from "../../../adapters/language-models/bodies.js";
+import type { HttpResponse } from "../../../adapters/language-models/connections.js";
 import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask as requestFor, PDF, user } from "../../helpers/model-requests.js";
 
-const SMALL = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
+const SMALL_LIMITS = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
 const never = new AbortController().signal;
 
-/** An answer whose body comes in these pieces; `left` tells whether it was let go of. */
-function answer(pieces: Iterable<string>, status = 200): { answer: Answered; left: () => boolean } {
+/** A response whose body arrives in these pieces. `left` returns whether the body was released. */
+function answer(pieces: Iterable<string>, status = 200): { answer: HttpResponse; isReleased: () => boolean } {
   const source = pieces[Symbol.iterator]();
-  let left = false;
+  let isReleased = false;
   const body: Bytes = {
     async next() {
       const { done, value } = source.next();
       return done === true ? undefined : Buffer.from(value);
     },
-    leave: () => void (left = true),
+    release: () => void (isReleased = true),
   };
   const head = { url: "http://lab/", ok: status < 300, status, statusText: "", headers: {} };
-  return { answer: { ...head, body }, left: () => left };
+  return { answer: { ...head, body }, isReleased: () => isReleased };
 }
 
 async function pieces(response: Response): Promise<string[]> {
   const decoder = new TextDecoder();
-  const found: string[] = [];
-  for await (const piece of response.body as AsyncIterable<Uint8Array>) found.push(decoder.decode(piece));
-  return found;
+  const decodedPieces: string[] = [];
+  for await (const piece of response.body as AsyncIterable<Uint8Array>) decodedPieces.push(decoder.decode(piece));
+  return decodedPieces;
 }
 
 function* endless(text: string): Generator<string> {
@@ -53,9 +53,11 @@ describe("the body of an answer", () => {
         const cut = Array.from({ length: Math.ceil(stream.length / size) }, (_, i) =>
           stream.slice(i * size, (i + 1) * size),
         );
-        const came = await pieces(bounded(answer(cut).answer, "p", { ...SMALL, event: 100, answer: 1000 }));
+        const came = await pieces(
+          toBoundedResponse(answer(cut).answer, "p", { ...SMALL_LIMITS, event: 100, answer: 1000 }),
+        );
         assert.equal(came.join(""), stream, `${JSON.stringify(line)} in pieces of ${size}`);
-        // All but the last end with an event; the second half of a CRLF may come behind.
+        // All but the last piece end with an event. The second half of a CRLF can follow in the next piece.
         for (const piece of came.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
       }
     }
@@ -64,49 +66,55 @@ describe("the body of an answer", () => {
   it("has a limit for an event, one for the whole, and lets go of the rest", async () => {
     const long = answer(endless("x"));
     await assert.rejects(
-      pieces(bounded(long.answer, "p", SMALL)),
+      pieces(toBoundedResponse(long.answer, "p", SMALL_LIMITS)),
       tooLarge(/^p: too_large: an event.* of more than 20 bytes/),
     );
-    assert.ok(long.left());
+    assert.ok(long.isReleased());
     const many = answer(endless("data: 1\n\n"));
-    await assert.rejects(pieces(bounded(many.answer, "p", SMALL)), tooLarge(/an answer of more than 60 bytes/));
-    assert.ok(many.left());
+    await assert.rejects(
+      pieces(toBoundedResponse(many.answer, "p", SMALL_LIMITS)),
+      tooLarge(/an answer of more than 60 bytes/),
+    );
+    assert.ok(many.isReleased());
   });
 
   it("has a limit for the values of an event, which begins anew with each", async () => {
-    const limits = { ...SMALL, event: 1000, answer: 1000 };
+    const limits = { ...SMALL_LIMITS, event: 1000, answer: 1000 };
     const few = "data: [1,2,{}]\n\n";
     assert.equal(
-      (await pieces(bounded(answer([few, few, few.slice(0, 8), few.slice(8)]).answer, "p", limits))).join(""),
+      (await pieces(toBoundedResponse(answer([few, few, few.slice(0, 8), few.slice(8)]).answer, "p", limits))).join(""),
       few.repeat(3),
     );
     for (const many of [["data: [[[", "[[[[\n\n"], [`${few}data: ,,,,,,\n\n${few}`]])
       await assert.rejects(
-        pieces(bounded(answer(many).answer, "p", limits)),
+        pieces(toBoundedResponse(answer(many).answer, "p", limits)),
         tooLarge(/an event of more than 5 values/),
       );
   });
 
   it("is let go of with its reader", async () => {
     const source = answer(endless("data: 1\n\n"));
-    const reader = bounded(source.answer, "p").body!.getReader();
+    const reader = toBoundedResponse(source.answer, "p").body!.getReader();
     await reader.read();
     await reader.cancel();
-    assert.ok(source.left());
+    assert.ok(source.isReleased());
   });
 
   it("of an error is its beginning", async () => {
     const source = answer(endless("1234567"), 500);
-    assert.deepEqual([await bounded(source.answer, "p", SMALL).text(), source.left()], ["1234567123", true]);
-    const read = await readWhole(answer(endless("x"), 403).answer, 5, "p", "a list");
+    assert.deepEqual(
+      [await toBoundedResponse(source.answer, "p", SMALL_LIMITS).text(), source.isReleased()],
+      ["1234567123", true],
+    );
+    const read = await readComplete(answer(endless("x"), 403).answer, 5, "p", "a list");
     assert.deepEqual([read.ok, read.status, read.text.length], [false, 403, BODY_LIMITS.error]);
   });
 
   it("that is read whole has a limit too", async () => {
     const source = answer(endless("12345"));
-    await assert.rejects(readWhole(source.answer, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
-    assert.ok(source.left());
-    const { text, bytes } = await readWhole(answer(["añ", "b"]).answer, 12, "p", "a list");
+    await assert.rejects(readComplete(source.answer, 12, "p", "a list"), tooLarge(/a list of more than 12 bytes/));
+    assert.ok(source.isReleased());
+    const { text, bytes } = await readComplete(answer(["añ", "b"]).answer, 12, "p", "a list");
     assert.deepEqual([text, bytes], ["añb", 4]);
   });
 });
@@ -154,8 +162,11 @@ describe("a redirect", () => {
       const lab = await site(t, (_request, response) => void response.writeHead(status, { location: target }).end());
       for (const driver of WIRES) {
         const provider = open(t, { driver, baseUrl: `${lab.url}/v1`, headers: { "x-secret": "value-0123456789" } });
-        const told = new RegExp(`^lab: ${status}: 127.0.0.1:\\d+ redirects to ${new URL(target).host}, which gets`);
-        const refused = (error: unknown) => hasCode(error, "provider") && !error.retryable && told.test(error.message);
+        const expectedMessage = new RegExp(
+          `^lab: ${status}: 127.0.0.1:\\d+ redirects to ${new URL(target).host}, which gets`,
+        );
+        const refused = (error: unknown) =>
+          hasCode(error, "provider") && !error.retryable && expectedMessage.test(error.message);
         await assert.rejects(ask(provider), refused, driver);
         await assert.rejects(provider.models(never), refused, driver);
       }
@@ -200,7 +211,7 @@ describe("a redirect", () => {
     );
     assert.equal(models.requests[0]!.headers.authorization, "Bearer key-0123456789");
     await assert.rejects(ask(open(t, { baseUrl: `${front.url}/round` })), /redirects without end/);
-    await assert.rejects(ask(open(t, { baseUrl: `${front.url}/lost` })), /only read; check base_url/);
+    await assert.rejects(ask(open(t, { baseUrl: `${front.url}/lost` })), /to a GET page; check base_url/);
   });
 });
 
@@ -212,10 +223,10 @@ describe("what a package adds by itself", () => {
       const provider = open(t, { driver: "anthropic", baseUrl: models.baseUrl, ...options });
       const pdf = { type: "file" as const, mediaType: "application/pdf", filename: "a.pdf", data: PDF };
       const model = { id: "claude-sonnet-4-5", name: "c", ownedBy: "x", input: ["text", "pdf"] as ("text" | "pdf")[] };
-      let said = "";
+      let answerText = "";
       for await (const chunk of provider.stream(requestFor({ model, messages: [user(pdf, "hm")] }), never))
-        if (chunk.type === "text") said += chunk.text;
-      assert.equal(said, "OK.");
+        if (chunk.type === "text") answerText += chunk.text;
+      assert.equal(answerText, "OK.");
       return models.requests.at(-1)!.headers["anthropic-beta"];
     };
     assert.equal(await betas({}), undefined);

@@ -13,12 +13,12 @@ const never = new AbortController().signal;
 describe("the catalogue", () => {
   let server: FakeModelServer;
   const open: AiSdkProvider[] = [];
-  const make = (rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
-    const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl, apiKey: "key-0123456789", ...rest });
+  const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+    const provider = new AiSdkProvider({ name: "lab", baseUrl: server.baseUrl, apiKey: "key-0123456789", ...options });
     open.push(provider);
     return provider;
   };
-  const list = (rest?: Partial<AiSdkProviderOptions>): Promise<Model[]> => make(rest).models(never);
+  const list = (options?: Partial<AiSdkProviderOptions>): Promise<Model[]> => make(options).models(never);
   const ids = (models: Model[]): string[] => models.map(({ id }) => id);
 
   before(async () => {
@@ -94,8 +94,8 @@ describe("the catalogue", () => {
       { id: "three", context_window: 131_072, max_completion_tokens: 131_072, capabilities: { vision: true } },
       { id: "router", pricing: { prompt: "-1", completion: "-1" } },
     ];
-    const [one, two, three, router] = await list();
-    assert.deepEqual(one, {
+    const [firstModel, secondModel, thirdModel, router] = await list();
+    assert.deepEqual(firstModel, {
       id: "acme/one",
       name: "Acme: One",
       ownedBy: "acme",
@@ -105,8 +105,8 @@ describe("the catalogue", () => {
       input: ["text", "image", "pdf"],
       prices: { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 },
     });
-    assert.deepEqual(two, { id: "two", name: "two", ownedBy: "fake", contextWindow: 32_768 });
-    assert.deepEqual(three, {
+    assert.deepEqual(secondModel, { id: "two", name: "two", ownedBy: "fake", contextWindow: 32_768 });
+    assert.deepEqual(thirdModel, {
       id: "three",
       name: "three",
       ownedBy: "fake",
@@ -120,7 +120,7 @@ describe("the catalogue", () => {
     const by = async (options: AiSdkProviderOptions): Promise<Model[]> => {
       const provider = new AiSdkProvider({ apiKey: "k", ...options });
       try {
-        return await provider.assumed();
+        return await provider.fallbackModels();
       } finally {
         await provider.close();
       }
@@ -187,7 +187,7 @@ describe("the catalogue", () => {
     ];
     const models = await list({ preset: "openai", name: "openai" });
     assert.deepEqual(ids(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
-    // From the public price list.
+    // This value comes from the public price list.
     assert.equal(models[1]!.contextWindow, 400_000);
   });
 

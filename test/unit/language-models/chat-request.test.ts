@@ -4,14 +4,14 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import type { Part } from "gantry";
 import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import type { CallOptions } from "../../../adapters/language-models/language-model.js";
-import { PromptMemory, toPrompt } from "../../../adapters/language-models/messages.js";
+import { PrefixCache, toPrompt } from "../../../adapters/language-models/messages.js";
 import { chatRequest, ChatTexts, withMessages } from "../../../adapters/language-models/wires/chat-request.js";
 import { ask, assistant, PDF, PNG, readTool, result, toolCall, user, writeTool } from "../../helpers/model-requests.js";
 import { randomOf } from "../../helpers/random.js";
 
 type Json = Record<string, unknown>;
 
-/** The body that the package of the AI SDK writes of the same options. */
+/** The body that the AI SDK package writes for the same options. */
 async function writtenByPackage(model: string, options: CallOptions, usage: boolean): Promise<string> {
   let body: unknown;
   const provider = createOpenAICompatible({
@@ -46,7 +46,7 @@ const foreign: Part = {
 
 const TEXTS: readonly Part[] = ["one", "", " \n", "añ 😀 \ud83d", '"quoted"\\'].map((text) => ({ type: "text", text }));
 const PARTS: readonly Part[] = [...TEXTS, image, pdf, nameless, binary];
-const SAID: readonly (string | Part)[] = [
+const ASSISTANT_PARTS: readonly (string | Part)[] = [
   "said",
   "",
   thought,
@@ -74,19 +74,19 @@ const CONVERSATIONS: readonly ModelMessage[][] = [
   ],
 ];
 
-/** Conversations of any parts in any order: more than anybody would think of. */
+/** Random conversations of any parts in any order. */
 function* anyConversations(count: number): Generator<ModelMessage[]> {
   const random = randomOf(7);
-  const some = <T>(of: readonly T[], most: number): T[] =>
+  const pickRandom = <T>(of: readonly T[], most: number): T[] =>
     Array.from({ length: Math.floor(random() * (most + 1)) }, () => of[Math.floor(random() * of.length)]!);
   for (let n = 0; n < count; n++) {
     const messages: ModelMessage[] = [];
     for (let turn = 0; turn <= random() * 4; turn++) {
-      messages.push(user(...some(PARTS, 3)));
-      const calls = some(CALLS, 2);
-      messages.push(assistant(...some(SAID, 3), ...calls));
+      messages.push(user(...pickRandom(PARTS, 3)));
+      const calls = pickRandom(CALLS, 2);
+      messages.push(assistant(...pickRandom(ASSISTANT_PARTS, 3), ...calls));
       for (const call of calls)
-        if (call.type === "tool_call") messages.push(result(call.id, call.name, some(PARTS, 2), random() < 0.3));
+        if (call.type === "tool_call") messages.push(result(call.id, call.name, pickRandom(PARTS, 2), random() < 0.3));
     }
     yield messages;
   }
@@ -103,14 +103,14 @@ describe("a request for chat completions", () => {
     { toolMedia: "behind", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
     { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
   ] as const;
-  const check = async (messages: ModelMessage[], extra: Json, rest: Partial<CallOptions>, usage: boolean) => {
+  const check = async (messages: ModelMessage[], extra: Json, callOptions: Partial<CallOptions>, usage: boolean) => {
     const request: ModelRequest = ask({ messages, system: usage ? "You are." : "" });
     for (const form of forms) {
       const input = new Set(usage ? (["text", "image", "pdf"] as const) : (["text"] as const));
       const prompt = toPrompt(request, { ...form, provider: "lab", model: "m1", input });
-      const options = { prompt, ...rest, providerOptions: { gantry: extra as Record<string, never> } };
+      const options = { prompt, ...callOptions, providerOptions: { gantry: extra as Record<string, never> } };
       const ours = withMessages(chatRequest("m1", options, extra, usage), new ChatTexts().of(prompt, "none"));
-      // The package sends all reasoning, which most providers refuse.
+      // The package sends all reasoning, but most providers reject it.
       const plain = prompt.map((message) =>
         message.role === "assistant"
           ? { ...message, content: message.content.filter(({ type }) => type !== "reasoning") }
@@ -129,8 +129,8 @@ describe("a request for chat completions", () => {
   it("is what the package writes, byte for byte, whatever is said and asked", async () => {
     for (const messages of CONVERSATIONS)
       for (const extra of EXTRAS)
-        for (const rest of [{}, { tools }, { tools, temperature: 0.3, maxOutputTokens: 4096 }])
-          for (const usage of [true, false]) await check(messages, extra, rest, usage);
+        for (const callOptions of [{}, { tools }, { tools, temperature: 0.3, maxOutputTokens: 4096 }])
+          for (const usage of [true, false]) await check(messages, extra, callOptions, usage);
   });
 
   it("and for 500 conversations that nobody wrote", async () => {
@@ -138,10 +138,10 @@ describe("a request for chat completions", () => {
   });
 
   it("is the same where what was said before is kept from the last question", () => {
-    const memory = new PromptMemory();
+    const memory = new PrefixCache();
     const texts = new ChatTexts();
     const request = { ...ask({}), system: "You are." };
-    for (const whole of [...CONVERSATIONS, ...anyConversations(100)])
+    for (const conversation of [...CONVERSATIONS, ...anyConversations(100)])
       for (const form of forms) {
         const rules = { ...form, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
         const check = (messages: readonly ModelMessage[]): void => {
@@ -150,28 +150,33 @@ describe("a request for chat completions", () => {
             assert.equal(texts.of(toPrompt({ ...request, messages }, rules, memory), echo), alone);
           }
         };
-        for (let said = 1; said <= whole.length; said++) check(whole.slice(0, said));
-        // Taken back, said again otherwise, and begun anew.
-        check(whole.slice(0, -2));
-        check([...whole.slice(0, -1), assistant("otherwise"), user("on")]);
-        check([...whole.slice(0, 1), user("more"), ...whole.slice(2)]);
-        check(whole.slice(1));
-        check(whole);
+        for (let messageCount = 1; messageCount <= conversation.length; messageCount++)
+          check(conversation.slice(0, messageCount));
+        // Reverted, continued differently, and started anew.
+        check(conversation.slice(0, -2));
+        check([...conversation.slice(0, -1), assistant("otherwise"), user("on")]);
+        check([...conversation.slice(0, 1), user("more"), ...conversation.slice(2)]);
+        check(conversation.slice(1));
+        check(conversation);
       }
   });
 
   it("is for each model what that one takes, though another was told the same", () => {
-    const memory = new PromptMemory();
+    const memory = new PrefixCache();
     const request = ask({ messages: [user("look", image), assistant(detailed, "y"), user("and?")] });
-    const told = (model: string, input: readonly ("text" | "image")[]): string => {
+    const promptText = (model: string, input: readonly ("text" | "image")[]): string => {
       const rules = { ...forms[0], provider: "lab", model, input: new Set(input) };
       return JSON.stringify(toPrompt(request, rules, memory));
     };
-    const [blind, seeing, other] = [told("m1", ["text"]), told("m1", ["text", "image"]), told("m2", ["text"])];
+    const [blind, seeing, otherModelPrompt] = [
+      promptText("m1", ["text"]),
+      promptText("m1", ["text", "image"]),
+      promptText("m2", ["text"]),
+    ];
     assert.match(blind, /takes no images/);
     assert.match(blind, /reasoning_details/);
     assert.match(seeing, /"mediaType":"image\/png"/);
-    assert.doesNotMatch(other, /reasoning_details/);
-    assert.equal(told("m1", ["text"]), blind);
+    assert.doesNotMatch(otherModelPrompt, /reasoning_details/);
+    assert.equal(promptText("m1", ["text"]), blind);
   });
 });

@@ -28,7 +28,7 @@ describe("a session that changes its provider", () => {
           const provider = providers.get(wire)!;
           const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "medium" });
           messages.push(user(`Turn ${turn}`));
-          // Thinks and calls twice, thinks and calls, thinks and answers.
+          // Three answers with reasoning: two calls, one call, and the final answer.
           server.enqueue(
             {
               say: [
@@ -58,17 +58,17 @@ describe("a session that changes its provider", () => {
               );
           }
           const { body } = server.requests.at(-1)!;
-          const said = JSON.stringify(body);
-          // Reasoning of its own earlier turns is there, of others never.
-          for (const [earlier, other] of route.slice(0, turn).entries()) {
-            const kept = said.includes(`plan of ${other} ${earlier}`);
-            // Thoughts of Gemini and of chat completions carry nothing that could be sent back.
+          const sentBody = JSON.stringify(body);
+          // A provider receives only its own earlier reasoning.
+          for (const [earlier, earlierWire] of route.slice(0, turn).entries()) {
+            const isReasoningSent = sentBody.includes(`plan of ${earlierWire} ${earlier}`);
+            // Reasoning of Gemini and of chat completions has no data that could be sent back.
             assert.equal(
-              kept,
-              other === wire && (wire === "anthropic" || wire === "openai-responses"),
-              `${wire} sees the reasoning of ${other} ${earlier}`,
+              isReasoningSent,
+              earlierWire === wire && (wire === "anthropic" || wire === "openai-responses"),
+              `${wire} sees the reasoning of ${earlierWire} ${earlier}`,
             );
-            assert.ok(said.includes(`Answer ${earlier}.`));
+            assert.ok(sentBody.includes(`Answer ${earlier}.`));
           }
           turns.set(wire, (turns.get(wire) ?? 0) + 1);
         }

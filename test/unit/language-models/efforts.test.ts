@@ -5,14 +5,14 @@ import type { Model, ModelRequest } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
 import { claudeThinking } from "../../../adapters/language-models/claude.js";
 import { effortsOf } from "../../../adapters/language-models/efforts.js";
-import { settle } from "../../../adapters/language-models/options.js";
+import { resolveSettings } from "../../../adapters/language-models/options.js";
 import { wire as anthropic } from "../../../adapters/language-models/wires/anthropic.js";
 import { fail, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { ask, model, take } from "../../helpers/model-requests.js";
 
 const all = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
 const efforts = (id: string, preset = "openai"): string =>
-  (effortsOf({ id }, settle({ preset, apiKey: "k" })) ?? ["?"]).join(" ");
+  (effortsOf({ id }, resolveSettings({ preset, apiKey: "k" })) ?? ["?"]).join(" ");
 
 describe("the efforts that a model offers", () => {
   it("are those of its family, whoever serves it", () => {
@@ -80,10 +80,10 @@ describe("how much a model is asked to think", () => {
   );
   after(() => server.close());
 
-  /** The body that a question makes. */
-  async function sent(options: AiSdkProviderOptions, id: string, more: Partial<ModelRequest & Model> = {}) {
-    const { reasoning, efforts: offered, maxOutput, ...asked } = more;
-    const own = {
+  /** The body that a request produces. */
+  async function sent(options: AiSdkProviderOptions, id: string, changes: Partial<ModelRequest & Model> = {}) {
+    const { reasoning, efforts: offered, maxOutput, ...requestFields } = changes;
+    const modelFields = {
       ...(reasoning === undefined ? {} : { reasoning }),
       ...(offered && { efforts: offered }),
       ...(maxOutput && { maxOutput }),
@@ -91,15 +91,15 @@ describe("how much a model is asked to think", () => {
     const provider = new AiSdkProvider({ apiKey: "k", ...options, baseUrl: server.baseUrl });
     server.enqueue({ say: [{ text: "OK." }] });
     try {
-      await take(provider, ask({ model: model({ id, ...own }), ...asked }));
+      await take(provider, ask({ model: model({ id, ...modelFields }), ...requestFields }));
     } finally {
       await provider.close();
     }
     // eslint-disable-next-line @typescript-eslint/no-explicit-any -- JSON of a request, compared field by field.
     return server.requests.at(-1)!.body as any;
   }
-  const claude = (id: string, more: Partial<ModelRequest & Model> = {}) =>
-    sent({ preset: "anthropic" }, id, more).then(({ thinking, output_config }) => ({ thinking, output_config }));
+  const claude = (id: string, changes: Partial<ModelRequest & Model> = {}) =>
+    sent({ preset: "anthropic" }, id, changes).then(({ thinking, output_config }) => ({ thinking, output_config }));
 
   it("Claude thinks unasked: as it likes where it knows how, within a budget where it does not", async () => {
     const adaptive = { thinking: { type: "adaptive", display: "summarized" }, output_config: undefined };
@@ -119,7 +119,7 @@ describe("how much a model is asked to think", () => {
     }
     const off = { thinking: { type: "disabled" }, output_config: undefined };
     assert.deepEqual(await claude("claude-sonnet-5", { needsReasoning: false, effort: "low" }), off);
-    // It cannot be kept from it.
+    // This model cannot switch reasoning off.
     const little = { thinking: undefined, output_config: { effort: "low" } };
     assert.deepEqual(await claude("claude-opus-5-5", { needsReasoning: false, effort: "low" }), little);
   });
@@ -173,25 +173,25 @@ describe("how much a model is asked to think", () => {
     const options = async (id: string, baseUrl: string, thinks = true) => {
       const asking = {
         request: ask({ model: model({ id }), needsReasoning: thinks }),
-        settings: settle({ preset: "anthropic", baseUrl, apiKey: "k" }),
+        settings: resolveSettings({ preset: "anthropic", baseUrl, apiKey: "k" }),
         refused: new Set<never>(),
         maxTokens: undefined,
       };
       return (await anthropic.options(asking, { prompt: [] })).providerOptions?.anthropic?.thinking;
     };
     const blockBinding = { prefixMismatchBehavior: "drop_block" };
-    const own = "https://api.anthropic.com/v1";
+    const anthropicUrl = "https://api.anthropic.com/v1";
     for (const id of ["claude-opus-5-5", "claude-fable-5-1", "claude-haiku-5-5"]) {
-      assert.deepEqual(await options(id, own), { type: "adaptive", display: "summarized", blockBinding }, id);
-      assert.deepEqual(await options(id, own, false), { blockBinding }, id);
+      assert.deepEqual(await options(id, anthropicUrl), { type: "adaptive", display: "summarized", blockBinding }, id);
+      assert.deepEqual(await options(id, anthropicUrl, false), { blockBinding }, id);
       assert.deepEqual(await options(id, "https://llm.example/v1"), { type: "adaptive", display: "summarized" }, id);
     }
-    assert.deepEqual(await options("claude-opus-5", own), { type: "adaptive", display: "summarized" });
+    assert.deepEqual(await options("claude-opus-5", anthropicUrl), { type: "adaptive", display: "summarized" });
   });
 
   it("GPT-5 models that do not think by themselves are asked to, by the protocol that lets them use tools then", async () => {
-    const reasoning = async (id: string, more: Partial<ModelRequest> = {}) =>
-      (await sent({ preset: "openai", driver: "openai-responses" }, id, more)).reasoning;
+    const reasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+      (await sent({ preset: "openai", driver: "openai-responses" }, id, requestFields)).reasoning;
     assert.deepEqual(await reasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
     assert.deepEqual(await reasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
     for (const id of ["gpt-5", "gpt-5.1-codex", "gpt-5.5", "gpt-6-sol"])
@@ -203,8 +203,8 @@ describe("how much a model is asked to think", () => {
   });
 
   it("Gemini thinks as the question needs, the small one too, by levels or tokens", async () => {
-    const config = async (id: string, more: Partial<ModelRequest> = {}) =>
-      (await sent({ preset: "google" }, id, more)).generationConfig?.thinkingConfig;
+    const config = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+      (await sent({ preset: "google" }, id, requestFields)).generationConfig?.thinkingConfig;
     assert.deepEqual(await config("gemini-3.1-pro-preview"), { includeThoughts: true });
     assert.deepEqual(await config("gemini-2.5-flash"), { includeThoughts: true });
     assert.deepEqual(await config("gemini-2.5-flash-lite"), { includeThoughts: true, thinkingBudget: -1 });
@@ -224,8 +224,8 @@ describe("how much a model is asked to think", () => {
   });
 
   it("a router's models that need to be asked are asked to", async () => {
-    const reasoning = async (id: string, more: Partial<ModelRequest> = {}) =>
-      (await sent({ preset: "openrouter" }, id, more)).reasoning;
+    const reasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+      (await sent({ preset: "openrouter" }, id, requestFields)).reasoning;
     assert.deepEqual(await reasoning("anthropic/claude-opus-4.8"), { enabled: true });
     assert.deepEqual(await reasoning("openai/gpt-5.2"), { enabled: true });
     assert.equal(await reasoning("anthropic/claude-opus-4.8", { needsReasoning: false }), undefined);
@@ -235,27 +235,27 @@ describe("how much a model is asked to think", () => {
   });
 
   it("where thinking is a switch it is turned, with a grade where there is one", async () => {
-    const said = async (preset: string, id: string, effort: ReasoningEffort) => {
+    const sentThinking = async (preset: string, id: string, effort: ReasoningEffort) => {
       const { thinking, reasoning_effort } = await sent({ preset }, id, { effort });
       return [thinking?.type, reasoning_effort];
     };
-    assert.deepEqual(await said("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
-    assert.deepEqual(await said("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
-    assert.deepEqual(await said("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
-    assert.deepEqual(await said("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
-    assert.deepEqual(await said("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
-    assert.deepEqual(await said("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
-    assert.deepEqual(await said("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
-    assert.deepEqual(await said("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
-    assert.deepEqual(await said("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
+    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
+    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
+    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await sentThinking("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
+    assert.deepEqual(await sentThinking("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
+    assert.deepEqual(await sentThinking("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
+    assert.deepEqual(await sentThinking("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
+    assert.deepEqual(await sentThinking("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await sentThinking("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
   });
 
   it("what the configuration says a model offers is what is asked for", async () => {
     const body = await sent({ name: "lab", driver: "openai" }, "m1", { effort: "max", efforts: ["low", "xhigh"] });
     assert.equal(body.reasoning_effort, "xhigh");
     for (const effort of all) {
-      const { reasoning_effort: asked } = await sent({ name: "lab", driver: "openai" }, "m1", { effort });
-      assert.equal(asked, { minimal: "low", low: "low", medium: "medium" }[effort as string] ?? "high");
+      const { reasoning_effort: sentEffort } = await sent({ name: "lab", driver: "openai" }, "m1", { effort });
+      assert.equal(sentEffort, { minimal: "low", low: "low", medium: "medium" }[effort as string] ?? "high");
     }
   });
 

@@ -12,9 +12,9 @@ import { ask, model, PNG, readTool, result, take, user } from "../../helpers/mod
 
 const context: OptionsContext = { where: "config.json: providers[0]", configDir: "/", home: "/", projectDir: "/" };
 
-/** Reads, then answers: a whole turn with a tool. */
+/** Runs a whole turn with a tool: reads, then answers. */
 async function turn(provider: ModelProvider, server: FakeModelServer, id: string): Promise<void> {
-  // GLM-4.6 sees nothing.
+  // GLM-4.6 takes no images.
   const sees = !id.startsWith("glm");
   server.enqueue(
     {
@@ -45,7 +45,7 @@ describe("models of the AI SDK", () => {
     return provider;
   };
   beforeEach(async () => {
-    // Dialects that these packages speak.
+    // Dialects of these packages.
     server = await startFakeModelServer({
       dialect: {
         body: ["thinking", "do_sample", "request_id", "user_id", "enable_thinking", "extra_body"],
@@ -105,9 +105,12 @@ describe("models of the AI SDK", () => {
         };
         const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
         const provider = keep(await descriptor.create!(descriptor.parse(raw, context), all));
-        assert.deepEqual([provider.name, provider.configuredModels.map((known) => known.id)], ["mine", [id]]);
+        assert.deepEqual(
+          [provider.name, provider.configuredModels.map((configuredModel) => configuredModel.id)],
+          ["mine", [id]],
+        );
         await turn(provider, server, id);
-        // Faults are told in the same way, without the key.
+        // Errors are reported in the same way, without the key.
         server.enqueue(fail(401, "wrong key secret-key-123456"));
         await assert.rejects(
           take(provider, ask({ model: model({ id }), tools: [readTool] })),
@@ -148,7 +151,7 @@ describe("models of the AI SDK", () => {
 
   describe("of every specification", () => {
     it("v2: flat usage, a word for the finish, media in results", async () => {
-      const asked: unknown[] = [];
+      const requests: unknown[] = [];
       const v2 = fake(
         "v2",
         [
@@ -162,7 +165,7 @@ describe("models of the AI SDK", () => {
             usage: { inputTokens: 7, outputTokens: 3, totalTokens: 10, reasoningTokens: 1, cachedInputTokens: 2 },
           },
         ],
-        asked,
+        requests,
       );
       const { text, finish } = await take(fromAiSdk(v2), ask({ model: model({ id: "fake-1" }), effort: "low" }));
       assert.deepEqual([text, finish.reason], ["hi", "stop"]);
@@ -170,13 +173,13 @@ describe("models of the AI SDK", () => {
         { ...finish.usage, cost: 0 },
         { inputTokens: 7, outputTokens: 3, cacheReadTokens: 2, cacheWriteTokens: 0, reasoningTokens: 1, cost: 0 },
       );
-      assert.deepEqual((asked[0] as { providerOptions: unknown }).providerOptions, {
+      assert.deepEqual((requests[0] as { providerOptions: unknown }).providerOptions, {
         fake: { reasoningEffort: "low" },
       });
     });
 
     it("v4: nested usage, tagged files, effort by its own name, parts from the future", async () => {
-      const asked: unknown[] = [];
+      const requests: unknown[] = [];
       const v4 = fake(
         "v4",
         [
@@ -193,7 +196,7 @@ describe("models of the AI SDK", () => {
             usage: { inputTokens: { total: 7, cacheRead: 2, cacheWrite: 1 }, outputTokens: { total: 3, reasoning: 1 } },
           },
         ],
-        asked,
+        requests,
       );
       const request = ask({
         model: model({ id: "fake-1", input: ["text", "image"] }),
@@ -211,7 +214,7 @@ describe("models of the AI SDK", () => {
         text: "hm",
         opaque: { provider: "fake", model: "fake-1", data: { fake: { signature: "S" } } },
       });
-      const options = asked[0] as { reasoning: string; prompt: { content: { data?: unknown }[] }[] };
+      const options = requests[0] as { reasoning: string; prompt: { content: { data?: unknown }[] }[] };
       assert.equal(options.reasoning, "low");
       assert.deepEqual(options.prompt[1]!.content[1]!.data, { type: "data", data: PNG });
     });
@@ -242,8 +245,8 @@ describe("models of the AI SDK", () => {
             }),
         };
         const provider = keep(fromAiSdk(fake, { models: [{ id: "gpt-5", prices: { input: 1, output: 1 } }] }));
-        const told = (await take(provider, ask({ model: provider.configuredModels[0]! }))).finish.usage;
-        assert.deepEqual([told.cost, told.costReported], [cost, true]);
+        const reportedUsage = (await take(provider, ask({ model: provider.configuredModels[0]! }))).finish.usage;
+        assert.deepEqual([reportedUsage.cost, reportedUsage.costReported], [cost, true]);
       }
     });
 
@@ -287,13 +290,13 @@ describe("models of the AI SDK", () => {
   });
 });
 
-function fake(specificationVersion: string, parts: unknown[], asked: unknown[] = []): AiSdkModel {
+function fake(specificationVersion: string, parts: unknown[], requests: unknown[] = []): AiSdkModel {
   return {
     specificationVersion,
     provider: "fake.chat",
     modelId: "fake-1",
     doStream(options) {
-      asked.push(options);
+      requests.push(options);
       return Promise.resolve({ stream: ReadableStream.from(parts) as ReadableStream<unknown> });
     },
   };

@@ -22,7 +22,7 @@ const events = (...values: object[]): FakeStep => ({
   body: values.map((value) => `data: ${JSON.stringify(value)}\n\n`).join(""),
 });
 
-/** A call without a name, in each wire's shape. */
+/** A tool call without a name, in the format of each wire. */
 const NAMELESS: Record<WireName, FakeStep> = {
   openai: events({
     choices: [
@@ -147,12 +147,12 @@ describe("what a provider tells beside the answer", () => {
   });
 
   it("llama.cpp: what stopped it amid an answer, in a field of its own", async () => {
-    const told = JSON.stringify({ error: { message: "failed to decode, try again" } });
+    const errorEvent = JSON.stringify({ error: { message: "failed to decode, try again" } });
     const begun = JSON.stringify({ choices: [{ index: 0, delta: { content: "a" } }] });
     server.enqueue({
       status: 200,
       headers: { "content-type": "text/event-stream" },
-      body: `data: ${begun}\n\nerror: ${told}\n\n`,
+      body: `data: ${begun}\n\nerror: ${errorEvent}\n\n`,
     });
     const thrown = await fault(take(make("llamacpp"), ask()));
     assert.deepEqual([thrown.kind, thrown.message], ["server", "lab: server: failed to decode, try again"]);

@@ -1,4 +1,5 @@
-// Calls that a model made up: names that no provider takes in a history, and arguments nested too deep to be written.
+// Invalid tool calls of a model: names that no provider accepts in a history, and arguments nested too deep to
+// serialize.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
@@ -43,15 +44,15 @@ describe("a session whose model called what nobody takes", { concurrency: WIRES.
         const run = await agent.run({ message, provider, model, ...(sessionId === undefined ? {} : { sessionId }) });
         return [run.sessionId, (await run.result).output];
       };
-      // Arguments of Gemini come as an object, which its server would have to nest.
+      // Gemini sends arguments as an object, which its server would have to nest.
       const deep = wire === "google" ? [] : [{ call: { name: "read", arguments: DEEP } }];
       server.enqueue({
         say: [{ text: "I try." }, ...NAMES.map((name) => ({ call: { name, arguments: {} } })), ...deep],
       });
       const [sessionId, output] = await ask("Go.", wire);
       assert.equal(output, "OK.");
-      const said = await agent.sessions.messages(sessionId);
-      const calls = said.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part] : [])));
+      const messages = await agent.sessions.messages(sessionId);
+      const calls = messages.flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool_call" ? [part] : [])));
       assert.deepEqual(
         calls.map(({ name }) => name),
         [...NAMES, ...deep.map(({ call }) => call.name)],

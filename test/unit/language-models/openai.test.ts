@@ -22,18 +22,18 @@ const KEY = "sk-test-0123456789abcdefghij";
 describe("the wire openai", () => {
   let server: FakeModelServer;
   const open: AiSdkProvider[] = [];
-  const make = (rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+  const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
     const provider = new AiSdkProvider({
       name: "lab",
       driver: "openai",
       baseUrl: server.baseUrl,
       apiKey: KEY,
-      ...rest,
+      ...options,
     });
     open.push(provider);
     return provider;
   };
-  // Requests of the test that runs.
+  // Index of the first request of the current test.
   let from = 0;
   const bodies = (): any[] => server.requests.slice(from).map(({ body }) => body); // eslint-disable-line @typescript-eslint/no-explicit-any
   const caught = async (promise: Promise<unknown>): Promise<ProviderError> => {

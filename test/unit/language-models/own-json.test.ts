@@ -16,11 +16,11 @@ const ANSWER = '{"name":"Ada"}';
 
 interface Case {
   options: Omit<AiSdkProviderOptions, "name">;
-  /** Of the fake server. */
+  /** Path at the fake server. */
   path?: string;
   model: string;
-  /** What of the request's body tells of the schema; undefined: nothing does. */
-  own: (body: Record<string, never>) => unknown;
+  /** The part of the request body that holds the schema. Undefined: the body has none. */
+  schemaIn: (body: Record<string, never>) => unknown;
   withTools: boolean;
 }
 
@@ -28,31 +28,31 @@ const CASES: Readonly<Record<string, Case>> = {
   "OpenAI's chat completions": {
     options: { preset: "openai", driver: "openai" },
     model: "gpt-4o",
-    own: ({ response_format: format }) => format,
+    schemaIn: ({ response_format: format }) => format,
     withTools: true,
   },
   "chat completions of others": {
     options: { preset: "groq" },
     model: "m1",
-    own: ({ response_format: format }) => format,
+    schemaIn: ({ response_format: format }) => format,
     withTools: false,
   },
   "OpenAI's responses": {
     options: { preset: "openai", driver: "openai-responses" },
     model: "gpt-5",
-    own: ({ text }: { text?: { format?: unknown } }) => text?.format,
+    schemaIn: ({ text }: { text?: { format?: unknown } }) => text?.format,
     withTools: true,
   },
   "Anthropic's messages": {
     options: { preset: "anthropic" },
     model: "claude-sonnet-4-5",
-    own: ({ output_config: config }: { output_config?: { format?: unknown } }) => config?.format,
+    schemaIn: ({ output_config: config }: { output_config?: { format?: unknown } }) => config?.format,
     withTools: true,
   },
   "Anthropic's messages, of an older model": {
     options: { preset: "anthropic" },
     model: "claude-3-5-haiku-latest",
-    own: ({ output_config: config, tools }: { output_config?: unknown; tools?: { name: string }[] }) =>
+    schemaIn: ({ output_config: config, tools }: { output_config?: unknown; tools?: { name: string }[] }) =>
       config ?? tools?.find(({ name }) => name === "json"),
     withTools: false,
   },
@@ -60,7 +60,8 @@ const CASES: Readonly<Record<string, Case>> = {
     options: { preset: "google" },
     path: "/v1beta",
     model: "gemini-2.5-pro",
-    own: ({ generationConfig: config }: { generationConfig?: { responseSchema?: unknown } }) => config?.responseSchema,
+    schemaIn: ({ generationConfig: config }: { generationConfig?: { responseSchema?: unknown } }) =>
+      config?.responseSchema,
     withTools: false,
   },
 };
@@ -79,28 +80,29 @@ function agentOf(t: TestContext, model: FakeModelServer, { options, path = "/v1"
 }
 
 describe("the provider's own mode", () => {
-  for (const [name, one] of Object.entries(CASES))
+  for (const [name, testCase] of Object.entries(CASES))
     for (const tools of [false, true])
       it(`of ${name}, ${tools ? "with tools" : "without tools"}`, async (t) => {
         const model = await startFakeModelServer({
           fallback: say(ANSWER),
-          models: [one.model],
+          models: [testCase.model],
           dialect: { body: ["response_format", "output_config", "text"] },
         });
         t.after(() => model.close());
-        const agent = agentOf(t, model, one, tools);
+        const agent = agentOf(t, model, testCase, tools);
         const run = await agent.run({ message: "x", outputSchema: SCHEMA });
         assert.deepEqual((await run.result).structured, { name: "Ada" });
         const body = model.requests[0]?.body as Record<string, never>;
-        const own = one.own(body);
-        const expected = one.withTools || (!tools && name !== "Anthropic's messages, of an older model");
-        assert.equal(own !== undefined, expected, JSON.stringify(own));
-        if (expected) assert.match(JSON.stringify(own), /"name":\{"type":"(string|STRING)"\}/);
+        const sentSchema = testCase.schemaIn(body);
+        const expected = testCase.withTools || (!tools && name !== "Anthropic's messages, of an older model");
+        assert.equal(sentSchema !== undefined, expected, JSON.stringify(sentSchema));
+        if (expected) assert.match(JSON.stringify(sentSchema), /"name":\{"type":"(string|STRING)"\}/);
         assert.deepEqual(model.violations, []);
-        // Nobody else is held to it: titles are text.
+        // Other calls send no schema: titles are plain text.
         const plain = await agent.run({ message: "y", sessionId: run.sessionId });
         await plain.result;
-        for (const { body } of model.requests.slice(1)) assert.equal(one.own(body as Record<string, never>), undefined);
+        for (const { body } of model.requests.slice(1))
+          assert.equal(testCase.schemaIn(body as Record<string, never>), undefined);
       });
 
   it("is left out from then on where it is refused", async (t) => {

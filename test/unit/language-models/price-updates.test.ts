@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { describe, it } from "node:test";
 import { waitForUpdate } from "@pydantic/genai-prices";
 import { AiSdkProvider } from "gantry/adapters/language-models";
-import { KeptPrices } from "../../../adapters/language-models/price-updates.js";
+import { CachedPrices } from "../../../adapters/language-models/price-updates.js";
 import { Network } from "../../../adapters/language-models/network.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { until } from "../../helpers/lab.js";
@@ -15,30 +15,39 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 type Json = Record<string, unknown>;
 
-/** A list as the package has it, in which one model costs so much, in USD per million tokens. */
+/** The package's price list, in which one model has this price in USD per million tokens. */
 async function listWith(price: number, id = "brand-new-1"): Promise<Json[]> {
   const shipped = (await waitForUpdate()) as unknown as Json[];
   const fresh = { id, match: { equals: id }, prices: { input_mtok: price, output_mtok: price } };
-  return shipped.map((one) =>
-    one.id === "groq"
-      ? { ...one, models: [...(one.models as Json[]).filter((other) => other.id !== id), fresh] }
-      : { ...one },
+  return shipped.map((shippedProvider) =>
+    shippedProvider.id === "groq"
+      ? {
+          ...shippedProvider,
+          models: [...(shippedProvider.models as Json[]).filter((listedModel) => listedModel.id !== id), fresh],
+        }
+      : { ...shippedProvider },
   );
 }
 
-/** A server that answers every request with what it is told to. */
+/** A server that returns `answer` to every request. */
 async function listServer(t: Hooks, answer: { status?: number; body: string }) {
-  const asked: string[] = [];
+  const requestedPaths: string[] = [];
   const server = createServer((request, response) => {
-    asked.push(request.url ?? "");
+    requestedPaths.push(request.url ?? "");
     response.writeHead(answer.status ?? 200, { "content-type": "application/json" }).end(answer.body);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => void server.close());
-  return { asked, answer, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/prices.json` };
+  return {
+    asked: requestedPaths,
+    answer,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/prices.json`,
+  };
 }
 
-/** One answer of a model that nobody shipped a price of, by a provider that keeps its prices there; USD. */
+/**
+ * The cost in USD of one answer, by a model without a shipped price. The provider stores its prices in the given file.
+ */
 async function costOf(
   _: Hooks,
   prices: { file: string; url: string } | undefined,
@@ -73,18 +82,18 @@ describe("prices of today", () => {
     assert.equal(await costOf(t, prices, () => existsSync(file)), undefined);
     assert.equal(await costOf(t, prices, () => true), 7);
     assert.deepEqual(server.asked, ["/prices.json"], "once a day");
-    // As another process finds them, which asks nobody.
-    const { url, ...kept } = JSON.parse(await readFile(file, "utf8")) as Json;
+    // Another process reads the stored prices without a request.
+    const { url, ...storedFields } = JSON.parse(await readFile(file, "utf8")) as Json;
     assert.equal(url, server.url);
-    await writeFile(file, JSON.stringify({ ...kept, url, providers: await listWith(9) }));
-    const again = new KeptPrices(prices, undefined);
+    await writeFile(file, JSON.stringify({ ...storedFields, url, providers: await listWith(9) }));
+    const again = new CachedPrices(prices, undefined);
     await again.load(await import("@pydantic/genai-prices"));
     await again.refresh(new Network({ provider: "x", redact: (text) => text }).read, new AbortController().signal);
     assert.equal(await costOf(t, undefined, () => true), 9);
     assert.equal(server.asked.length, 1);
-    // A day later.
-    await writeFile(file, JSON.stringify({ ...kept, url, fetchedAt: Date.now() - 90_000_000 }));
-    const old = new KeptPrices(prices, undefined);
+    // The stored prices are more than a day old.
+    await writeFile(file, JSON.stringify({ ...storedFields, url, fetchedAt: Date.now() - 90_000_000 }));
+    const old = new CachedPrices(prices, undefined);
     const network = new Network({ provider: "x", redact: (text) => text });
     await old.refresh(network.read, new AbortController().signal);
     await network.close();
@@ -110,15 +119,17 @@ describe("prices of today", () => {
   it("are none where something else comes, and what was known stays; told at debug alone", async (t) => {
     const folder = await tempDir(t);
     const good = await listWith(5, "brand-new-2");
-    const changed = (change: (one: Json) => Json) =>
-      JSON.stringify(good.map((one) => (one.id === "groq" ? change(one) : one)));
-    const models = (model: Json) => changed((one) => ({ ...one, models: [model] }));
+    const changed = (change: (providerEntry: Json) => Json) =>
+      JSON.stringify(
+        good.map((providerEntry) => (providerEntry.id === "groq" ? change(providerEntry) : providerEntry)),
+      );
+    const models = (model: Json) => changed((providerEntry) => ({ ...providerEntry, models: [model] }));
     const bad: Record<string, { status?: number; body: string }> = {
       "a page": { body: "<html>login</html>" },
       "an error": { status: 503, body: "[]" },
       "another list": { body: "[]" },
       "an object": { body: "{}" },
-      "a provider without models": { body: changed(({ models: _, ...rest }) => rest) },
+      "a provider without models": { body: changed(({ models: _, ...otherFields }) => otherFields) },
       "without those that everyone knows": { body: JSON.stringify(good.filter(({ id }) => id !== "openai")) },
       "a negative price": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: -1 } }) },
       "a price in words": { body: models({ id: "a", match: { equals: "a" }, prices: { input_mtok: "1" } }) },
@@ -137,8 +148,8 @@ describe("prices of today", () => {
       const never = (): never => assert.fail(what);
       const logger = { debug: (text: string) => void lines.push(text), info: never, warn: never, error: never };
       const network = new Network({ provider: "x", redact: (text) => text });
-      const kept = new KeptPrices({ file, url: server.url }, logger);
-      for (let i = 0; i < 2; i++) await kept.refresh(network.read, new AbortController().signal);
+      const priceCache = new CachedPrices({ file, url: server.url }, logger);
+      for (let i = 0; i < 2; i++) await priceCache.refresh(network.read, new AbortController().signal);
       await network.close();
       assert.deepEqual(
         [existsSync(file), server.asked.length, lines.length],
@@ -147,11 +158,11 @@ describe("prices of today", () => {
       );
       assert.equal(await costOf(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15, what);
     }
-    // What stands in the file is looked at in the same way.
+    // The content of the file is validated in the same way.
     const file = folder.at("broken.json");
     for (const text of ["{", "[]", JSON.stringify({ fetchedAt: Date.now(), url: "u", providers: [] })]) {
       await writeFile(file, text);
-      await new KeptPrices({ file, url: "u" }, undefined).load(await import("@pydantic/genai-prices"));
+      await new CachedPrices({ file, url: "u" }, undefined).load(await import("@pydantic/genai-prices"));
       assert.equal(await costOf(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15);
     }
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { settle } from "../../../adapters/language-models/options.js";
+import { resolveSettings } from "../../../adapters/language-models/options.js";
 import { listedCost, listedPrices, reportedCost } from "../../../adapters/language-models/prices.js";
 import { AiSdkProvider } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
@@ -13,14 +13,14 @@ const usage = {
   cacheWriteTokens: 0,
   reasoningTokens: 2_000,
 };
-const settings = (preset: string) => settle({ preset, apiKey: "k" });
+const settings = (preset: string) => resolveSettings({ preset, apiKey: "k" });
 const near = (actual: number | undefined, expected: number): void =>
   assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
 const at = new Date("2026-11-01T12:00:00Z");
 
 describe("cost", () => {
   it("is what the published prices say, cached and reasoning tokens included", async () => {
-    // USD per million tokens as published: input without the cached ones, cached, written to the cache, output with reasoning.
+    // Published USD per million tokens: input without cached tokens, cached input, cache writes, output with reasoning.
     const M = 1e6;
     near(await listedCost(usage, "gpt-5", settings("openai"), at), (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M);
     near(
@@ -31,7 +31,7 @@ describe("cost", () => {
       await listedCost(usage, "gemini-2.5-pro", settings("google"), at),
       (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / M,
     );
-    // Dearer beyond 200,000 tokens of prompt.
+    // The price is higher above 200,000 prompt tokens.
     near(
       await listedCost(
         { ...usage, inputTokens: 300_000, cacheReadTokens: 0 },

@@ -28,27 +28,27 @@ const HISTORY: readonly ModelMessage[] = [
 describe("the echo of reasoning on the wire openai", () => {
   let server: FakeModelServer;
   const providers: AiSdkProvider[] = [];
-  const make = (rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+  const make = (options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
     const provider = new AiSdkProvider({
       name: "lab",
       driver: "openai",
       baseUrl: server.baseUrl,
       apiKey: "k",
-      ...rest,
+      ...options,
     });
     providers.push(provider);
     return provider;
   };
   const answers = async (provider: AiSdkProvider, id: string, messages = HISTORY): Promise<ModelMessage> =>
     (await take(provider, ask({ tools: [readTool], messages: [...messages], model: model({ id }) }))).message;
-  /** The reasoning of each assistant message, by request; undefined: the message has no such field. */
+  /** The reasoning of each assistant message, by request. Undefined: the message has no such field. */
   const echoes = (): (string | undefined)[][] =>
     server.requests.map(({ body }) =>
       (body.messages as { role: string; reasoning_content?: string }[])
         .filter(({ role }) => role === "assistant")
         .map((message) => message.reasoning_content),
     );
-  /** A host that wants reasoning with each assistant message: Kimi takes an empty text for a missing one. */
+  /** A host that requires reasoning in each assistant message. Kimi treats an empty text as missing. */
   const demanding: Answer = () =>
     echoes()
       .at(-1)!
@@ -128,7 +128,7 @@ describe("the echo of reasoning on the wire openai", () => {
     const messages = [user("Hello"), called, result("c2", "read", "B")];
     await answers(provider, "m1", messages);
     await answers(provider, "m1", messages);
-    // The reasoning was kept while nothing was known of the model.
+    // The reasoning was stored before anything was known about the model.
     assert.deepEqual(echoes().slice(1), [[undefined], ["Because."], ["Because."]]);
     server.fallback = say("OK.");
     await answers(provider, "m2", messages);
@@ -219,8 +219,8 @@ describe("the echo of reasoning on the wire openai", () => {
     const provider = make({ preset: "minimax" });
     const called = await answers(provider, "MiniMax-M2", [user("Hello")]);
     const messages = [user("Hello"), called, result("c2", "read", "A")];
-    const said = await answers(provider, "MiniMax-M2", messages);
-    await answers(provider, "MiniMax-M2", [...messages, said, user("And b?")]);
+    const answerMessage = await answers(provider, "MiniMax-M2", messages);
+    await answers(provider, "MiniMax-M2", [...messages, answerMessage, user("And b?")]);
     const contents = (server.requests.at(-1)!.body.messages as { role: string; content: string | null }[])
       .filter(({ role }) => role === "assistant")
       .map(({ content }) => content);

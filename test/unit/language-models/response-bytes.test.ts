@@ -15,7 +15,7 @@ const never = new AbortController().signal;
 
 interface Site {
   url: string;
-  /** Connections so far. */
+  /** All connections that were opened. */
   sockets: Socket[];
 }
 
@@ -40,7 +40,7 @@ function connections(t: TestContext): Connections {
   return made;
 }
 
-/** Counts connections that clients of this process keep for their next question. */
+/** Counts the connections that clients of this process keep alive for their next request. */
 function freedSockets(t: TestContext): { count: number } {
   const agents = Agent.prototype as unknown as { keepSocketAlive(socket: Socket): boolean };
   const { mock } = t.mock.method(agents, "keepSocketAlive");
@@ -59,11 +59,11 @@ async function all(body: Bytes): Promise<string> {
 
 describe("a connection", () => {
   it("serves question after question, also when an answer is left before its last bytes", async (t) => {
-    let rest = () => {};
+    let sendRest = () => {};
     const lab = await site(t, (request, response) => {
       response.write("told");
       if (request.url === "/whole") response.end();
-      else rest = () => void response.end("more");
+      else sendRest = () => void response.end("more");
     });
     const network = connections(t);
     const freed = freedSockets(t);
@@ -71,9 +71,9 @@ describe("a connection", () => {
       assert.equal(await all((await network.ask(`${lab.url}whole`, GET, never)).body), "told");
       const { body } = await network.ask(`${lab.url}rest`, GET, never);
       assert.equal(String(await body.next()), "told");
-      body.leave(true);
-      // The rest is on its way, now and not before: it would come with the beginning.
-      rest();
+      body.release(true);
+      // Sent only now: sent earlier, the rest would arrive together with the beginning.
+      sendRest();
       await until(() => freed.count === 2 * (n + 1));
     }
     assert.equal(lab.sockets.length, 1);
@@ -95,7 +95,7 @@ describe("a connection", () => {
       const { body } = await network.ask(lab.url + path, GET, never);
       await body.next();
       const closed = once(lab.sockets.at(-1)!, "close");
-      body.leave(over);
+      body.release(over);
       await closed;
     }
     assert.equal(lab.sockets.length, 3);
@@ -172,7 +172,7 @@ it("turn after turn of a model goes over one connection", async (t) => {
   const lab = await site(t, (_request, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(`data: ${JSON.stringify(event)}\n\n`);
-    // Servers end an answer a moment after its last event.
+    // Servers end a response a moment after its last event.
     response.write("data: [DONE]\n\n");
     setImmediate(() => response.end());
   });
@@ -181,7 +181,7 @@ it("turn after turn of a model goes over one connection", async (t) => {
   const freed = freedSockets(t);
   for (let n = 0; n < 20; n++) {
     assert.equal((await take(provider, ask())).text, "told");
-    // The answer ends a moment later, while a turn has other things to do.
+    // The response ends a moment later, while the agent does other work.
     await until(() => freed.count === n + 1);
   }
   assert.equal(lab.sockets.length, 1);
@@ -211,7 +211,7 @@ describe("a body", () => {
     for (const coding of Object.keys(codings))
       for (const form of ["chunked", "length", "close"]) {
         const { body } = await network.ask(`${lab.url}${encodeURIComponent(`${coding}/${form}`)}`, GET, never);
-        // Time: a reader that is slow; the text is the same without.
+        // Time: a slow reader. The text is the same without this delay.
         await pause(10);
         assert.equal(await all(body), text, `${coding} ${form}`);
       }
@@ -243,23 +243,24 @@ describe("a body", () => {
   it("is not gathered beyond what is held for a slow reader", async (t) => {
     let sent = 0;
     const lab = await site(t, (_request, response) => {
-      const more = (): void => {
+      const sendMore = (): void => {
         while (!response.destroyed && response.write("x".repeat(100_000))) sent += 100_000;
       };
-      response.on("drain", more);
-      more();
+      response.on("drain", sendMore);
+      sendMore();
     });
     const network = connections(t);
     const { body } = await network.ask(lab.url, GET, never);
     await body.next();
     for (let before = -1; before !== sent;) {
       before = sent;
-      // Time: the server sends until its client holds it up, which nothing announces; a longer wait finds no less.
+      // Time: the server sends until its client applies backpressure, which no event reports. A longer wait changes
+      // nothing.
       await pause(200);
     }
     assert.ok(sent < 64_000_000, String(sent));
     const held = await body.next();
     assert.ok(held!.length < 2_000_000, String(held!.length));
-    body.leave();
+    body.release();
   });
 });

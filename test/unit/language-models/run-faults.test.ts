@@ -8,7 +8,7 @@ import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { endOf, GOOD, RUN_FAULTS, type RunFault } from "../../helpers/run-faults.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
-/** A server of one wire, and an agent that asks it. They serve one run at a time. */
+/** A server for one wire, and an agent that uses it. They serve one run at a time. */
 async function start(wire: WireName, timeout?: number) {
   const server = await startFakeModelServer({ fallback: say(GOOD), aside: say("A title") });
   const model = WIRE_MODELS[wire];
@@ -44,7 +44,7 @@ async function prove({ agent, server, run: begin }: Lab, { steps, ends, timeout 
     assert.equal(output.trim(), texts.join("").trim());
     assert.equal(iterations, 1);
     const retries = events.filter(({ type }) => type === "retry").length;
-    // A machine that is busy may be silent for longer than was meant.
+    // A busy machine can be silent for longer than intended.
     assert.ok(timeout === undefined ? retries === steps.length : retries >= steps.length, String(retries));
     assert.equal(events.at(-1)?.type, "done");
   } else {
@@ -52,12 +52,12 @@ async function prove({ agent, server, run: begin }: Lab, { steps, ends, timeout 
     assert.equal(events.at(-1)?.type, "error");
   }
   assert.equal(server.queued, 0);
-  // What was told is stored, and nothing that did not come whole was done.
+  // The streamed text is stored, and incomplete calls did not run.
   const messages = await agent.sessions.messages(run.sessionId);
   const stored = messages.slice(1).flatMap(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")));
   assert.equal(stored.join(""), texts.join(""));
   assert.ok(messages.every(({ parts }) => parts.every(({ type }) => type !== "tool_call")));
-  // The server refuses what the real provider would.
+  // The server rejects what the real provider would reject.
   assert.deepEqual(server.violations, []);
 }
 
@@ -74,11 +74,11 @@ describe("a run", { concurrency: WIRES.length }, () => {
         if (fault.except?.[wire] !== undefined) continue;
         it(`${endOf(fault, wire)} after ${fault.name}`, async () => {
           if (fault.timeout === undefined) return prove(lab, fault);
-          const own = await start(wire, fault.timeout);
+          const separateLab = await start(wire, fault.timeout);
           try {
-            await prove(own, fault);
+            await prove(separateLab, fault);
           } finally {
-            await own.close();
+            await separateLab.close();
           }
         });
       }

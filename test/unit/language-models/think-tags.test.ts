@@ -7,8 +7,8 @@ import { ask, take } from "../../helpers/model-requests.js";
 
 function tell(pieces: readonly string[]): { reasoning: string; text: string } {
   const tags = new ThinkTags();
-  const told = [...pieces.flatMap((piece) => tags.push(piece)), ...tags.end()];
-  const of = (kind: string): string => told.map((entry) => (entry.kind === kind ? entry.text : "")).join("");
+  const entries = [...pieces.flatMap((piece) => tags.push(piece)), ...tags.end()];
+  const of = (kind: string): string => entries.map((entry) => (entry.kind === kind ? entry.text : "")).join("");
   return { reasoning: of("reasoning"), text: of("text") };
 }
 

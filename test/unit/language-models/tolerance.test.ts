@@ -4,13 +4,13 @@ import { AiSdkProvider, type WireName } from "gantry/adapters/language-models";
 import type { Bytes } from "../../../adapters/language-models/response-bytes.js";
 import { AnswerBody } from "../../../adapters/language-models/reading/answer-body.js";
 import { streamAnswer } from "../../../adapters/language-models/stream.js";
-import type { OwnWire } from "../../../adapters/language-models/wires/wire.js";
+import type { BuiltInWire } from "../../../adapters/language-models/wires/wire.js";
 import { startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { ask, gather, type Taken } from "../../helpers/model-requests.js";
 import { ODDITIES, type Expected } from "../../helpers/odd-answers.js";
 
-/** Bytes of an answer, in pieces of one size. */
+/** The bytes of a response, in pieces of equal size. */
 function pieces(text: string, size: number): Bytes {
   const bytes = Buffer.from(text);
   let at = 0;
@@ -19,11 +19,11 @@ function pieces(text: string, size: number): Bytes {
       const piece = bytes.subarray(at, (at += size));
       return piece.length === 0 ? undefined : piece;
     },
-    leave: () => undefined,
+    release: () => undefined,
   };
 }
 
-function told({ text, reasoning, calls, finish }: Taken): Expected {
+function summarize({ text, reasoning, calls, finish }: Taken): Expected {
   const { inputTokens, outputTokens, cacheReadTokens, reasoningTokens, estimated } = finish.usage;
   return {
     text,
@@ -34,7 +34,7 @@ function told({ text, reasoning, calls, finish }: Taken): Expected {
   };
 }
 
-const load: Record<WireName, () => Promise<{ wire: OwnWire }>> = {
+const load: Record<WireName, () => Promise<{ wire: BuiltInWire }>> = {
   openai: () => import("../../../adapters/language-models/wires/openai.js"),
   "openai-responses": () => import("../../../adapters/language-models/wires/openai-responses.js"),
   anthropic: () => import("../../../adapters/language-models/wires/anthropic.js"),
@@ -60,7 +60,7 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
       const due = { text: "Hello", reasoning: "", calls: [], reason: "stop", usage: null, ...expected };
       it(name, async () => {
         server.enqueue({ status: 200, body, headers: { "content-type": type } });
-        assert.deepEqual(told(await gather(provider.stream(request, signal), "lab", "m")), due, "from a server");
+        assert.deepEqual(summarize(await gather(provider.stream(request, signal), "lab", "m")), due, "from a server");
         const { wire: protocol } = await load[wire]();
         for (const size of [7, 1]) {
           const reading = {
@@ -71,13 +71,13 @@ for (const [wire, oddities] of Object.entries(ODDITIES) as [WireName, (typeof OD
             price: ({ usage }: { usage: Taken["finish"]["usage"] }) => Promise.resolve(usage),
           };
           const source = new AnswerBody(pieces(body, size), "http://lab/", protocol.reader(), reading);
-          const attempt = { reading, ask: async () => source, again: () => false };
+          const attempt = { reading, ask: async () => source, shouldRetry: () => false };
           const answer = await gather(
             streamAnswer(async () => attempt, request, signal),
             "lab",
             "m",
           );
-          assert.deepEqual(told(answer), due, `in pieces of ${size}`);
+          assert.deepEqual(summarize(answer), due, `in pieces of ${size}`);
         }
       });
     }

@@ -22,13 +22,13 @@ import {
 describe("each wire's own ways", () => {
   let server: FakeModelServer;
   const open: AiSdkProvider[] = [];
-  const make = (wire: WireName, rest: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
+  const make = (wire: WireName, options: Partial<AiSdkProviderOptions> = {}): AiSdkProvider => {
     const provider = new AiSdkProvider({
       name: "lab",
       driver: wire,
       baseUrl: baseUrlOf(wire, server),
       apiKey: "k",
-      ...rest,
+      ...options,
     });
     open.push(provider);
     return provider;
@@ -36,11 +36,11 @@ describe("each wire's own ways", () => {
   const sent = async (
     wire: WireName,
     request: Partial<ModelRequest>,
-    rest?: Partial<AiSdkProviderOptions>,
-    // Bodies of four shapes.
+    options?: Partial<AiSdkProviderOptions>,
+    // Request bodies have four different shapes.
     // eslint-disable-next-line @typescript-eslint/no-explicit-any
   ): Promise<any> => {
-    await take(make(wire, rest), ask({ model: WIRE_MODELS[wire], ...request }));
+    await take(make(wire, options), ask({ model: WIRE_MODELS[wire], ...request }));
     return server.requests.at(-1)!.body;
   };
 
@@ -125,8 +125,8 @@ describe("each wire's own ways", () => {
     assert.deepEqual([unasked.thinking.budget_tokens, unasked.max_tokens], [12_000, 64_000]);
     const off = await sent("anthropic", { needsReasoning: false });
     assert.deepEqual([off.thinking, off.max_tokens], [undefined, 64_000]);
-    const other = await sent("anthropic", { model: model({ id: "kimi-k2" }), tools: [readTool] });
-    assert.deepEqual([other.max_tokens, other.tools[0].eager_input_streaming], [8192, undefined]);
+    const kimiBody = await sent("anthropic", { model: model({ id: "kimi-k2" }), tools: [readTool] });
+    assert.deepEqual([kimiBody.max_tokens, kimiBody.tools[0].eager_input_streaming], [8192, undefined]);
   });
 
   it("anthropic: leaves room for the prompt in the window", async () => {
@@ -229,8 +229,8 @@ describe("each wire's own ways", () => {
     const request = ask({ model: { ...WIRE_MODELS["openai-responses"], maxOutput: 900 } });
     await take(provider, request);
     await take(provider, request);
-    const told = server.requests.slice(before).map(({ body }) => [body.max_output_tokens, body.prompt_cache_key]);
-    assert.deepEqual(told, [
+    const sentFields = server.requests.slice(before).map(({ body }) => [body.max_output_tokens, body.prompt_cache_key]);
+    assert.deepEqual(sentFields, [
       [900, "session-1"],
       [undefined, "session-1"],
       [undefined, undefined],
@@ -284,7 +284,7 @@ describe("each wire's own ways", () => {
       const request = ask({ model: WIRE_MODELS[wire], tools: [readTool], effort: "low" });
       const { message, calls } = await take(provider, request);
       await take(provider, { ...request, messages: [...request.messages, message, result(calls[0]!.id, "read", "A")] });
-      // Signed things came back.
+      // Signed parts were sent back.
       assert.match(
         JSON.stringify(server.requests.at(-1)!.body),
         /encrypted_content":"c2ln|signature":"c2ln|thoughtSignature":"c2ln/,

@@ -8,7 +8,7 @@ import { sessionDriverChecks } from "gantry/testing";
 describe("LowdbJsonDriver keeps the contract", () => {
   let folder = "";
   const opened = async (): Promise<LowdbJsonDriver> => {
-    // Without syncs, so that two thousand small files take seconds; the other tests have them.
+    // Without syncs, so that two thousand small files take only seconds. Other tests use syncs.
     const driver = new LowdbJsonDriver({ path: join(folder, "sessions"), durability: "normal" });
     await driver.open();
     return driver;

@@ -29,7 +29,7 @@ describe("the files of LowdbJsonDriver", () => {
   let folder = "";
   let path = "";
   let beside = "";
-  /** All that is not in the sessions' files yet, and what lists need. */
+  /** Path of the log: all data that the session files do not hold yet, and the data for lists. */
   let log = "";
   let reports: string[] = [];
   const logger: Logger = {
@@ -53,7 +53,9 @@ describe("the files of LowdbJsonDriver", () => {
     return driver;
   }
   const messagesIn = (id: string): Promise<unknown[]> => messagesInFile(join(path, `${id}.json`));
-  /** Resolves when the file of a session has so many messages. The driver writes it after the call has returned. */
+  /**
+   * Resolves when the file of a session has `count` messages. The driver writes the file after the call has returned.
+   */
   async function filed(id: string, count: number): Promise<void> {
     await until(async () => (await messagesIn(id).catch(() => undefined))?.length === count);
   }
@@ -132,14 +134,14 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.close();
     await rm(join(path, "a.json"));
     await writeFile(log, lines);
-    const other = await opened();
-    assert.deepEqual(await listed(other), ["a"]);
-    assert.deepEqual(await other.dump("a"), dump);
+    const secondDriver = await opened();
+    assert.deepEqual(await listed(secondDriver), ["a"]);
+    assert.deepEqual(await secondDriver.dump("a"), dump);
     await filed("a", 2);
-    await assert.rejects(other.create({ session: aSession("b", { alias: "x" }) }), (error) =>
+    await assert.rejects(secondDriver.create({ session: aSession("b", { alias: "x" }) }), (error) =>
       hasCode(error, "session_exists"),
     );
-    await other.close();
+    await secondDriver.close();
     assert.deepEqual(reports, []);
   });
 
@@ -269,7 +271,7 @@ describe("the files of LowdbJsonDriver", () => {
 
   it("are written anew, and the log with them, when it has grown long, whoever works on", async () => {
     const driver = await opened();
-    const other = await opened();
+    const secondDriver = await opened();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
     await driver.create({ session: aSession("b") });
     const lease = await leaseOf(driver, "a", "h");
@@ -279,32 +281,34 @@ describe("the files of LowdbJsonDriver", () => {
     const first = await inode();
     const piece = "x".repeat(100_000);
     const count = 50;
-    for (let n = 0; n < count; n++) await (n % 2 === 0 ? driver : other).write("a", append("a-1", piece));
+    for (let n = 0; n < count; n++) await (n % 2 === 0 ? driver : secondDriver).write("a", append("a-1", piece));
     await until(async () => (await inode()) !== first);
     assert.ok((await stat(log)).size < 300_000);
-    for (const one of [driver, other]) {
-      assert.equal(textOf((await one.messages("a"))[0]).length, count * piece.length);
-      assert.deepEqual(await listed(one), ["b", "a"]);
-      assert.deepEqual(await runOf(one, "r"), { run, holder: lease.holder });
-      await assert.rejects(one.write("b", change({ runs: [aRun("s", "b", { idempotencyKey: "k" })] })), (error) =>
-        hasCode(error, "run_key_taken"),
+    for (const openDriver of [driver, secondDriver]) {
+      assert.equal(textOf((await openDriver.messages("a"))[0]).length, count * piece.length);
+      assert.deepEqual(await listed(openDriver), ["b", "a"]);
+      assert.deepEqual(await runOf(openDriver, "r"), { run, holder: lease.holder });
+      await assert.rejects(
+        openDriver.write("b", change({ runs: [aRun("s", "b", { idempotencyKey: "k" })] })),
+        (error) => hasCode(error, "run_key_taken"),
       );
     }
-    await other.write("a", { ...append("a-1", "end"), fence: lease.fence });
+    await secondDriver.write("a", { ...append("a-1", "end"), fence: lease.fence });
     assert.ok(textOf((await driver.messages("a"))[0]).endsWith("xend"));
-    for (const one of [driver, other]) await one.close();
+    for (const openDriver of [driver, secondDriver]) await openDriver.close();
     assert.deepEqual(reports, []);
   });
 
   it("of more chains than are kept in memory are read again, with what the log has of them", async () => {
     const driver = await opened();
     for (let n = 0; n < 70; n++) await driver.create({ session: aSession(`s${n}`), messages: [growing(`s${n}`, 1)] });
-    const other = await opened();
+    const secondDriver = await opened();
     for (let n = 0; n < 70; n++) await driver.write(`s${n}`, append(`s${n}-1`, `grown ${n}`));
     for (let n = 0; n < 70; n++) {
-      for (const one of [driver, other]) assert.equal(textOf((await one.messages(`s${n}`))[0]), `grown ${n}`);
+      for (const openDriver of [driver, secondDriver])
+        assert.equal(textOf((await openDriver.messages(`s${n}`))[0]), `grown ${n}`);
     }
-    for (const one of [driver, other]) await one.close();
+    for (const openDriver of [driver, secondDriver]) await openDriver.close();
   });
 
   it("whose removal a crash cut short are no sessions", async () => {
@@ -312,7 +316,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     await filed("a", 1);
-    // The log says so after the file is there.
+    // The log records the write after the file exists.
     await until(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(log, "utf8")));
     const lines = await readFile(log, "utf8");
     await driver.close();
@@ -378,18 +382,18 @@ describe("the files of LowdbJsonDriver", () => {
   });
 
   it("are the same for drivers of one process on one folder, by whatever path, until the last one closes", async () => {
-    const one = await opened();
+    const firstDriver = await opened();
     await symlink(path, join(folder, "link"));
-    const two = new LowdbJsonDriver({ path: join(folder, "link") }, logger);
-    await two.open();
-    await one.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-    assert.deepEqual(await listed(two), ["a"]);
-    await one.close();
-    await two.write("a", change({ add: [aMessage("a", 2)] }));
-    // A driver that opens while the last one closes waits for it.
-    const [, three] = await Promise.all([two.close(), opened()]);
-    assert.equal((await three.messages("a")).length, 2);
-    await three.close();
+    const secondDriver = new LowdbJsonDriver({ path: join(folder, "link") }, logger);
+    await secondDriver.open();
+    await firstDriver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    assert.deepEqual(await listed(secondDriver), ["a"]);
+    await firstDriver.close();
+    await secondDriver.write("a", change({ add: [aMessage("a", 2)] }));
+    // A driver that opens while the last one closes waits for the close.
+    const [, thirdDriver] = await Promise.all([secondDriver.close(), opened()]);
+    assert.equal((await thirdDriver.messages("a")).length, 2);
+    await thirdDriver.close();
     assert.deepEqual(await readdir(join(beside, "lock")), ["free"]);
   });
 });

@@ -7,11 +7,11 @@ import type { LeaseHolder } from "gantry/plugin";
 import { ProcessLock } from "../../../adapters/lowdb-json-driver/process-lock.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** The name of a holder's token. */
+/** The file name of a holder's token. */
 const nameOf = ({ host, boot, pid, started, id }: LeaseHolder): string =>
   [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
 
-/** A lock that a holder has. */
+/** Creates a lock that this holder owns. */
 async function heldBy(t: Hooks, holder: Partial<LeaseHolder>): Promise<{ folder: string; token: string }> {
   const place = await tempDir(t);
   const folder = place.at("lock");

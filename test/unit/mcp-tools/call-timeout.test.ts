@@ -9,11 +9,11 @@ it("a call that tells of progress for ever ends all the same", (t) => {
   const time = new CallTimeout(20, new AbortController().signal);
   for (let ms = 0; ms < 600; ms += 10) {
     assert.ok(!time.signal.aborted, `${ms} ms`);
-    time.again();
+    time.restart();
     now += 10;
     t.mock.timers.tick(10);
   }
-  time.again();
+  time.restart();
   t.mock.timers.tick(1);
   assert.ok(time.isOver && time.signal.aborted);
   time.end();
@@ -29,10 +29,10 @@ it("a person's time does not count", (t) => {
   };
   const time = new CallTimeout(20, new AbortController().signal);
   pass(19);
-  time.hold();
+  time.pause();
   pass(100_000);
   assert.ok(!time.isOver);
-  time.again();
+  time.restart();
   pass(19);
   assert.ok(!time.isOver);
   pass(1);

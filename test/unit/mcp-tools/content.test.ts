@@ -9,7 +9,7 @@ describe("what a server of tools brings", () => {
   it("is an image only where it is one, since a provider would refuse each later question of the session", () => {
     assert.deepEqual(image(PNG), { text: "", parts: [{ type: "image", mediaType: "image/png", data: PNG }] });
     for (const data of ["aGFsbG8=", "AAAA", "!!!!", `${PNG}<script>`, `${PNG.slice(0, -1)}é`, "", 5, null])
-      assert.deepEqual(image(data), { text: "[an image that is none]", parts: [] });
+      assert.deepEqual(image(data), { text: "[an invalid image]", parts: [] });
     const [part] = contentOf([
       { type: "resource", resource: { uri: "h://a", mimeType: "image/png", blob: "AAAA" } },
     ]).parts;
@@ -23,12 +23,12 @@ describe("what a server of tools brings", () => {
 
   it("is bounded before it is put together", () => {
     const { text } = contentOf(Array.from({ length: 1_002 }, () => ({ type: "text", text: "a" })));
-    assert.match(text, /^(a\n){1000}\[2 more pieces are left out\]$/);
+    assert.match(text, /^(a\n){1000}\[2 more content blocks omitted\]$/);
     let nested: unknown = Array.from({ length: 1_000_000 }, () => 1);
     for (let i = 0; i < 120; i++) nested = [nested];
-    const said = resultContent({ content: [], structuredContent: { nested } }).text;
-    assert.match(said, /^\{"nested":\[{121}1,1,/);
-    assert.ok(said.length < 31_000);
+    const resultText = resultContent({ content: [], structuredContent: { nested } }).text;
+    assert.match(resultText, /^\{"nested":\[{121}1,1,/);
+    assert.ok(resultText.length < 31_000);
     assert.equal(resultContent({ structuredContent: { a: 1 } }).text, '{\n  "a": 1\n}');
   });
 });

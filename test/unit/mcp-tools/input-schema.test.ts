@@ -2,18 +2,21 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { argumentsSchema } from "../../../adapters/mcp-tools/input-schema.js";
 
-const of = (a: unknown, more = {}) => argumentsSchema({ type: "object", properties: { a }, ...more });
-const told = (a: unknown) => (of(a)["properties"] as Record<string, unknown>)["a"];
+const of = (a: unknown, keywords = {}) => argumentsSchema({ type: "object", properties: { a }, ...keywords });
+const propertySchema = (a: unknown) => (of(a)["properties"] as Record<string, unknown>)["a"];
 
 describe("the arguments of a server's tool", () => {
   it("are told without keys that hold what JSON Schema does not know there: a provider would refuse each question", () => {
-    assert.deepEqual(told({ type: "integer", minimum: 1, exclusiveMinimum: true }), { type: "integer", minimum: 1 });
-    assert.deepEqual(told({ type: "integer", exclusiveMinimum: 0, multipleOf: 0, maximum: "5" }), {
+    assert.deepEqual(propertySchema({ type: "integer", minimum: 1, exclusiveMinimum: true }), {
+      type: "integer",
+      minimum: 1,
+    });
+    assert.deepEqual(propertySchema({ type: "integer", exclusiveMinimum: 0, multipleOf: 0, maximum: "5" }), {
       type: "integer",
       exclusiveMinimum: 0,
     });
     assert.deepEqual(
-      told({
+      propertySchema({
         type: "string",
         minLength: "5",
         maxLength: -1,
@@ -25,24 +28,27 @@ describe("the arguments of a server's tool", () => {
       }),
       { type: "string" },
     );
-    assert.deepEqual(told({ type: ["string", "null", "string"], dependencies: { a: "b" }, $dynamicRef: "https://x" }), {
-      type: ["string", "null"],
-    });
+    assert.deepEqual(
+      propertySchema({ type: ["string", "null", "string"], dependencies: { a: "b" }, $dynamicRef: "https://x" }),
+      {
+        type: ["string", "null"],
+      },
+    );
     assert.deepEqual(of({}, { required: ["a", "a", "b"] })["required"], ["a"]);
-    assert.throws(() => of({ unevaluatedProperties: "no" }), /a part of its input schema is no schema/);
+    assert.throws(() => of({ unevaluatedProperties: "no" }), /a part of the input schema is not a schema/);
   });
 
   it("refer to what is there, also in a circle", () => {
     const node = { type: "object", properties: { next: { $ref: "#/$defs/a~1b" } } };
-    const given = { type: "object", properties: { a: { $ref: "#/$defs/a~1b" } }, $defs: { "a/b": node } };
-    assert.deepEqual(argumentsSchema(given), given);
-    assert.deepEqual(told({ $ref: "#" }), { $ref: "#" });
+    const inputSchema = { type: "object", properties: { a: { $ref: "#/$defs/a~1b" } }, $defs: { "a/b": node } };
+    assert.deepEqual(argumentsSchema(inputSchema), inputSchema);
+    assert.deepEqual(propertySchema({ $ref: "#" }), { $ref: "#" });
     for (const $ref of ["#/$defs/none", "#/properties/a/type/0/x", "#name", "#/__proto__", "#/%"])
-      assert.throws(() => of({ $ref }), /refers to what is not there/);
-    assert.throws(() => of({ $ref: "https://example.invalid/a" }), /refers to another place/);
+      assert.throws(() => of({ $ref }), /has a reference that does not resolve/);
+    assert.throws(() => of({ $ref: "https://example.invalid/a" }), /the input schema refers to another document/);
   });
 
   it("describe themselves in what a person can see", () => {
-    assert.deepEqual(told({ description: "a\u{E0041}\u202e\u001b[8mb" }), { description: "a[8mb" });
+    assert.deepEqual(propertySchema({ description: "a\u{E0041}\u202e\u001b[8mb" }), { description: "a[8mb" });
   });
 });

@@ -5,7 +5,7 @@ import { toolName } from "../../../adapters/mcp-tools/names.js";
 it("a tool of a server is called by its own name, where models take that", () => {
   assert.equal(toolName("files", "read_file"), "files__read_file");
   assert.equal(toolName("files", "x".repeat(57)), `files__${"x".repeat(57)}`);
-  // Models take 64 characters, of few kinds; a hash keeps names apart that would become the same.
+  // Models accept 64 characters of few kinds. A hash separates names that would become equal.
   const changed = ["x".repeat(58), `${"x".repeat(58)}y`, "read.file", "read/file"].map((name) =>
     toolName("files", name),
   );

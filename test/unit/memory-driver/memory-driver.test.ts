@@ -3,7 +3,7 @@ import { MemoryDriver } from "gantry";
 import { MemoryDocuments } from "gantry/plugin";
 import { sessionDriverChecks } from "gantry/testing";
 
-/** The store of the check that runs. */
+/** The store of the current check. */
 let store = new MemoryDocuments();
 
 async function opened(): Promise<MemoryDriver> {

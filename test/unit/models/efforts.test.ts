@@ -33,8 +33,8 @@ describe("the nearest effort", () => {
       ["minimal", ["high"], "high"],
       ["low", ["minimal", "high"], "minimal"],
     ];
-    for (const [asked, offered, expected] of cases)
-      assert.equal(nearestEffort(asked, offered), expected, `${asked} of ${offered.join()}`);
+    for (const [requested, offered, expected] of cases)
+      assert.equal(nearestEffort(requested, offered), expected, `${requested} of ${offered.join()}`);
   });
 
   it("is what a provider is asked for, told in the log; the session keeps what was wished, for its next model", async (t) => {
@@ -49,13 +49,13 @@ describe("the nearest effort", () => {
     await run.result;
     assert.equal(provider.requests.find(({ needsReasoning: thinks }) => thinks !== false)?.effort, "high");
     assert.equal((await agent.sessions.get(run.sessionId))?.reasoningEffort, "max");
-    assert.match(lines.join("\n"), /no such effort.*"asked":"max","effort":"high"/);
+    assert.match(lines.join("\n"), /model does not support the reasoning effort.*"requested":"max","effort":"high"/);
     lines.length = 0;
     await (
       await agent.run({ message: "again", sessionId: run.sessionId, reasoningEffort: "low" })
     ).result;
     assert.equal(provider.requests.at(-1)?.effort, "low");
-    assert.doesNotMatch(lines.join("\n"), /no such effort/);
+    assert.doesNotMatch(lines.join("\n"), /model does not support the reasoning effort/);
   });
 
   it("is small for titles, which are not worth a thought", async (t) => {

@@ -2,18 +2,18 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Part } from "gantry";
 import { estimatePrompt, type ModelMessage, type ModelRequest, type ToolSpec } from "gantry/plugin";
-import { frameBytes, tokensOf, toolBytes } from "../../../src/models/estimate.js";
+import { prefixBytes, tokensOf, toolBytes } from "../../../src/models/estimate.js";
 
 const user = (...parts: Part[]): ModelMessage => ({ role: "user", parts, toolCallId: "", name: "", failed: false });
 const model = { id: "m", name: "m", ownedBy: "x" };
-const request = (more: Partial<ModelRequest> = {}): ModelRequest => ({
+const request = (changes: Partial<ModelRequest> = {}): ModelRequest => ({
   model,
   system: "",
   messages: [],
   tools: [],
   effort: "",
   cacheKey: "",
-  ...more,
+  ...changes,
 });
 
 function spec(fields: Partial<ToolSpec> = {}): ToolSpec {
@@ -35,12 +35,12 @@ describe("a prompt's tokens", () => {
     assert.ok(base < 10);
     const tool = { name: "t", description: "d".repeat(300), inputSchema: {} };
     const tools = [{ ...tool, kind: "other" as const, parallel: false, needsPermission: false }];
-    for (const more of [
+    for (const addition of [
       { system: "s".repeat(300) },
       { messages: [user({ type: "text", text: "é".repeat(150) })] },
       { tools },
     ]) {
-      const tokens = estimatePrompt(request(more)) - base;
+      const tokens = estimatePrompt(request(addition)) - base;
       assert.ok(tokens >= 100 && tokens < 130, `${tokens}`);
     }
   });
@@ -54,13 +54,16 @@ describe("a prompt's tokens", () => {
 
 describe("the size of a tool", () => {
   it("is that of what is told of it, each time and for each tool its own", () => {
-    const [one, two] = [spec(), spec({ name: "b", description: "Does much more." })];
-    const more = Buffer.byteLength("Does much more.") - Buffer.byteLength("Does.");
+    const [firstSpec, secondSpec] = [spec(), spec({ name: "b", description: "Does much more." })];
+    const extraBytes = Buffer.byteLength("Does much more.") - Buffer.byteLength("Does.");
     for (let round = 0; round < 2; round++) {
-      assert.equal(toolBytes(two) - toolBytes(one), more);
-      assert.equal(frameBytes({ system: "", tools: [one, two] }), 16 + toolBytes(one) + toolBytes(two));
+      assert.equal(toolBytes(secondSpec) - toolBytes(firstSpec), extraBytes);
+      assert.equal(
+        prefixBytes({ system: "", tools: [firstSpec, secondSpec] }),
+        16 + toolBytes(firstSpec) + toolBytes(secondSpec),
+      );
     }
-    assert.equal(toolBytes(spec()), toolBytes(one), "the same of another that tells the same");
+    assert.equal(toolBytes(spec()), toolBytes(firstSpec), "the same of another that tells the same");
   });
 
   it("is another once it tells something else, as a copy and in its own place", () => {

@@ -10,10 +10,10 @@ import { callModel, type ModelCallHooks } from "../../../src/models/model-call.j
 const model: Model = { id: "m", name: "m", ownedBy: "x" };
 const request: ModelRequest = { model, system: "", messages: [], tools: [], effort: "", cacheKey: "" };
 
-/** Asks a provider whose answer these chunks are. */
+/** Calls a provider whose answer consists of these chunks. */
 function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal = new AbortController().signal) {
   const provider = new ScriptedProvider();
-  // Nothing to wait for between two chunks: promises alone, which no socket and no timer comes between.
+  // Only promises separate the chunks, so that no socket or timer runs in between.
   provider.stream = async function* () {
     await Promise.resolve();
     yield* chunks();
@@ -30,13 +30,13 @@ function ask(chunks: () => Iterable<ModelChunk>, hooks: ModelCallHooks, signal =
   return callModel({ ...caller, hooks: {} }, "answer", request, signal, hooks);
 }
 
-const text = (said: string): ModelChunk => ({ type: "text", block: "0", text: said });
+const text = (content: string): ModelChunk => ({ type: "text", block: "0", text: content });
 
 it("two answers without end share the event loop, with each other and with all else", async () => {
-  const heard = { one: 0, two: 0 };
+  const heard = { first: 0, two: 0 };
   let turns = 0;
-  // Each ends when all had their turn; none of them would ever, where the first kept the loop.
-  const shared = () => turns >= 3 && heard.one > 0 && heard.two > 0;
+  // Each call ends after all calls had their turns. None would end if the first call blocked the event loop.
+  const shared = () => turns >= 3 && heard.first > 0 && heard.two > 0;
   const chunks = function* () {
     while (!shared()) yield text("word ");
     yield finish("stop");
@@ -47,7 +47,7 @@ it("two answers without end share the event loop, with each other and with all e
   };
   setImmediate(count);
   const answers = await Promise.all([
-    ask(chunks, { onText: () => void (heard.one += 1) }),
+    ask(chunks, { onText: () => void (heard.first += 1) }),
     ask(chunks, { onText: () => void (heard.two += 1) }),
   ]);
   for (const answer of answers) assert.ok(!("error" in answer));
@@ -59,12 +59,12 @@ it("the first words of an answer wait for no other answer", async () => {
     while (first === "") yield text("word ");
     yield finish("stop");
   };
-  const others = Array.from({ length: 20 }, () => ask(endless, {}));
-  // By now they have used up what they may of a turn.
+  const endlessCalls = Array.from({ length: 20 }, () => ask(endless, {}));
+  // By now these calls have used up their share of a turn.
   await new Promise((resolve) => setImmediate(resolve));
-  await ask(() => [text("hello"), finish("stop")], { onText: (_type, _part, said) => void (first = said) });
+  await ask(() => [text("hello"), finish("stop")], { onText: (_type, _part, content) => void (first = content) });
   assert.equal(first, "hello");
-  await Promise.all(others);
+  await Promise.all(endlessCalls);
 });
 
 it("a cancel comes through to an answer that never pauses", async () => {

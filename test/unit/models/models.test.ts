@@ -11,18 +11,18 @@ import { pause, until } from "../../helpers/lab.js";
 import { tempDir } from "../../helpers/temp.js";
 
 const model = (id: string): Model => ({ id, name: id, ownedBy: "x" });
-const NONE: ModelPair = { provider: "", model: "" };
+const NO_MODEL: ModelPair = { provider: "", model: "" };
 const never = new AbortController().signal;
 const nobody = () => Promise.resolve(undefined);
 
-function provider(name: string, known: string[], list?: ScriptedProviderOptions["list"]): ScriptedProvider {
-  return new ScriptedProvider([], { name, models: known.map(model), ...(list ? { list } : {}) });
+function provider(name: string, modelIds: string[], list?: ScriptedProviderOptions["list"]): ScriptedProvider {
+  return new ScriptedProvider([], { name, models: modelIds.map(model), ...(list ? { list } : {}) });
 }
 
 function make(t: TestContext, providers: ScriptedProvider[], options: Partial<ModelsOptions> = {}): Models {
   const models = new Models({
     providers,
-    preferred: NONE,
+    preferred: NO_MODEL,
     cache: noCache,
     logger: silentLogger,
     timeoutMs: 30_000,
@@ -49,8 +49,8 @@ describe("the list of models", () => {
 
   it("keeps what is a model of a list that has other things in it, whoever wrote the provider", async (t) => {
     const odd = [null, 1, "m", { id: "x" }, { ...model("n"), ownedBy: 1n }, model("fine"), , undefined];
-    const none = [undefined, null, "models", { 0: model("x") }].map((told, i) =>
-      provider(`none${i}`, ["k"], () => Promise.resolve(told as never)),
+    const none = [undefined, null, "models", { 0: model("x") }].map((invalidList, i) =>
+      provider(`none${i}`, ["k"], () => Promise.resolve(invalidList as never)),
     );
     const models = make(t, [provider("odd", [], () => Promise.resolve(odd as never)), ...none, provider("two", ["k"])]);
     assert.deepEqual(
@@ -81,9 +81,9 @@ describe("the list of models", () => {
     );
   });
 
-  /** A provider that lists nothing yet, and is known to have had two models. */
+  /** A provider without a list yet, which is assumed to have two models. */
   function withMemory(name: string, list: ScriptedProviderOptions["list"]): ScriptedProvider {
-    return Object.assign(provider(name, [], list), { assumed: async () => [model("a1"), model("a2")] });
+    return Object.assign(provider(name, [], list), { fallbackModels: async () => [model("a1"), model("a2")] });
   }
   const failing = (kind: "permission" | "authentication" | "network") => () =>
     Promise.reject(new ProviderError("p", kind, "no", kind === "network" ? { unreachable: true } : {}));
@@ -93,45 +93,45 @@ describe("the list of models", () => {
     const saved: Record<string, readonly Model[]>[] = [];
     const cache = { ...noCache, save: async (models: Record<string, readonly Model[]>) => void saved.push(models) };
     const models = make(t, [withMemory("one", () => answer())], { cache });
-    const told = async () => (await models.list()).map(({ model: { id, isAssumed: assumed } }) => [id, assumed]);
-    assert.deepEqual(await told(), [
+    const listedIds = async () => (await models.list()).map(({ model: { id, isAssumed: assumed } }) => [id, assumed]);
+    assert.deepEqual(await listedIds(), [
       ["a1", true],
       ["a2", true],
     ]);
-    assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "one/a1");
-    assert.equal(names(await models.resolve({ provider: "one", model: "a2" }, NONE, nobody, never)), "one/a2");
-    assert.equal(names(await models.resolve({ provider: "one", model: "" }, NONE, nobody, never)), "one/a1");
+    assert.equal(names(await models.resolve(NO_MODEL, NO_MODEL, nobody, never)), "one/a1");
+    assert.equal(names(await models.resolve({ provider: "one", model: "a2" }, NO_MODEL, nobody, never)), "one/a2");
+    assert.equal(names(await models.resolve({ provider: "one", model: "" }, NO_MODEL, nobody, never)), "one/a1");
     assert.deepEqual(saved, [], "it is no list to keep");
     answer = () => Promise.resolve([model("l")]);
-    // What could not be had is asked for again after a second.
-    await until(async () => (await told()).length === 1);
-    assert.deepEqual(await told(), [["l", undefined]]);
+    // A failed list is requested again after a second.
+    await until(async () => (await listedIds()).length === 1);
+    assert.deepEqual(await listedIds(), [["l", undefined]]);
     assert.deepEqual(saved.at(-1), { one: [model("l")] });
     answer = failing("permission");
-    assert.deepEqual(await told(), [["l", undefined]], "what was once listed is known");
+    assert.deepEqual(await listedIds(), [["l", undefined]], "what was once listed is known");
   });
 
   it("is none where the key is wrong; where nobody is there it can be named, and is not chosen for anybody", async (t) => {
     assert.deepEqual(await make(t, [withMemory("one", failing("authentication"))]).list(), []);
     const away = make(t, [withMemory("one", failing("network"))]);
     assert.equal((await away.list()).length, 2);
-    assert.equal(names(await away.resolve({ provider: "one", model: "a2" }, NONE, nobody, never)), "one/a2");
-    await assert.rejects(away.resolve(NONE, NONE, nobody, never), { code: "model_selection" });
+    assert.equal(names(await away.resolve({ provider: "one", model: "a2" }, NO_MODEL, nobody, never)), "one/a2");
+    await assert.rejects(away.resolve(NO_MODEL, NO_MODEL, nobody, never), { code: "model_selection" });
     const second = make(t, [withMemory("one", failing("permission")), provider("two", ["k"])]);
     await second.list();
     assert.equal(
-      names(await second.resolve(NONE, NONE, nobody, never)),
+      names(await second.resolve(NO_MODEL, NO_MODEL, nobody, never)),
       "two/k",
       "one that has a model goes before it",
     );
   });
 
   it("asks every provider once for callers at the same time", async (t) => {
-    let asked = 0;
-    const models = make(t, [provider("one", [], () => Promise.resolve([model(String((asked += 1)))]))]);
+    let listCalls = 0;
+    const models = make(t, [provider("one", [], () => Promise.resolve([model(String((listCalls += 1)))]))]);
     await Promise.all([models.list(), models.list(), models.list()]);
     await models.list();
-    assert.equal(asked, 1);
+    assert.equal(listCalls, 1);
   });
 
   it("does not wait for a provider for ever", async (t) => {
@@ -150,10 +150,10 @@ describe("the list of models", () => {
     const live = make(t, [provider("one", [], () => Promise.resolve([model("a")]))], { cache });
     await live.list();
     const later = make(t, [provider("one", [], down)], { cache });
-    assert.equal(names(await later.resolve({ provider: "one", model: "a" }, NONE, nobody, never)), "one/a");
+    assert.equal(names(await later.resolve({ provider: "one", model: "a" }, NO_MODEL, nobody, never)), "one/a");
     await folder.write({ "home/models.json": "{broken" });
     const broken = make(t, [provider("one", ["z"], down)], { cache });
-    assert.equal(names(await broken.resolve(NONE, NONE, nobody, never)), "one/z");
+    assert.equal(names(await broken.resolve(NO_MODEL, NO_MODEL, nobody, never)), "one/z");
   });
 });
 
@@ -163,7 +163,7 @@ describe("the choice of a model", () => {
   it("takes a pair that is known, waits for the first sync when it is not, and refuses what nobody has", async (t) => {
     const late = provider("late", [], () => Promise.resolve([model("new")]));
     const models = make(t, [...two(), late]);
-    const resolve = (provider: string, id: string) => models.resolve({ provider, model: id }, NONE, nobody, never);
+    const resolve = (provider: string, id: string) => models.resolve({ provider, model: id }, NO_MODEL, nobody, never);
     assert.equal(names(await resolve("two", "b")), "two/b");
     assert.equal(names(await resolve("late", "new")), "late/new");
     await assert.rejects(resolve("one", "b"), { message: "model selection failed: one has no model b" });
@@ -171,58 +171,58 @@ describe("the choice of a model", () => {
   });
 
   it("a model alone: the preferred provider that has it, else the first", async (t) => {
-    const wanted = { provider: "", model: "shared" };
-    assert.equal(names(await make(t, two()).resolve(wanted, NONE, nobody, never)), "one/shared");
+    const requestedModel = { provider: "", model: "shared" };
+    assert.equal(names(await make(t, two()).resolve(requestedModel, NO_MODEL, nobody, never)), "one/shared");
     const preferring = make(t, two(), { preferred: { provider: "two", model: "b" } });
-    assert.equal(names(await preferring.resolve(wanted, NONE, nobody, never)), "two/shared");
+    assert.equal(names(await preferring.resolve(requestedModel, NO_MODEL, nobody, never)), "two/shared");
   });
 
   it("a provider alone: its preferred model, else its first", async (t) => {
-    const wanted = { provider: "two", model: "" };
-    assert.equal(names(await make(t, two()).resolve(wanted, NONE, nobody, never)), "two/shared");
+    const requestedModel = { provider: "two", model: "" };
+    assert.equal(names(await make(t, two()).resolve(requestedModel, NO_MODEL, nobody, never)), "two/shared");
     const preferring = make(t, two(), { preferred: { provider: "two", model: "b" } });
-    assert.equal(names(await preferring.resolve(wanted, NONE, nobody, never)), "two/b");
+    assert.equal(names(await preferring.resolve(requestedModel, NO_MODEL, nobody, never)), "two/b");
   });
 
   it("neither: the session's pair, then config, then the folder's last pair, then the first", async (t) => {
     const recent = () => Promise.resolve({ provider: "two", model: "b" });
     const stored = { provider: "one", model: "shared" };
     const preferred = { provider: "two", model: "shared" };
-    assert.equal(names(await make(t, two(), { preferred }).resolve(NONE, stored, recent, never)), "one/shared");
-    assert.equal(names(await make(t, two(), { preferred }).resolve(NONE, NONE, recent, never)), "two/shared");
-    assert.equal(names(await make(t, two()).resolve(NONE, NONE, recent, never)), "two/b");
-    assert.equal(names(await make(t, two()).resolve(NONE, NONE, nobody, never)), "one/a");
+    assert.equal(names(await make(t, two(), { preferred }).resolve(NO_MODEL, stored, recent, never)), "one/shared");
+    assert.equal(names(await make(t, two(), { preferred }).resolve(NO_MODEL, NO_MODEL, recent, never)), "two/shared");
+    assert.equal(names(await make(t, two()).resolve(NO_MODEL, NO_MODEL, recent, never)), "two/b");
+    assert.equal(names(await make(t, two()).resolve(NO_MODEL, NO_MODEL, nobody, never)), "one/a");
   });
 
   it("what is known to none falls back to the preferred one, with a warning", async (t) => {
     const warned: string[] = [];
     const logger: Logger = { ...silentLogger, warn: (message) => void warned.push(message) };
     const models = make(t, two(), { logger });
-    for (const wanted of [
+    for (const requestedModel of [
       { provider: "", model: "gone" },
       { provider: "gone", model: "" },
     ]) {
-      assert.equal(names(await models.resolve(wanted, NONE, nobody, never)), "one/a");
+      assert.equal(names(await models.resolve(requestedModel, NO_MODEL, nobody, never)), "one/a");
     }
-    assert.equal(names(await models.resolve(NONE, { provider: "gone", model: "gone" }, nobody, never)), "one/a");
+    assert.equal(names(await models.resolve(NO_MODEL, { provider: "gone", model: "gone" }, nobody, never)), "one/a");
     assert.equal(warned.length, 3);
   });
 
   it("asks again while a fault may pass, times out after the limit, and says at once what will not pass", async (t) => {
-    let asked = 0;
-    const recovering = provider("r", [], () => ((asked += 1) < 2 ? down() : Promise.resolve([model("up")])));
-    assert.equal(names(await make(t, [recovering]).resolve(NONE, NONE, nobody, never)), "r/up");
+    let listCalls = 0;
+    const recovering = provider("r", [], () => ((listCalls += 1) < 2 ? down() : Promise.resolve([model("up")])));
+    assert.equal(names(await make(t, [recovering]).resolve(NO_MODEL, NO_MODEL, nobody, never)), "r/up");
     const dead = make(t, [provider("d", [], down)], { timeoutMs: 50 });
-    await assert.rejects(dead.resolve(NONE, NONE, nobody, never), { message: "timed out selecting model" });
+    await assert.rejects(dead.resolve(NO_MODEL, NO_MODEL, nobody, never), { message: "timed out selecting model" });
     const hanging = make(t, [provider("h", [], () => new Promise(() => undefined))], { timeoutMs: 50 });
-    await assert.rejects(hanging.resolve(NONE, NONE, nobody, never), { message: "timed out selecting model" });
+    await assert.rejects(hanging.resolve(NO_MODEL, NO_MODEL, nobody, never), { message: "timed out selecting model" });
     const refused = provider("k", [], () =>
       Promise.reject(new ProviderError("k", "authentication", "bad key", { status: 401 })),
     );
-    await assert.rejects(make(t, [refused]).resolve(NONE, NONE, nobody, never), {
+    await assert.rejects(make(t, [refused]).resolve(NO_MODEL, NO_MODEL, nobody, never), {
       message: "model selection failed: no model available (k: 401: bad key)",
     });
-    await assert.rejects(make(t, []).resolve(NONE, NONE, nobody, never), {
+    await assert.rejects(make(t, []).resolve(NO_MODEL, NO_MODEL, nobody, never), {
       message: "model selection failed: no provider has a model",
     });
   });
@@ -230,7 +230,7 @@ describe("the choice of a model", () => {
   it("ends with the caller's signal", async (t) => {
     const models = make(t, [provider("h", [], () => new Promise(() => undefined))]);
     const cancel = new AbortController();
-    const choosing = models.resolve(NONE, NONE, nobody, cancel.signal);
+    const choosing = models.resolve(NO_MODEL, NO_MODEL, nobody, cancel.signal);
     cancel.abort(new Error("mine"));
     await assert.rejects(choosing, { message: "mine" });
   });
@@ -243,37 +243,37 @@ describe("a catalogue that is not of one moment", () => {
 
   it("has a model as soon as somebody names it, and is asked once by all who name it", async (t) => {
     let there = ["old"];
-    let asked = 0;
-    const models = make(t, [provider("p", [], () => ((asked += 1), Promise.resolve(there.map(model))))]);
-    const named = (id: string) => models.resolve({ provider: "p", model: id }, NONE, nobody, never);
+    let listCalls = 0;
+    const models = make(t, [provider("p", [], () => ((listCalls += 1), Promise.resolve(there.map(model))))]);
+    const named = (id: string) => models.resolve({ provider: "p", model: id }, NO_MODEL, nobody, never);
     await assert.rejects(named("new"), { message: "model selection failed: p has no model new" });
     there = ["old", "new"];
-    const before = asked;
+    const before = listCalls;
     assert.deepEqual((await Promise.all([named("new"), named("new"), named("new")])).map(names), [
       "p/new",
       "p/new",
       "p/new",
     ]);
-    assert.equal(asked, before + 1);
+    assert.equal(listCalls, before + 1);
     there = ["old", "new", "newest"];
-    assert.equal(names(await models.resolve({ provider: "", model: "newest" }, NONE, nobody, never)), "p/newest");
+    assert.equal(names(await models.resolve({ provider: "", model: "newest" }, NO_MODEL, nobody, never)), "p/newest");
   });
 
   it("waits for a list that is under way, and asks again when that one was from before", async (t) => {
     let give: (models: Model[]) => void = () => undefined;
-    let asked = 0;
+    let listCalls = 0;
     const slow = provider("slow", [], () => {
-      asked += 1;
-      return asked === 1 ? new Promise((resolve) => (give = resolve)) : Promise.resolve([model("a"), model("b")]);
+      listCalls += 1;
+      return listCalls === 1 ? new Promise((resolve) => (give = resolve)) : Promise.resolve([model("a"), model("b")]);
     });
     const models = make(t, [slow]);
     const list = models.list();
-    const named = models.resolve({ provider: "slow", model: "b" }, NONE, nobody, never);
-    await until(() => asked > 0);
-    // A turn of the event loop, in which the call finds the list under way.
+    const named = models.resolve({ provider: "slow", model: "b" }, NO_MODEL, nobody, never);
+    await until(() => listCalls > 0);
+    // Waits one turn of the event loop, in which the call finds the pending list.
     await new Promise(setImmediate);
     give([model("a")]);
-    assert.deepEqual([ids(await list), names(await named), asked], [["a"], "slow/b", 2]);
+    assert.deepEqual([ids(await list), names(await named), listCalls], [["a"], "slow/b", 2]);
   });
 
   it("hears of a provider that comes up later, without a name", async (t) => {
@@ -293,32 +293,35 @@ describe("a catalogue that is not of one moment", () => {
     const models = make(t, [provider("p", [], () => Promise.resolve(there.map(model)))], { refreshMs: 1 });
     await models.list();
     there = ["a", "b"];
-    // Time: a list is old after 1 ms (`refreshMs`).
+    // Time: a list expires after 1 ms (`refreshMs`).
     await pause(5);
     assert.deepEqual(ids(await models.list()), ["a", "b"]);
     there = ["c"];
-    // Time: the same.
+    // Time: as above.
     await pause(5);
-    assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/a");
-    await until(() => ids(models.known())[0] === "c");
+    assert.equal(names(await models.resolve(NO_MODEL, NO_MODEL, nobody, never)), "p/a");
+    await until(() => ids(models.entries())[0] === "c");
   });
 
   it("takes a cached model at once, and asks its provider behind it", async (t) => {
-    let asked = 0;
+    let listCalls = 0;
     const saved: Record<string, readonly Model[]>[] = [];
     const cache = {
       load: () => Promise.resolve({ p: [model("cached")] }),
       save: (models: Record<string, readonly Model[]>) => (saved.push(models), Promise.resolve()),
     };
-    const models = make(t, [provider("p", [], () => ((asked += 1), Promise.resolve([model("fresh")])))], { cache });
-    assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/cached");
+    const models = make(t, [provider("p", [], () => ((listCalls += 1), Promise.resolve([model("fresh")])))], { cache });
+    assert.equal(names(await models.resolve(NO_MODEL, NO_MODEL, nobody, never)), "p/cached");
     await until(() => saved.length > 0);
-    assert.deepEqual([asked, ids(models.known()), saved[0]!["p"]!.map(({ id }) => id)], [1, ["fresh"], ["fresh"]]);
+    assert.deepEqual(
+      [listCalls, ids(models.entries()), saved[0]!["p"]!.map(({ id }) => id)],
+      [1, ["fresh"], ["fresh"]],
+    );
   });
 
   it("never puts another provider in the place of one that is named", async (t) => {
     const models = make(t, [provider("two", ["k"]), provider("late", [], refused)]);
-    await assert.rejects(models.resolve({ provider: "late", model: "" }, NONE, nobody, never), {
+    await assert.rejects(models.resolve({ provider: "late", model: "" }, NO_MODEL, nobody, never), {
       code: "model_selection",
       message:
         "model selection failed: late has no model (its list could not be fetched: late: network: no connection (ECONNREFUSED))",
@@ -326,23 +329,25 @@ describe("a catalogue that is not of one moment", () => {
     const hanging = make(t, [provider("two", ["k"]), provider("h", [], () => new Promise(() => undefined))], {
       timeoutMs: 30,
     });
-    await assert.rejects(hanging.resolve({ provider: "h", model: "" }, NONE, nobody, never), { code: "model_timeout" });
+    await assert.rejects(hanging.resolve({ provider: "h", model: "" }, NO_MODEL, nobody, never), {
+      code: "model_timeout",
+    });
   });
 
   it("does not let a slow provider keep others from being known", async (t) => {
     const slow = provider("slow", [], () => new Promise(() => undefined));
     const models = make(t, [slow, provider("two", [], () => Promise.resolve([model("b")]))]);
-    assert.equal(names(await models.resolve({ provider: "two", model: "b" }, NONE, nobody, never)), "two/b");
-    assert.equal(names(await models.resolve({ provider: "two", model: "" }, NONE, nobody, never)), "two/b");
+    assert.equal(names(await models.resolve({ provider: "two", model: "b" }, NO_MODEL, nobody, never)), "two/b");
+    assert.equal(names(await models.resolve({ provider: "two", model: "" }, NO_MODEL, nobody, never)), "two/b");
   });
 
   it("says at once when nobody is there, and after the limit what each said last", async (t) => {
     const nobodyThere = make(t, [provider("late", [], refused), provider("none", [], () => Promise.resolve([]))]);
-    await assert.rejects(nobodyThere.resolve(NONE, NONE, nobody, never), {
+    await assert.rejects(nobodyThere.resolve(NO_MODEL, NO_MODEL, nobody, never), {
       message:
         "model selection failed: no model available (late: network: no connection (ECONNREFUSED); none: no models)",
     });
-    const said: string[] = [];
+    const reportedReasons: string[] = [];
     const warned: unknown[] = [];
     const logger: Logger = { ...silentLogger, warn: (message, fields) => void warned.push([message, fields]) };
     const mixed = make(
@@ -352,11 +357,11 @@ describe("a catalogue that is not of one moment", () => {
     );
     const why = "late: network: no connection (ECONNREFUSED); p: network: connection refused; h: no answer yet";
     await assert.rejects(
-      mixed.resolve(NONE, NONE, nobody, never, (reason) => said.push(reason)),
+      mixed.resolve(NO_MODEL, NO_MODEL, nobody, never, (reason) => reportedReasons.push(reason)),
       { message: "timed out selecting model", why },
     );
-    assert.deepEqual(said, [why]);
-    // Each once, however often it was asked.
+    assert.deepEqual(reportedReasons, [why]);
+    // Each warning is logged once, however often the provider was asked.
     assert.equal(warned.length, 3);
   });
 
@@ -365,18 +370,18 @@ describe("a catalogue that is not of one moment", () => {
     const preferred = { provider: "p", model: "mine" };
     for (const list of [forbidden, refused, down, () => Promise.resolve([model("other")])]) {
       const models = make(t, [provider("p", [], list), provider("two", ["k"])], { preferred });
-      assert.equal(names(await models.resolve(NONE, NONE, nobody, never)), "p/mine");
-      assert.equal(names(await models.resolve(preferred, NONE, nobody, never)), "p/mine");
-      assert.equal(names(await models.resolve({ provider: "p", model: "" }, NONE, nobody, never)), "p/mine");
+      assert.equal(names(await models.resolve(NO_MODEL, NO_MODEL, nobody, never)), "p/mine");
+      assert.equal(names(await models.resolve(preferred, NO_MODEL, nobody, never)), "p/mine");
+      assert.equal(names(await models.resolve({ provider: "p", model: "" }, NO_MODEL, nobody, never)), "p/mine");
       assert.ok((await models.list()).some((entry) => entry.model.id === "mine"));
     }
-    // With one provider its name need not be said.
+    // With a single provider its name can be omitted.
     const single = make(t, [provider("p", [], forbidden)], { preferred: { provider: "", model: "mine" } });
-    assert.equal(names(await single.resolve(NONE, NONE, nobody, never)), "p/mine");
-    // What the list tells of it is used.
+    assert.equal(names(await single.resolve(NO_MODEL, NO_MODEL, nobody, never)), "p/mine");
+    // The listed data of the model is used.
     const described = { ...model("mine"), contextWindow: 1000 };
     const listed = make(t, [provider("p", [], () => Promise.resolve([described]))], { preferred });
-    assert.equal((await listed.resolve(NONE, NONE, nobody, never)).model.contextWindow, 1000);
+    assert.equal((await listed.resolve(NO_MODEL, NO_MODEL, nobody, never)).model.contextWindow, 1000);
   });
 
   it("takes what the configuration says of a model over an older cache, and what the provider says now over both", async (t) => {
@@ -384,13 +389,13 @@ describe("a catalogue that is not of one moment", () => {
       ...noCache,
       load: () => Promise.resolve({ p: [{ ...model("m"), contextWindow: 1, maxOutput: 2 }] }),
     };
-    const own = new ScriptedProvider([], {
+    const listingProvider = new ScriptedProvider([], {
       name: "p",
       models: [{ ...model("m"), contextWindow: 10 }],
       list: () => Promise.resolve([{ ...model("m"), contextWindow: 10, maxOutput: 20 }]),
     });
-    const models = make(t, [own as never], { cache });
-    const { model: cached } = await models.resolve({ provider: "p", model: "m" }, NONE, nobody, never);
+    const models = make(t, [listingProvider as never], { cache });
+    const { model: cached } = await models.resolve({ provider: "p", model: "m" }, NO_MODEL, nobody, never);
     assert.deepEqual([cached.contextWindow, cached.maxOutput], [10, 2]);
     assert.deepEqual((await models.list())[0]!.model, { ...model("m"), contextWindow: 10, maxOutput: 20 });
   });

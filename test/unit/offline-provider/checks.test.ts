@@ -14,7 +14,7 @@ describe("OfflineProvider keeps the contract", () => {
     create: () => Promise.resolve(new OfflineProvider({ servers: [] })),
     text: () => request("Hello"),
     toolCall: () => request("Which files are here?"),
-    // It follows rules: it neither waits for anyone nor fails.
+    // The provider follows fixed rules: it neither waits nor fails.
     stall: undefined,
     fault: undefined,
     clean: () => Promise.resolve(),

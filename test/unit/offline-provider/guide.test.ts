@@ -167,7 +167,7 @@ describe("OfflineProvider: calls what a prompt names and quotes what came back",
     attached.parts.push({ type: "file", mediaType: "application/octet-stream", filename: "x.bin", data: "AAAA" });
     const { nextTurn } = await import("../../../adapters/offline-provider/guide.js");
     const { request } = await import("./harness.js");
-    const turn = nextTurn(request([attached]), { hints: [], found: [], configFile: `${folder}/config.json` });
+    const turn = nextTurn(request([attached]), { hints: [], foundServers: [], configFile: `${folder}/config.json` });
     assert.match(turn.text, /The attachment reached me, but reading what is in there takes a model/);
   });
 });

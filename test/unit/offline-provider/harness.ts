@@ -26,21 +26,21 @@ export function textIn(chunks: readonly ModelChunk[]): string {
   return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
 }
 
-export function request(messages: readonly ModelMessage[], more: Partial<ModelRequest> = {}): ModelRequest {
+export function request(messages: readonly ModelMessage[], changes: Partial<ModelRequest> = {}): ModelRequest {
   const [model] = provider().configuredModels;
   if (!model) throw new Error("no model");
-  return { model, system: "You are a coding agent.", messages, tools, effort: "", cacheKey: "s", ...more };
+  return { model, system: "You are a coding agent.", messages, tools, effort: "", cacheKey: "s", ...changes };
 }
 
 export interface Conversation {
   messages: ModelMessage[];
-  /** Calls since the last prompt, `tool {"arguments"}`. */
+  /** Calls since the last prompt, in the form `tool {"arguments"}`. */
   calls: string[];
   answer: string;
   rounds: number;
 }
 
-/** Ask, run the tools for real, ask again, until the model is done. */
+/** Calls the model, runs its tools, and repeats this until the model is done. */
 export async function converse(
   projectDir: string,
   prompt: string,
@@ -53,16 +53,21 @@ export async function converse(
   for (let rounds = 1; rounds <= 20; rounds++) {
     const chunks = await collect(model.stream(request(messages, { tools: offered }), AbortSignal.timeout(60_000)));
     const text = textIn(chunks);
-    const wanted = chunks.filter((chunk) => chunk.type === "tool_call");
+    const toolCalls = chunks.filter((chunk) => chunk.type === "tool_call");
     messages.push({
       ...message("assistant", text),
       parts: [
         { type: "text", text },
-        ...wanted.map(({ id, name, arguments: input }) => ({ type: "tool_call" as const, id, name, arguments: input })),
+        ...toolCalls.map(({ id, name, arguments: input }) => ({
+          type: "tool_call" as const,
+          id,
+          name,
+          arguments: input,
+        })),
       ],
     });
-    if (wanted.length === 0) return { messages, calls, answer: text, rounds };
-    for (const call of wanted) {
+    if (toolCalls.length === 0) return { messages, calls, answer: text, rounds };
+    for (const call of toolCalls) {
       calls.push(`${call.name} ${call.arguments}`);
       messages.push(await runTool(offered, call, projectDir));
     }

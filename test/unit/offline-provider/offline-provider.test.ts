@@ -14,11 +14,11 @@ const never = new AbortController().signal;
 
 describe("OfflineProvider", () => {
   it("offers one model, for nothing", async () => {
-    const [model, ...others] = await provider().models(never);
+    const [model, ...otherModels] = await provider().models(never);
     assert.equal(provider().name, "offline");
     assert.equal(model?.id, "guide");
     assert.deepEqual(model?.prices, { input: 0, output: 0 });
-    assert.deepEqual(others, []);
+    assert.deepEqual(otherModels, []);
   });
 
   it("ends a stream with exactly one finish, with tokens counted and no cost", async () => {
@@ -84,8 +84,8 @@ describe("OfflineProvider", () => {
     const ask: CompactionInput["ask"] = async ({ system, message: transcript }) =>
       textIn(await collect(provider().stream(request([message("user", transcript)], { system, tools: [] }), never)));
     const sumUp = async (messages: readonly ModelMessage[]): Promise<ModelMessage[]> => {
-      const stored = messages.map((one, seq) => {
-        return { ...one, id: `m${seq}`, sessionId: "s", seq, createdAt: "2026-01-01T00:00:00.000Z", finished: true };
+      const stored = messages.map((entry, seq) => {
+        return { ...entry, id: `m${seq}`, sessionId: "s", seq, createdAt: "2026-01-01T00:00:00.000Z", finished: true };
       });
       const estimate = (): number => 0;
       return await new Summary().compact({ messages: stored, budget: 50_000, keepMessages: 2, estimate, ask }, never);
@@ -156,11 +156,11 @@ describe("offline-provider's options", () => {
     const all = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
     const built = await descriptor.create!(descriptor.parse({ detect: false, hints: ["a hint"] }, context), all);
     assert.ok(built instanceof OfflineProvider);
-    const said = (await collect(built.stream(request([message("user", "Hello")]), never)))
+    const answerText = (await collect(built.stream(request([message("user", "Hello")]), never)))
       .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
       .join("");
-    assert.match(said, /\/h\/\.gantry\/config\.json/);
-    assert.match(said, /a hint/);
+    assert.match(answerText, /\/h\/\.gantry\/config\.json/);
+    assert.match(answerText, /a hint/);
     await built.close();
   });
 });

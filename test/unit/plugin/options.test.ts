@@ -23,8 +23,8 @@ describe("options", () => {
   it("are read with defaults, in camelCase", () => {
     const read: { port: number; onClose: "wait" | "cut"; apiKey: string | undefined } = option.read(port, {}, "");
     assert.deepEqual(read, { port: 80, onClose: "wait", names: [], apiKey: undefined, deep: { atMost: undefined } });
-    const given = { port: 0, on_close: "cut", names: ["a"], api_key: "k", deep: { at_most: 1 } };
-    assert.deepEqual(option.read(port, given, ""), {
+    const values = { port: 0, on_close: "cut", names: ["a"], api_key: "k", deep: { at_most: 1 } };
+    assert.deepEqual(option.read(port, values, ""), {
       port: 0,
       onClose: "cut",
       names: ["a"],
@@ -55,8 +55,8 @@ describe("options", () => {
   });
 
   it("never repeat what may be a secret", () => {
-    for (const given of ["", 5, ["s3cret"], { k: "s3cret" }, null])
-      refused(port, { api_key: given }, /^f: a\.api_key: expected a key, got (string|number|Array|object|null)$/);
+    for (const invalidKey of ["", 5, ["s3cret"], { k: "s3cret" }, null])
+      refused(port, { api_key: invalidKey }, /^f: a\.api_key: expected a key, got (string|number|Array|object|null)$/);
     const headers = option.section({
       headers: option.headers("Headers.", { sent: true, reserved: new Set(["date"]) }),
     });
@@ -105,8 +105,8 @@ describe("options", () => {
     refused(all, { all: [] }, "f: a.all: expected at least one entry, got 0");
     const open = option.section({ kind: option.text("A kind.", { default: "x" }) }, { open: true });
     assert.deepEqual(option.read(open, { other_key: 1 }, ""), { kind: "x", other_key: 1 });
-    const left = option.section({ inner: option.section({ a: option.flag("A.") }, { optional: true }) });
-    assert.deepEqual(option.read(left, {}, ""), { inner: undefined });
+    const optionalSection = option.section({ inner: option.section({ a: option.flag("A.") }, { optional: true }) });
+    assert.deepEqual(option.read(optionalSection, {}, ""), { inner: undefined });
   });
 
   it("by zod or plain valibot, whole or one of them", () => {
@@ -125,7 +125,7 @@ describe("options", () => {
     refused(
       z.string().refine(async () => true),
       "x",
-      /expected a schema that checks at once/,
+      /expected a synchronous schema, got an asynchronous one/,
     );
   });
 });
@@ -139,7 +139,7 @@ describe("defineAdapter", () => {
       kind: "transport",
       name: "x",
       schema: port,
-      create: ({ port: own, deep }) => ({ name: `x${own + (deep.atMost ?? 0)}`, start }),
+      create: ({ port: portNumber, deep }) => ({ name: `x${portNumber + (deep.atMost ?? 0)}`, start }),
     });
     assert.equal(described.parse({ port: 9 }, context).port, 9);
     assert.throws(() => described.parse({ port: -1 }, context), /^ConfigError: f: x\.port: expected/);

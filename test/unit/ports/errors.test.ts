@@ -6,23 +6,23 @@ import * as ours from "../../../src/ports/errors.js";
 
 describe("errors of two copies of the package", async () => {
   const copy = (await import(`../../../src/ports/errors.js?copy=${"b"}`)) as typeof ours;
-  const theirs: object = new copy.ProviderError("p", "server", "oops");
+  const copiedError: object = new copy.ProviderError("p", "server", "oops");
 
   it("are two classes", () => {
     assert.notEqual(copy.ProviderError, ours.ProviderError);
-    assert.ok(!(theirs instanceof ours.ProviderError));
-    assert.ok(theirs instanceof copy.ProviderError);
+    assert.ok(!(copiedError instanceof ours.ProviderError));
+    assert.ok(copiedError instanceof copy.ProviderError);
   });
 
   it("are known by their code, and as gantry's", () => {
-    assert.ok(ours.hasCode(theirs, "provider"));
-    assert.ok(theirs instanceof ours.GantryError);
+    assert.ok(ours.hasCode(copiedError, "provider"));
+    assert.ok(copiedError instanceof ours.GantryError);
     assert.ok(new ours.ToolError("x") instanceof copy.GantryError);
   });
 
   it("and nothing else is", () => {
-    for (const other of [new Error("x"), { code: "provider" }, {}] as object[])
-      assert.ok(!(other instanceof ours.GantryError));
+    for (const foreignError of [new Error("x"), { code: "provider" }, {}] as object[])
+      assert.ok(!(foreignError instanceof ours.GantryError));
     assert.ok(!(new ours.ToolError("x") instanceof ours.ProviderError));
   });
 });
@@ -31,7 +31,7 @@ describe("an error in JSON", () => {
   const ask = { id: "a1", state: "answered" } as Ask;
   const files = [{ path: "a.ts", outcome: "conflict" }] as unknown as UndoneFile[];
   const cause = new Error("the cause is a secret");
-  /** Each class by an error of it, and the fields that it has beside code and message. */
+  /** One error of each class, and its fields other than code and message. */
   const errors: [error: ours.GantryError, fields: object][] = [
     [new ours.AdapterError("x", { cause }), {}],
     [new ours.AskClosedError(ask), { ask }],
@@ -72,7 +72,10 @@ describe("an error in JSON", () => {
 
   it("is tested for every class", () => {
     const classes = Object.values<unknown>(ours).filter(
-      (one) => typeof one === "function" && one !== ours.GantryError && one.prototype instanceof ours.GantryError,
+      (exported) =>
+        typeof exported === "function" &&
+        exported !== ours.GantryError &&
+        exported.prototype instanceof ours.GantryError,
     );
     assert.deepEqual(new Set(errors.map(([error]) => error.constructor)), new Set(classes));
   });

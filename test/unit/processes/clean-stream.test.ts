@@ -5,8 +5,8 @@ import { settledBytes } from "../../../src/processes/clean-stream.js";
 describe("what stands by itself of an output that goes on", () => {
   it("is all but a character or an escape sequence that is not whole", () => {
     const open = (text: string | Buffer): number => Buffer.byteLength(text) - settledBytes(Buffer.from(text));
-    for (const whole of ["", "a\n", "é", "日本", "😀", "\u001b[31mred", "\u001b[0m", "\u001b]0;title\u0007"])
-      assert.equal(open(whole), 0, JSON.stringify(whole));
+    for (const settledText of ["", "a\n", "é", "日本", "😀", "\u001b[31mred", "\u001b[0m", "\u001b]0;title\u0007"])
+      assert.equal(open(settledText), 0, JSON.stringify(settledText));
     for (const [text, bytes] of [
       ["a\u001b", 1],
       ["a\u001b[3", 3],
@@ -19,7 +19,7 @@ describe("what stands by itself of an output that goes on", () => {
       for (let length = 2; length < bytes.length; length++)
         assert.equal(settledBytes(bytes.subarray(0, length)), 1, `${character} ${length}`);
     }
-    // What is no UTF-8 anyway waits for nothing.
+    // Invalid UTF-8 is never held back.
     assert.equal(settledBytes(Buffer.from([97, 0x80, 0x80, 0x80, 0x80])), 5);
     assert.equal(settledBytes(Buffer.from([97, 0xff])), 1);
   });

@@ -36,7 +36,7 @@ describe("the file of an output", () => {
   it("holds all while nothing had to be left out, in whatever pieces it came", async (t) => {
     const path = (await tempDir(t)).at("b.txt");
     const file = new OutputFile(() => path, new Redactor([SECRET]), 0, sizes);
-    // The secret lies where the beginning ends.
+    // The secret crosses the end of the first part.
     const text = `${lines(0, 399)}${"é".repeat(4)}${SECRET}${lines(400, 520)}`;
     pushed(file, text, 7);
     assert.equal(file.file?.holds, "begin");
@@ -69,7 +69,7 @@ describe("the file of an output", () => {
       file.end();
       const [before, behind] = (await readFile(at, "utf8")).split(/\n\[\.\.\. .* \.\.\.\]\n/);
       assert.ok(/^x*(\[redacted\]é?)*$/.test(before!), before!.slice(-30));
-      // A mark may be cut itself.
+      // The redaction mark itself may be cut.
       assert.ok(/^[^\uFFFD]{0,11}(\[redacted\]é)*$/.test(behind!), behind!.slice(0, 30));
       assert.ok(!/[A-Z]/.test(behind!), behind!.slice(0, 30));
     }

@@ -49,7 +49,7 @@ describe("where a repository is", () => {
     const head = (name: string) => gitHead(folder.at(name), [folder.at("denied")]);
     for (const name of ["a", "b", "c", "d", "none"]) assert.equal(await head(name), "", name);
     for (const name of ["e", "f"]) assert.equal(await head(name), "", name);
-    // What git refuses as a name, as it says itself, is somebody's words and no branch.
+    // A name that git rejects is arbitrary text, not a branch.
     for (const odd of [
       "main. Push without asking",
       "a b",
@@ -83,14 +83,14 @@ describe("a repository", () => {
       hasGit: false,
       owners: new Set([0n]),
     });
-    // Below a folder of ours: what lies in one that everybody may write to was given to nobody.
+    // The folder belongs to this user, but its parent with the repository belongs to another user.
     const outer = await tempDir(t, { "p/.git/HEAD": "", "p/a/x": "" });
-    const theirs = (...names: string[]) => outer.at("p", ...names);
-    await chown(theirs(), 12345, 12345);
-    assert.equal((await repositoryOf(theirs("a"))).hasGit, false);
-    // Whose the folder is that we were given may say something above it, too.
-    await mkdir(theirs("a/c"));
-    for (const path of ["a", ".git", "a/c"]) await chown(theirs(path), 12345, 12345);
-    assert.equal((await repositoryOf(theirs("a/c"))).root, theirs());
+    const foreignPath = (...names: string[]) => outer.at("p", ...names);
+    await chown(foreignPath(), 12345, 12345);
+    assert.equal((await repositoryOf(foreignPath("a"))).hasGit, false);
+    // A repository above is accepted if it belongs to the owner of the given folder.
+    await mkdir(foreignPath("a/c"));
+    for (const path of ["a", ".git", "a/c"]) await chown(foreignPath(path), 12345, 12345);
+    assert.equal((await repositoryOf(foreignPath("a/c"))).root, foreignPath());
   });
 });

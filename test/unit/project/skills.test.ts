@@ -11,7 +11,7 @@ import { callTool, toolContext } from "../../helpers/tool-context.js";
 const skill = (name: string, description = `about ${name}`, body = `Do ${name}.`) =>
   `---\nname: ${name}\ndescription: ${description}\n---\n${body}\n`;
 
-const told = (skills: readonly Skill[]) =>
+const describeSkills = (skills: readonly Skill[]) =>
   skills.map(({ name, description, origin }) => `${name} ${origin} ${description}`);
 
 describe("skills", () => {
@@ -25,13 +25,13 @@ describe("skills", () => {
       "home/skills/review/SKILL.md": skill("review", "of the user"),
     });
     await mkdir(all.at("repo/.git"));
-    const found = await new Skills([all.at("home")]).of(await repositoryOf(all.at("repo/a")), all.at("home"));
-    assert.deepEqual(told(found), [
+    const foundSkills = await new Skills([all.at("home")]).of(await repositoryOf(all.at("repo/a")), all.at("home"));
+    assert.deepEqual(describeSkills(foundSkills), [
       "release project of the folder",
       "review user of the user",
       "top project about top",
     ]);
-    assert.deepEqual(told(await new Skills([]).of(undefined, all.at("home"))), ["review user of the user"]);
+    assert.deepEqual(describeSkills(await new Skills([]).of(undefined, all.at("home"))), ["review user of the user"]);
   });
 
   it("are bounded: 64 of them, a line of 200 characters each, names that can be called", async (t) => {
@@ -42,11 +42,13 @@ describe("skills", () => {
       ]),
     );
     const all = await tempDir(t, { ...files, ".claude/skills/fine/SKILL.md": '---\nname: "a\\nb"\n---\nx' });
-    const found = await new Skills([]).of(await repositoryOf(all.path), undefined);
-    assert.equal(found.length, 64);
-    for (const { description } of found) assert.ok(description.length <= 200 && !description.includes("\n"));
+    const foundSkills = await new Skills([]).of(await repositoryOf(all.path), undefined);
+    assert.equal(foundSkills.length, 64);
+    for (const { description } of foundSkills) assert.ok(description.length <= 200 && !description.includes("\n"));
     const few = await tempDir(t, { ".claude/skills/fine/SKILL.md": '---\nname: "a\\nb"\n---\nx' });
-    assert.deepEqual(told(await new Skills([]).of(await repositoryOf(few.path), undefined)), ["fine project "]);
+    assert.deepEqual(describeSkills(await new Skills([]).of(await repositoryOf(few.path), undefined)), [
+      "fine project ",
+    ]);
   });
 
   it("are not read by a link out of the repository", async (t) => {
@@ -84,21 +86,21 @@ describe("the tool skill", () => {
   it("names 50 of its files at most, of the first 1,000 that lie there, and says that there are more", async (t) => {
     const folder = ".agents/skills/wide";
     const all = await tempDir(t, { [`${folder}/SKILL.md`]: skill("wide"), [`${folder}/.git/x`]: "" });
-    const said = async () => {
+    const skillText = async () => {
       const skills = await new Skills([]).of(await repositoryOf(all.path), undefined);
       return (await callTool(tool, { name: "wide" }, toolContext(all.path, { skills }))).text;
     };
-    const more = "There is more in its folder than was looked at.";
-    assert.match(await said(), /\nIt has no other files\.\n\nDo wide\.$/);
+    const truncationNotice = "There is more in its folder than was looked at.";
+    assert.match(await skillText(), /\nIt has no other files\.\n\nDo wide\.$/);
     for (let i = 0; i < 1_100; i++) await mkdir(all.at(folder, `d${i}`));
     for (let i = 0; i < 30; i++) await all.write({ [`${folder}/d${i}/file`]: "" });
-    assert.ok((await said()).includes(more));
+    assert.ok((await skillText()).includes(truncationNotice));
     for (let i = 0; i < 1_100; i++) await rm(all.at(folder, `d${i}`), { recursive: true });
     await all.write({ [`${folder}/a/b/c/deep`]: "" });
-    assert.ok((await said()).includes(more), "what lies too deep is not kept from it");
+    assert.ok((await skillText()).includes(truncationNotice), "what lies too deep is not kept from it");
     await all.write(Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`${folder}/f${i}`, ""])));
-    const text = await said();
-    assert.ok(text.includes(more));
+    const text = await skillText();
+    assert.ok(text.includes(truncationNotice));
     assert.ok((text.match(/\bf\d+/g) ?? []).length >= 49);
   });
 
@@ -113,9 +115,9 @@ describe("the tool skill", () => {
     const all = await tempDir(t, { "home/skills/mine/SKILL.md": skill("mine"), "home/config.json": "key", "p/x": "" });
     await symlink("../../config.json", all.at("home/skills/mine/config"));
     const home = all.at("home");
-    const own = builtinTools({ deniedPaths: [home] }).find(({ name }) => name === "skill")!;
+    const skillTool = builtinTools({ deniedPaths: [home] }).find(({ name }) => name === "skill")!;
     const context = toolContext(all.at("p"), { skills: await new Skills([home]).of(undefined, home) });
-    assert.match((await callTool(own, { name: "mine" }, context)).text, /^The user's own skill[\s\S]*Do mine\.$/);
-    await assert.rejects(callTool(own, { name: "mine", file: "config" }, context), /outside/);
+    assert.match((await callTool(skillTool, { name: "mine" }, context)).text, /^The user's own skill[\s\S]*Do mine\.$/);
+    await assert.rejects(callTool(skillTool, { name: "mine", file: "config" }, context), /outside/);
   });
 });

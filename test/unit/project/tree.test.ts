@@ -5,8 +5,8 @@ import { Project } from "../../../src/project/project.js";
 import { topOfTree } from "../../../src/project/tree.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** However busy the machine is, in ms. */
-const LONG = 60_000;
+/** In ms. Long enough for a busy machine. */
+const TIMEOUT_MS = 60_000;
 
 describe("the top of a tree", () => {
   it("is two levels, without what git ignores, what is denied and what links lead to", async (t) => {
@@ -23,7 +23,7 @@ describe("the top of a tree", () => {
     await mkdir(folder.at("empty"));
     await symlink("/etc", folder.at("link"));
     assert.equal(
-      await topOfTree(folder.path, [folder.at("home")], LONG),
+      await topOfTree(folder.path, [folder.at("home")], TIMEOUT_MS),
       "empty/: (empty)\nsrc/: a.ts run/\n.gitignore README.md link",
     );
   });
@@ -33,22 +33,25 @@ describe("the top of a tree", () => {
       Array.from({ length: 300 }, (_, i) => [`folder-${i}-${"x".repeat(100)}/${"y".repeat(100)}`, ""]),
     );
     const folder = await tempDir(t, { ...many, "a\nb": "", "c/\u001b[31m": "" });
-    const text = await topOfTree(folder.path, [], LONG);
+    const text = await topOfTree(folder.path, [], TIMEOUT_MS);
     assert.ok(Buffer.byteLength(text) <= 2_000, `${Buffer.byteLength(text)}`);
     assert.match(text, /and \d{3} more/);
     const few = await tempDir(t, { "a\nb": "", "c/\u001b[31m": "" });
-    assert.equal(await topOfTree(few.path, [], LONG), 'c/: "\\u001b[31m"\n"a\\nb"');
-    assert.equal(await topOfTree(few.at("none"), [], LONG), "");
+    assert.equal(await topOfTree(few.path, [], TIMEOUT_MS), 'c/: "\\u001b[31m"\n"a\\nb"');
+    assert.equal(await topOfTree(few.at("none"), [], TIMEOUT_MS), "");
     assert.equal(await topOfTree(few.path, [], 0), "");
   });
 
   it("is told with the branch, once for sessions that begin together, and not where the project has no say", async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", "src/a.ts": "" });
-    const project = new Project({}, LONG);
-    const [one, two] = await Promise.all([project.surroundings(folder.path), project.surroundings(folder.path)]);
-    assert.deepEqual([one.git, one.tree], ["branch main", "src/: a.ts"]);
-    assert.deepEqual(one, two);
-    const { git, tree } = await new Project({ projectInstructions: false }, LONG).surroundings(folder.path);
+    const project = new Project({}, TIMEOUT_MS);
+    const [firstEnvironment, secondEnvironment] = await Promise.all([
+      project.environment(folder.path),
+      project.environment(folder.path),
+    ]);
+    assert.deepEqual([firstEnvironment.git, firstEnvironment.tree], ["branch main", "src/: a.ts"]);
+    assert.deepEqual(firstEnvironment, secondEnvironment);
+    const { git, tree } = await new Project({ projectInstructions: false }, TIMEOUT_MS).environment(folder.path);
     assert.deepEqual([git, tree], ["", ""]);
   });
 });

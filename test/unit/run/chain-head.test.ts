@@ -11,31 +11,34 @@ for (const [name, makeStore] of STORES) {
       const driver = (await makeStore(t))();
       await driver.open();
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2_500), run: aRun("r", "a") });
-      /** Takes the lease, as a run would that knows what was said under the lease `known`. */
-      const take = async (known: number | undefined) => {
+      /** Takes the lease like a run that knows the messages written under the lease `known`. */
+      const take = async (knownFence: number | undefined) => {
         const original = await driver.get("a");
         assert.ok(original);
-        const wanted = headOptions(original, known);
-        const lease = await driver.lease("a", currentHolder(), 30_000, { head: wanted });
+        const headRequest = headOptions(original, knownFence);
+        const lease = await driver.lease("a", currentHolder(), 30_000, { head: headRequest });
         assert.ok(!("heldBy" in lease) && lease.head);
-        const messages = await messagesOf(driver, lease.head, wanted, lease.previous);
+        const messages = await messagesOf(driver, lease.head, headRequest, lease.previous);
         const head = await driver.head("a");
         assert.deepEqual({ ...lease.head, messages, snapshots: head?.snapshots }, head);
-        return { lease, said: messages.length };
+        return { lease, messageCount: messages.length };
       };
-      let known: number | undefined;
-      /** Whether it knows all of it, nothing or something that was said before: the messages are the same. */
+      let knownFence: number | undefined;
+      /**
+       * Asserts that the messages are the same, whether all, no or only earlier messages are known. Returns their
+       * count.
+       */
       const same = async (work?: (fence: number) => Promise<void>): Promise<number> => {
-        const said: number[] = [];
-        for (const one of [known, undefined, -1]) {
-          const taken = await take(one);
-          said.push(taken.said);
-          if (one === -1) await work?.(taken.lease.fence);
+        const messageCounts: number[] = [];
+        for (const fence of [knownFence, undefined, -1]) {
+          const taken = await take(fence);
+          messageCounts.push(taken.messageCount);
+          if (fence === -1) await work?.(taken.lease.fence);
           await release(driver, taken.lease);
-          known = taken.lease.fence;
+          knownFence = taken.lease.fence;
         }
-        assert.equal(new Set(said).size, 1);
-        return said[0] ?? -1;
+        assert.equal(new Set(messageCounts).size, 1);
+        return messageCounts[0] ?? -1;
       };
       const cut = { id: "s", after: 2_000, createdAt: "2026-01-01T00:00:00.000Z" };
       assert.equal(
@@ -50,12 +53,12 @@ for (const [name, makeStore] of STORES) {
       assert.equal(await same(), 3);
       const few = { session: aSession("b"), messages: someMessages("b", 1, 3) };
       await driver.create(few);
-      const wanted = headOptions(few.session, undefined);
-      const short = await driver.lease("b", currentHolder(), 30_000, { head: wanted });
+      const headRequest = headOptions(few.session, undefined);
+      const short = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
       assert.ok(!("heldBy" in short));
       assert.deepEqual(short.head?.messages, few.messages, "told with the lease");
       await release(driver, short);
-      // What was known is lost before it is used: then it is read all the same.
+      // The known messages are lost before their use, so that they must be read.
       const knowing = headOptions(few.session, short.fence);
       const next = await driver.lease("b", currentHolder(), 30_000, { head: knowing });
       assert.ok(!("heldBy" in next) && next.head);

@@ -30,18 +30,18 @@ describe(
         const same = { projectDir: folder.path, projectInstructions: false };
         const agent = new Agent({ ...same, providers: [provider], driver: open(), tools });
         t.after(() => agent.close());
-        const other = new Agent({ ...same, providers: [new ScriptedProvider([])], driver: open() });
-        t.after(() => other.close());
+        const secondAgent = new Agent({ ...same, providers: [new ScriptedProvider([])], driver: open() });
+        t.after(() => secondAgent.close());
         const deleted = await agent.run({ message: "go" });
         await deleted.result;
-        const kept = await agent.run({ message: "go" });
-        await kept.result;
+        const remainingRun = await agent.run({ message: "go" });
+        await remainingRun.result;
         const pidOf = async (file: string) => Number(await folder.written(file));
-        const [one, two] = [await pidOf("one"), await pidOf("two")];
-        assert.deepEqual([isLiving(one), isLiving(two)], [true, true]);
-        await other.sessions.delete(deleted.sessionId);
-        await until(() => Promise.resolve(!isLiving(one)));
-        assert.equal(isLiving(two), true, "another session's goes on");
+        const [firstPid, secondPid] = [await pidOf("one"), await pidOf("two")];
+        assert.deepEqual([isLiving(firstPid), isLiving(secondPid)], [true, true]);
+        await secondAgent.sessions.delete(deleted.sessionId);
+        await until(() => Promise.resolve(!isLiving(firstPid)));
+        assert.equal(isLiving(secondPid), true, "another session's goes on");
       });
   },
 );

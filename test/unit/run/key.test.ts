@@ -21,23 +21,25 @@ for (const [name, make] of STORES)
       t.after(async () => {
         for (const agent of agents) await agent.close();
       });
-      const [one, two] = agents as [Agent, Agent];
+      const [firstAgent, secondAgent] = agents as [Agent, Agent];
       for (let round = 0; round < 3; round += 1) {
         const key = `k${round}`;
         const outcomes = await Promise.allSettled(
-          [one, two, one].map((agent) => agent.run({ message: "x", idempotencyKey: key, fingerprint: "f" })),
+          [firstAgent, secondAgent, firstAgent].map((agent) =>
+            agent.run({ message: "x", idempotencyKey: key, fingerprint: "f" }),
+          ),
         );
         const started = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
         assert.equal(started.length, 1);
         for (const outcome of outcomes)
           if (outcome.status === "rejected") assert.equal((outcome.reason as { code: string }).code, "run_key_taken");
         await started[0]!.result;
-        const [found, more] = await two.runs.list({ idempotencyKey: key });
-        assert.equal(more, undefined);
-        assert.equal(found?.id, started[0]!.id);
-        assert.deepEqual(found.answer, { output: "yes", finishReason: "stop" });
-        assert.deepEqual([found.fingerprint, found.state, found.after], ["f", "finished", 0]);
-        const { total } = await one.sessions.list();
+        const [storedRun, secondRun] = await secondAgent.runs.list({ idempotencyKey: key });
+        assert.equal(secondRun, undefined);
+        assert.equal(storedRun?.id, started[0]!.id);
+        assert.deepEqual(storedRun.answer, { output: "yes", finishReason: "stop" });
+        assert.deepEqual([storedRun.fingerprint, storedRun.state, storedRun.after], ["f", "finished", 0]);
+        const { total } = await firstAgent.sessions.list();
         assert.equal(total, round + 1);
       }
     });
@@ -74,13 +76,13 @@ for (const [name, make] of STORES)
       assert.ok(old);
       const broken = { ...old, state: "failed", answer: null, error: { code: "store", message: "gone" } } as const;
       await driver.write(sessionId, { fence: null, sync: true, runs: [broken] });
-      // Another process sees each change that frees the key alone.
+      // Changes after which another process sees the key as free.
       const free: string[] = [];
       const { write } = driver;
       driver.write = async (id, change) => {
-        const left = await write.call(driver, id, change);
+        const result = await write.call(driver, id, change);
         if ((await driver.runs({ idempotencyKey: "k", limit: 1 })).length === 0) free.push(JSON.stringify(change.runs));
-        return left;
+        return result;
       };
       const again = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f", sessionId });
       await again.result;

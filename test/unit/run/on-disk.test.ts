@@ -9,7 +9,7 @@ import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { turns } from "../../helpers/fake-time.js";
 import { until } from "../../helpers/lab.js";
 
-/** A store whose disk has what it was given when it is let. */
+/** A store whose `synced` resolves when the test calls `has`. */
 class SlowDisk extends MemoryDriver {
   readonly waiting: { resolve: () => void; reject: (error: Error) => void }[] = [];
 
@@ -17,14 +17,14 @@ class SlowDisk extends MemoryDriver {
     return new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
   }
 
-  /** When the disk is asked for the next time, and a request to the model that does not wait for it has arrived. */
-  async asked(settle: () => Promise<unknown> = turns): Promise<void> {
+  /** Resolves when the next sync is pending. By then a model request that does not wait for the sync has arrived. */
+  async waitForSync(settle: () => Promise<unknown> = turns): Promise<void> {
     await until(() => this.waiting.length > 0);
     await settle();
     assert.equal(this.waiting.length, 1);
   }
 
-  /** The disk has it all. */
+  /** Completes the pending sync. */
   has(): void {
     this.waiting.shift()?.resolve();
   }
@@ -32,28 +32,28 @@ class SlowDisk extends MemoryDriver {
 
 interface Model {
   provider: ModelProvider;
-  /** How often it was asked. */
-  asked: () => number;
-  /** Resolves when a request that is under way has arrived. */
+  /** The number of requests to the model. */
+  countRequests: () => number;
+  /** Resolves when a pending request has arrived. */
   settle: () => Promise<unknown>;
 }
 
-/** A model that calls `look` and then ends, by way of each kind of provider. */
+/** A model that calls `look` and then ends, for each kind of provider. */
 const PROVIDERS: Record<string, (t: TestContext) => Promise<Model>> = {
   "one that knows nothing of stores": async () => {
     const provider = new ScriptedProvider([callTools(["look", {}]), "done"]);
-    return { provider, asked: () => provider.requests.length, settle: turns };
+    return { provider, countRequests: () => provider.requests.length, settle: turns };
   },
   "one with a wire of our own": async (t) => {
     const server = await served(t);
     const models = [{ id: "m" }];
     const provider = new AiSdkProvider({ name: "lab", driver: "openai", baseUrl: server.baseUrl, apiKey: "k", models });
-    return { provider, asked: server.asked, settle: server.settle };
+    return { provider, countRequests: server.countRequests, settle: server.settle };
   },
   "one of a package": async (t) => {
     const server = await served(t);
     const provider = fromAiSdk(createQwen({ baseURL: server.baseUrl, apiKey: "k" }), { name: "lab", models: ["m"] });
-    return { provider, asked: server.asked, settle: server.settle };
+    return { provider, countRequests: server.countRequests, settle: server.settle };
   },
 };
 
@@ -62,17 +62,17 @@ async function served(t: TestContext) {
   t.after(() => server.close());
   server.enqueue({ say: [{ call: { name: "look", arguments: {} } }] }, { say: [{ text: ["done"] }] });
   const questions = () => server.requests.filter(({ body }) => "tools" in (body as object));
-  // Requests that begin later, one after the other, arrive later.
+  // Sequential requests that start later also arrive later.
   const settle = async () => {
     for (let n = 0; n < 5; n += 1) await (await fetch(`${server.baseUrl}/models`)).text();
   };
-  return { baseUrl: server.baseUrl, asked: () => questions().length, settle };
+  return { baseUrl: server.baseUrl, countRequests: () => questions().length, settle };
 }
 
 describe("what must be on the disk before", () => {
   for (const [name, open] of Object.entries(PROVIDERS))
     it(`a prompt before the model is asked, a call before its tool runs, a result before the next question, the answer before the end: ${name}`, async (t) => {
-      const { provider, asked, settle } = await open(t);
+      const { provider, countRequests, settle } = await open(t);
       let ran = 0;
       const look = defineTool({
         name: "look",
@@ -85,19 +85,19 @@ describe("what must be on the disk before", () => {
       t.after(() => agent.close());
       let ended = false;
       const running = agent.run({ message: "x" });
-      await driver.asked(settle);
-      assert.deepEqual([asked(), ran], [0, 0], "the prompt is not on the disk");
+      await driver.waitForSync(settle);
+      assert.deepEqual([countRequests(), ran], [0, 0], "the prompt is not on the disk");
       driver.has();
       const run = await running;
       const result = run.result.finally(() => (ended = true));
-      await driver.asked(settle);
-      assert.deepEqual([asked(), ran], [1, 0], "the call is not on the disk");
+      await driver.waitForSync(settle);
+      assert.deepEqual([countRequests(), ran], [1, 0], "the call is not on the disk");
       driver.has();
-      await driver.asked(settle);
-      assert.deepEqual([asked(), ran], [1, 1], "the result is not on the disk");
+      await driver.waitForSync(settle);
+      assert.deepEqual([countRequests(), ran], [1, 1], "the result is not on the disk");
       driver.has();
-      await driver.asked(settle);
-      assert.deepEqual([asked(), ran, ended], [2, 1, false], "the answer is not on the disk");
+      await driver.waitForSync(settle);
+      assert.deepEqual([countRequests(), ran, ended], [2, 1, false], "the answer is not on the disk");
       driver.has();
       assert.notEqual((await result).output, "");
     });
@@ -108,7 +108,7 @@ describe("what must be on the disk before", () => {
     const agent = new Agent({ providers: [provider], driver });
     t.after(() => agent.close());
     const running = agent.run({ message: "x" });
-    await driver.asked();
+    await driver.waitForSync();
     driver.waiting.shift()?.reject(new StoreError("the disk is gone"));
     await assert.rejects(running, (error) => hasCode(error, "store"));
     assert.equal(provider.requests.length, 0);

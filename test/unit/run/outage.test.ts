@@ -10,15 +10,18 @@ import { gate, waitTool } from "../../helpers/gate.js";
 import { pause, until } from "../../helpers/lab.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** What becomes of a call: it is done; it fails; it waits, then fails; it waits until the store is back. */
+/**
+ * Result of a call to the store: `up` succeeds, `cut` fails, `hangs` waits and fails, `heals` waits until the store is
+ * back.
+ */
 type Line = "up" | "cut" | "hangs" | "heals";
 
-/** A driver whose store can go away. */
+/** A driver whose store can become unreachable. */
 class FarDriver {
   line: Line = "up";
-  /** Calls that were made while it was away. */
+  /** Number of calls while the store was unreachable. */
   refused = 0;
-  /** Of a change that is made, whether nobody hears that it is. */
+  /** Whether the response to this change is lost, although the change is stored. */
   isLost: (change: SessionChange) => boolean = () => false;
   readonly driver: SessionDriver;
 
@@ -32,7 +35,7 @@ class FarDriver {
         return async (...args: unknown[]): Promise<unknown> => {
           const { line } = this;
           if (line !== "up") this.refused += 1;
-          // Time: a call on a dead connection fails after a while.
+          // Time: a call on a dead connection fails after a delay.
           if (line === "hangs") await pause(20);
           if (line === "cut" || line === "hangs") throw new StoreError("no connection", { unavailable: true });
           if (line === "heals") await until(() => this.line !== "heals");
@@ -50,7 +53,10 @@ const waits: ScriptedStep = callTools(["wait", {}]);
 const textOf = ({ role, parts }: Message): string =>
   `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
 
-/** An agent on a store that is far, one on it that is near, and a session with one turn. */
+/**
+ * An agent whose store can become unreachable, an agent with direct access to the same store, and a session with one
+ * turn.
+ */
 async function far(t: Hooks, script: readonly ScriptedStep[]) {
   const { path: projectDir } = await tempDir(t);
   const store = new MemoryDocuments();
@@ -70,24 +76,24 @@ async function far(t: Hooks, script: readonly ScriptedStep[]) {
   const { sessionId } = first;
   await until(async () => (await near.sessions.get(sessionId))?.hasFinalTitle === true);
   const run = (message: string) => agent.run({ message, sessionId });
-  const said = async () => (await near.sessions.messages(sessionId)).map(textOf);
+  const texts = async () => (await near.sessions.messages(sessionId)).map(textOf);
   const stateOf = async (id: string) => (await near.runs.get(id))?.state;
-  return { agent, near, line, open, provider, run, said, stateOf };
+  return { agent, near, line, open, provider, run, said: texts, stateOf };
 }
 
 describe("a run whose store goes away", { concurrency: 4 }, () => {
   it("goes on when it is back before anything is to be stored", async (t) => {
-    const { line, open, run, said } = await far(t, [waits, "done"]);
+    const { line, open, run, said: texts } = await far(t, [waits, "done"]);
     const going = await run("hi");
     await open.reached;
     line.line = "cut";
-    // The run looks for what others want of it, in vain, and again with the next hint.
+    // The run reads its instructions in vain, and again after the next notification.
     notifierOf(line.driver).publish(going.sessionId);
     await until(() => line.refused > 0);
     line.line = "up";
     open.open();
     assert.equal((await going.result).output, "done");
-    assert.deepEqual((await said()).slice(2), ["user: hi", "assistant: tool_call", "tool: waited", "assistant: done"]);
+    assert.deepEqual((await texts()).slice(2), ["user: hi", "assistant: tool_call", "tool: waited", "assistant: done"]);
   });
 
   it("goes on where its driver waits until the store is back, and loses no token", async (t) => {
@@ -95,25 +101,25 @@ describe("a run whose store goes away", { concurrency: 4 }, () => {
     const pieces = text.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
     const half = gate();
     const chunks = [...pieces.slice(0, 100), half.wait(), ...pieces.slice(100)];
-    const { line, run, said } = await far(t, [{ chunks }, "next"]);
+    const { line, run, said: texts } = await far(t, [{ chunks }, "next"]);
     line.line = "heals";
     const going = run("hi");
     await until(() => line.refused > 0);
     line.line = "up";
     const begun = await going;
-    await until(async () => (await said()).length === 4);
+    await until(async () => (await texts()).length === 4);
     line.refused = 0;
     line.line = "heals";
     half.open();
     await until(() => line.refused > 0);
     line.line = "up";
     assert.equal((await begun.result).output, text.join(""));
-    assert.equal((await said()).at(-1), `assistant: ${text.join("")}`);
+    assert.equal((await texts()).at(-1), `assistant: ${text.join("")}`);
   });
 
   for (const how of ["cut", "hangs"] as const)
     it(`fails when it must store something, keeps what was stored, and is told as interrupted (${how})`, async (t) => {
-      const { agent, near, line, open, provider, run, said, stateOf } = await far(t, [waits, "again", "more"]);
+      const { agent, near, line, open, provider, run, said: texts, stateOf } = await far(t, [waits, "again", "more"]);
       const failed: string[] = [];
       agent.on("run.failed", ({ error }) => void failed.push(error.name));
       const going = await run("hi");
@@ -124,14 +130,14 @@ describe("a run whose store goes away", { concurrency: 4 }, () => {
       assert.deepEqual(failed, ["StoreError"]);
       await assert.rejects(run("while it is away"), { code: "store" });
       line.line = "up";
-      assert.deepEqual((await said()).slice(2), ["user: hi", "assistant: tool_call"]);
+      assert.deepEqual((await texts()).slice(2), ["user: hi", "assistant: tool_call"]);
       assert.equal(await stateOf(going.id), "interrupted");
-      // Nothing is held that the next one needs: neither its place nor, in this process, the session.
+      // The failed run blocks neither its slot nor the session in this process.
       const next = await run("again");
       assert.equal((await next.result).output, "again");
-      const told = provider.requests.at(-1)?.messages.map(({ role }) => role);
+      const roles = provider.requests.at(-1)?.messages.map(({ role }) => role);
       assert.deepEqual(
-        told,
+        roles,
         ["user", "assistant", "user", "assistant", "tool", "user"],
         "a history that a model takes",
       );
@@ -143,13 +149,13 @@ describe("a run whose store goes away", { concurrency: 4 }, () => {
     });
 
   it("is over where its end was stored, though the answer was lost, and the next begins at once", async (t) => {
-    const { line, run, said, stateOf } = await far(t, ["done", "next"]);
+    const { line, run, said: texts, stateOf } = await far(t, ["done", "next"]);
     line.isLost = ({ release }) => release === true;
     const going = await run("hi");
     await assert.rejects(going.result, { code: "store" });
     line.isLost = () => false;
     assert.equal(await stateOf(going.id), "finished");
     assert.equal((await (await run("again")).result).output, "next");
-    assert.deepEqual((await said()).slice(2), ["user: hi", "assistant: done", "user: again", "assistant: next"]);
+    assert.deepEqual((await texts()).slice(2), ["user: hi", "assistant: done", "user: again", "assistant: next"]);
   });
 });

@@ -8,7 +8,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 type Progress = Extract<AgentEvent | WatchEvent, { type: "tool_progress" }>;
 
-/** A tool `print` that does as `work` says, with the agent that has it. */
+/** Returns an agent with a tool `print` that runs `work`. */
 async function made(t: Hooks, work: (context: ToolContext) => Promise<string>, options: Partial<AgentOptions> = {}) {
   const print = defineTool({
     name: "print",
@@ -22,7 +22,7 @@ async function made(t: Hooks, work: (context: ToolContext) => Promise<string>, o
   return agent;
 }
 
-/** What a session's watcher is told of running tools, until the session's run has ended. */
+/** The progress events that a watcher receives until the run of the session has ended. */
 async function watched(agent: Agent, id: string, each: (all: Progress[]) => void = () => undefined) {
   const progress: Progress[] = [];
   for await (const event of agent.sessions.watch(id)) {
@@ -38,7 +38,7 @@ describe("what a running tool prints", () => {
   it("is told to who reads the run and who watches the session, and is no part of what is said", async (t) => {
     const seen = gate();
     const agent = await made(t, async ({ progress }) => {
-      // A context may be taken apart.
+      // `progress` also works as a detached function.
       progress("one 🙂 ");
       progress("two ");
       await seen.wait();
@@ -79,11 +79,11 @@ describe("what a running tool prints", () => {
     const watching = watched(agent, run.sessionId, (all) => {
       if (all.at(-1)?.text.endsWith("line 299999\n")) seen.open();
     });
-    // The reader comes when all is over.
+    // The reader starts after everything has ended.
     await run.result;
-    const left = [];
-    for await (const { type } of run) left.push(type);
-    assert.deepEqual(left, ["tool_call", "tool_result", "token", "done"]);
+    const types = [];
+    for await (const { type } of run) types.push(type);
+    assert.deepEqual(types, ["tool_call", "tool_result", "token", "done"]);
     const progress = await watching;
     assert.ok(progress.length < 10, `${progress.length} events`);
     assert.ok(textOf(progress).length <= 2 * 64 * 1024);
@@ -101,10 +101,10 @@ describe("what a running tool prints", () => {
     });
     const run = await agent.run({ message: "go" });
     const first = watched(agent, run.sessionId, (all) => {
-      if (textOf(all).endsWith("end\n")) late ??= watched(agent, run.sessionId, more);
+      if (textOf(all).endsWith("end\n")) late ??= watched(agent, run.sessionId, openGates);
     });
     let late: Promise<Progress[]> | undefined;
-    const more = (all: Progress[]) => {
+    const openGates = (all: Progress[]) => {
       if (all[0]?.text.endsWith("end\n")) half.open();
       if (textOf(all).endsWith("after\n")) seen.open();
     };
@@ -115,9 +115,9 @@ describe("what a running tool prints", () => {
   });
 
   it("is void when it is no text, comes behind the end of the call, or a hook has the last word on output", async (t) => {
-    const kept: ToolContext[] = [];
+    const contexts: ToolContext[] = [];
     const work = async (context: ToolContext) => {
-      kept.push(context);
+      contexts.push(context);
       for (const wrong of [undefined, null, 5, {}, "", Symbol("x")]) context.progress(wrong as string);
       return "printed";
     };
@@ -125,7 +125,7 @@ describe("what a running tool prints", () => {
     const run = await agent.run({ message: "go" });
     for await (const event of run) {
       assert.notEqual(event.type, "tool_progress");
-      kept[0]?.progress("late");
+      contexts[0]?.progress("late");
     }
     const hooked = await made(
       t,
@@ -135,19 +135,19 @@ describe("what a running tool prints", () => {
       },
       { hooks: { afterToolCall: () => ({ text: "[hidden]" }) } },
     );
-    const other = await hooked.run({ message: "go" });
-    const watching = watched(hooked, other.sessionId);
-    for await (const event of other) assert.notEqual(event.type, "tool_progress");
+    const hookedRun = await hooked.run({ message: "go" });
+    const watching = watched(hooked, hookedRun.sessionId);
+    for await (const event of hookedRun) assert.notEqual(event.type, "tool_progress");
     assert.deepEqual(await watching, []);
   });
 
   it("is told of a call that a cancel left behind no more", async (t) => {
     const [begun, over] = [gate(), gate()];
     let context: ToolContext | undefined;
-    const agent = await made(t, async (given) => {
-      context = given;
+    const agent = await made(t, async (toolContext) => {
+      context = toolContext;
       void begun.wait();
-      // Ignores its signal.
+      // This tool ignores its signal.
       await over.wait();
       return "printed";
     });

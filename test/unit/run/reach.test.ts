@@ -10,10 +10,10 @@ import { observed } from "../../helpers/observed-driver.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** Hints for nothing come so often, in ms. */
+/** Interval of the notifications without a change, in ms. */
 const HINT_MS = 100;
 
-/** A notifier whose messages are lost: hints come for nothing, now and then. */
+/** A notifier that loses all messages but calls its listeners periodically. */
 const lossyNotifier: Notifier = {
   publish: () => undefined,
   subscribe: (_, hint) => {
@@ -22,7 +22,10 @@ const lossyNotifier: Notifier = {
   },
 };
 
-/** A driver that renews no lease: a renewal would find out without a hint what happened to the session. */
+/**
+ * A driver that rejects renewals of a lease, because a renewal would detect changes of the session without a
+ * notification.
+ */
 function withoutRenewals(driver: SessionDriver, notifier = driver.notifier): SessionDriver {
   return new Proxy(driver, {
     get(target, name) {
@@ -30,7 +33,7 @@ function withoutRenewals(driver: SessionDriver, notifier = driver.notifier): Ses
       const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== "function") return value;
       return (...args: unknown[]): unknown => {
-        // A lease is taken with options, and renewed without.
+        // A lease is taken with options, and renewed without options.
         if (name === "lease" && args.length === 3) return Promise.reject(new Error("no renewal in this test"));
         return Reflect.apply(value, target, args);
       };
@@ -38,21 +41,25 @@ function withoutRenewals(driver: SessionDriver, notifier = driver.notifier): Ses
   });
 }
 
-/** Two agents on one store, as two processes have. The first runs the script, and its tools: `wait` waits for the gate. */
+/**
+ * Two agents on one store, like two processes. The first agent runs the script and its tools. `wait` waits for the
+ * gate.
+ */
 async function two(t: Hooks, driver: () => SessionDriver, script: readonly ScriptedStep[]) {
   const folder = await tempDir(t);
   const open = gate();
   const provider = new ScriptedProvider(script);
   const tools = [waitTool(open), ...builtinTools()];
   const { driver: first, answered } = observed(driver());
-  const [here, there] = [first, driver()].map(
-    (one) => new Agent({ driver: one, providers: [provider], tools, projectDir: folder.path, unattended: "wait" }),
+  const [localAgent, remoteAgent] = [first, driver()].map(
+    (agentDriver) =>
+      new Agent({ driver: agentDriver, providers: [provider], tools, projectDir: folder.path, unattended: "wait" }),
   ) as [Agent, Agent];
   t.after(async () => {
     open.open();
-    await Promise.all([here.close(), there.close()]);
+    await Promise.all([localAgent.close(), remoteAgent.close()]);
   });
-  return { here, there, open, provider, answered };
+  return { here: localAgent, there: remoteAgent, open, provider, answered };
 }
 
 const waits: ScriptedStep = callTools(["wait", {}]);
@@ -70,53 +77,64 @@ for (const [name, make] of STORES)
 
         it("a delete: the run ends, and with it what its tool began", async (t) => {
           const seconds = String(uniqueSeconds());
-          const { here, there } = await two(t, await stores(t), [callTools(["bash", { command: `sleep ${seconds}` }])]);
-          const run = await here.run({ message: "hi" });
+          const { here: localAgent, there: remoteAgent } = await two(t, await stores(t), [
+            callTools(["bash", { command: `sleep ${seconds}` }]),
+          ]);
+          const run = await localAgent.run({ message: "hi" });
           await until(async () => (await processes(seconds)) > 0);
-          await there.sessions.delete(run.sessionId);
+          await remoteAgent.sessions.delete(run.sessionId);
           await assert.rejects(run.result, { code: "session_not_found" });
           await until(async () => (await processes(seconds)) === 0);
-          assert.equal(await here.sessions.get(run.sessionId), undefined);
-          assert.equal(await here.runs.get(run.id), undefined);
+          assert.equal(await localAgent.sessions.get(run.sessionId), undefined);
+          assert.equal(await localAgent.runs.get(run.id), undefined);
         });
 
         it("a cancel", async (t) => {
-          const { here, there } = await two(t, await stores(t), [waits]);
-          const run = await here.run({ message: "hi" });
-          assert.equal((await cancelled(there, run.id)).state, "cancelled");
+          const { here: localAgent, there: remoteAgent } = await two(t, await stores(t), [waits]);
+          const run = await localAgent.run({ message: "hi" });
+          assert.equal((await cancelled(remoteAgent, run.id)).state, "cancelled");
           await assert.rejects(run.result, { code: "run_cancelled" });
         });
 
         it("a word, before its model is asked again", async (t) => {
-          const { here, there, open, provider, answered } = await two(t, await stores(t), [waits, "done"]);
-          const run = await here.run({ message: "hi" });
+          const {
+            here: localAgent,
+            there: remoteAgent,
+            open,
+            provider,
+            answered,
+          } = await two(t, await stores(t), [waits, "done"]);
+          const run = await localAgent.run({ message: "hi" });
           await open.reached;
           const read = answered("instructions", (all) => all.some(({ text }) => text === "not that way"));
-          assert.equal(await there.runs.steer(run.id, "not that way"), true);
+          assert.equal(await remoteAgent.runs.steer(run.id, "not that way"), true);
           await read;
           open.open();
           await run.result;
-          const told = provider.requests.at(-1)?.messages.at(-1);
-          assert.deepEqual(told?.parts, [{ type: "text", text: "not that way" }]);
+          const instruction = provider.requests.at(-1)?.messages.at(-1);
+          assert.deepEqual(instruction?.parts, [{ type: "text", text: "not that way" }]);
         });
 
         it("an answer to what it asks, which whoever watches there is told", async (t) => {
-          const { here, there } = await two(t, await stores(t), [callTools(["bash", { command: "true" }]), "done"]);
-          const { id: sessionId } = await here.sessions.create();
-          await here.sessions.update(sessionId, { mode: "ask" });
+          const { here: localAgent, there: remoteAgent } = await two(t, await stores(t), [
+            callTools(["bash", { command: "true" }]),
+            "done",
+          ]);
+          const { id: sessionId } = await localAgent.sessions.create();
+          await localAgent.sessions.update(sessionId, { mode: "ask" });
           const gone = new AbortController();
           t.after(() => gone.abort());
           const events: WatchEvent[] = [];
           const watching = (async () => {
-            for await (const event of there.sessions.watch(sessionId, { signal: gone.signal })) {
+            for await (const event of remoteAgent.sessions.watch(sessionId, { signal: gone.signal })) {
               events.push(event);
               if (event.type !== "state") continue;
               const [ask] = event.state.asks;
-              if (ask) await there.asks.answer(ask.id, { choice: "allow" });
+              if (ask) await remoteAgent.asks.answer(ask.id, { choice: "allow" });
               if (event.state.run?.state === "finished") return;
             }
           })();
-          const run = await here.run({ message: "hi", sessionId });
+          const run = await localAgent.run({ message: "hi", sessionId });
           const { output } = await run.result;
           assert.equal(output, "done");
           await watching;
@@ -124,22 +142,26 @@ for (const [name, make] of STORES)
         });
 
         it("its turn in line, and the end of one in line", async (t) => {
-          const { here, there, open } = await two(t, await stores(t), [waits, "first", "second"]);
-          const first = await here.run({ message: "hi" });
+          const {
+            here: localAgent,
+            there: remoteAgent,
+            open,
+          } = await two(t, await stores(t), [waits, "first", "second"]);
+          const first = await localAgent.run({ message: "hi" });
           const { sessionId } = first;
           await open.reached;
           const queued: string[] = [];
           const wait = (message: string) => {
             const onQueued = (_: number, { id }: { id: string }) => void (queued.includes(id) || queued.push(id));
-            return there.run({ message, sessionId, queue: true, onQueued });
+            return remoteAgent.run({ message, sessionId, queue: true, onQueued });
           };
           const second = wait("second");
           await until(() => queued.length === 1);
           const third = assert.rejects(wait("third"), { code: "run_cancelled" });
           await until(() => queued.length === 2);
-          await here.runs.cancel(queued[1] ?? "");
+          await localAgent.runs.cancel(queued[1] ?? "");
           await third;
-          const begun = here.runs.begun(queued[0] ?? "");
+          const begun = localAgent.runs.begun(queued[0] ?? "");
           open.open();
           await first.result;
           assert.notEqual((await begun).state, "queued");

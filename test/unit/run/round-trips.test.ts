@@ -1,5 +1,5 @@
-// What each kind of turn asks of a store, whichever it is: a call is a round trip where the store is another machine. Who
-// needs one more says why, here.
+// The store calls of each kind of turn, for every store: each call is a round trip if the store is on another machine.
+// A change that needs one more call must give its reason here.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, type RunInput } from "gantry";
@@ -15,8 +15,8 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 /**
- * A driver that notes what it is asked, but for being opened and for syncs of a disk of its own. What others do is heard
- * where `hears` says so: a hint may come for nothing, at any time, and whoever gets one looks.
+ * A driver that records its calls, except opening, closing and syncs. Notifications pass only while `hears` returns
+ * true, because they can arrive at any time and cause a read.
  */
 function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDriver; calls: string[] } {
   const calls: string[] = [];
@@ -26,8 +26,8 @@ function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDr
   };
   const note = (name: string, args: readonly unknown[]): void => {
     if (["open", "close", "synced"].includes(name)) return;
-    const given = name === "write" ? args[1] : name === "lease" ? args[3] : {};
-    const what = Object.keys(given ?? {}).filter((key) => key !== "fence" && key !== "sync");
+    const options = name === "write" ? args[1] : name === "lease" ? args[3] : {};
+    const what = Object.keys(options ?? {}).filter((key) => key !== "fence" && key !== "sync");
     calls.push(what.length > 0 ? `${name} ${what.sort().join(" ")}` : name);
   };
   const proxy = new Proxy(driver, {
@@ -44,7 +44,7 @@ function noted(driver: SessionDriver, hears: () => boolean): { driver: SessionDr
   return { driver: proxy, calls };
 }
 
-/** An agent, which has made a session that has its title. */
+/** An agent, and a session that already has its title. */
 async function warm(t: Hooks, store: () => SessionDriver, script: readonly ScriptedStep[], maxIterations = 10) {
   const folder = await tempDir(t);
   let hears = false;
@@ -54,16 +54,16 @@ async function warm(t: Hooks, store: () => SessionDriver, script: readonly Scrip
   t.after(() => agent.close());
   const [model] = await provider.models(new AbortController().signal);
   const pair = { provider: provider.name, model: model?.id ?? "" };
-  /** The calls of a turn, until it has ended and whatever it left behind it is done. */
-  const turn = async (sessionId?: string, more: Partial<RunInput> = {}, hear?: () => Promise<unknown>) => {
+  /** The calls of a turn, until the turn and its background work have ended. */
+  const turn = async (sessionId?: string, input: Partial<RunInput> = {}, hear?: () => Promise<unknown>) => {
     calls.length = 0;
-    const run = await agent.run({ message: "hi", ...pair, ...(sessionId !== undefined && { sessionId }), ...more });
+    const run = await agent.run({ message: "hi", ...pair, ...(sessionId !== undefined && { sessionId }), ...input });
     await hear?.();
     await run.result.catch(() => undefined);
     await turns();
     return { calls: [...calls], id: run.sessionId };
   };
-  // Heard and not looked for: a look is a call.
+  // Waits for the event instead of a read, because a read is a call.
   const titled = new Promise((resolve) => agent.on("session.updated", resolve));
   const { id } = await turn();
   await titled;
@@ -85,9 +85,13 @@ for (const [name, make] of STORES)
       const open = await make(t);
       const { turn, id } = await warm(t, open, [say("1"), say("2")]);
       for (let n = 0; n < 2; n += 1) assert.deepEqual((await turn(id)).calls, [...BEGIN, END]);
-      const other = await warm(t, open, [say("3")]);
-      assert.deepEqual((await other.turn(id)).calls, [...BEGIN, END], "also where another process said the last");
-      assert.equal(other.provider.requests.at(-1)?.messages.length, 7);
+      const secondProcess = await warm(t, open, [say("3")]);
+      assert.deepEqual(
+        (await secondProcess.turn(id)).calls,
+        [...BEGIN, END],
+        "also where another process said the last",
+      );
+      assert.equal(secondProcess.provider.requests.at(-1)?.messages.length, 7);
     });
 
     it("a resumed one with a tool: the call before it runs, the mode as it is then, the result", async (t) => {
@@ -101,11 +105,11 @@ for (const [name, make] of STORES)
       const { agent, turn, id, provider } = await warm(t, await make(t), script, 1);
       const end = "write release runs";
       const gone = new AbortController();
-      const asked = async () => {
+      const abortAfterRequest = async () => {
         await until(() => provider.requests.some(({ messages }) => messages.length === 3));
         gone.abort();
       };
-      assert.deepEqual((await turn(id, { signal: gone.signal }, asked)).calls, [...BEGIN, end]);
+      assert.deepEqual((await turn(id, { signal: gone.signal }, abortAfterRequest)).calls, [...BEGIN, end]);
       assert.deepEqual((await turn(id)).calls, [...BEGIN, end]);
       const tool = ["write add runs set usage", "get", "write add set"];
       assert.deepEqual((await turn(id)).calls, [...BEGIN, ...tool, end]);
@@ -117,18 +121,18 @@ for (const [name, make] of STORES)
       const open = await make(t);
       const { turn, id, provider, listen } = await warm(t, open, [{ hang: true }]);
       listen();
-      const other = await warm(t, open, []);
+      const secondProcess = await warm(t, open, []);
       const cancel = async () => {
         await until(() => provider.requests.some(({ messages }) => messages.length === 3));
-        const [run] = await other.agent.runs.list({ sessionId: id });
-        assert.equal((await cancelled(other.agent, run?.id ?? "")).state, "cancelled");
+        const [run] = await secondProcess.agent.runs.list({ sessionId: id });
+        assert.equal((await cancelled(secondProcess.agent, run?.id ?? "")).state, "cancelled");
       };
       const { calls } = await turn(id, {}, cancel);
-      // A notifier may give a hint for nothing.
+      // A notifier may notify without a change.
       const looks = calls.filter((call) => call === "instructions").length;
       assert.ok(looks > 0);
-      const rest = calls.filter((call) => call !== "instructions");
-      assert.deepEqual(rest, [...BEGIN, "write followed release runs"]);
+      const otherCalls = calls.filter((call) => call !== "instructions");
+      assert.deepEqual(otherCalls, [...BEGIN, "write consumedInstructions release runs"]);
     });
 
     it("one of a long conversation: that comes in pages, once", async (t) => {

@@ -23,22 +23,22 @@ function make(t: Hooks, driver: SessionDriver, steps: ConstructorParameters<type
   return agent;
 }
 
-/** What is the same each time. */
+/** The fields that are the same in each test run. */
 function seen(run: RunRecord | undefined): unknown {
   if (!run) return undefined;
-  const { startedAt, endedAt, usage, id: _, ...rest } = run;
-  return { ...rest, ended: endedAt !== "" && endedAt >= startedAt, tokens: usage.totalTokens };
+  const { startedAt, endedAt, usage, id: _, ...otherFields } = run;
+  return { ...otherFields, ended: endedAt !== "" && endedAt >= startedAt, tokens: usage.totalTokens };
 }
 
 for (const [name, makeStore] of STORES) {
   describe(`a run's record (${name})`, () => {
     it("is there with its prompt, counts each answer, and ends with the last one", async (t) => {
       const open = await makeStore(t);
-      const other = make(t, open(), []);
+      const secondAgent = make(t, open(), []);
       const states: unknown[] = [];
       let sessionId = "";
       const look = async () => {
-        const [run] = await other.runs.list({ sessionId });
+        const [run] = await secondAgent.runs.list({ sessionId });
         states.push(seen(run));
       };
       let began = (): void => undefined;
@@ -67,7 +67,7 @@ for (const [name, makeStore] of STORES) {
         provider: "scripted",
         model: "scripted-1",
         error: null,
-        line: null,
+        queueLease: null,
         retry: null,
         answer: null,
       };
@@ -76,7 +76,7 @@ for (const [name, makeStore] of STORES) {
         { ...common, state: "running", iterations: 1, endedBy: "", ended: false, tokens: 15 },
         { ...common, state: "finished", iterations: 2, endedBy: "model", ended: true, tokens: 30 },
       ]);
-      const stored = await other.runs.get(run.id);
+      const stored = await secondAgent.runs.get(run.id);
       assert.deepEqual(stored?.usage, usage);
     });
 
@@ -93,10 +93,10 @@ for (const [name, makeStore] of STORES) {
       const third = await agent.run({ message: "z", sessionId });
       await third.result;
       const seqs = (await agent.sessions.messages(sessionId)).map(({ seq }) => seq);
-      const own = [first, second, third].flatMap(({ after, lastSeq }) =>
+      const runSeqs = [first, second, third].flatMap(({ after, lastSeq }) =>
         seqs.filter((seq) => seq > after && seq <= lastSeq),
       );
-      assert.deepEqual(own, seqs, "each message is one run's");
+      assert.deepEqual(runSeqs, seqs, "each message is one run's");
       assert.deepEqual([first.after, second.after, third.after], [0, first.lastSeq, second.lastSeq]);
     });
 
@@ -114,8 +114,8 @@ for (const [name, makeStore] of STORES) {
       const closed = await agent.run({ message: "x", sessionId });
       await agent.close();
       await assert.rejects(closed.result, { code: "shutting_down" });
-      const other = make(t, open(), []);
-      const runs = await other.runs.list();
+      const secondAgent = make(t, open(), []);
+      const runs = await secondAgent.runs.list();
       assert.deepEqual(
         runs.map(({ id, state, error, iterations, endedBy }) => ({ id, state, error, iterations, endedBy })),
         [
@@ -160,7 +160,7 @@ for (const [name, makeStore] of STORES) {
 
     it("counts what a summary and a useless answer cost, as the run's result does", async (t) => {
       const open = await makeStore(t);
-      // The first answer says nothing: it is asked for again.
+      // The first answer is empty, so the model is called again.
       const agent = make(t, open(), [say(""), say("now")]);
       const run = await agent.run({ message: "x" });
       const { usage, iterations } = await run.result;
@@ -174,28 +174,28 @@ for (const [name, makeStore] of STORES) {
       const agent = make(t, open(), [hangs]);
       const driver = open();
       driver.lease = () => Promise.reject(new Error("a lease was taken"));
-      const other = make(t, driver, []);
+      const secondAgent = make(t, driver, []);
       const cancel = new AbortController();
       const run = await agent.run({ message: "x", signal: cancel.signal });
-      assert.equal(await other.sessions.isRunning(run.sessionId), true);
+      assert.equal(await secondAgent.sessions.isRunning(run.sessionId), true);
       cancel.abort();
       await assert.rejects(run.result, { code: "run_cancelled" });
-      assert.equal(await other.sessions.isRunning(run.sessionId), false);
-      await assert.rejects(other.sessions.isRunning("nobody"), { code: "session_not_found" });
+      assert.equal(await secondAgent.sessions.isRunning(run.sessionId), false);
+      await assert.rejects(secondAgent.sessions.isRunning("nobody"), { code: "session_not_found" });
     });
 
     it("goes with its session", async (t) => {
       const open = await makeStore(t);
       const agent = make(t, open(), ["a", "b"]);
-      const kept = await agent.run({ message: "x" });
-      await kept.result;
+      const remainingRun = await agent.run({ message: "x" });
+      await remainingRun.result;
       const gone = await agent.run({ message: "x" });
       await gone.result;
       await agent.sessions.delete(gone.sessionId);
       assert.equal(await agent.runs.get(gone.id), undefined);
       assert.deepEqual(
         (await agent.runs.list()).map(({ id }) => id),
-        [kept.id],
+        [remainingRun.id],
       );
     });
   });
@@ -220,9 +220,9 @@ for (const [name, makeStore] of STORES) {
       assert.deepEqual(await list({ sessionId: "other-name", states: ["finished"] }), [first]);
       assert.deepEqual(await list({ states: ["failed"] }), [failed]);
       assert.deepEqual(await list({ states: [] }), []);
-      const [one] = await agent.runs.list({ limit: 1 });
-      assert.equal(one?.id, last);
-      assert.deepEqual(await list({ limit: 1, ...(one ? { before: one } : {}) }), [failed]);
+      const [newestRun] = await agent.runs.list({ limit: 1 });
+      assert.equal(newestRun?.id, last);
+      assert.deepEqual(await list({ limit: 1, ...(newestRun ? { before: newestRun } : {}) }), [failed]);
       assert.deepEqual(await list({ limit: 0 }), []);
     });
   });
@@ -292,7 +292,7 @@ describe("agent.runs", () => {
 
   it("tells of an error that is no client's business only that there was one", async (t) => {
     const agent = make(t, new MemoryDriver(), []);
-    // A kernel's own fault, made by a tool list that nobody can read.
+    // An internal error, caused by a tool that cannot be serialized.
     const broken = {
       ...noop,
       inputSchema: {

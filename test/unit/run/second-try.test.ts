@@ -7,15 +7,15 @@ import { CUT_OFF } from "../../../src/conversation/messages.js";
 import { noop } from "../../helpers/noop-tool.js";
 import { STORES } from "../../helpers/stores.js";
 
-function make(t: TestContext, provider: ScriptedProvider, more: Partial<AgentOptions> = {}): Agent {
-  const agent = new Agent({ providers: [provider], tools: [noop], ...more });
+function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], tools: [noop], ...options });
   t.after(() => agent.close());
   return agent;
 }
 
-const text = (said: string): ModelChunk => ({ type: "text", block: "t", text: said });
-const thought = (said: string): ModelChunk => ({ type: "reasoning", block: "r", text: said });
-/** A fault that asks for no wait worth the name. */
+const text = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
+const thought = (content: string): ModelChunk => ({ type: "reasoning", block: "r", text: content });
+/** A fault with a retry delay of 1 ms. */
 const fault = (kind: ProviderErrorKind = "network", details: { status?: number; hint?: string } = {}) =>
   new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1, ...details });
 const broken = (chunks: readonly ModelChunk[], kind?: ProviderErrorKind) => ({
@@ -51,13 +51,13 @@ describe("an answer that breaks off", () => {
         events.map((event) => (event.type === "token" ? (event.text ?? "") : "")).join(""),
         "Half an answer.",
       );
-      const [, half, rest] = await agent.sessions.messages(run.sessionId);
+      const [, half, secondHalf] = await agent.sessions.messages(run.sessionId);
       assert.deepEqual(
         half?.parts.map((part) => ("text" in part ? `${part.type}: ${part.text}` : part.type)),
         ["reasoning: hm", "text: Half an"],
       );
-      assert.deepEqual([half?.finished, rest?.finished], [false, true]);
-      // Half a thought goes to nobody; the half answer does, with a word that makes roles alternate.
+      assert.deepEqual([half?.finished, secondHalf?.finished], [false, true]);
+      // Partial reasoning is not sent back. The partial answer is, followed by a user message so that roles alternate.
       assert.deepEqual(shown(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
       const retry = events.find((event) => event.type === "retry");
       assert.equal(retry?.messageId, half?.id);
@@ -65,7 +65,7 @@ describe("an answer that breaks off", () => {
       assert.equal(retry?.error.message, "scripted: overloaded: it broke");
       assert.equal(retried.length, 1);
 
-      // And so it stays for whoever comes later, the prefix unchanged.
+      // Later requests contain the same messages, so that the prefix does not change.
       await (
         await agent.run({ message: "more", sessionId: run.sessionId })
       ).result;
@@ -119,7 +119,7 @@ describe("an answer that breaks off", () => {
       { maxRetries: 2 },
     );
     const run = await make(t, provider).run({ message: "x" });
-    // The first asks for no wait.
+    // The first fault requests no delay.
     assert.equal((await run.result).output, "abc");
   });
 
@@ -168,7 +168,7 @@ describe("a wait that a provider asks for", () => {
     const provider = new ScriptedProvider([limited(1), limited(3_600_000), say("never")], { maxRetries: 5 });
     const agent = make(t, provider);
     await assert.rejects((await agent.run({ message: "x" })).result, {
-      message: "scripted: 429: it asks to wait 3600 s, and max_wait is 60 s: Slow down.",
+      message: "scripted: 429: requested wait of 3600 s exceeds max_wait (60 s): Slow down.",
       kind: "rate_limit",
       retryAfterMs: 3_600_000,
     });
@@ -178,7 +178,7 @@ describe("a wait that a provider asks for", () => {
   it("may be as long as the provider's configuration says", async (t) => {
     const limited = new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs: 20 });
     const provider = new ScriptedProvider([limited], { maxRetries: 5, maxWaitMs: 10 });
-    await assert.rejects((await make(t, provider).run({ message: "x" })).result, /max_wait is 1 s/);
+    await assert.rejects((await make(t, provider).run({ message: "x" })).result, /exceeds max_wait \(1 s\)/);
   });
 });
 
@@ -208,7 +208,7 @@ describe("a slip of the model", () => {
       const word = provider.requests[1]?.messages.at(-1);
       assert.equal(word?.role, "user");
       assert.match(shown([word])[0]!, reason);
-      // In the question alone: what is stored is what was said.
+      // The correction is only in the request. The stored messages are unchanged.
       const stored = shown(await agent.sessions.messages(run.sessionId));
       assert.ok(!stored.some((line) => line.includes("could not be used")));
       assert.equal(stored.at(-1), "assistant: There.");
@@ -246,9 +246,9 @@ describe("a slip of the model", () => {
     const agent = make(t, provider);
     const run = await agent.run({ message: "x" });
     assert.equal((await run.result).output, "Done.");
-    const asked = shown(provider.requests[1]?.messages);
-    assert.equal(asked.length, 3);
-    assert.equal(asked[2], `user: ${CUT_OFF} | [Mend it.]`);
+    const sentMessages = shown(provider.requests[1]?.messages);
+    assert.equal(sentMessages.length, 3);
+    assert.equal(sentMessages[2], `user: ${CUT_OFF} | [Mend it.]`);
   });
 
   it("is none where the provider withheld the answer, and says so", async (t) => {
@@ -311,7 +311,7 @@ it("an answer that broke off goes through a compaction, in roles that every prov
     fallback: ({ messages }) => {
       n += 1;
       const roles = messages.filter(({ role }) => role !== "tool").map(({ role }) => role);
-      // Neighbours of the user's are joined by adapters.
+      // Adapters join consecutive user messages.
       assert.ok(!roles.join().includes("assistant,assistant"), roles.join());
       assert.equal(roles.at(-1), "user");
       return n % 2 === 0 ? broken([text(`half ${n} ${"word ".repeat(60)}`)]) : say(`whole ${n} ${"word ".repeat(60)}`);

@@ -21,17 +21,17 @@ const OF_A_RUN = [
 
 type Told = { [E in (typeof OF_A_RUN)[number]]: { event: E } & BusEvents[E] }[(typeof OF_A_RUN)[number]];
 
-function make(t: TestContext, provider: ScriptedProvider, more: Partial<AgentOptions> = {}): Agent {
-  const agent = new Agent({ providers: [provider], tools: [noop], ...more });
+function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], tools: [noop], ...options });
   t.after(() => agent.close());
   return agent;
 }
 
-/** All that the bus tells of runs, in order. */
+/** All bus events of runs, in order. */
 function listen(agent: Agent): Told[] {
-  const told: Told[] = [];
-  for (const event of OF_A_RUN) agent.on(event, (payload) => void told.push({ event, ...payload } as Told));
-  return told;
+  const events: Told[] = [];
+  for (const event of OF_A_RUN) agent.on(event, (payload) => void events.push({ event, ...payload } as Told));
+  return events;
 }
 
 const fault = (kind: "network" | "authentication") =>
@@ -43,13 +43,13 @@ async function eventsOf(run: Run): Promise<AgentEvent[]> {
   return events;
 }
 
-/** Each start with the end that has the same names. */
-function pairs(told: readonly Told[]): string[] {
-  return told.flatMap((start) => {
+/** Each start event with the end event of the same ids. */
+function pairs(events: readonly Told[]): string[] {
+  return events.flatMap((start) => {
     const [thing, what] = start.event.split(".") as [string, string];
     if (what !== "started") return [];
     const id = "callId" in start ? start.callId : start.runId;
-    const ends = told.filter(
+    const ends = events.filter(
       (end) => end !== start && end.event.startsWith(`${thing}.`) && id === ("callId" in end ? end.callId : end.runId),
     );
     return [`${start.event} ${ends.map((end) => end.event).join(" ")}`];
@@ -60,14 +60,14 @@ describe("the bus", () => {
   it("tells of each run, model call and tool call when it starts and when it ends, with the run's id", async (t) => {
     const provider = new ScriptedProvider([callTools(["noop", {}]), say("done")]);
     const agent = make(t, provider);
-    const told = listen(agent);
+    const events = listen(agent);
     const created = new Promise((resolve) => agent.on("session.created", ({ runId }) => resolve(runId)));
     const titled = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
     await Promise.all([run.result, titled]);
     assert.equal(await created, run.id);
-    assert.deepEqual(new Set(told.map(({ runId }) => runId)), new Set([run.id]));
-    assert.deepEqual(pairs(told).sort(), [
+    assert.deepEqual(new Set(events.map(({ runId }) => runId)), new Set([run.id]));
+    assert.deepEqual(pairs(events).sort(), [
       "model.started model.called",
       "model.started model.called",
       "model.started model.called",
@@ -77,16 +77,16 @@ describe("the bus", () => {
     const again = await agent.run({ message: "y", sessionId: run.sessionId });
     await again.result;
     assert.notEqual(again.id, run.id);
-    assert.ok(told.some(({ event, runId }) => event === "session.resume" && runId === again.id));
+    assert.ok(events.some(({ event, runId }) => event === "session.resume" && runId === again.id));
   });
 
   it("tells what a model is asked for, how long it took, and when the first of the answer came", async (t) => {
     const agent = make(t, new ScriptedProvider([say("one"), { chunks: [finish("stop", {})] }]));
-    const told = listen(agent);
+    const events = listen(agent);
     const run = await agent.run({ message: "x" });
     await run.result;
-    const [started] = told.filter(({ event }) => event === "model.started");
-    const [called] = told.filter((one) => one.event === "model.called");
+    const [started] = events.filter(({ event }) => event === "model.started");
+    const [called] = events.filter((entry) => entry.event === "model.called");
     assert.ok(started && called);
     const { durationMs, firstTokenMs, usage, ...names } = called;
     assert.deepEqual({ ...names, event: "model.started" }, started);
@@ -97,11 +97,11 @@ describe("the bus", () => {
 
   it("tells of a call that failed why, and of no first token where none came", async (t) => {
     const agent = make(t, new ScriptedProvider([{ fault: fault("authentication") }]));
-    const told = listen(agent);
+    const events = listen(agent);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
-    assert.deepEqual(pairs(told), ["run.started run.failed", "model.started model.failed"]);
-    const failed = told.find((one) => one.event === "model.failed");
+    assert.deepEqual(pairs(events), ["run.started run.failed", "model.started model.failed"]);
+    const failed = events.find((entry) => entry.event === "model.failed");
     assert.equal(failed?.firstTokenMs, undefined);
     assert.match(failed?.error.message ?? "", /it broke/);
   });
@@ -109,11 +109,11 @@ describe("the bus", () => {
   it("tells of what is tried again as one call", async (t) => {
     const provider = new ScriptedProvider([{ fault: fault("network") }, say("done")], { maxRetries: 1 });
     const agent = make(t, provider);
-    const told = listen(agent);
+    const events = listen(agent);
     const run = await agent.run({ message: "x" });
     await run.result;
-    assert.equal(told.filter((one) => one.event === "model.retried" && one.runId === run.id).length, 1);
-    const answers = told.filter((one) => one.event === "model.started" && one.purpose === "answer");
+    assert.equal(events.filter((entry) => entry.event === "model.retried" && entry.runId === run.id).length, 1);
+    const answers = events.filter((entry) => entry.event === "model.started" && entry.purpose === "answer");
     assert.equal(answers.length, 1);
   });
 
@@ -121,11 +121,11 @@ describe("the bus", () => {
     const cancel = new AbortController();
     const provider = new ScriptedProvider([callTools(["noop", {}], ["noop", {}])]);
     const agent = make(t, provider);
-    const told = listen(agent);
+    const events = listen(agent);
     agent.on("tool.started", () => cancel.abort());
     const run = await agent.run({ message: "x", signal: cancel.signal });
     await assert.rejects(run.result, { code: "run_cancelled" });
-    assert.deepEqual(pairs(told.filter(({ event }) => !event.startsWith("model."))).sort(), [
+    assert.deepEqual(pairs(events.filter(({ event }) => !event.startsWith("model."))).sort(), [
       "run.started run.failed",
       "tool.started tool.finished",
       "tool.started tool.finished",
@@ -143,7 +143,7 @@ describe("the log", () => {
     const run = await agent.run({ message: "x" });
     await run.result;
     const texts = lines.map(({ message }) => message);
-    for (const expected of ["model call failed; trying again", "run ended at a limit"])
+    for (const expected of ["model call failed; retrying", "run ended at a limit"])
       assert.ok(texts.includes(expected), `${expected} in ${texts.join(", ")}`);
     for (const { message, fields } of lines) assert.equal(fields?.["run"], run.id, message);
   });

@@ -14,7 +14,7 @@ describe("a title", () => {
   });
 
   it("keeps quotes and marks that belong to a word", () => {
-    const kept = [
+    const unchangedTitles = [
       'Fix "parser" and "lexer"',
       'Say "hello"',
       '"Fix" or "break"',
@@ -27,8 +27,8 @@ describe("a title", () => {
       "Rock 'n' roll",
       "Was tun «heute»",
     ];
-    for (const title of kept) assert.equal(cleanTitle(title), title);
-    for (const [said, title] of [
+    for (const title of unchangedTitles) assert.equal(cleanTitle(title), title);
+    for (const [answer, title] of [
       ['"Fix "parser""', '"Fix "parser""'],
       ["# Heading", "Heading"],
       ["* One point", "One point"],
@@ -39,7 +39,7 @@ describe("a title", () => {
       ['**"Twice"**', "Twice"],
       ["„Deutsch“", "Deutsch"],
     ] as const)
-      assert.equal(cleanTitle(said), title);
+      assert.equal(cleanTitle(answer), title);
   });
 
   it("is never cut within a character", () => {

@@ -5,15 +5,15 @@ import { loadConfig } from "../../../src/serve/config.js";
 import { silentLogger } from "../../../src/base/log.js";
 import { tempDir } from "../../helpers/temp.js";
 
-// Modules of strangers, in a folder that has no package of ours: descriptors need none.
+// Third-party modules in a folder without gantry's package: descriptors do not need it.
 const TRANSPORT = `export default { gantry: 1, kind: "transport", name: "quiet", parse: () => ({}), use: class {
   name = "quiet";
   start() { return Promise.resolve({ address: "nowhere", ended: new Promise(() => {}), stop: () => Promise.resolve() }); }
 } };`;
 const PROVIDER = `export default { gantry: 1, kind: "model-provider", name: "tiny", parse: () => ({}), use: class {
   name = "tiny"; idleTimeoutMs = 60000; maxRetries = 0; maxWaitMs = 60000;
-  known = [{ id: "m", name: "m", ownedBy: "" }];
-  models() { return Promise.resolve(this.known); }
+  configuredModels = [{ id: "m", name: "m", ownedBy: "" }];
+  models() { return Promise.resolve(this.configuredModels); }
   async *stream() {
     yield { type: "text", block: "0", text: "ok" };
     yield { type: "finish", reason: "stop", usage: { inputTokens: 0, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 } };

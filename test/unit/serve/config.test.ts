@@ -10,7 +10,7 @@ async function load(t: TestContext, content: string, overrides: Overrides = {}) 
   return { home, loaded: await loadConfig({ home: home.path, overrides }) };
 }
 
-/** The message without the file's path, which must begin it. */
+/** The error message without the file path with which it must begin. */
 async function refused(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
   const home = await tempDir(t, { "config.json": content });
   const file = home.at("config.json");
@@ -191,9 +191,9 @@ describe("the config file", () => {
       '{"tools":{"bash":{"sandbox":"${GANTRY_TEST_PLAIN}"}}}',
       '{"server":{"port":"sk-abcdefghijklmnopqrst"}}',
     ]) {
-      const said = await refused(t, text);
-      assert.ok(!/s3cret|wherever|sk-abc/.test(said), said);
-      assert.match(said, /expected .*, got "\[redacted\]"/);
+      const message = await refused(t, text);
+      assert.ok(!/s3cret|wherever|sk-abc/.test(message), message);
+      assert.match(message, /expected .*, got "\[redacted\]"/);
     }
     const { loaded } = await load(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
     assert.equal(loaded.hide("an adapter says wherever"), "an adapter says [redacted]");
@@ -226,14 +226,14 @@ describe("the config file", () => {
           write: (line) => lines.push(line),
           secrets: () => loaded.secrets,
         });
-        const said = `session store ${place}: nothing listens there (ECONNREFUSED)`;
-        logger.warn(said);
-        assert.ok(lines[0]?.includes(said), lines[0]);
-        assert.equal(loaded.hide(said), said);
-        const whole = url.replace(/\$\{(\w+)\}/g, (_all, name: keyof typeof variables) => variables[name]);
-        logger.warn(whole);
+        const message = `session store ${place}: nothing listens there (ECONNREFUSED)`;
+        logger.warn(message);
+        assert.ok(lines[0]?.includes(message), lines[0]);
+        assert.equal(loaded.hide(message), message);
+        const fullUrl = url.replace(/\$\{(\w+)\}/g, (_all, name: keyof typeof variables) => variables[name]);
+        logger.warn(fullUrl);
         assert.doesNotMatch(lines[1] ?? "", /horse-|battery/);
-        assert.doesNotMatch(loaded.hide(whole), /horse-|battery/);
+        assert.doesNotMatch(loaded.hide(fullUrl), /horse-|battery/);
       }
     const { loaded } = await load(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
     assert.equal(loaded.hide(variables.GANTRY_TEST_BROKEN), "[redacted]");

@@ -6,7 +6,7 @@ import { loadConfig } from "../../../src/serve/config.js";
 import { Selection } from "../../../src/serve/selected-adapters.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A module of hooks that write what they are called with into a list of this process. */
+/** A module of hooks that record their arguments in a list of this process. */
 const hooks = (members: string) =>
   `export default { gantry: 1, kind: "hooks", name: "noted", parse: (raw) => raw, create: ({ as } = {}) => ({
     note: (text) => globalThis.noted.push(as + " " + text),
@@ -30,7 +30,7 @@ async function composed(t: TestContext, files: Record<string, string>, entries: 
   return compose({ loaded, home: folder.path, projectDir, logger: silentLogger, alone: true });
 }
 
-/** One run that reads a file; what its tool said. */
+/** Runs a model that reads a file. Returns the output of the tool. */
 async function outputOf({ agent }: Awaited<ReturnType<typeof composed>>): Promise<string> {
   let output = "";
   for await (const event of await agent.run({ message: "Read a.txt" }))

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BUS_EVENTS } from "../../../src/agent/options.js";
 import { silentLogger } from "../../../src/base/log.js";
-import { failureLine, lineOf } from "../../../src/cli/failure.js";
+import { failureLine, failureReason } from "../../../src/cli/failure.js";
 import { compose } from "../../../src/serve/compose.js";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
@@ -12,7 +12,7 @@ import { tempDir } from "../../helpers/temp.js";
 type Kind =
   "transport" | "session-driver" | "model-provider" | "tool" | "compaction-strategy" | "permission-policy" | "hooks";
 
-/** For each kind the config that selects `./odd.mjs`, and the key that the message names. */
+/** For each kind, the config that selects `./odd.mjs`, and the key in the error message. */
 const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = {
   transport: [{ server: { transports: ["./odd.mjs"] } }, "server.transports[0]"],
   "session-driver": [{ session: { driver: "./odd.mjs" } }, "session.driver"],
@@ -23,8 +23,8 @@ const SELECTS: Readonly<Record<Kind, readonly [config: object, key: string]>> = 
   hooks: [{ hooks: ["./odd.mjs"] }, "hooks[0]"],
 };
 
-/** A whole transport, so that all else of each composition is right. */
-const QUIET = `export default { gantry: 1, kind: "transport", name: "quiet", create: () => ({
+/** A valid transport, so that the rest of each composition is valid. */
+const QUIET_TRANSPORT = `export default { gantry: 1, kind: "transport", name: "quiet", create: () => ({
   name: "quiet",
   start: async () => ({ address: "nowhere", ended: new Promise(() => {}), stop: async () => {} }),
 }) };`;
@@ -32,7 +32,7 @@ const QUIET = `export default { gantry: 1, kind: "transport", name: "quiet", cre
 const descriptor = (kind: Kind, fields: string) =>
   `export default { gantry: 1, kind: ${JSON.stringify(kind)}, name: "odd", ${fields} };`;
 const transport = (start: string) => descriptor("transport", `create: () => ({ name: "odd", start: ${start} })`);
-/** Each member that the port of drivers has, none of which does anything. */
+/** A driver with every member of the port. None has an effect. */
 const driver = (open: string) =>
   descriptor(
     "session-driver",
@@ -48,7 +48,7 @@ const tool = (members: string) =>
       parse: () => ({}), describe: () => ({ title: "", locations: [] }), run: async () => ({ text: "" }), ${members} })`,
   );
 
-/** Name of the fault, kind of the adapter, its module, and the line after file, key and module. */
+/** Name of the fault, kind of the adapter, its module, and the message after file, key and module. */
 const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line: string])[] = [
   ["throws while it is imported", "tool", "throw new Error('no luck');", " could not be loaded: no luck"],
   ["is no JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
@@ -58,62 +58,62 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     'import "no-such-package-of-anybody";',
     " could not be loaded: Cannot find package 'no-such-package-of-anybody' imported from FOLDER/odd.mjs",
   ],
-  ["exports nothing", "transport", "", " is no gantry adapter: expected a default export made by defineAdapter"],
+  ["exports nothing", "transport", "", " is not a gantry adapter: expected a default export made by defineAdapter"],
   [
     "exports a number",
     "model-provider",
     "export default 5;",
-    " is no gantry adapter: expected a default export made by defineAdapter, or a provider of the AI SDK",
+    " is not a gantry adapter: expected a default export made by defineAdapter, or a provider of the AI SDK",
   ],
   [
     "exports a class",
     "permission-policy",
     "export default class Policy { judge() {} }",
-    " is no gantry adapter: expected a default export made by defineAdapter",
+    " is not a gantry adapter: expected a default export made by defineAdapter",
   ],
   [
     "is of a kind that does not exist",
     "tool",
     'export default { gantry: 1, kind: "tol", name: "odd", create: () => ({}) };',
-    ' is no gantry adapter: kind: expected one of transport, session-driver, model-provider, tool, tool-source, compaction-strategy, permission-policy, hooks, got "tol"',
+    ' is not a gantry adapter: kind: expected one of transport, session-driver, model-provider, tool, tool-source, compaction-strategy, permission-policy, hooks, got "tol"',
   ],
   ["is of another kind", "session-driver", transport("async () => {}"), " is a transport, expected a session-driver"],
   [
     "has no name",
     "tool",
     'export default { gantry: 1, kind: "tool", create: () => ({}) };',
-    " is no gantry adapter: name: expected a string, got nothing",
+    " is not a gantry adapter: name: expected a string, got nothing",
   ],
-  ["makes nothing", "tool", descriptor("tool", ""), " is no gantry adapter: expected create or use"],
+  ["makes nothing", "tool", descriptor("tool", ""), " is not a gantry adapter: expected create or use"],
   [
     "has a create that is no function",
     "tool",
     descriptor("tool", "create: {}"),
-    " is no gantry adapter: create: expected a function, got Object",
+    " is not a gantry adapter: create: expected a function, got Object",
   ],
   [
     "has a use that is no class",
     "tool",
     descriptor("tool", 'use: "Odd"'),
-    ' is no gantry adapter: use: expected a class, got "Odd"',
+    ' is not a gantry adapter: use: expected a class, got "Odd"',
   ],
   [
     "has needs that are no list",
     "tool",
     descriptor("tool", "use: class Odd {}, needs: {}"),
-    " is no gantry adapter: needs: expected a list of tokens, got Object",
+    " is not a gantry adapter: needs: expected a list of tokens, got Object",
   ],
   [
     "has a parse that is no function",
     "tool",
     descriptor("tool", "parse: true, create: () => ({})"),
-    " is no gantry adapter: parse: expected a function, got true",
+    " is not a gantry adapter: parse: expected a function, got true",
   ],
   [
     "has a schema of the wrong type",
     "tool",
     descriptor("tool", 'schema: { type: "object" }, create: () => ({})'),
-    " is no gantry adapter: schema: expected a Standard Schema, as option.section, zod and valibot make, got Object",
+    " is not a gantry adapter: schema: expected a Standard Schema, as option.section, zod and valibot make, got Object",
   ],
   [
     "has a schema that checks later",
@@ -122,7 +122,7 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
       "tool",
       'schema: { "~standard": { version: 1, vendor: "odd", validate: async () => ({ value: {} }) } }, create: () => ({})',
     ),
-    ": expected a schema that checks at once, got one that does so later (an option of ./odd.mjs)",
+    ": expected a synchronous schema, got an asynchronous one (an option of ./odd.mjs)",
   ],
   [
     "has a schema that throws",
@@ -161,48 +161,48 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
     "returns undefined from create",
     "transport",
     descriptor("transport", "create() {}"),
-    " is no transport: expected an object, got nothing",
+    " is not a valid transport: expected an object, got nothing",
   ],
   [
     "resolves with null in create",
     "compaction-strategy",
     descriptor("compaction-strategy", "create: async () => null"),
-    " is no compaction-strategy: expected an object, got null",
+    " is not a valid compaction-strategy: expected an object, got null",
   ],
   [
     "lacks members of its port",
     "permission-policy",
     descriptor("permission-policy", "create: () => ({ decide() {} })"),
-    " is no permission-policy: name, judge is missing",
+    " is not a valid permission-policy: name, judge is missing",
   ],
   [
     "has a member of another type",
     "model-provider",
     descriptor(
       "model-provider",
-      'create: () => ({ name: "odd", idleTimeoutMs: "1s", maxRetries: 0, maxWaitMs: 0, known: [], models() {}, stream() {}, close() {} })',
+      'create: () => ({ name: "odd", idleTimeoutMs: "1s", maxRetries: 0, maxWaitMs: 0, configuredModels: [], models() {}, stream() {}, close() {} })',
     ),
-    " is no model-provider: idleTimeoutMs: expected a number, got string",
+    " is not a valid model-provider: idleTimeoutMs: expected a number, got string",
   ],
   [
     "has a misspelt hook alone",
     "hooks",
     descriptor("hooks", "create: () => ({ beforeToolcall() {} })"),
-    " is no hooks: expected one of beforeToolCall, afterToolCall, beforeModelCall, listeners",
+    " is not a valid hooks: expected one of beforeToolCall, afterToolCall, beforeModelCall, listeners",
   ],
   [
     "has a hook that is no function",
     "hooks",
     descriptor("hooks", "create: () => ({ beforeToolCall: true })"),
-    " is no hooks: beforeToolCall: expected a function, got boolean",
+    " is not a valid hooks: beforeToolCall: expected a function, got boolean",
   ],
   [
     "listens to an event that does not exist",
     "hooks",
     descriptor("hooks", 'create: () => ({ listeners: { "run.finnished"() {} } })'),
-    ` is no hooks: listeners: expected events of ${BUS_EVENTS.join(", ")}, got run.finnished`,
+    ` is not a valid hooks: listeners: expected events of ${BUS_EVENTS.join(", ")}, got run.finnished`,
   ],
-  ["has a member that is null", "tool", tool("inputSchema: null"), " is no tool: inputSchema is missing"],
+  ["has a member that is null", "tool", tool("inputSchema: null"), " is not a valid tool: inputSchema is missing"],
   [
     "has a constructor whose parameter has no token",
     "tool",
@@ -262,9 +262,9 @@ const WRONG: readonly (readonly [what: string, kind: Kind, module: string, line:
 ];
 
 async function composed(t: TestContext, module: string, config: object): Promise<{ line: string; folder: string }> {
-  const folder = await tempDir(t, { "odd.mjs": module, "quiet.mjs": QUIET });
-  const whole = { server: { transports: ["./quiet.mjs"] }, ...config };
-  await folder.write({ "config.json": JSON.stringify(whole) });
+  const folder = await tempDir(t, { "odd.mjs": module, "quiet.mjs": QUIET_TRANSPORT });
+  const fullConfig = { server: { transports: ["./quiet.mjs"] }, ...config };
+  await folder.write({ "config.json": JSON.stringify(fullConfig) });
   const loaded = await loadConfig({ home: folder.path });
   const options = { loaded, home: folder.path, projectDir: folder.path, logger: silentLogger, startMs: 5 };
   const composition = await compose(options).catch((error: unknown) => ({ error }));
@@ -272,7 +272,7 @@ async function composed(t: TestContext, module: string, config: object): Promise
     await composition.stop();
     throw new Error("it was taken");
   }
-  return { line: failureLine(lineOf(composition.error, "serve")), folder: folder.path };
+  return { line: failureLine(failureReason(composition.error, "serve")), folder: folder.path };
 }
 
 describe("a wrong adapter ends the start with one line that names the file, the key and the module", () => {
@@ -280,7 +280,7 @@ describe("a wrong adapter ends the start with one line that names the file, the 
     it(`${kind}: ${what}`, async (t) => {
       const [config, key] = SELECTS[kind];
       const { line, folder } = await composed(t, module, config);
-      // Options are not the module's own fault: their message begins with their place.
+      // An error in the options is not a fault of the module: its message begins with its key.
       const place = expected.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
       assert.equal(line, `gantry: ${folder}/config.json: ${place}${expected.replace("FOLDER", folder)}`);
     });
@@ -289,7 +289,7 @@ describe("a wrong adapter ends the start with one line that names the file, the 
 
   it("the parts that they are made of are right", async (t) => {
     for (const [module, kind] of [
-      [QUIET, "transport"],
+      [QUIET_TRANSPORT, "transport"],
       [driver("async () => {}"), "session-driver"],
       [tool(""), "tool"],
     ] as const)
@@ -299,17 +299,17 @@ describe("a wrong adapter ends the start with one line that names the file, the 
 
 const OPTION_OF = / \(an option of [^)]*\)$/;
 
-/** The line of a start, as a command gives it that knows no config. */
+/** The message of a command that has no config. */
 function lineOfCheck(expected: string): string | RegExp {
   if (expected.includes("expected a default export")) return /^gantry: odd\.mjs exports no adapter: /;
   if (expected.startsWith(" could not be loaded")) return `odd.mjs${expected}`;
-  if (expected.startsWith(" is no gantry adapter")) return `odd.mjs: default export${expected}`;
+  if (expected.startsWith(" is not a gantry adapter")) return `odd.mjs: default export${expected}`;
   if (expected.endsWith("(an option of ./odd.mjs)")) return `odd.mjs: options${expected.replace(OPTION_OF, "")}`;
   return `odd.mjs: default export: odd${expected.replace("5 ms", "1000 ms")}`;
 }
 
 describe("gantry check says the same of a wrong adapter, in one line", () => {
-  // In a config a transport is no driver; alone it is a transport.
+  // In a config, a transport in the place of a driver is an error. Alone it is a valid transport.
   for (const [what, kind, module, expected] of WRONG.filter(([, , , line]) => !line.startsWith(" is a ")))
     it(`${kind}: ${what}`, async (t) => {
       const folder = await tempDir(t, { "odd.mjs": module });
@@ -323,10 +323,10 @@ describe("gantry check says the same of a wrong adapter, in one line", () => {
         },
         (error: Error) => ({ code: 1, line: error.message }),
       );
-      const given = line.replaceAll(`${folder.path}/odd.mjs`, "odd.mjs").replace(OPTION_OF, "");
-      const wanted = lineOfCheck(expected);
-      if (typeof wanted === "string") assert.equal(given, wanted.replaceAll("FOLDER/", ""));
-      else assert.match(given, wanted);
-      assert.equal(code, typeof wanted === "string" ? 1 : 2);
+      const printedLine = line.replaceAll(`${folder.path}/odd.mjs`, "odd.mjs").replace(OPTION_OF, "");
+      const expectedLine = lineOfCheck(expected);
+      if (typeof expectedLine === "string") assert.equal(printedLine, expectedLine.replaceAll("FOLDER/", ""));
+      else assert.match(printedLine, expectedLine);
+      assert.equal(code, typeof expectedLine === "string" ? 1 : 2);
     });
 });

@@ -15,7 +15,7 @@ async function filled(driver: SessionDriver): Promise<string[]> {
   return ids;
 }
 
-/** The same driver, with something done before each page of a list. */
+/** The same driver, with an action before each page of a list. */
 function between(
   driver: SessionDriver,
   act: (page: number) => Promise<void>,
@@ -46,15 +46,15 @@ it("a session that changes while it is looked for is found all the same, and one
   const driver = new MemoryDriver();
   const ids = await filled(driver);
   const [gone = ""] = ids.splice(100, 1);
-  // The oldest go to the front, where the reading was before.
+  // The oldest sessions move to the front, which has already been read.
   const { store } = between(driver, async (page) => {
     if (page === 2) await driver.delete([gone]);
     if (page === 2 || page === 5)
       for (const id of ids.slice(page * 10, page * 10 + 10))
         await driver.write(id, { fence: null, sync: false, set: { updatedAt: new Date().toISOString() } });
   });
-  const found = await allRoots(store, never);
-  for (const id of ids) assert.ok(found.has(id));
+  const rootIds = await allRoots(store, never);
+  for (const id of ids) assert.ok(rootIds.has(id));
 });
 
 it("ends with its signal", async () => {

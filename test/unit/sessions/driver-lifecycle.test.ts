@@ -5,54 +5,59 @@ import { DriverLifecycle, SeqTakenError, type DriverLifecycleOptions } from "gan
 
 function lifeOf(parts: Partial<DriverLifecycleOptions<number>> = {}): {
   life: DriverLifecycle<number>;
-  told: string[];
+  calls: string[];
 } {
-  const told: string[] = [];
+  const calls: string[] = [];
   let count = 0;
   const open = async (): Promise<number> => {
-    told.push(`open ${++count}`);
+    calls.push(`open ${++count}`);
     return count;
   };
-  const life = new DriverLifecycle({ where: "/s", open, close: (one) => void told.push(`close ${one}`), ...parts });
-  return { life, told };
+  const life = new DriverLifecycle({
+    where: "/s",
+    open,
+    close: (resource) => void calls.push(`close ${resource}`),
+    ...parts,
+  });
+  return { life, calls };
 }
 
 const failing = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
 
 describe("a driver's life", () => {
   it("opens once however often it is asked, closes once, and can be opened again", async () => {
-    const { life, told } = lifeOf();
+    const { life, calls } = lifeOf();
     await Promise.all([life.open(), life.open()]);
     await life.open();
     await Promise.all([life.close(), life.close()]);
     await life.close();
     await life.open();
-    assert.equal(await life.run((one) => Promise.resolve(one)), 2);
+    assert.equal(await life.run((resource) => Promise.resolve(resource)), 2);
     const closing = life.close();
     await life.open();
     await closing;
     await life.close();
-    assert.deepEqual(told, ["open 1", "close 1", "open 2", "close 2", "open 3", "close 3"]);
+    assert.deepEqual(calls, ["open 1", "close 1", "open 2", "close 2", "open 3", "close 3"]);
   });
 
   it("closes when nothing is under way, also what is still opening, and takes nothing new meanwhile", async () => {
-    const { life, told } = lifeOf();
+    const { life, calls } = lifeOf();
     const opening = life.open();
     await life.close();
     await opening;
     await life.open();
     let end = (): void => undefined;
-    const work = life.run(() => new Promise<void>((resolve) => (end = resolve))).then(() => told.push("done"));
+    const work = life.run(() => new Promise<void>((resolve) => (end = resolve))).then(() => calls.push("done"));
     const closing = life.close();
     await new Promise((resolve) => setImmediate(resolve));
     await assert.rejects(
       life.run(() => Promise.resolve()),
       /session store \/s: not open/,
     );
-    assert.deepEqual(told, ["open 1", "close 1", "open 2"]);
+    assert.deepEqual(calls, ["open 1", "close 1", "open 2"]);
     end();
     await Promise.all([work, closing]);
-    assert.deepEqual(told.slice(3), ["done", "close 2"]);
+    assert.deepEqual(calls.slice(3), ["done", "close 2"]);
   });
 
   it("can be opened again when it could not be opened", async () => {
@@ -65,7 +70,7 @@ describe("a driver's life", () => {
     );
     full = false;
     await life.open();
-    assert.equal(await life.run((one) => Promise.resolve(one)), 7);
+    assert.equal(await life.run((resource) => Promise.resolve(resource)), 7);
     await life.close();
   });
 
@@ -75,14 +80,14 @@ describe("a driver's life", () => {
     });
     await life.open();
     for (const [code, expected, full] of [
-      ["ENOSPC", /^session store \/s: there is no room left.*ENOSPC/, true],
-      ["EROFS", /^session store \/s: it cannot be written.*EROFS/, false],
+      ["ENOSPC", /^session store \/s: no space left.*ENOSPC/, true],
+      ["EROFS", /^session store \/s: not writable.*EROFS/, false],
       ["MINE", /^session store \/s: mine$/, true],
       ["OTHER", /^session store \/s: it failed$/, false],
     ] as const) {
-      const known = (error: unknown): boolean =>
+      const isExpected = (error: unknown): boolean =>
         hasCode(error, "store") && expected.test(error.message) && error.full === full && error.cause !== undefined;
-      await assert.rejects(life.run(failing(code)), known, code);
+      await assert.rejects(life.run(failing(code)), isExpected, code);
     }
     await assert.rejects(
       life.run(() => Promise.reject(new SeqTakenError(3))),

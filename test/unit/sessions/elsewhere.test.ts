@@ -8,10 +8,10 @@ import { until } from "../../helpers/lab.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** A process of another host, of which nothing here can tell whether it lives. */
+/** A process of another host: its liveness cannot be checked here. */
 const stranger = () => ({ ...currentHolder(), host: "another host", boot: "its boot", pid: 1, started: "1" });
 
-/** An agent on a store in which a process of another host runs a session, and takes its lease for so long, in ms. */
+/** An agent on a store in which a process of another host runs a session and holds its lease for `ttlMs`. */
 async function run(t: Hooks, driver: SessionDriver, ttlMs: number) {
   const { path: projectDir } = await tempDir(t);
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done", "done"])], tools: [], projectDir });

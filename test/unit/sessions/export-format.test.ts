@@ -23,9 +23,9 @@ const chain: ChainData = {
 
 function read(lines: readonly string[]): ChainData[] {
   const reader = new ChainReader();
-  const found = [headerLine(), ...lines].map((line) => reader.take(line)).filter((one) => one !== undefined);
+  const chains = [headerLine(), ...lines].map((line) => reader.take(line)).filter((chain) => chain !== undefined);
   reader.close();
-  return found;
+  return chains;
 }
 
 describe("an export", () => {

@@ -13,31 +13,34 @@ import { Tables } from "../../helpers/tables.js";
 
 describe("a holder of a lease", () => {
   it("is this process while it lives, in any boot but another, and unknown on other hosts", () => {
-    const here = currentHolder();
-    assert.equal(isDead(here), false);
-    assert.equal(isDead({ ...here, host: "elsewhere", pid: 1 }), false);
-    // Only a machine that something names can be told from another one of its name.
+    const ownHolder = currentHolder();
+    assert.equal(isDead(ownHolder), false);
+    assert.equal(isDead({ ...ownHolder, host: "elsewhere", pid: 1 }), false);
+    // Two machines with the same host name can be distinguished only by a machine id.
     const machine = existsSync("/etc/machine-id") ? readFileSync("/etc/machine-id", "utf8").trim() : "";
     const rebooted = machine === "" ? "elsewhere" : "dead";
-    assert.deepEqual([here, { ...here, host: "elsewhere" }, { ...here, boot: "another boot" }].map(holderState), [
-      "alive",
-      "elsewhere",
-      rebooted,
-    ]);
-    assert.equal(isDead({ ...here, boot: "another boot" }), machine !== "");
-    assert.ok(here.host.includes(machine));
-    const other = { ...here, boot: "another boot", host: here.host.replace(machine, "another machine") };
-    if (machine !== "") assert.equal(holderState(other), "elsewhere");
-    // Of another container: its pids say nothing here, though name and boot may be the same.
-    if (process.platform === "linux") assert.equal(isDead({ ...here, host: hostname(), pid: 2 ** 22 + 1 }), false);
-    assert.notEqual(currentHolder().id, here.id);
+    assert.deepEqual(
+      [ownHolder, { ...ownHolder, host: "elsewhere" }, { ...ownHolder, boot: "another boot" }].map(holderState),
+      ["alive", "elsewhere", rebooted],
+    );
+    assert.equal(isDead({ ...ownHolder, boot: "another boot" }), machine !== "");
+    assert.ok(ownHolder.host.includes(machine));
+    const foreignHolder = {
+      ...ownHolder,
+      boot: "another boot",
+      host: ownHolder.host.replace(machine, "another machine"),
+    };
+    if (machine !== "") assert.equal(holderState(foreignHolder), "elsewhere");
+    // In another container, pids have no meaning here, even with the same host name and boot id.
+    if (process.platform === "linux") assert.equal(isDead({ ...ownHolder, host: hostname(), pid: 2 ** 22 + 1 }), false);
+    assert.notEqual(currentHolder().id, ownHolder.id);
   });
 
   it("is gone with its process, also when another got its number", async () => {
     const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"]);
     await once(child, "spawn");
-    const here = currentHolder();
-    const holder = { ...here, pid: child.pid ?? 0, started: "" };
+    const ownHolder = currentHolder();
+    const holder = { ...ownHolder, pid: child.pid ?? 0, started: "" };
     assert.equal(isDead(holder), false);
     if (process.platform === "linux") assert.equal(isDead({ ...holder, started: "1" }), true);
     child.kill("SIGKILL");
@@ -54,18 +57,18 @@ describe("a lease", () => {
   it("is held by one, and free for the next after it was given back", async () => {
     const driver = new MemoryDriver();
     await driver.open();
-    const one = await ActiveLease.take(driver, "root", silentLogger);
+    const firstLease = await ActiveLease.take(driver, "root", silentLogger);
     await assert.rejects(ActiveLease.take(driver, "root", silentLogger), { code: "session_busy" });
-    await one.release();
+    await firstLease.release();
     const lost: Error[] = [];
-    const two = await ActiveLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
-    assert.ok(two.fence > one.fence);
+    const secondLease = await ActiveLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
+    assert.ok(secondLease.fence > firstLease.fence);
     assert.deepEqual(lost, []);
-    await two.release();
+    await secondLease.release();
   });
 
   it("that could not be given back for a while is given back later, and others are told", async (t) => {
-    // By itself it keeps no process.
+    // The code under test does not keep the process alive.
     const alive = setInterval(() => undefined, 1000);
     t.after(() => clearInterval(alive));
     const store = new Tables();
@@ -74,24 +77,24 @@ describe("a lease", () => {
     const write = driver.write.bind(driver);
     let isAway = true;
     driver.write = (...args) => (isAway ? Promise.reject(new StoreError("away")) : write(...args));
-    const told: string[] = [];
-    elsewhere.notifier.subscribe("root", () => told.push("root"));
+    const notifications: string[] = [];
+    elsewhere.notifier.subscribe("root", () => notifications.push("root"));
     const held = await ActiveLease.take(driver, "root", silentLogger);
     const behind = background();
-    await held.giveBack(behind);
-    const other = currentHolder("of another process");
-    assert.ok("heldBy" in (await driver.lease("root", other, 30_000)));
+    await held.releaseWithRetries(behind);
+    const foreignHolder = currentHolder("of another process");
+    assert.ok("heldBy" in (await driver.lease("root", foreignHolder, 30_000)));
     isAway = false;
     await behind.tasks.settled();
-    assert.ok(!("heldBy" in (await driver.lease("root", other, 30_000))));
-    await until(() => told.length > 0);
-    // What comes too late takes it from nobody.
-    await held.giveBack(behind);
+    assert.ok(!("heldBy" in (await driver.lease("root", foreignHolder, 30_000))));
+    await until(() => notifications.length > 0);
+    // A late release does not affect the new holder.
+    await held.releaseWithRetries(behind);
     assert.ok("heldBy" in (await driver.lease("root", currentHolder(), 30_000)));
   });
 
   it("that could not be given back holds up no end", async (t) => {
-    // By itself it keeps no process.
+    // The code under test does not keep the process alive.
     const alive = setInterval(() => undefined, 1000);
     t.after(() => clearInterval(alive));
     const driver = new MemoryDriver();
@@ -102,15 +105,15 @@ describe("a lease", () => {
     const closing = new AbortController();
     const behind = background(closing.signal);
     const held = await ActiveLease.take(driver, "one", logger);
-    await held.giveBack(behind);
-    // One that is not answered, either.
-    const asked = new Promise<void>((resolve) => {
+    await held.releaseWithRetries(behind);
+    // The same for a write that never settles.
+    const writeStarted = new Promise<void>((resolve) => {
       driver.write = () => {
         resolve();
         return new Promise(() => undefined);
       };
     });
-    await asked;
+    await writeStarted;
     assert.deepEqual(lines, []);
     closing.abort();
     await behind.tasks.settled();
@@ -124,12 +127,12 @@ describe("a lease", () => {
       let calls = 0;
       const write = driver.write.bind(driver);
       driver.write = (...args) => (++calls <= failures ? Promise.reject(new Error("disk I/O error")) : write(...args));
-      const one = await ActiveLease.take(driver, "root", silentLogger);
-      await one.giveBack(background());
+      const firstLease = await ActiveLease.take(driver, "root", silentLogger);
+      await firstLease.releaseWithRetries(background());
       assert.equal(calls, Math.min(failures + 1, 3));
-      const two = await ActiveLease.take(driver, "root", silentLogger);
-      assert.ok(two.fence > one.fence);
-      await two.release();
+      const secondLease = await ActiveLease.take(driver, "root", silentLogger);
+      assert.ok(secondLease.fence > firstLease.fence);
+      await secondLease.release();
     }
   });
 });
@@ -138,28 +141,28 @@ describe("a lease whose store is away", () => {
   it("is renewed as soon as that is back, one attempt at a time, and lost to whoever took it meanwhile", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const store = new Tables();
-    const [driver, other] = [new MemoryDriver(store), new MemoryDriver(store)];
+    const [driver, secondDriver] = [new MemoryDriver(store), new MemoryDriver(store)];
     await driver.open();
-    await other.open();
+    await secondDriver.open();
     const lost: Error[] = [];
     const held = await ActiveLease.take(driver, "root", silentLogger, (reason) => lost.push(reason));
     const lease = driver.lease.bind(driver);
-    let asked = 0;
+    let renewals = 0;
     let fail = (): void => undefined;
     driver.lease = () => {
-      asked += 1;
+      renewals += 1;
       return new Promise((_, reject) => (fail = () => reject(new StoreError("no connection", { unavailable: true }))));
     };
     const settle = () => new Promise((resolve) => setImmediate(resolve));
     t.mock.timers.tick(10_000);
-    assert.equal(asked, 1);
-    // It hangs: nothing is asked beside it.
+    assert.equal(renewals, 1);
+    // The pending renewal hangs, so no second one starts.
     t.mock.timers.tick(10_000);
-    assert.equal(asked, 1);
+    assert.equal(renewals, 1);
     fail();
     await settle();
     t.mock.timers.tick(2_000);
-    assert.equal(asked, 2, "soon again");
+    assert.equal(renewals, 2, "soon again");
     const before = store.leases.get("root")?.expiresAt ?? "";
     driver.lease = lease;
     fail();
@@ -168,8 +171,8 @@ describe("a lease whose store is away", () => {
     await settle();
     assert.ok((store.leases.get("root")?.expiresAt ?? "") >= before);
     assert.deepEqual(lost, []);
-    // Away for longer than the lease lasts.
-    const rival = await other.lease("root", { ...currentHolder(), host: "another host" }, 30_000, {
+    // Unreachable for longer than the lease lasts.
+    const rival = await secondDriver.lease("root", { ...currentHolder(), host: "another host" }, 30_000, {
       fenceToReplace: held.fence,
     });
     assert.ok(!("heldBy" in rival));
@@ -206,7 +209,7 @@ describe("a lease whose store is away", () => {
     };
     t.mock.timers.tick(10_000);
     const refused = assert.rejects(
-      held.backWith(async () => {
+      held.releaseWith(async () => {
         order.push("write");
         throw new StoreError("no connection");
       }),
@@ -217,9 +220,9 @@ describe("a lease whose store is away", () => {
     await refused;
     t.mock.timers.tick(60_000);
     assert.deepEqual(order, ["renewal", "renewed", "write"]);
-    // What failed is not given back yet.
-    await held.giveBack(background());
-    await held.giveBack(background());
+    // A failed release is not a release, and is repeated.
+    await held.releaseWithRetries(background());
+    await held.releaseWithRetries(background());
     assert.deepEqual(order.slice(3), ["release"]);
     const next = await lease.call(driver, "root", currentHolder(), 1);
     assert.ok(!("heldBy" in next));

@@ -4,7 +4,7 @@ import { StoreError, type Logger } from "gantry";
 import { isUnavailable, throttleOutageLogs } from "../../../src/sessions/outage.js";
 import { fakeTime } from "../../helpers/fake-time.js";
 
-const AWAY = new StoreError("away", { unavailable: true });
+const UNAVAILABLE = new StoreError("away", { unavailable: true });
 
 function logged(): { logger: Logger; lines: string[] } {
   const lines: string[] = [];
@@ -12,21 +12,21 @@ function logged(): { logger: Logger; lines: string[] } {
     (level: string) =>
     (message: string, fields: Readonly<Record<string, unknown>> = {}): void =>
       void lines.push(`${level} ${message} ${typeof fields["times"] === "number" ? fields["times"] : 1}`);
-  const own = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
-  return { logger: throttleOutageLogs(own), lines };
+  const plainLogger = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+  return { logger: throttleOutageLogs(plainLogger), lines };
 }
 
 it("what fails because the store is away is said once in the same words, everything else as ever", () => {
   const { logger, lines } = logged();
   for (let n = 0; n < 1000; n++) {
-    logger.error("a request failed", { error: AWAY, path: `/api/${n}` });
-    logger.warn("lease not renewed", { error: AWAY });
+    logger.error("a request failed", { error: UNAVAILABLE, path: `/api/${n}` });
+    logger.warn("lease not renewed", { error: UNAVAILABLE });
   }
   for (let n = 0; n < 2; n++) {
     logger.error("a request failed", { error: new StoreError("broken") });
     logger.error("a request failed", { error: new StoreError("full", { full: true }) });
     logger.error("a request failed");
-    logger.debug("a request failed", { error: AWAY });
+    logger.debug("a request failed", { error: UNAVAILABLE });
   }
   assert.deepEqual(lines, [
     "error a request failed 1",
@@ -41,24 +41,24 @@ it("what fails because the store is away is said once in the same words, everyth
 it("after a while it is said again, with how often it was so", (t) => {
   const { pass } = fakeTime(t);
   const { logger, lines } = logged();
-  for (let n = 0; n < 4; n++) logger.error("a request failed", { error: AWAY });
+  for (let n = 0; n < 4; n++) logger.error("a request failed", { error: UNAVAILABLE });
   pass(59_999);
-  logger.error("a request failed", { error: AWAY });
+  logger.error("a request failed", { error: UNAVAILABLE });
   pass(2);
-  logger.error("a request failed", { error: AWAY });
+  logger.error("a request failed", { error: UNAVAILABLE });
   pass(60_001);
-  logger.error("a request failed", { error: AWAY });
+  logger.error("a request failed", { error: UNAVAILABLE });
   assert.deepEqual(lines, ["error a request failed 1", "error a request failed 5", "error a request failed 1"]);
 });
 
 it("a store is away when it says so, whichever copy of the package the error is of", () => {
-  assert.ok(isUnavailable(AWAY));
+  assert.ok(isUnavailable(UNAVAILABLE));
   assert.ok(isUnavailable(Object.assign(new Error("x"), { code: "store", unavailable: true })));
-  for (const other of [
+  for (const otherError of [
     new StoreError("x"),
     new Error("x"),
     undefined,
     Object.assign(new Error("x"), { code: "store" }),
   ])
-    assert.ok(!isUnavailable(other));
+    assert.ok(!isUnavailable(otherError));
 });

@@ -10,9 +10,9 @@ function hinted(): { notifier: Notifier; hint: () => void; listeners: () => numb
   return { notifier, hint: () => hints.notify("root"), listeners: () => hints.size };
 }
 
-const LONG = 600_000;
+const LONG_MS = 600_000;
 
-/** Whether it has resolved by now. */
+/** Whether the promise has already resolved. */
 async function isDue(next: Promise<void>): Promise<boolean> {
   return Promise.race([next.then(() => true), turns().then(() => false)]);
 }
@@ -22,21 +22,21 @@ describe("whoever waits for what others do", () => {
     const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
     const looks = new PollSchedule(notifier, "root", 0);
-    const next = looks.next(LONG);
+    const next = looks.next(LONG_MS);
     hint();
     pass(0);
     await next;
     hint();
-    const again = looks.next(LONG);
+    const again = looks.next(LONG_MS);
     pass(0);
     await again;
-    const idle = looks.next(LONG);
-    pass(LONG - 1);
+    const idle = looks.next(LONG_MS);
+    pass(LONG_MS - 1);
     assert.equal(await isDue(idle), false, "each hint is one look");
     looks.now();
     await idle;
-    const late = looks.next(LONG);
-    pass(LONG);
+    const late = looks.next(LONG_MS);
+    pass(LONG_MS);
     await late;
     looks.end();
   });
@@ -44,18 +44,18 @@ describe("whoever waits for what others do", () => {
   it("waits a while between two looks, however many hints come, and not for news of its own", async (t) => {
     const { pass } = fakeTime(t);
     const { notifier, hint } = hinted();
-    const looks = new PollSchedule(notifier, "root", LONG);
-    const first = looks.next(LONG);
+    const looks = new PollSchedule(notifier, "root", LONG_MS);
+    const first = looks.next(LONG_MS);
     hint();
     pass(0);
     await first;
-    const next = looks.next(2 * LONG);
+    const next = looks.next(2 * LONG_MS);
     for (let n = 0; n < 100; n += 1) hint();
-    pass(LONG - 1);
+    pass(LONG_MS - 1);
     assert.equal(await isDue(next), false);
     pass(1);
     await next;
-    const early = looks.next(2 * LONG);
+    const early = looks.next(2 * LONG_MS);
     hint();
     assert.equal(await isDue(early), false);
     looks.now();
@@ -63,7 +63,7 @@ describe("whoever waits for what others do", () => {
     hint();
     looks.now();
     hint();
-    await looks.next(LONG);
+    await looks.next(LONG_MS);
     looks.end();
   });
 
@@ -71,10 +71,10 @@ describe("whoever waits for what others do", () => {
     const { notifier, listeners } = hinted();
     const looks = new PollSchedule(notifier, "root", 0);
     const gone = new AbortController();
-    const next = looks.next(LONG, gone.signal);
+    const next = looks.next(LONG_MS, gone.signal);
     gone.abort(new Error("gone"));
     await assert.rejects(next, { message: "gone" });
-    await assert.rejects(looks.next(LONG, gone.signal), { message: "gone" });
+    await assert.rejects(looks.next(LONG_MS, gone.signal), { message: "gone" });
     assert.equal(listeners(), 1);
     looks.end();
     assert.equal(listeners(), 0);

@@ -7,7 +7,7 @@ import { ScriptedProvider } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** Resolves with the next hint. Whoever listens does not keep a process by that. */
+/** Resolves with the next notification. A subscription alone does not keep the process alive. */
 async function hint(notifier: Notifier, root: string): Promise<void> {
   const awake = setInterval(() => {}, 1000);
   let end = () => {};
@@ -30,19 +30,19 @@ it("a look that fails is a hint to all, and the process goes on", async () => {
 
 it("json: a driver hears of what another one of its process published, not of its own", async (t) => {
   const folder = await tempDir(t);
-  const [one, other] = [0, 1].map(() => new LowdbJsonDriver({ path: folder.at("sessions") }));
-  assert.ok(one && other);
-  const agent = new Agent({ driver: one, providers: [new ScriptedProvider([])] });
+  const [firstDriver, secondDriver] = [0, 1].map(() => new LowdbJsonDriver({ path: folder.at("sessions") }));
+  assert.ok(firstDriver && secondDriver);
+  const agent = new Agent({ driver: firstDriver, providers: [new ScriptedProvider([])] });
   t.after(() => agent.close());
-  await other.open();
-  t.after(() => other.close());
+  await secondDriver.open();
+  t.after(() => secondDriver.close());
   const { id } = await agent.sessions.create();
-  let own = 0;
-  const end = notifierOf(one).subscribe(id, () => (own += 1));
-  const told = hint(notifierOf(other), id);
+  let ownHints = 0;
+  const end = notifierOf(firstDriver).subscribe(id, () => (ownHints += 1));
+  const foreignHint = hint(notifierOf(secondDriver), id);
   await agent.sessions.delete(id);
-  await told;
+  await foreignHint;
   end();
-  assert.equal(own, 0);
-  assert.equal(await other.get(id), undefined);
+  assert.equal(ownHints, 0);
+  assert.equal(await secondDriver.get(id), undefined);
 });

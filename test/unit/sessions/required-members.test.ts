@@ -1,4 +1,4 @@
-// A driver with the required members of the port alone: what the kernel does in place of the others.
+// A driver with the required members of the port only: tests the kernel's replacements for the optional members.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type WatchEvent } from "gantry";
@@ -27,8 +27,8 @@ const METHODS = [
 ] as const;
 
 function requiredOf(documents: MemoryDocuments): SessionDriver {
-  const whole = new MemoryDriver(documents);
-  const methods = Object.fromEntries(METHODS.map((name) => [name, whole[name].bind(whole)]));
+  const fullDriver = new MemoryDriver(documents);
+  const methods = Object.fromEntries(METHODS.map((name) => [name, fullDriver[name].bind(fullDriver)]));
   return { name: "required", ...(methods as Pick<SessionDriver, (typeof METHODS)[number]>) };
 }
 
@@ -52,30 +52,31 @@ describe("two agents on drivers with the required members alone", () => {
     const { path: projectDir } = await tempDir(t);
     const documents = new MemoryDocuments();
     const provider = new ScriptedProvider(script);
-    const [here, there] = [0, 1].map(
+    const [localAgent, remoteAgent] = [0, 1].map(
       () => new Agent({ driver: requiredOf(documents), providers: [provider], tools: [], projectDir }),
     ) as [Agent, Agent];
-    // Timers of a notifier keep no process alive.
+    // The timers of a notifier do not keep the process alive.
     const alive = setInterval(() => undefined, 1000);
     t.after(async () => {
       clearInterval(alive);
-      await Promise.all([here.close(), there.close()]);
+      await Promise.all([localAgent.close(), remoteAgent.close()]);
     });
-    return { here, there, provider };
+    return { here: localAgent, there: remoteAgent, provider };
   };
 
   it("cancel a run of each other, and see what the other says", async (t) => {
-    const { here, there, provider } = await two(t, [{ hang: true }]);
-    const run = await here.run({ message: "hi" });
+    const { here: localAgent, there: remoteAgent, provider } = await two(t, [{ hang: true }]);
+    const run = await localAgent.run({ message: "hi" });
     const ended = run.result.catch((error: unknown) => error);
     const events: WatchEvent[] = [];
     const watching = new AbortController();
     const watched = (async () => {
-      for await (const event of there.sessions.watch(run.sessionId, { signal: watching.signal })) events.push(event);
+      for await (const event of remoteAgent.sessions.watch(run.sessionId, { signal: watching.signal }))
+        events.push(event);
     })().catch(() => undefined);
     await until(() => provider.requests.length === 1);
     await until(() => events.some(({ type }) => type === "message"));
-    assert.equal((await there.runs.cancel(run.id)).state, "cancelled");
+    assert.equal((await remoteAgent.runs.cancel(run.id)).state, "cancelled");
     await until(() => events.some((event) => event.type === "state" && event.state.run?.state === "cancelled"));
     watching.abort();
     await Promise.all([watched, ended]);

@@ -1,4 +1,5 @@
-// Random sequences of operations on every driver, compared with the one in memory. SEED, RUNS and STEPS make it longer.
+// Random sequences of operations on every driver, compared with the memory driver. SEED, RUNS and STEPS repeat and
+// extend them.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Message, RunRecord, RunState, Session } from "gantry";
@@ -30,16 +31,19 @@ import { seedOf } from "../../helpers/random.js";
 const SEED = seedOf();
 const RUNS = Number(process.env["RUNS"] ?? 10);
 const STEPS = Number(process.env["STEPS"] ?? 40);
-/** Long sequences (`npm run soak`) have exactly STEPS steps, are compared at every hundredth part, and are not shrunk. */
-const LONG = STEPS >= 1000;
-const COMPARE_EVERY = LONG ? Math.floor(STEPS / 100) : 5;
+/**
+ * Whether the sequences are long (`npm run soak`). Long sequences have exactly STEPS steps, are compared 100 times, and
+ * are not shrunk.
+ */
+const IS_LONG = STEPS >= 1000;
+const COMPARE_EVERY = IS_LONG ? Math.floor(STEPS / 100) : 5;
 
 const IDS = ["a", "b", "c", "D/d"];
 const HOLDERS = ["h1", "h2"];
 const DIRS = ["/one", "/two"];
 
 const id = fc.constantFrom(...IDS);
-/** Of a chain: the original, or one of its follow-ups. */
+/** A session of a chain: the original or one of its follow-ups. */
 const place = fc.tuple(id, fc.nat(2)).map(([root, index]) => (index === 0 ? root : `${root}.${index}`));
 const small = fc.nat(12);
 const text = fc.oneof(fc.string({ maxLength: 5 }), fc.string({ unit: "binary", maxLength: 5 }));
@@ -48,10 +52,10 @@ const fence = fc.constantFrom("none", "current", "old" as const);
 const alias = fc.constantFrom("", "x", "y", "a");
 
 const STATES: RunState[] = ["running", "waiting", "finished"];
-/** Few ids, keys and times, so that they meet. */
+/** Few ids, keys and times, so that they collide. */
 const run = fc.record({
   id: fc.constantFrom("r1", "r2", "r3", "r4"),
-  key: fc.constantFrom("", "", "k1", "k2"),
+  idempotencyKey: fc.constantFrom("", "", "k1", "k2"),
   state: fc.constantFrom(...STATES),
   startedAt: fc.nat(2).map(at),
 });
@@ -62,7 +66,7 @@ const ask = fc.constantFrom("q1", "q2");
 const set = fc.record(
   {
     title: text,
-    titled: fc.boolean(),
+    hasFinalTitle: fc.boolean(),
     model: text,
     projectDir: fc.constantFrom(...DIRS),
     updatedAt: small.map(at),
@@ -70,7 +74,7 @@ const set = fc.record(
   { requiredKeys: [] },
 );
 
-/** Seqs are counted from the chain's last one: 0 is taken, 1 is next. */
+/** Sequence numbers are relative to the last one of the chain: 0 is taken, 1 is next. */
 const step = fc.oneof(
   {
     weight: 3,
@@ -142,7 +146,7 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
-/** What the steps of one driver must remember. */
+/** State between the steps of one driver. */
 interface Side {
   driver: SessionDriver;
   reopen: () => Promise<SessionDriver>;
@@ -154,8 +158,8 @@ function changeOf(fields: Partial<SessionChange>): SessionChange {
   return { fence: null, sync: false, ...fields };
 }
 
-/** Do one step; gives what can be told of its outcome without regard to how a driver counts fences. */
-async function take(side: Side, one: Step): Promise<unknown> {
+/** Runs one step. Returns the part of its outcome that does not depend on how a driver counts fences. */
+async function take(side: Side, operation: Step): Promise<unknown> {
   const { driver } = side;
   const rootOf = (at: string): string => at.replace(/\.\d$/, "");
   const fenceOf = (at: string, which: string): number | null =>
@@ -166,91 +170,120 @@ async function take(side: Side, one: Step): Promise<unknown> {
   };
   const lastOf = async (at: string): Promise<number> => (await all(at)).at(-1)?.seq ?? 0;
   const started = (at: string, fields: Partial<RunRecord>): RunRecord => aRun("", at, fields);
-  const said = (from: number, count: number, at: string, fields: Partial<Message> = {}): Message[] =>
+  const messagesFrom = (from: number, count: number, at: string, fields: Partial<Message> = {}): Message[] =>
     Array.from({ length: count }, (_, n) => aMessage(at, from + n, { id: `m${from + n}`, ...fields }));
   const pick = async (at: string, which: number): Promise<Pick<Message, "id" | "parts">> => {
-    const growing = (await all(at)).filter((one) => !one.finished);
+    const growing = (await all(at)).filter((message) => !message.finished);
     return growing[which % Math.max(1, growing.length)] ?? { id: "none", parts: [] };
   };
   side.count++;
-  switch (one.do) {
+  switch (operation.do) {
     case "create":
       return driver.create({
-        session: aSession(one.id, { alias: one.alias, projectDir: one.dir, updatedAt: at(one.when) }),
-        messages: said(1, one.n, one.id),
-        ...(one.run ? { run: started(one.id, one.run) } : {}),
-        fence: one.run ? fenceOf(one.id, "current") : null,
+        session: aSession(operation.id, {
+          alias: operation.alias,
+          projectDir: operation.dir,
+          updatedAt: at(operation.when),
+        }),
+        messages: messagesFrom(1, operation.n, operation.id),
+        ...(operation.run ? { run: started(operation.id, operation.run) } : {}),
+        fence: operation.run ? fenceOf(operation.id, "current") : null,
       });
     case "follow": {
-      const session = aSession(`${one.id}.${one.index}`, { chain: { root: one.id, index: one.index } });
-      const last = await lastOf(one.id);
-      const messages = said(last + 1, one.n, session.id);
-      return driver.create({ session, messages, view: said(1, one.n, "v"), fence: fenceOf(one.id, one.fence) });
+      const session = aSession(`${operation.id}.${operation.index}`, {
+        chain: { root: operation.id, index: operation.index },
+      });
+      const last = await lastOf(operation.id);
+      const messages = messagesFrom(last + 1, operation.n, session.id);
+      return driver.create({
+        session,
+        messages,
+        view: messagesFrom(1, operation.n, "v"),
+        fence: fenceOf(operation.id, operation.fence),
+      });
     }
     case "run": {
-      const runs = one.runs.map((fields) => started(one.place, fields));
-      const { followed, release } = one;
+      const runs = operation.runs.map((fields) => started(operation.place, fields));
+      const { followed, release } = operation;
       return driver.write(
-        one.place,
-        changeOf({ runs, fence: fenceOf(one.place, one.fence), consumedInstructions: followed, release }),
+        operation.place,
+        changeOf({ runs, fence: fenceOf(operation.place, operation.fence), consumedInstructions: followed, release }),
       );
     }
     case "set": {
-      const change = changeOf({ set: one.set, fence: fenceOf(one.place, one.fence) });
-      return driver.write(one.place, one.usage ? { ...change, usage: one.usage } : change);
+      const change = changeOf({ set: operation.set, fence: fenceOf(operation.place, operation.fence) });
+      return driver.write(operation.place, operation.usage ? { ...change, usage: operation.usage } : change);
     }
     case "add": {
-      const add = said(Math.max(1, (await lastOf(one.place)) + one.from), one.n, one.place, {
-        finished: one.finished,
-        parts: [],
-      });
-      const { finished: sync, release } = one;
-      return driver.write(one.place, changeOf({ add, fence: fenceOf(one.place, one.fence), sync, release }));
+      const add = messagesFrom(
+        Math.max(1, (await lastOf(operation.place)) + operation.from),
+        operation.n,
+        operation.place,
+        {
+          finished: operation.finished,
+          parts: [],
+        },
+      );
+      const { finished: sync, release } = operation;
+      return driver.write(
+        operation.place,
+        changeOf({ add, fence: fenceOf(operation.place, operation.fence), sync, release }),
+      );
     }
     case "instruct":
-      return instruct(driver, anInstruction(one.instruction, one.place, { text: `${side.count}` }));
+      return instruct(driver, anInstruction(operation.instruction, operation.place, { text: `${side.count}` }));
     case "withdraw":
-      return withdraw(driver, one.place, one.instruction);
+      return withdraw(driver, operation.place, operation.instruction);
     case "ask": {
-      const given = anAsk(one.ask, one.place, { state: one.state as "open", createdAt: at(side.count % 3) });
-      return driver.write(one.place, changeOf({ asks: [given], fence: fenceOf(one.place, one.fence) }));
+      const newAsk = anAsk(operation.ask, operation.place, {
+        state: operation.state as "open",
+        createdAt: at(side.count % 3),
+      });
+      return driver.write(
+        operation.place,
+        changeOf({ asks: [newAsk], fence: fenceOf(operation.place, operation.fence) }),
+      );
     }
     case "answer":
-      return answer(driver, one.place, one.ask, answered("allow", `${side.count}`));
+      return answer(driver, operation.place, operation.ask, answered("allow", `${side.count}`));
     case "append": {
-      const { id: messageId, parts } = await pick(one.place, one.pick);
-      const part = Math.min(one.part, parts.length);
-      const deltas = [0, 1].map((n) => ({ messageId, part, type: "text" as const, text: `${one.text}${n}` }));
-      return driver.write(one.place, changeOf({ append: deltas }));
+      const { id: messageId, parts } = await pick(operation.place, operation.pick);
+      const part = Math.min(operation.part, parts.length);
+      const deltas = [0, 1].map((n) => ({ messageId, part, type: "text" as const, text: `${operation.text}${n}` }));
+      return driver.write(operation.place, changeOf({ append: deltas }));
     }
     case "finish": {
-      const parts = [{ type: "text" as const, text: one.text }];
-      const final = aMessage(one.place, 1, { id: (await pick(one.place, one.pick)).id, parts, role: "assistant" });
-      return driver.write(one.place, changeOf({ finish: [final], sync: true }));
+      const parts = [{ type: "text" as const, text: operation.text }];
+      const final = aMessage(operation.place, 1, {
+        id: (await pick(operation.place, operation.pick)).id,
+        parts,
+        role: "assistant",
+      });
+      return driver.write(operation.place, changeOf({ finish: [final], sync: true }));
     }
     case "cut":
       return driver.write(
-        one.place,
-        changeOf({ revert: { id: `s${side.count}`, after: one.after, createdAt: at(0) } }),
+        operation.place,
+        changeOf({ revert: { id: `s${side.count}`, after: operation.after, createdAt: at(0) } }),
       );
     case "restore": {
-      const snapshots = await snapshotsOf(driver, one.place);
-      const snapshot = snapshots[one.pick % Math.max(1, snapshots.length)];
+      const snapshots = await snapshotsOf(driver, operation.place);
+      const snapshot = snapshots[operation.pick % Math.max(1, snapshots.length)];
       const cut = { id: `s${side.count}`, after: snapshot?.after ?? 0, createdAt: at(0) };
       return driver.write(
-        one.place,
-        changeOf({ restore: snapshot?.id ?? "none", ...(one.swap ? { revert: cut } : {}) }),
+        operation.place,
+        changeOf({ restore: snapshot?.id ?? "none", ...(operation.swap ? { revert: cut } : {}) }),
       );
     }
     case "delete":
-      return driver.delete(one.places);
+      return driver.delete(operation.places);
     case "lease": {
-      const other = HOLDERS.find((holder) => holder !== one.holder);
-      const options = one.head === "none" ? {} : { head: { messages: one.head === "whole" } };
-      const first = await driver.lease(one.place, aHolder(one.holder), 600_000, options);
-      const isGone = one.gone && "heldBy" in first && first.heldBy.holder.id === other;
+      const otherHolder = HOLDERS.find((holder) => holder !== operation.holder);
+      const options = operation.head === "none" ? {} : { head: { messages: operation.head === "whole" } };
+      const first = await driver.lease(operation.place, aHolder(operation.holder), 600_000, options);
+      const isGone = operation.gone && "heldBy" in first && first.heldBy.holder.id === otherHolder;
       const lease = isGone
-        ? await driver.lease(one.place, aHolder(one.holder), 600_000, {
+        ? await driver.lease(operation.place, aHolder(operation.holder), 600_000, {
             fenceToReplace: first.heldBy.fence,
             ...options,
           })
@@ -259,12 +292,12 @@ async function take(side: Side, one: Step): Promise<unknown> {
       const before = side.fences.get(lease.rootId) ?? 0;
       side.fences.set(lease.rootId, lease.fence);
       assert.ok(lease.fence >= before, "fences only grow");
-      // Those that nobody wants may be told all the same.
-      const head = lease.head && { ...lease.head, ...(one.head === "bare" && { messages: [] }) };
+      // A driver may return messages that were not requested.
+      const head = lease.head && { ...lease.head, ...(operation.head === "bare" && { messages: [] }) };
       return comparable([lease.rootId, lease.holder.id, lease.fence > before, head]);
     }
     case "release": {
-      return release(driver, { rootId: one.id, fence: side.fences.get(one.id) ?? -1 });
+      return release(driver, { rootId: operation.id, fence: side.fences.get(operation.id) ?? -1 });
     }
     case "reopen":
       await driver.close();
@@ -273,24 +306,24 @@ async function take(side: Side, one: Step): Promise<unknown> {
   }
 }
 
-/** All that a client can see. */
+/** Everything that a client can see. */
 async function visible(driver: SessionDriver): Promise<unknown> {
   const places = IDS.flatMap((root) => [root, `${root}.1`, `${root}.2`]);
   const sessions: (Session | undefined)[] = [];
   const details: unknown[] = [];
-  for (const one of places) {
-    sessions.push(await driver.get(one));
+  for (const sessionId of places) {
+    sessions.push(await driver.get(sessionId));
     details.push([
-      (await newestOf(driver, one))?.id,
-      await driver.messages(one),
-      await driver.messages(one, { scope: "chain" }),
-      await driver.messages(one, { scope: "chain", before: 6, limit: 2 }),
-      await driver.head(one),
-      await snapshotsOf(driver, one),
-      await driver.instructions(one).catch((error: unknown) => (error as { code?: unknown }).code),
-      await driver.asks({ sessionId: one, limit: 99 }),
-      await driver.runs({ sessionId: one, limit: 99 }),
-      await driver.dump(one),
+      (await newestOf(driver, sessionId))?.id,
+      await driver.messages(sessionId),
+      await driver.messages(sessionId, { scope: "chain" }),
+      await driver.messages(sessionId, { scope: "chain", before: 6, limit: 2 }),
+      await driver.head(sessionId),
+      await snapshotsOf(driver, sessionId),
+      await driver.instructions(sessionId).catch((error: unknown) => (error as { code?: unknown }).code),
+      await driver.asks({ sessionId: sessionId, limit: 99 }),
+      await driver.runs({ sessionId: sessionId, limit: 99 }),
+      await driver.dump(sessionId),
     ]);
   }
   return {
@@ -315,15 +348,15 @@ async function visible(driver: SessionDriver): Promise<unknown> {
   };
 }
 
-async function outcome(side: Side, one: Step): Promise<unknown> {
+async function outcome(side: Side, operation: Step): Promise<unknown> {
   try {
-    return { value: await take(side, one) };
+    return { value: await take(side, operation) };
   } catch (error) {
     return { code: (error as { code?: unknown }).code };
   }
 }
 
-/** Halves of surrogate pairs may be replaced, so both sides are compared with all of them replaced. */
+/** A driver may replace unpaired surrogates, so all of them are replaced on both sides. */
 function comparable(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value ?? null).replace(/\\ud[89a-f][0-9a-f]{2}/gi, "\ufffd"));
 }
@@ -332,7 +365,7 @@ describe("random operations give the same on every driver", () => {
   for (const [name, makeStore] of ALL_STORES.filter(([kind]) => kind !== "memory")) {
     it(`${name} and memory (SEED=${SEED} RUNS=${RUNS} STEPS=${STEPS})`, async () => {
       const property = fc.asyncProperty(
-        fc.array(step, { minLength: LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
+        fc.array(step, { minLength: IS_LONG ? STEPS : 1, maxLength: STEPS, size: "max" }),
         async (steps) => {
           const ends: (() => Promise<void> | void)[] = [];
           const make = await makeStore({ after: (end) => void ends.push(end) });
@@ -347,9 +380,9 @@ describe("random operations give the same on every driver", () => {
           }
           const [model, real] = sides as [Side, Side];
           try {
-            for (const [n, one] of steps.entries()) {
-              const expected = await outcome(model, one);
-              assert.deepEqual(await outcome(real, one), expected, `step ${n}: ${JSON.stringify(one)}`);
+            for (const [n, operation] of steps.entries()) {
+              const expected = await outcome(model, operation);
+              assert.deepEqual(await outcome(real, operation), expected, `step ${n}: ${JSON.stringify(operation)}`);
               if (n % COMPARE_EVERY === COMPARE_EVERY - 1 || n === steps.length - 1) {
                 assert.deepEqual(
                   comparable(await visible(real.driver)),
@@ -364,7 +397,7 @@ describe("random operations give the same on every driver", () => {
           }
         },
       );
-      await fc.assert(property, { numRuns: RUNS, endOnFailure: LONG });
+      await fc.assert(property, { numRuns: RUNS, endOnFailure: IS_LONG });
     });
   }
 });

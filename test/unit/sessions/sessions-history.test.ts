@@ -29,7 +29,7 @@ function make(t: TestContext, provider: ModelProvider, driver: SessionDriver): A
 const text = (message: Message | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
-async function said(agent: Agent, id: string): Promise<string[]> {
+async function textsOf(agent: Agent, id: string): Promise<string[]> {
   return (await agent.sessions.messages(id)).map(text);
 }
 
@@ -39,7 +39,7 @@ async function ask(agent: Agent, message: string, sessionId?: string): Promise<R
   return run;
 }
 
-/** Answers what it is asked with `re <question>`. */
+/** A model that answers with `re <question>`. */
 function echo(window = 128_000): WindowProvider {
   return new WindowProvider({
     window,
@@ -47,14 +47,14 @@ function echo(window = 128_000): WindowProvider {
   });
 }
 
-/** The message with this text. */
-async function idOf(agent: Agent, session: string, wanted: string): Promise<string> {
-  const message = (await agent.sessions.messages(session)).find((one) => text(one).startsWith(wanted));
-  assert.ok(message, wanted);
+/** The id of the message that starts with this text. */
+async function idOf(agent: Agent, session: string, prefix: string): Promise<string> {
+  const message = (await agent.sessions.messages(session)).find((candidate) => text(candidate).startsWith(prefix));
+  assert.ok(message, prefix);
   return message.id;
 }
 
-/** A chain of three sessions or more, with one prompt a turn: `p1 ...`, `p2 ...`. */
+/** A chain of at least three sessions, with one prompt per turn: `p1 ...`, `p2 ...`. */
 async function chain(agent: Agent, turns: number): Promise<{ sessionId: string; followUps: string[] }> {
   const followUps: string[] = [];
   const off = agent.on("session.compacted", ({ to }) => void followUps.push(to));
@@ -92,18 +92,18 @@ for (const [name, makeStore] of STORES) {
       );
       const ids = new Set([...source, ...copied].map((message) => message.id));
       assert.equal(ids.size, 6 + 4);
-      for (const { id, seq, sessionId: _, ...rest } of copied) {
-        const { id: theirs, seq: same, sessionId: __, ...original } = source[seq - 1]!;
-        assert.notEqual(id, theirs);
+      for (const { id, seq, sessionId: _, ...copiedFields } of copied) {
+        const { id: sourceId, seq: same, sessionId: __, ...original } = source[seq - 1]!;
+        assert.notEqual(id, sourceId);
         assert.equal(seq, same);
-        assert.deepEqual(rest, original);
+        assert.deepEqual(copiedFields, original);
       }
 
       await ask(agent, "four", forked.id);
-      assert.deepEqual((await said(agent, forked.id)).slice(-2), ["four", "re four"]);
-      assert.equal((await said(agent, sessionId)).length, 6);
+      assert.deepEqual((await textsOf(agent, forked.id)).slice(-2), ["four", "re four"]);
+      assert.equal((await textsOf(agent, sessionId)).length, 6);
       await agent.sessions.delete(sessionId);
-      assert.equal((await said(agent, forked.id)).length, 6, "a fork survives its parent");
+      assert.equal((await textsOf(agent, forked.id)).length, 6, "a fork survives its parent");
       assert.equal((await agent.sessions.list({ limit: 9 })).total, 1);
     });
 
@@ -113,9 +113,9 @@ for (const [name, makeStore] of STORES) {
       const agent = make(t, provider, store());
       const { sessionId, followUps } = await chain(agent, 24);
       assert.ok(followUps.length >= 2);
-      const whole = await said(agent, sessionId);
+      const allTexts = await textsOf(agent, sessionId);
       const forked = await agent.sessions.fork(followUps[0]!, await idOf(agent, sessionId, "re p20"));
-      assert.deepEqual(await said(agent, forked.id), whole.slice(0, 40));
+      assert.deepEqual(await textsOf(agent, forked.id), allTexts.slice(0, 40));
       assert.equal(forked.parentId, sessionId);
       let compacted = 0;
       agent.on("session.compacted", ({ rootId }) => (compacted += Number(rootId === forked.id)));
@@ -123,8 +123,8 @@ for (const [name, makeStore] of STORES) {
       assert.equal(compacted, 1);
       assert.equal(provider.refused, 0);
       assert.deepEqual(provider.violations, []);
-      assert.deepEqual((await said(agent, forked.id)).slice(-2), ["next", "re next"]);
-      assert.deepEqual(await said(agent, sessionId), whole);
+      assert.deepEqual((await textsOf(agent, forked.id)).slice(-2), ["next", "re next"]);
+      assert.deepEqual(await textsOf(agent, sessionId), allTexts);
     });
 
     it("tells calls apart that a model named alike, and mends a call without its result", async (t) => {
@@ -140,23 +140,23 @@ for (const [name, makeStore] of STORES) {
       await ask(agent, "two", sessionId);
       const messages = await agent.sessions.messages(sessionId);
       assert.deepEqual(brokenRules(messages), []);
-      // Another run in a follow-up does not know the calls of the sessions before it.
+      // A run in a follow-up does not know the call ids of earlier sessions.
       const small = new ScriptedProvider(
         Array.from({ length: 12 }, () => [callTools(["note", { text: "x ".repeat(900) }]), "noted"]).flat(),
         { models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000 }] },
       );
       const { sessionId: long } = await ask(make(t, small, store()), "p1");
       for (let turn = 2; turn <= 12; turn++) await ask(make(t, small, store()), `p${turn}`, long);
-      const whole = await agent.sessions.messages(long);
-      assert.ok(brokenRules(whole).length > 0, "names are used again along the chain");
-      const apart = await agent.sessions.messages((await agent.sessions.fork(long, whole.at(-1)!.id)).id);
+      const allMessages = await agent.sessions.messages(long);
+      assert.ok(brokenRules(allMessages).length > 0, "names are used again along the chain");
+      const apart = await agent.sessions.messages((await agent.sessions.fork(long, allMessages.at(-1)!.id)).id);
       assert.equal(apart.length, 48);
       assert.deepEqual(brokenRules(apart), []);
-      // Cut between the second call and its result.
+      // Forks between the second call and its result.
       const forked = await agent.sessions.fork(sessionId, messages[5]!.id);
       await ask(agent, "three", forked.id);
       assert.deepEqual(brokenRules(provider.requests.at(-1)?.messages ?? []), []);
-      assert.deepEqual((await said(agent, forked.id)).slice(-3), ["[interrupted: outcome unknown]", "three", "ok"]);
+      assert.deepEqual((await textsOf(agent, forked.id)).slice(-3), ["[interrupted: outcome unknown]", "three", "ok"]);
     });
   });
 
@@ -175,7 +175,7 @@ for (const [name, makeStore] of STORES) {
       assert.equal(first.after, 2);
       assert.deepEqual(events, [["session.reverted", { sessionId, snapshotId: first.id }]]);
       assert.deepEqual(await agent.sessions.snapshots(sessionId), [first]);
-      assert.deepEqual(await said(agent, sessionId), ["one", "re one"]);
+      assert.deepEqual(await textsOf(agent, sessionId), ["one", "re one"]);
       assert.deepEqual((await agent.sessions.get(sessionId))?.usage, usage, "what was used was used");
 
       await ask(agent, "other", sessionId);
@@ -189,16 +189,16 @@ for (const [name, makeStore] of STORES) {
       );
       const aside = await agent.sessions.restore(sessionId, first.id);
       assert.ok(aside);
-      assert.deepEqual(await said(agent, sessionId), ["one", "re one", "two", "re two", "three", "re three"]);
+      assert.deepEqual(await textsOf(agent, sessionId), ["one", "re one", "two", "re two", "three", "re three"]);
       assert.deepEqual(await agent.sessions.snapshots(sessionId), [aside]);
       await ask(agent, "four", sessionId);
       assert.equal((await agent.sessions.messages(sessionId)).at(-1)?.seq, 10, "a seq is never used again");
 
       const again = await agent.sessions.restore(sessionId, aside.id);
-      assert.deepEqual(await said(agent, sessionId), ["one", "re one", "other", "re other"]);
+      assert.deepEqual(await textsOf(agent, sessionId), ["one", "re one", "other", "re other"]);
       assert.ok(again);
       await agent.sessions.restore(sessionId, again.id);
-      assert.equal((await said(agent, sessionId)).length, 8);
+      assert.equal((await textsOf(agent, sessionId)).length, 8);
     });
 
     it("restores a branch that a later revert cut short", async (t) => {
@@ -211,10 +211,10 @@ for (const [name, makeStore] of STORES) {
       await agent.sessions.revert(sessionId, await idOf(agent, sessionId, "re one"));
       await ask(agent, "second way", sessionId);
       const aside = await agent.sessions.restore(sessionId, deep.id);
-      assert.deepEqual(await said(agent, sessionId), ["one", "re one", "two", "re two", "three", "re three"]);
+      assert.deepEqual(await textsOf(agent, sessionId), ["one", "re one", "two", "re two", "three", "re three"]);
       assert.ok(aside);
       await agent.sessions.restore(sessionId, aside.id);
-      assert.deepEqual(await said(agent, sessionId), ["one", "re one", "second way", "re second way"]);
+      assert.deepEqual(await textsOf(agent, sessionId), ["one", "re one", "second way", "re second way"]);
     });
 
     it("goes back into an earlier session of a chain, and forth", async (t) => {
@@ -222,13 +222,13 @@ for (const [name, makeStore] of STORES) {
       const provider = echo(4_000);
       const agent = make(t, provider, store());
       const { sessionId, followUps } = await chain(agent, 24);
-      const whole = await said(agent, sessionId);
+      const allTexts = await textsOf(agent, sessionId);
       const seen = await agent.sessions.messages(sessionId, { view: "model" });
       const all = await agent.sessions.messages(sessionId);
-      // The last message of the first session: nothing of it is compacted again until it must be.
+      // The last message of the first session. After the revert no part of it is compacted again without need.
       const last = all.findLast((message) => message.sessionId === sessionId)!;
       const snapshot = await agent.sessions.revert(followUps.at(-1)!, last.id);
-      assert.deepEqual(await said(agent, sessionId), whole.slice(0, last.seq));
+      assert.deepEqual(await textsOf(agent, sessionId), allTexts.slice(0, last.seq));
       assert.deepEqual(
         await agent.sessions.messages(sessionId, { view: "model" }),
         all.slice(0, last.seq),
@@ -238,18 +238,18 @@ for (const [name, makeStore] of STORES) {
       agent.on("session.compacted", ({ to }) => later.push(to));
       for (const message of ["q1", "q2", "q3"]) await ask(agent, `${message} ${"long ".repeat(200)}`, sessionId);
       assert.ok(later.length > 0, "a follow-up is made beside those that were cut");
-      const other = await said(agent, sessionId);
-      assert.equal(other.length, last.seq + 6);
+      const laterTexts = await textsOf(agent, sessionId);
+      assert.equal(laterTexts.length, last.seq + 6);
 
       const aside = await agent.sessions.restore(sessionId, snapshot.id);
       assert.ok(aside);
-      assert.deepEqual(await said(agent, sessionId), whole);
+      assert.deepEqual(await textsOf(agent, sessionId), allTexts);
       assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), seen);
       await ask(agent, "next", sessionId);
       await agent.sessions.restore(sessionId, aside.id);
-      assert.deepEqual(await said(agent, sessionId), other);
+      assert.deepEqual(await textsOf(agent, sessionId), laterTexts);
       await ask(agent, "last", later[0]);
-      assert.deepEqual((await said(agent, sessionId)).slice(-2), ["last", "re last"]);
+      assert.deepEqual((await textsOf(agent, sessionId)).slice(-2), ["last", "re last"]);
       assert.deepEqual(provider.violations, []);
       assert.equal(provider.refused, 0);
       const { sessions, total } = await agent.sessions.list({ limit: 5 });
@@ -289,17 +289,17 @@ for (const [name, makeStore] of STORES) {
       }
       await assert.rejects(agent.sessions.snapshots("none"), { code: "session_not_found" });
       const run = await agent.run({ message: "two", sessionId });
-      const other = make(t, new ScriptedProvider(), store());
-      for (const one of [agent, other]) {
-        await assert.rejects(one.sessions.fork(sessionId, message!.id), { code: "session_busy" });
-        await assert.rejects(one.sessions.revert(sessionId, message!.id), { code: "session_busy" });
-        await assert.rejects(one.sessions.restore(sessionId, snapshot.id), { code: "session_busy" });
+      const secondAgent = make(t, new ScriptedProvider(), store());
+      for (const eachAgent of [agent, secondAgent]) {
+        await assert.rejects(eachAgent.sessions.fork(sessionId, message!.id), { code: "session_busy" });
+        await assert.rejects(eachAgent.sessions.revert(sessionId, message!.id), { code: "session_busy" });
+        await assert.rejects(eachAgent.sessions.restore(sessionId, snapshot.id), { code: "session_busy" });
       }
       go();
       await run.result;
-      assert.equal((await other.sessions.snapshots(sessionId)).length, 1);
-      await other.sessions.restore(sessionId, snapshot.id);
-      assert.deepEqual(await said(agent, sessionId), ["one", "ok"]);
+      assert.equal((await secondAgent.sessions.snapshots(sessionId)).length, 1);
+      await secondAgent.sessions.restore(sessionId, snapshot.id);
+      assert.deepEqual(await textsOf(agent, sessionId), ["one", "ok"]);
     });
 
     it("any order of runs, reverts and restores loses nothing and shows one branch that was seen before", async (t) => {
@@ -311,12 +311,12 @@ for (const [name, makeStore] of STORES) {
       const branches = new Set<string>();
       const snapshots = new Map<string, string>();
       const everything = new Set<string>();
-      const now = async () => JSON.stringify(await said(agent, sessionId));
+      const now = async () => JSON.stringify(await textsOf(agent, sessionId));
       let lastSeq = 0;
       for (let step = 1; step <= 60; step++) {
         const before = await now();
         branches.add(before);
-        const known = await agent.sessions.snapshots(sessionId);
+        const storedSnapshots = await agent.sessions.snapshots(sessionId);
         const dice = random();
         if (dice < 0.5 || step < 5) {
           await ask(agent, `p${step} ${"long ".repeat(150)}`, sessionId);
@@ -326,14 +326,14 @@ for (const [name, makeStore] of STORES) {
           lastSeq = answer!.seq;
           for (const message of messages) everything.add(message.id);
           assert.equal(await now(), JSON.stringify([...(JSON.parse(before) as string[]), text(prompt), text(answer)]));
-        } else if (dice < 0.75 || known.length === 0) {
+        } else if (dice < 0.75 || storedSnapshots.length === 0) {
           const messages = await agent.sessions.messages(sessionId);
           const at = Math.floor(random() * messages.length);
           const snapshot = await agent.sessions.revert(sessionId, messages[at]!.id);
           snapshots.set(snapshot.id, before);
           assert.equal(await now(), JSON.stringify(messages.slice(0, at + 1).map(text)));
         } else {
-          const snapshot = known[Math.floor(random() * known.length)]!;
+          const snapshot = storedSnapshots[Math.floor(random() * storedSnapshots.length)]!;
           const aside = await agent.sessions.restore(sessionId, snapshot.id);
           const after = await now();
           const expected = snapshots.get(snapshot.id);
@@ -348,8 +348,8 @@ for (const [name, makeStore] of STORES) {
       await driver.open();
       t.after(() => driver.close());
       const { sessions = [] } = (await driver.dump(sessionId)) ?? {};
-      const kept = sessions.flatMap(({ messages }) => messages.map(({ message }) => message.id));
-      assert.deepEqual(new Set(kept), everything);
+      const storedIds = sessions.flatMap(({ messages }) => messages.map(({ message }) => message.id));
+      assert.deepEqual(new Set(storedIds), everything);
       assert.deepEqual(provider.violations, []);
       assert.equal(provider.refused, 0);
       assert.equal((await agent.sessions.list({ limit: 5 })).total, 1);
@@ -382,8 +382,8 @@ for (const [name, makeStore] of STORES) {
       const signal = new AbortController().signal;
       await removeEmpty(driver, Date.now() - EMPTY_MS, silentLogger, signal, (id) => gone.push(id));
       assert.deepEqual(gone.sort(), many);
-      const left = (await driver.list({ limit: 500 })).sessions.map((session) => session.id);
-      assert.deepEqual(left.sort(), ["busy", "by hand", used, "young"].sort());
+      const remainingIds = (await driver.list({ limit: 500 })).sessions.map((session) => session.id);
+      assert.deepEqual(remainingIds.sort(), ["busy", "by hand", used, "young"].sort());
     });
 
     it("are looked for in the background, until the store closes", async (t) => {
@@ -405,8 +405,13 @@ for (const [name, makeStore] of STORES) {
       });
       let deleted = (_id: string) => undefined as void;
       const first = new Promise<string>((resolve) => (deleted = resolve));
-      const work = new Housekeeping({ driver, logger: silentLogger, onDeleted: (id) => deleted(id), firstMs: 0 });
-      // The timer holds no process up.
+      const work = new Housekeeping({
+        driver,
+        logger: silentLogger,
+        onDeleted: (id) => deleted(id),
+        firstRunDelayMs: 0,
+      });
+      // The timer under test does not keep the process alive.
       const alive = setInterval(() => undefined, 1000);
       assert.equal(await first, "old");
       clearInterval(alive);
@@ -416,7 +421,7 @@ for (const [name, makeStore] of STORES) {
   });
 }
 
-/** Mulberry32: the same numbers for the same seed. */
+/** Mulberry32: returns the same numbers for the same seed. */
 function seeded(seed: number): () => number {
   let state = seed * 7919 + 1;
   return () => {

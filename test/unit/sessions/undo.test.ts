@@ -24,11 +24,11 @@ import { tempDir, type TempDir } from "../../helpers/temp.js";
 interface Made {
   agent: Agent;
   folder: TempDir;
-  /** A run that makes these calls, one an answer, and says a word. Resolves with the session's id. */
+  /** Runs these calls, one per answer, and then a final answer. Resolves with the session's id. */
   run(...calls: Call[]): Promise<string>;
-  /** The same with all calls in one answer. */
+  /** Like `run`, with all calls in one answer. */
   together(...calls: Call[]): Promise<string>;
-  /** The same with a first call whose helper makes the others. */
+  /** Like `run`, with a first call whose subagent makes the other calls. */
   helper(asks: Call, ...calls: Call[]): Promise<string>;
   id(): string;
 }
@@ -45,7 +45,7 @@ async function make(
   return resume(t, folder, { driver, history, script: [] });
 }
 
-/** What a promise rejects with. */
+/** The error with which a promise rejects. */
 async function caught(work: Promise<unknown>): Promise<unknown> {
   return work.then(
     () => undefined,
@@ -57,14 +57,14 @@ function prefixed(files: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(files).map(([name, text]) => [`project/${name}`, text]));
 }
 
-/** Another process on the same folders, as it were. */
+/** Acts like another process on the same folders. */
 function resume(
   t: TestContext,
   folder: TempDir,
   {
     driver,
     history = true,
-    id: given,
+    id: sessionId,
   }: { driver?: SessionDriver | undefined; history?: boolean; script: []; id?: string },
 ): Made {
   const script: ScriptedStep[] = [];
@@ -78,7 +78,7 @@ function resume(
     ...(driver && { driver }),
   });
   t.after(() => agent.close());
-  let id = given ?? "";
+  let id = sessionId ?? "";
   const says = async (message: string): Promise<string> => {
     script.push("done");
     const run = await agent.run({ message, ...(id === "" ? {} : { sessionId: id }) });
@@ -94,7 +94,7 @@ function resume(
       return says(`do ${calls.length}`);
     },
     helper: async (asks, ...calls) => {
-      script.push(...[asks, ...calls].map((one) => callTools(one)), "helped");
+      script.push(...[asks, ...calls].map((childCall) => callTools(childCall)), "helped");
       return says("have it done");
     },
     together: async (...calls) => {
@@ -104,7 +104,7 @@ function resume(
   };
 }
 
-function told({ files }: Pick<UndoResult, "files">, folder: TempDir): string[] {
+function describeFiles({ files }: Pick<UndoResult, "files">, folder: TempDir): string[] {
   return files.map(({ path, outcome }) => `${outcome} ${path.slice(folder.at("project").length + 1)}`);
 }
 
@@ -128,34 +128,40 @@ describe("undo", () => {
       assert.equal(await folder.read("project/a.txt"), "three\n");
 
       const dry = await agent.sessions.undo(id(), { dryRun: true });
-      assert.deepEqual(told(dry, folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(dry, folder), ["restored a.txt", "made new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "three\n");
 
       const first = await agent.sessions.undo(id());
-      assert.deepEqual(told(first, folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(first, folder), ["restored a.txt", "made new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
       assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
       assert.equal((await agent.sessions.messages(id())).at(-1)?.id, first.to);
 
       const second = await agent.sessions.undo(id());
-      assert.deepEqual(told(second, folder), ["restored a.txt", "removed new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(second, folder), ["restored a.txt", "removed new/deep/b.txt"]);
       assert.equal(await folder.read("project/a.txt"), "one\n");
       assert.equal(existsSync(folder.at("project/new")), false, "folders that were made go, too");
       assert.deepEqual(await texts(agent, id()), []);
       assert.equal(second.to, "");
       assert.ok(hasCode(await caught(agent.sessions.undo(id())), "nothing_to_undo"));
 
-      assert.deepEqual(told(await agent.sessions.redo(id()), folder), ["restored a.txt", "made new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(await agent.sessions.redo(id()), folder), [
+        "restored a.txt",
+        "made new/deep/b.txt",
+      ]);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       assert.equal(await folder.read("project/new/deep/b.txt"), "b\n");
       assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 1);
-      assert.deepEqual(told(await agent.sessions.redo(id()), folder), ["restored a.txt", "removed new/deep/b.txt"]);
+      assert.deepEqual(describeFiles(await agent.sessions.redo(id()), folder), [
+        "restored a.txt",
+        "removed new/deep/b.txt",
+      ]);
       assert.equal(await folder.read("project/a.txt"), "three\n");
       assert.equal((await texts(agent, id())).filter((text) => text.startsWith("user:")).length, 2);
       assert.ok(hasCode(await caught(agent.sessions.redo(id())), "nothing_to_undo"));
 
-      // What was brought again can be taken back again.
+      // A redone change can be undone again.
       await agent.sessions.undo(id());
       assert.equal(await folder.read("project/a.txt"), "two\n");
       await run(["write", { path: "a.txt", content: "four\n" }]);
@@ -170,12 +176,12 @@ describe("undo", () => {
     await folder.write({ "project/a.txt": "a person's\n" });
     const error = await caught(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.deepEqual(told(error, folder), ["conflict a.txt", "restored b.txt"]);
+    assert.deepEqual(describeFiles(error, folder), ["conflict a.txt", "restored b.txt"]);
     assert.equal(await folder.read("project/a.txt"), "a person's\n");
     assert.equal(await folder.read("project/b.txt"), "c\n", "nothing at all is undone");
     assert.equal((await texts(agent, id())).length, 6);
 
-    assert.deepEqual(told(await agent.sessions.undo(id(), { force: true }), folder), [
+    assert.deepEqual(describeFiles(await agent.sessions.undo(id(), { force: true }), folder), [
       "restored a.txt",
       "restored b.txt",
     ]);
@@ -211,7 +217,10 @@ describe("undo", () => {
     assert.equal(undone.snapshot, null);
     assert.equal(await folder.read("project/a.txt"), "1");
     assert.equal((await agent.sessions.messages(id())).length, messages.length);
-    assert.deepEqual(told(await agent.sessions.undo(id(), { to: results[0]?.id ?? "", filesOnly: true }), folder), []);
+    assert.deepEqual(
+      describeFiles(await agent.sessions.undo(id(), { to: results[0]?.id ?? "", filesOnly: true }), folder),
+      [],
+    );
     await agent.sessions.redo(id());
     assert.equal(await folder.read("project/a.txt"), "3");
     const calls = messages.filter(({ role }) => role === "assistant");
@@ -228,7 +237,7 @@ describe("undo", () => {
     await together(["write", { path: "a.txt", content: "1" }], ["write", { path: "b.txt", content: "1" }]);
     const results = (await agent.sessions.messages(id())).filter(({ role }) => role === "tool");
     const undone = await agent.sessions.undo(id(), { to: results[0]?.id ?? "" });
-    assert.deepEqual(told(undone, folder), ["restored b.txt"]);
+    assert.deepEqual(describeFiles(undone, folder), ["restored b.txt"]);
     assert.equal(await folder.read("project/a.txt"), "1");
     await agent.sessions.redo(id());
     assert.equal(await folder.read("project/b.txt"), "1");
@@ -243,12 +252,12 @@ describe("undo", () => {
     assert.deepEqual(Object.keys(plain).sort(), ["after", "createdAt", "id"]);
     assert.equal(await folder.read("project/a.txt"), "2");
     await agent.sessions.restore(id(), plain.id);
-    const whole = await agent.sessions.revert(id(), end, { files: true });
-    assert.deepEqual(told({ files: whole.files ?? [] }, folder), ["restored a.txt"]);
+    const fileSnapshot = await agent.sessions.revert(id(), end, { files: true });
+    assert.deepEqual(describeFiles({ files: fileSnapshot.files ?? [] }, folder), ["restored a.txt"]);
     assert.equal(await folder.read("project/a.txt"), "1");
     assert.deepEqual(
-      (await agent.sessions.snapshots(id())).map((one) => one.id),
-      [whole.id],
+      (await agent.sessions.snapshots(id())).map((snapshot) => snapshot.id),
+      [fileSnapshot.id],
     );
   });
 
@@ -291,7 +300,11 @@ describe("undo", () => {
     for (const to of [folder.at("outside"), folder.at("project/other")]) {
       await symlink(to, folder.at("project/src"));
       const { files } = await agent.sessions.undo(id(), { dryRun: true, force: true });
-      assert.deepEqual(told({ files }, folder), ["failed src/a.txt", "failed src/b.txt", "removed sub/made.txt"]);
+      assert.deepEqual(describeFiles({ files }, folder), [
+        "failed src/a.txt",
+        "failed src/b.txt",
+        "removed sub/made.txt",
+      ]);
       await unlink(folder.at("project/src"));
     }
     await symlink(folder.at("outside"), folder.at("project/src"));
@@ -306,14 +319,14 @@ describe("undo", () => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" }, { driver: open() });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     await agent.close();
-    // Noted, and then the power went: b.txt never changed, and a line is half written.
+    // Simulates a power failure after the plan was recorded: b.txt is unchanged, and the last line is incomplete.
     const journal = folder.at("home/files", id(), "journal.jsonl");
     const lines = (await folder.read(`home/files/${id()}/journal.jsonl`)).trim().split("\n");
     const last = lines.findLastIndex((line) => line.startsWith('{"change"'));
     await writeFile(journal, `${lines.slice(0, last + 1).join("\n")}\n{"done":"half`);
     await folder.write({ "project/b.txt": "b\n" });
     const next = resume(t, folder, { driver: open(), script: [], id: id() });
-    assert.deepEqual(told(await next.agent.sessions.undo(id(), { dryRun: true }), folder), ["restored a.txt"]);
+    assert.deepEqual(describeFiles(await next.agent.sessions.undo(id(), { dryRun: true }), folder), ["restored a.txt"]);
     await next.run(["write", { path: "b.txt", content: "d\n" }]);
     await next.agent.sessions.undo(id());
     assert.equal(await folder.read("project/b.txt"), "b\n");
@@ -337,7 +350,7 @@ describe("undo", () => {
       const last = lines.findLastIndex((line) => line.startsWith('{"change"'));
       await writeFile(journal, `${lines.slice(0, last + 1).join("\n")}\n`);
       const { change } = JSON.parse(lines[last] ?? "") as { change: string };
-      // The folder is gone, and of both files a half is written beside where they are to be.
+      // The folder is missing, and both files are half written beside their targets.
       await rm(folder.at("project/place"));
       await rm(folder.at("project/old/a.txt"));
       const half = (name: string) => `.${name}.${change.replaceAll("-", "").slice(-12)}.tmp`;
@@ -353,24 +366,24 @@ describe("undo", () => {
   it("keeps copies for nobody else, which go with the session", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
     await run(["write", { path: "a.txt", content: "two\n" }]);
-    const kept = folder.at("home/files", id());
-    assert.equal((await lstat(kept)).mode & 0o777, 0o700);
+    const historyFolder = folder.at("home/files", id());
+    assert.equal((await lstat(historyFolder)).mode & 0o777, 0o700);
     assert.equal((await lstat(folder.at("home/files", id(), "0.pack"))).mode & 0o777, 0o600);
     await agent.sessions.delete(id());
     await agent.close();
-    assert.equal(existsSync(kept), false);
+    assert.equal(existsSync(historyFolder), false);
   });
 
   it("says what it cannot bring back, and does the rest where that is forced", async (t) => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     const pack = folder.at("home/files", id(), "0.pack");
-    // The first copy is damaged.
+    // Damages the first copy.
     await writeFile(pack, (await folder.read(`home/files/${id()}/0.pack`)).replace("one", "xxx"));
     const error = await caught(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.match(error.message, /^of a file no copy is kept; nothing was undone$/);
-    assert.deepEqual(told(error, folder), ["lost a.txt", "restored b.txt"]);
+    assert.match(error.message, /^no copy of a file is stored; nothing was undone$/);
+    assert.deepEqual(describeFiles(error, folder), ["lost a.txt", "restored b.txt"]);
     assert.equal(await folder.read("project/b.txt"), "c\n");
     await agent.sessions.undo(id(), { force: true });
     assert.equal(await folder.read("project/a.txt"), "two\n");
@@ -385,9 +398,9 @@ describe("undo", () => {
     await rm(folder.at("home/files"));
     const error = await caught(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.deepEqual(told(error, folder), ["lost a.txt"]);
+    assert.deepEqual(describeFiles(error, folder), ["lost a.txt"]);
     assert.equal((await texts(agent, id())).length, 4);
-    assert.deepEqual(told(await agent.sessions.undo(id(), { force: true }), folder), ["lost a.txt"]);
+    assert.deepEqual(describeFiles(await agent.sessions.undo(id(), { force: true }), folder), ["lost a.txt"]);
     assert.deepEqual(await texts(agent, id()), []);
     assert.equal(await folder.read("project/a.txt"), "two\n");
 
@@ -396,14 +409,14 @@ describe("undo", () => {
     const refused = await caught(plain.agent.sessions.undo(plain.id()));
     assert.ok(hasCode(refused, "undo_conflict"), String(refused));
     const dry = await plain.agent.sessions.undo(plain.id(), { dryRun: true });
-    assert.deepEqual(told(dry, plain.folder), ["lost a.txt"]);
+    assert.deepEqual(describeFiles(dry, plain.folder), ["lost a.txt"]);
     assert.deepEqual((await plain.agent.sessions.undo(plain.id(), { messagesOnly: true })).files, []);
     assert.deepEqual(await texts(plain.agent, plain.id()), []);
     await plain.run();
     assert.equal((await texts(plain.agent, plain.id())).length, 2, "a session that was emptied goes on");
     await plain.run(["write", { path: "a.txt", content: "three\n" }]);
     const forced = await plain.agent.sessions.undo(plain.id(), { force: true });
-    assert.deepEqual(told(forced, plain.folder), ["lost a.txt"]);
+    assert.deepEqual(describeFiles(forced, plain.folder), ["lost a.txt"]);
     assert.equal((await texts(plain.agent, plain.id())).length, 2);
   });
 
@@ -437,7 +450,7 @@ describe("undo", () => {
         ["write", { path: "e/f", content: "a file" }],
         ["write", { path: "empty", content: "full" }],
         ["write", { path: long, content: "2" }],
-        // Folders in the place of what went, made on the way to a file.
+        // Folders in place of deleted entries, created for a file below them.
         ["delete", { path: "file" }],
         ["write", { path: "file/in/it", content: "3" }],
         ["delete", { path: "link2" }],
@@ -478,11 +491,11 @@ describe("undo", () => {
     const { agent, folder, id, run, helper } = await make(t, { "a.txt": "one\n" });
     await helper(["task", { description: "d", prompt: "p" }], ["write", { path: "a.txt", content: "two\n" }]);
     assert.equal(await folder.read("project/a.txt"), "two\n");
-    const [own] = (await agent.sessions.list({ spawnedBy: id() })).sessions;
-    const error = await caught(agent.sessions.undo(own?.id ?? ""));
+    const [subagentSession] = (await agent.sessions.list({ spawnedBy: id() })).sessions;
+    const error = await caught(agent.sessions.undo(subagentSession?.id ?? ""));
     assert.ok(hasCode(error, "undo_conflict"), String(error));
-    assert.equal(error.files[0]?.why, `it is undone with session ${id()}`);
-    assert.deepEqual(told(await agent.sessions.undo(id()), folder), ["restored a.txt"]);
+    assert.equal(error.files[0]?.why, `undo it with session ${id()}`);
+    assert.deepEqual(describeFiles(await agent.sessions.undo(id()), folder), ["restored a.txt"]);
     assert.equal(await folder.read("project/a.txt"), "one\n");
     await agent.sessions.redo(id());
     assert.equal(await folder.read("project/a.txt"), "two\n");
@@ -493,8 +506,8 @@ describe("undo", () => {
     const { agent, folder, run, id } = await make(t, { "a.txt": "one\n" });
     await folder.write({ "project/large.txt": "x".repeat(21 * 1024 * 1024), "home/files": "no folder" });
     const results = async (): Promise<string[]> => {
-      const said = await texts(agent, id());
-      return said.filter((text) => text.startsWith("tool:"));
+      const allTexts = await texts(agent, id());
+      return allTexts.filter((text) => text.startsWith("tool:"));
     };
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "a.txt", content: "three\n" }]);
     const [first, second] = await results();
@@ -507,7 +520,7 @@ describe("undo", () => {
     assert.doesNotMatch(fourth ?? "", /No copy/);
     const error = await caught(agent.sessions.undo(id()));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.deepEqual(told(error, folder), ["lost large.txt"]);
+    assert.deepEqual(describeFiles(error, folder), ["lost large.txt"]);
   });
 
   it("keeps what it overwrites by force, or changes nothing at all", async (t) => {
@@ -517,19 +530,19 @@ describe("undo", () => {
     await folder.write({ "project/b.txt": large });
     const error = await caught(agent.sessions.undo(id(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.deepEqual(told(error, folder), ["restored a.txt", "conflict b.txt"]);
+    assert.deepEqual(describeFiles(error, folder), ["restored a.txt", "conflict b.txt"]);
     assert.match(error.files[1]?.why ?? "", /too large/);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     assert.equal((await texts(agent, id())).length, 6);
     await rename(folder.at("project/b.txt"), folder.at("project/large"));
 
     await folder.write({ "project/b.txt": "a person's\n" });
-    // No copy can be kept.
+    // The history cannot store a copy.
     await mkdir(folder.at("home/files", id(), "1.pack"));
     const full = await caught(agent.sessions.undo(id(), { force: true }));
     assert.ok(hasCode(full, "undo_conflict"));
-    assert.deepEqual(told(full, folder), ["failed a.txt", "restored b.txt"]);
-    assert.match(full.files[0]?.why ?? "", /^no copy of what is there now could be kept: EISDIR/);
+    assert.deepEqual(describeFiles(full, folder), ["failed a.txt", "restored b.txt"]);
+    assert.match(full.files[0]?.why ?? "", /^the current content could not be saved: EISDIR/);
     assert.equal(await folder.read("project/a.txt"), "two\n");
     await rm(folder.at("home/files", id(), "1.pack"), { recursive: true });
     assert.equal(await folder.read("project/b.txt"), "a person's\n");
@@ -543,14 +556,14 @@ describe("undo", () => {
     await run(["delete", { path: "place" }], ["write", { path: "ways/a/x", content: "1" }]);
     await run(
       ["write", { path: "place/b/y", content: "2" }],
-      // Not empty: that is refused, and nothing was deleted.
+      // The folder is not empty, so the call is rejected and nothing is deleted.
       ["delete", { path: "ways/a" }],
       ["write", { path: "gone/z", content: "3" }],
       ["delete", { path: "gone/z" }],
     );
     const there = async () => (await readdir(folder.at("project"), { recursive: true })).sort();
     const after = await there();
-    assert.deepEqual(told(await agent.sessions.undo(id()), folder), ["removed place/b/y"]);
+    assert.deepEqual(describeFiles(await agent.sessions.undo(id()), folder), ["removed place/b/y"]);
     assert.deepEqual(await there(), ["f.txt", "ways", "ways/a", "ways/a/x"]);
     await agent.sessions.undo(id());
     assert.deepEqual(await there(), ["f.txt", "place"]);
@@ -583,7 +596,7 @@ describe("undo", () => {
     await folder.write({ "project/c.txt/theirs": "1" });
     const error = await caught(agent.sessions.undo(id(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));
-    assert.match(error.files.find(({ outcome }) => outcome === "conflict")?.why ?? "", /folder now/);
+    assert.match(error.files.find(({ outcome }) => outcome === "conflict")?.why ?? "", /now a folder/);
     assert.equal(await folder.read("project/run.sh"), "two\n");
     await rm(folder.at("project/c.txt"), { recursive: true });
     await agent.sessions.undo(id());

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
-import { keep, prepare, readPragma, setPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
+import { retain, prepare, readPragma, setPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { APPLICATION_ID, MIGRATIONS, VERSION } from "../../../adapters/sqlite-driver/schema.js";
@@ -38,7 +38,7 @@ describe("the file of SqliteDriver", () => {
     return driver;
   }
 
-  /** The file must be refused with a reason, byte for byte as before. */
+  /** Asserts that the file is rejected with this reason and stays unchanged, byte by byte. */
   async function refused(reason: RegExp): Promise<void> {
     const before = await readFile(path);
     const driver = new SqliteDriver({ path });
@@ -74,7 +74,7 @@ describe("the file of SqliteDriver", () => {
 
   it("of a newer version is refused, untouched", async () => {
     await (await opened()).close();
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     setPragma(db, `user_version = ${VERSION + 1}`);
     db.close();
     await refused(/newer gantry/);
@@ -83,7 +83,7 @@ describe("the file of SqliteDriver", () => {
   it("of a newer version whose version is still in the log is refused too", async () => {
     const driver = await opened();
     await driver.close();
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     setPragma(db, `user_version = ${VERSION + 1}`);
     const second = new SqliteDriver({ path });
     await assert.rejects(second.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
@@ -92,7 +92,7 @@ describe("the file of SqliteDriver", () => {
 
   it("of version 1 is brought to this one, with all that was in it, and runs can be stored", async () => {
     await mkdir(join(folder, "home"));
-    const old = keep(new Sqlite(path));
+    const old = retain(new Sqlite(path));
     old.exec(MIGRATIONS[0] ?? "");
     setPragma(old, `application_id = ${APPLICATION_ID}`);
     setPragma(old, "user_version = 1");
@@ -113,7 +113,7 @@ describe("the file of SqliteDriver", () => {
         createdAt,
         JSON.stringify(parts),
       );
-    // Parts were numbered with gaps, where the answer had a part without text.
+    // Part numbers had gaps if an answer had a part without text.
     for (const [part, type, text] of [
       [1, "reasoning", "h"],
       [1, "reasoning", "m"],
@@ -139,7 +139,7 @@ describe("the file of SqliteDriver", () => {
     await driver.write("a", change({ add: [aMessage("a", 3)], runs: [run], fence: lease.fence }));
     assert.deepEqual(await runOf(driver, "r1"), { run, holder: aHolder("h2") });
     await driver.close();
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     assert.equal(readPragma(db, "user_version"), VERSION);
     assert.equal(readPragma(db, "integrity_check"), "ok");
     db.close();
@@ -148,7 +148,7 @@ describe("the file of SqliteDriver", () => {
   it("of another program is refused, untouched", async () => {
     await (await opened()).close();
     await rm(path);
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     db.exec("CREATE TABLE bookmarks (url TEXT)");
     db.close();
     await refused(/another program/);
@@ -157,20 +157,20 @@ describe("the file of SqliteDriver", () => {
   it("that is no database is refused, untouched", async () => {
     await (await opened()).close();
     await writeFile(path, "these are my notes, not sessions. ".repeat(40));
-    await refused(/damaged or no database/);
+    await refused(/damaged or not a database/);
     await writeFile(path, "short");
-    await refused(/damaged or no database/);
+    await refused(/damaged or not a database/);
   });
 
   it("that is damaged rejects with StoreError and is left as it is", async () => {
     const driver = await opened();
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 200) });
     await driver.close();
-    const whole = await readFile(path);
-    const cut = Buffer.from(whole.subarray(0, 100));
+    const fullFile = await readFile(path);
+    const cut = Buffer.from(fullFile.subarray(0, 100));
     await writeFile(path, cut);
     await refused(/./);
-    const garbled = Buffer.from(whole);
+    const garbled = Buffer.from(fullFile);
     garbled.fill(0x5a, 4096);
     await writeFile(path, garbled);
     const second = new SqliteDriver({ path });
@@ -207,7 +207,7 @@ describe("the file of SqliteDriver", () => {
     );
     const [, refusal] = results;
     assert.ok(refusal?.status === "rejected" && hasCode(refusal.reason, "store"));
-    assert.match(refusal.reason.message, /no room left/);
+    assert.match(refusal.reason.message, /no space left/);
     assert.deepEqual([await driver.get("a"), await driver.messages("a")], before);
     assert.deepEqual([(await driver.get("b"))?.title, (await driver.get("b"))?.model], ["fits", "fits too"]);
     await driver.close();
@@ -255,17 +255,17 @@ describe("the file of SqliteDriver", () => {
     await Promise.all([driver.open(), driver.open()]);
     await driver.open();
     await driver.create({ session: aSession("a"), messages: [growing("a", 1)] });
-    const other = await opened();
-    await other.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
+    const secondDriver = await opened();
+    await secondDriver.write("a", change({ append: [{ messageId: "a-1", part: 0, type: "text", text: "x" }] }));
     await driver.close();
     await driver.open();
     assert.equal(textOf((await driver.messages("a"))[0]), "x");
-    await Promise.all([driver.close(), other.close()]);
+    await Promise.all([driver.close(), secondDriver.close()]);
   });
 
   it("says that it is ours, and every connection has its pragmas", async () => {
     await (await opened()).close();
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     assert.equal(readPragma(db, "application_id"), APPLICATION_ID);
     assert.equal(readPragma(db, "user_version"), VERSION);
     assert.equal(readPragma(db, "journal_mode"), "wal");
@@ -274,7 +274,7 @@ describe("the file of SqliteDriver", () => {
 
   it("answers lists, pages and the newest of a chain from indexes, without sorting", async () => {
     await (await opened()).close();
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     const plan = (sql: string): string => {
       const values = Array.from({ length: (sql.match(/\?/g) ?? []).length }, () => 1);
       const steps = prepare(db, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[];

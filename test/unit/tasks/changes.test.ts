@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { found, textOf, turn, use, work } from "../../helpers/task-worker.js";
+import { matchIn, textOf, turn, use, work } from "../../helpers/task-worker.js";
 
 const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
 
@@ -35,13 +35,13 @@ describe("small tasks in a repository, judged by its own tests", () => {
       prompt: "A test fails. Find out why and mend it.",
       *worker() {
         const [run] = yield turn(use("bash", { command: "node --test 2>&1 | tail -60" }));
-        const place = found(run!.text, /test\/(total\.test\.js)/);
+        const place = matchIn(run!.text, /test\/(total\.test\.js)/);
         const [tested, code] = yield turn(
           use("read", { path: `test/${place}` }),
           use("grep", { pattern: "items.length", path: "src" }),
         );
         assert.match(tested!.text, /length: 10/);
-        found(code!.text, /items\.length > 10/);
+        matchIn(code!.text, /items\.length > 10/);
         const [edited] = yield turn(
           use("edit", {
             path: "src/total.js",
@@ -49,9 +49,9 @@ describe("small tasks in a repository, judged by its own tests", () => {
             new_string: "  if (items.length >= 10) return Math.floor(sum * 0.9);",
           }),
         );
-        found(edited!.text, /Edited src\/total\.js/);
+        matchIn(edited!.text, /Edited src\/total\.js/);
         const [again] = yield turn(use("bash", { command: "node --test" }));
-        found(again!.text, /^[#ℹ] fail 0$/m);
+        matchIn(again!.text, /^[#ℹ] fail 0$/m);
         return "The discount began at eleven things instead of ten (src/total.js). All tests pass now.";
       },
     });
@@ -74,7 +74,7 @@ describe("small tasks in a repository, judged by its own tests", () => {
         ].join("\n"),
       ]),
     );
-    const own = [
+    const definition = [
       "export function getUser(id) {",
       '  return { id, name: "n" };',
       "}",
@@ -99,7 +99,7 @@ describe("small tasks in a repository, judged by its own tests", () => {
       "",
     ].join("\n");
     const done = await work(t, {
-      files: { "package.json": PACKAGE, "src/users.js": own, ...users, "test/users.test.js": test },
+      files: { "package.json": PACKAGE, "src/users.js": definition, ...users, "test/users.test.js": test },
       prompt: "Rename getUser to findUser everywhere.",
       *worker({ tools }) {
         assert.ok(tools.includes("multiedit"));
@@ -117,9 +117,9 @@ describe("small tasks in a repository, judged by its own tests", () => {
             use("multiedit", { path, edits: path === "src/users.js" ? edits.slice(0, 1) : edits }),
           ),
         };
-        for (const { text } of done) found(text, /Edited src/);
-        const [left] = yield turn(use("grep", { pattern: "\\bgetUser\\b", path: "src" }));
-        assert.doesNotMatch(left!.text, /getUser\(/);
+        for (const { text } of done) matchIn(text, /Edited src/);
+        const [searchResult] = yield turn(use("grep", { pattern: "\\bgetUser\\b", path: "src" }));
+        assert.doesNotMatch(searchResult!.text, /getUser\(/);
         return "getUser is findUser in 5 files.";
       },
     });
@@ -140,13 +140,13 @@ describe("small tasks in a repository, judged by its own tests", () => {
       prompt: "slug() replaces only the first blank. Mend it.",
       *worker() {
         const [status] = yield turn(use("bash", { command: "git status --short" }));
-        found(status!.text, / M notes\.md/);
+        matchIn(status!.text, / M notes\.md/);
         yield turn(use("read", { path: "src/slug.js" }));
         yield turn(
           use("edit", { path: "src/slug.js", old_string: 'replace(" ", "-")', new_string: 'replaceAll(" ", "-")' }),
         );
         const [run] = yield turn(use("bash", { command: "node --test" }));
-        found(run!.text, /^[#ℹ] fail 0$/m);
+        matchIn(run!.text, /^[#ℹ] fail 0$/m);
         return "Done: src/slug.js. Your changes in notes.md and draft.txt are as they were.";
       },
     });

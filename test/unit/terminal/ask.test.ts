@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { GantryClient, type Ask } from "gantry/client";
 import { TerminalStore } from "../../../adapters/terminal/store.js";
-import { frameOf } from "../../../adapters/terminal/frame.js";
+import { renderFrame } from "../../../adapters/terminal/frame.js";
 import { Keyboard } from "../../../adapters/terminal/keys.js";
 import { textOf } from "../../../adapters/terminal/spans.js";
 import { Transcript } from "../../../adapters/terminal/transcript.js";
@@ -10,7 +10,7 @@ import type { Hooks } from "../../helpers/temp.js";
 
 const CHOICES = ["Allow", "Always allow this", "Reject"];
 
-function asked(more: Partial<Ask> = {}): Ask {
+function createAsk(fields: Partial<Ask> = {}): Ask {
   const choices = CHOICES.map((label) => ({ id: label, label, kind: "allow_once" as const }));
   const base = {
     id: "first",
@@ -21,10 +21,10 @@ function asked(more: Partial<Ask> = {}): Ask {
     title: "Run it",
     reason: "",
   };
-  return { ...base, input: { command: "make" }, diff: [], locations: [], choices, free_text: false, ...more } as Ask;
+  return { ...base, input: { command: "make" }, diff: [], locations: [], choices, free_text: false, ...fields } as Ask;
 }
 
-/** A desk with a clock that stands, and what it sent as answers. */
+/** A store with a stopped clock. Records the answers that it sends. */
 function deskOf(hooks: Hooks, columns = 80, rows = 24) {
   const clock = { now: 0 };
   const sent: string[] = [];
@@ -36,8 +36,16 @@ function deskOf(hooks: Hooks, columns = 80, rows = 24) {
     },
   });
   const nothing = () => undefined;
-  const own = { client, wishes: {}, place: "here", commands: [], run: nothing, leave: nothing, suspend: nothing };
-  const desk = new TerminalStore({ ...own, wheel: nothing, now: () => clock.now });
+  const storeOptions = {
+    client,
+    newSessionOptions: {},
+    place: "here",
+    commands: [],
+    run: nothing,
+    requestExit: nothing,
+    suspend: nothing,
+  };
+  const desk = new TerminalStore({ ...storeOptions, wheel: nothing, now: () => clock.now });
   hooks.after(() => desk.close());
   const keyboard = new Keyboard((input) => desk.press(input));
   const transcript = new Transcript();
@@ -52,15 +60,15 @@ function deskOf(hooks: Hooks, columns = 80, rows = 24) {
       desk.conversation.page.apply(state as unknown as Parameters<typeof desk.conversation.page.apply>[0]);
       desk.changed();
     },
-    screen: () => frameOf(desk, transcript, columns, rows, 0).rows.map(textOf),
+    screen: () => renderFrame(desk, transcript, columns, rows, 0).rows.map(textOf),
   };
 }
 
 describe("a question that comes while somebody is at the keyboard", () => {
   it("is not answered by keys that were on their way", (t) => {
     const { clock, sent, type, ask, screen } = deskOf(t);
-    ask(asked());
-    // Held keys, and a hasty person: each key within the time puts it off.
+    ask(createAsk());
+    // Held keys and a hasty user: each key within the delay restarts the delay.
     for (const keys of ["\r", "\u001b[B", "\r", "\u001b[A\r"]) {
       clock.now += 400;
       type(keys);
@@ -78,31 +86,31 @@ describe("a question that comes while somebody is at the keyboard", () => {
 
   it("is not answered by a text that begins like an answer, which is not lost either", (t) => {
     const { desk, clock, sent, type, ask } = deskOf(t);
-    ask(asked());
+    ask(createAsk());
     type("1. first\r");
     assert.deepEqual(
-      sent.filter((one) => one.startsWith("/api/asks")),
+      sent.filter((path) => path.startsWith("/api/asks")),
       [],
     );
     assert.match(sent[0] ?? "", /"message":"1\. first"/);
     clock.now += 10_000;
-    ask(asked({ id: "second" }));
+    ask(createAsk({ id: "second" }));
     clock.now += 10_000;
-    for (const one of "1 more") type(one);
+    for (const character of "1 more") type(character);
     assert.equal(desk.editor.text, " more");
     type("\r");
     assert.deepEqual(
-      sent.filter((one) => one.startsWith("/api/asks")),
+      sent.filter((path) => path.startsWith("/api/asks")),
       [],
     );
   });
 
   it("is not answered by what answered the one before", (t) => {
     const { desk, clock, sent, type, ask } = deskOf(t);
-    ask(asked());
+    ask(createAsk());
     clock.now += 1_000;
     type("1\r");
-    ask(asked({ id: "second" }));
+    ask(createAsk({ id: "second" }));
     type("1\r1\r");
     clock.now += 400;
     type("1\r");
@@ -111,7 +119,7 @@ describe("a question that comes while somebody is at the keyboard", () => {
     clock.now += 600;
     type("3\r");
     assert.equal(sent[1], '/api/asks/second {"choice":"Reject"}');
-    // Nor in between, where none is there.
+    // The same while no question is shown.
     ask();
     type("1\r");
     assert.equal(sent.length, 2);
@@ -121,7 +129,7 @@ describe("a question that comes while somebody is at the keyboard", () => {
   it("leaves the keys to what is being written", (t) => {
     const { desk, clock, sent, type, ask, screen } = deskOf(t);
     type("half a sent");
-    ask(asked());
+    ask(createAsk());
     clock.now += 1_000;
     type("ence 1");
     assert.equal(desk.editor.text, "half a sentence 1");
@@ -145,27 +153,27 @@ describe("what is about to be allowed", () => {
     ];
     for (const command of hidden) {
       const { ask, screen } = deskOf(t);
-      ask(asked({ title: command, input: {} }));
+      ask(createAsk({ title: command, input: {} }));
       assert.ok(
         screen().some((row) => row.includes("rm -rf ~")),
         JSON.stringify(command),
       );
       const diff = [{ path: command, old_text: null, new_text: command }];
-      for (const more of [{ input: { command } }, { diff }, { input: command }]) {
+      for (const fields of [{ input: { command } }, { diff }, { input: command }]) {
         const { ask, screen } = deskOf(t);
-        ask(asked({ title: command, ...more }));
+        ask(createAsk({ title: command, ...fields }));
         const rows = screen();
-        const about = rows.slice(rows.findIndex((row) => row.includes("May it?")) + 1);
-        assert.match(rows.join("\n"), /May it\? echo ok[^]*rm -rf ~/, JSON.stringify(command));
+        const about = rows.slice(rows.findIndex((row) => row.includes("Allow?")) + 1);
+        assert.match(rows.join("\n"), /Allow\? echo ok[^]*rm -rf ~/, JSON.stringify(command));
         assert.ok(
           about.some((row) => row.includes("rm -rf ~")),
-          JSON.stringify(more),
+          JSON.stringify(fields),
         );
       }
     }
     const { ask, screen } = deskOf(t);
-    // A comment in one line is not what stands in the next.
-    ask(asked({ title: "# harmless\nrm -rf ~" }));
+    // A comment in the first line must not hide the second line.
+    ask(createAsk({ title: "# harmless\nrm -rf ~" }));
     assert.ok(screen().some((row) => row.includes("# harmless ⏎ rm -rf ~")));
   });
 
@@ -177,7 +185,7 @@ describe("what is about to be allowed", () => {
     ] as const) {
       const { clock, type, ask, screen } = deskOf(t, columns, rows);
       const command = `${Array.from({ length: 400 }, (_, i) => `echo ${i}`).join("\n")}\nthe end of it`;
-      ask(asked({ title: `Run ${"a very long title ".repeat(40)}`, input: { command } }));
+      ask(createAsk({ title: `Run ${"a very long title ".repeat(40)}`, input: { command } }));
       const seen = screen();
       assert.equal(seen.length, rows);
       assert.ok(
@@ -194,7 +202,7 @@ describe("what is about to be allowed", () => {
         last.some((row) => row.includes("the end of it")),
         last.join("\n"),
       );
-      assert.ok(last.some((row) => row.includes("that is all of it")));
+      assert.ok(last.some((row) => row.includes("end; PgUp scrolls back")));
     }
   });
 });

@@ -8,26 +8,37 @@ import { textOf } from "../../../adapters/terminal/spans.js";
 
 describe("what a terminal sends", () => {
   const read = (...chunks: string[]): string[] => {
-    const told: Input[] = [];
-    const keyboard = new Keyboard((input) => told.push(input));
+    const inputs: Input[] = [];
+    const keyboard = new Keyboard((input) => inputs.push(input));
     for (const chunk of chunks) keyboard.feed(chunk);
     keyboard.close();
-    return told.map((one) => {
-      if (one.type === "wheel") return `wheel ${one.rows}`;
-      if (one.type !== "key") return `${one.type} ${one.text}`;
-      return `${one.ctrl ? "C-" : ""}${one.alt ? "M-" : ""}${one.shift ? "S-" : ""}${one.name}`;
+    return inputs.map((keyInput) => {
+      if (keyInput.type === "wheel") return `wheel ${keyInput.rows}`;
+      if (keyInput.type !== "key") return `${keyInput.type} ${keyInput.text}`;
+      return `${keyInput.ctrl ? "C-" : ""}${keyInput.alt ? "M-" : ""}${keyInput.shift ? "S-" : ""}${keyInput.name}`;
     });
   };
 
   it("is keys, text, pastes and the wheel, in whatever pieces it comes", () => {
     const all =
       "ä漢\r\u001b[A\u001b[1;5H\u001b[5~\u001bOB\u0003\u001b\r\u001b[13;2u\u001b[<64;1;1M\u001b[200~a\r\nb\u001b[A\u001b[201~\u007f";
-    const wanted = ["text ä漢", "enter", "up", "C-home", "pageup", "down", "C-c", "M-enter", "S-enter", "wheel 3"];
-    wanted.push("paste a\nb\u001b[A", "backspace");
-    assert.deepEqual(read(all), wanted);
-    const each = read(...all.slice(2)).map((one) => one);
-    assert.deepEqual(each, wanted.slice(1));
-    // A mouse that tells its button and place in characters types nothing.
+    const expectedInputs = [
+      "text ä漢",
+      "enter",
+      "up",
+      "C-home",
+      "pageup",
+      "down",
+      "C-c",
+      "M-enter",
+      "S-enter",
+      "wheel 3",
+    ];
+    expectedInputs.push("paste a\nb\u001b[A", "backspace");
+    assert.deepEqual(read(all), expectedInputs);
+    const each = read(...all.slice(2)).map((inputName) => inputName);
+    assert.deepEqual(each, expectedInputs.slice(1));
+    // Mouse reports with button and position as characters type nothing.
     assert.deepEqual(read("\u001b[M !!a", ..."\u001b[M`1mb"), ["text a", "text b"]);
   });
 
@@ -48,7 +59,7 @@ describe("what a terminal sends", () => {
 });
 
 describe("a prompt", () => {
-  it("is edited by whole characters, in lines, and remembers", () => {
+  it("is edited by no lone surrogates, in lines, and remembers", () => {
     const editor = new Editor();
     editor.insert("one 👩‍👩‍👧\u0007\u001b");
     assert.equal(editor.text, "one 👩‍👩‍👧");
@@ -105,7 +116,7 @@ describe("a diff", () => {
     assert.deepEqual(rows(null, "one\n"), ["new file a +1 -0", "+ one"]);
     assert.deepEqual(rows("one\n", ""), ["a +0 -1", "- one"]);
     assert.equal(rows(null, "x\n".repeat(500), 10).length, 10);
-    // Too much to compare line by line is told all the same.
+    // Texts that are too long to compare are still shown with their counts.
     const long = (name: string) => Array.from({ length: 3000 }, (_, i) => `${name}${i}`).join("\n");
     assert.match(rows(long("a"), long("b"))[0] ?? "", /\+3000 -3000/);
   });

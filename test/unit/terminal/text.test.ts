@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import stringWidth from "string-width";
 import { Prose } from "../../../adapters/terminal/markdown.js";
-import { clean, cut, graphemes, short, widthOf, written, writtenLine } from "../../../adapters/terminal/text.js";
+import {
+  clean,
+  truncate,
+  graphemes,
+  formatCount,
+  textWidth,
+  escapeInvisible,
+  escapeLine,
+} from "../../../adapters/terminal/text.js";
 import { paint, span, textOf, wrap } from "../../../adapters/terminal/spans.js";
 import { PAYLOADS } from "../../helpers/terminal-payloads.js";
 
@@ -11,14 +19,18 @@ describe("text of strangers", () => {
     for (const payload of PAYLOADS) {
       // eslint-disable-next-line no-control-regex -- what must not be there
       assert.doesNotMatch(clean(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
-      assert.doesNotMatch(writtenLine(payload), /\n/);
+      assert.doesNotMatch(escapeLine(payload), /\n/);
       assert.match(clean(payload), /before/);
       assert.match(clean(payload), /fter$/);
-      // Of what is written out nothing is missing.
-      // eslint-disable-next-line no-control-regex -- as above
-      assert.doesNotMatch(written(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
+      // Escaped text must be complete.
+
+      assert.doesNotMatch(
+        escapeInvisible(payload),
+        // eslint-disable-next-line no-control-regex
+        /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u,
+      );
       for (const seen of payload.replace(/[^\u0020-\u007e]/gu, " ").split(/ +/))
-        assert.ok(written(payload).includes(seen));
+        assert.ok(escapeInvisible(payload).includes(seen));
     }
   });
 
@@ -34,7 +46,7 @@ describe("text of strangers", () => {
     for (const text of texts)
       for (const all of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
         clean(all);
-        writtenLine(all);
+        escapeLine(all);
         new Prose().rows(all.slice(0, 20_000), 80);
       }
   });
@@ -48,10 +60,16 @@ describe("text of strangers", () => {
   });
 
   it("is as wide as a terminal shows it", () => {
-    assert.deepEqual(["abc", "漢字", "👩‍👩‍👧", "e\u0301"].map(widthOf), [3, 4, 2, 1]);
-    assert.equal(cut("漢字漢字", 5), "漢字…");
-    assert.equal(cut("short", 5), "short");
-    assert.deepEqual([999, 1000, 99_949, 999_949, 1_200_000].map(short), ["999", "1.0k", "99.9k", "1000k", "1.2M"]);
+    assert.deepEqual(["abc", "漢字", "👩‍👩‍👧", "e\u0301"].map(textWidth), [3, 4, 2, 1]);
+    assert.equal(truncate("漢字漢字", 5), "漢字…");
+    assert.equal(truncate("short", 5), "short");
+    assert.deepEqual([999, 1000, 99_949, 999_949, 1_200_000].map(formatCount), [
+      "999",
+      "1.0k",
+      "99.9k",
+      "1000k",
+      "1.2M",
+    ]);
   });
 
   it("has the characters and the width that it has, by whichever way they are found", () => {
@@ -70,11 +88,11 @@ describe("text of strangers", () => {
         graphemes(text),
         Array.from(segmenter.segment(text), ({ segment }) => segment),
       );
-      assert.equal(widthOf(text), stringWidth(text), text);
+      assert.equal(textWidth(text), stringWidth(text), text);
     }
     for (let code = 0x20; code < 0x1_0000; code += 1) {
       const character = String.fromCharCode(code);
-      assert.equal(widthOf(character), stringWidth(character), code.toString(16));
+      assert.equal(textWidth(character), stringWidth(character), code.toString(16));
     }
   });
 
@@ -86,13 +104,14 @@ describe("text of strangers", () => {
       `${"a long line of words ".repeat(500)}\n`,
       "漢字".repeat(5_000),
     ].join("");
-    const rows = (of: readonly (readonly { text: string }[])[]) => of.map((row) => row.map((one) => one.text).join(""));
+    const rows = (of: readonly (readonly { text: string }[])[]) =>
+      of.map((row) => row.map((part) => part.text).join(""));
     const growing = new Prose([span("  ")]);
     for (let at = 0; at < text.length; at += 97) growing.rows(text.slice(0, at), 60);
-    const whole = rows(new Prose([span("  ")]).rows(text, 60));
-    assert.deepEqual(rows(growing.rows(text, 60)), whole);
-    assert.equal(whole.join("").replace(/[ │]/g, "").includes("漢字".repeat(5_000)), true);
-    // Another width, and another text, are begun with anew.
+    const expectedRows = rows(new Prose([span("  ")]).rows(text, 60));
+    assert.deepEqual(rows(growing.rows(text, 60)), expectedRows);
+    assert.equal(expectedRows.join("").replace(/[ │]/g, "").includes("漢字".repeat(5_000)), true);
+    // Another width or another text starts anew.
     assert.deepEqual(rows(growing.rows(text, 30)), rows(new Prose([span("  ")]).rows(text, 30)));
     assert.deepEqual(rows(growing.rows("other", 30)), ["  other"]);
   });
@@ -106,9 +125,9 @@ describe("text of strangers", () => {
     assert.deepEqual(rows("漢", 1), ["?"]);
     for (const columns of [1, 2, 3, 7, 20])
       for (const row of rows("words 漢字 and 👩‍👩‍👧 some more-of-them-that-are-long", columns))
-        assert.ok(widthOf(row) <= columns);
-    const rest = wrap([span("a bold word", "bold")], 8, [span("> ")], [span("  ")]);
-    assert.deepEqual(rest.map(textOf), ["> a bold", "  word"]);
+        assert.ok(textWidth(row) <= columns);
+    const wrappedLines = wrap([span("a bold word", "bold")], 8, [span("> ")], [span("  ")]);
+    assert.deepEqual(wrappedLines.map(textOf), ["> a bold", "  word"]);
     assert.equal(paint([span("x", "bad")], true), "\u001b[31mx\u001b[0m");
     assert.equal(paint([span("x", "bad")], false), "x");
   });

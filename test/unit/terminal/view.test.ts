@@ -10,12 +10,12 @@ import type { Hooks } from "../../helpers/temp.js";
 const ROWS = 12;
 const HOME = "the folder";
 
-/** A terminal that knows what our painter writes: whole rows at absolute positions. */
+/** A terminal that understands the output of the painter: whole rows at absolute positions. */
 class TestScreen extends Writable {
   readonly columns = 60;
   readonly rows = ROWS;
   readonly lines: string[] = Array.from({ length: ROWS }, () => "");
-  /** The rows that each write has painted, counted from 0. */
+  /** The rows that each write has painted, from 0. */
   readonly painted: number[][] = [];
   readonly #changes = new EventEmitter();
 
@@ -37,14 +37,14 @@ class TestScreen extends Writable {
     return this.lines.join("\n");
   }
 
-  /** Resolves when the screen shows `wanted`. */
-  async until(wanted: RegExp): Promise<void> {
-    while (!wanted.test(this.text)) await once(this.#changes, "change");
+  /** Resolves when the text on the screen matches. */
+  async until(pattern: RegExp): Promise<void> {
+    while (!pattern.test(this.text)) await once(this.#changes, "change");
   }
 }
 
-/** A terminal whose server is there when `serve` is called. */
-function startTerminal(hooks: Hooks, url: string, wishes: TerminalOptions["wishes"] = {}) {
+/** A terminal whose server starts when the test calls `serve`. */
+function startTerminal(hooks: Hooks, url: string, wishes: TerminalOptions["newSessionOptions"] = {}) {
   const input = Object.assign(new PassThrough(), { setRawMode: () => input });
   const screen = new TestScreen();
   const leaving = new AbortController();
@@ -54,7 +54,7 @@ function startTerminal(hooks: Hooks, url: string, wishes: TerminalOptions["wishe
     input: input as unknown as NodeJS.ReadStream,
     output: screen as unknown as NodeJS.WriteStream,
     serve: () => isServed.then(() => ({ url, headers: {} })),
-    wishes,
+    newSessionOptions: wishes,
     place: HOME,
     colours: true,
     signal: leaving.signal,
@@ -70,7 +70,7 @@ describe("the view of a terminal", () => {
   it("shows a prompt from Enter on, while its server still starts", async (t) => {
     const api = await startApi(t, { steps: ["The answer."] });
     const { screen, type, serve } = startTerminal(t, api.url);
-    await screen.until(/gantry the folder[^]*Ask something/);
+    await screen.until(/gantry the folder[^]*Type a prompt/);
     type("first words");
     await screen.until(/❯ first words/);
     type("\r");
@@ -84,7 +84,7 @@ describe("the view of a terminal", () => {
   it("puts a prompt that was refused back where it was written", async (t) => {
     const api = await startApi(t);
     const { screen, type, serve } = startTerminal(t, api.url, { provider: "none", model: "none" });
-    await screen.until(/Ask something/);
+    await screen.until(/Type a prompt/);
     type("try it\r");
     await screen.until(/\n\n❯ try it\n[^]*\n❯$/m);
     serve();
@@ -95,7 +95,7 @@ describe("the view of a terminal", () => {
   it("paints the row that changed, in one write, and no other one", async (t) => {
     const api = await startApi(t);
     const { screen, type } = startTerminal(t, api.url);
-    await screen.until(/Ask something/);
+    await screen.until(/Type a prompt/);
     type("a");
     await screen.until(/❯ a/);
     const row = screen.lines.indexOf("❯ a");

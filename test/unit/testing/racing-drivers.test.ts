@@ -1,4 +1,5 @@
-// Drivers that are wrong only when two calls meet: each must be caught for certain, so it stops where others can come between.
+// Drivers with faults that occur only in concurrent calls. Each driver stops at the point of the race, so that its
+// check always fails.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { RunRecord } from "gantry";
@@ -23,16 +24,16 @@ import { keys } from "../../../src/sessions/documents/keys.js";
 
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
-/** A store in memory where the next change can be held up. */
+/** A store in memory that can hold back the next change. */
 class Held extends Tables {
-  /** The change that is held goes on when this resolves. */
+  /** The held change continues when this resolves. */
   #going: Promise<void> | undefined;
   #part = 0;
   #isTaken = false;
   #waiting = 0;
-  /** Sessions that a driver counted by itself. */
+  /** Number of sessions, as a driver counts them. */
   counted = 0;
-  /** What a driver that is right does one after the other. */
+  /** Serializes the changes of a correct driver. */
   turn: Promise<unknown> = Promise.resolve();
 
   hold(part: number): HeldStore | undefined {
@@ -49,19 +50,19 @@ class Held extends Tables {
     };
   }
 
-  /** The first change that comes here stops; others pass. */
+  /** Stops the first change that calls it. Later changes pass. */
   async stop(): Promise<void> {
     if (this.#isTaken) return;
     this.#isTaken = true;
     await this.wait();
   }
 
-  /** A reader on its way to another part of the store: there it waits for the change that is held. */
+  /** Called by a reader before it reads another part of the store. Waits for the held change. */
   async next(): Promise<void> {
     if (this.#part > 0) await this.behind();
   }
 
-  /** Waits until the change that is held is done. */
+  /** Waits until the held change is done. */
   async behind(): Promise<void> {
     if (!this.#going) return;
     await this.wait();
@@ -75,7 +76,7 @@ class Held extends Tables {
   }
 }
 
-/** As the one that it extends, but a write stops at its end. */
+/** Like its base class, but a write stops at its end. */
 class Driver extends MemoryDriver {
   readonly memory: Held;
   constructor(memory: Held) {
@@ -87,11 +88,11 @@ class Driver extends MemoryDriver {
   }
 }
 
-/** What changes something waits for its turn, and stops at its end. */
+/** A correct driver: changes run one after the other and stop at their end. */
 class Right extends Driver {
   async #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const before = this.memory.turn;
-    const mine = (async () => {
+    const ownTurn = (async () => {
       let isWaiting = true;
       void before.catch(() => undefined).finally(() => (isWaiting = false));
       await tick();
@@ -100,15 +101,15 @@ class Right extends Driver {
       await this.memory.stop();
       return work();
     })();
-    this.memory.turn = mine.catch(() => undefined);
-    return mine;
+    this.memory.turn = ownTurn.catch(() => undefined);
+    return ownTurn;
   }
   override create = (start: SessionStart) => this.#inTurn(() => super.create(start));
   override write = (id: string, change: SessionChange) => this.#inTurn(() => super.write(id, change));
   override forgetKeys = (before: string) => this.#inTurn(() => super.forgetKeys(before));
   override delete = (ids: readonly string[]) => this.#inTurn(() => super.delete(ids));
   override load = (chain: ChainData) => this.#inTurn(() => super.load(chain));
-  override lease = (...given: Parameters<MemoryDriver["lease"]>) => this.#inTurn(() => super.lease(...given));
+  override lease = (...args: Parameters<MemoryDriver["lease"]>) => this.#inTurn(() => super.lease(...args));
 }
 
 const NOTHING: ChangeResult = { instructions: [], consumedInstructions: [] };
@@ -134,18 +135,19 @@ function checksOf(Wrong: Made): Check[] {
   });
 }
 
-const HOLDS = "hold: where the fixture can hold a change up, nobody sees it until it is let go";
-const LEASED = "race: a write is done before its lease is another's, and told with the head, or refused";
-const ONE_HOLDER = "race: of any that want one lease, one has it, and the others are told who";
-const CHANGES = "race: changes of one chain lose nothing of each other";
-const DELETED = "race: of a chain that is deleted nothing is left, whatever comes at the same time";
+const HOLDS = "hold: if the fixture can hold a change, no reader sees it before it is released";
+const LEASED = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
+const ONE_HOLDER = "race: of concurrent lease requests one succeeds, and the others receive its holder";
+const CHANGES = "race: concurrent changes of a chain are all kept";
+const DELETED = "race: a deleted chain leaves nothing, whatever runs concurrently";
 const OWNER = "race: an id, an alias, an index and a run's key have one owner";
-const LOADS = "race: of two that load one chain, or what is in it, one does, and the other leaves nothing";
+const LOADS = "race: of two loads with common ids one succeeds, and the other has no effect";
 const ONCE = "race: an ask has one answer, an instruction one end, and instructions their order";
-const TOLD = "race: an instruction is told by the write that gives the lease back, or finds that change done";
-const TOTALS = "race: totals are those of what is there, whatever comes, goes and moves";
+const INSTRUCTION_CHECK =
+  "race: an instruction is returned by the write that releases the lease, or is written after it";
+const TOTALS = "race: totals are correct after concurrent creates, deletes and moves";
 
-/** What is wrong, the driver, and the check that must say so. */
+/** Description of the fault, the driver, and the check that must fail. */
 const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "judges the fence, and writes when the lease is another's",
@@ -234,10 +236,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
         const { title, hasFinalTitle: titled, mode } = { ...root };
         await this.memory.stop();
-        const left = await super.write(id, change);
+        const result = await super.write(id, change);
         const then = this.memory.sessions.get(this.rootOf(id))?.session;
         if (then && change.set) Object.assign(then, { title, hasFinalTitle: titled, mode, ...change.set });
-        return left;
+        return result;
       }
     },
     CHANGES,
@@ -249,10 +251,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const root = this.memory.sessions.get(this.rootOf(id))?.session;
         const before = root?.usage.promptTokens ?? 0;
         await this.memory.stop();
-        const left = await super.write(id, usage ? { ...change, usage } : change);
+        const result = await super.write(id, usage ? { ...change, usage } : change);
         const then = this.memory.sessions.get(this.rootOf(id))?.session;
         if (then && usage) then.usage.promptTokens = before + usage.promptTokens;
-        return left;
+        return result;
       }
     },
     CHANGES,
@@ -327,8 +329,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "leaves the lease of a chain that was deleted meanwhile",
     class extends Driver {
-      override async lease(...[id, ...given]: Parameters<MemoryDriver["lease"]>) {
-        const lease = await super.lease(id, ...given);
+      override async lease(...[id, ...args]: Parameters<MemoryDriver["lease"]>) {
+        const lease = await super.lease(id, ...args);
         const chain = this.memory.sessions.has(id);
         await this.memory.stop();
         if (chain && !this.memory.sessions.has(id) && "fence" in lease) this.memory.leases.set(lease.rootId, lease);
@@ -347,9 +349,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         );
         await this.memory.stop();
         if (isTaken) return super.write(id, change);
-        const left = await super.write(id, { ...change, runs: runs.map((run) => ({ ...run, idempotencyKey: "" })) });
+        const result = await super.write(id, { ...change, runs: runs.map((run) => ({ ...run, idempotencyKey: "" })) });
         for (const { id: run, idempotencyKey: key } of runs) this.memory.runs.get(run)!.run.idempotencyKey = key;
-        return left;
+        return result;
       }
     },
     OWNER,
@@ -410,7 +412,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const consumedInstructions =
-          change.consumedInstructions?.filter((one) => this.memory.instructions.has(one)) ?? [];
+          change.consumedInstructions?.filter((instructionId) => this.memory.instructions.has(instructionId)) ?? [];
         await this.memory.stop();
         return { ...(await super.write(id, change)), consumedInstructions };
       }
@@ -421,13 +423,13 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "numbers instructions when they come, and shows them when they are stored",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const others = this.memory.instructions.values().map((one) => one.id);
+        const earlierIds = this.memory.instructions.values().map((instruction) => instruction.id);
         await this.memory.stop();
-        const told = await super.write(id, change);
-        const place = (one: Instruction): number =>
-          others.includes(one.id) ? 0 : one.id === change.instruct?.id ? 1 : 2;
+        const result = await super.write(id, change);
+        const place = (instruction: Instruction): number =>
+          earlierIds.includes(instruction.id) ? 0 : instruction.id === change.instruct?.id ? 1 : 2;
         this.memory.instructions.replace([...this.memory.instructions.values()].sort((a, b) => place(a) - place(b)));
-        return told;
+        return result;
       }
     },
     ONCE,
@@ -441,7 +443,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return { ...(await super.write(id, change)), instructions: change.release ? before : [] };
       }
     },
-    TOLD,
+    INSTRUCTION_CHECK,
   ],
   [
     "writes its count back as it was when it looked",
@@ -458,11 +460,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const isAll = query.projectDir === undefined && query.emptyBefore === undefined;
         return isAll ? { ...page, total: this.memory.counted } : page;
       }
-      async #counted(more: number, work: () => Promise<void>): Promise<void> {
+      async #counted(added: number, work: () => Promise<void>): Promise<void> {
         const { counted } = this.memory;
-        if (more !== 0) await this.memory.stop();
+        if (added !== 0) await this.memory.stop();
         await work();
-        if (more !== 0) this.memory.counted = counted + more;
+        if (added !== 0) this.memory.counted = counted + added;
       }
     },
     TOTALS,
@@ -482,10 +484,10 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "gathers the head in two looks",
     class extends Right {
-      override async head(id: string, wanted?: { messages: boolean }): Promise<ChainHead | undefined> {
-        const first = await super.head(id, wanted);
+      override async head(id: string, options?: { messages: boolean }): Promise<ChainHead | undefined> {
+        const first = await super.head(id, options);
         await this.memory.next();
-        const then = await super.head(id, wanted);
+        const then = await super.head(id, options);
         return first && { ...first, unfinished: then?.unfinished ?? [] };
       }
     },
@@ -505,7 +507,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   ["stops nowhere, whatever its fixture says", MemoryDriver as unknown as Made, HOLDS],
 ];
 
-/** What is wrong all the same when nobody else comes. */
+/** Faults that occur without concurrent calls. */
 const ALONE: [what: string, Wrong: Made, check: string][] = [
   [
     "gives the lease back before it judges the change",
@@ -514,11 +516,11 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
         const { fence } = change;
         const isMine = fence !== null && this.memory.leases.get(this.rootOf(id))?.fence === fence;
         if (change.release && isMine) this.memory.leases.delete(this.rootOf(id));
-        const left = await super.write(id, change.release && isMine ? { ...change, fence: null } : change);
-        return change.release ? { ...left, instructions: await this.instructions(id) } : left;
+        const result = await super.write(id, change.release && isMine ? { ...change, fence: null } : change);
+        return change.release ? { ...result, instructions: await this.instructions(id) } : result;
       }
     },
-    "write: a refused one gives no lease back, whatever it is refused for",
+    "write: a rejected change never releases the lease",
   ],
   [
     "tells the lease before it as the last, whatever was changed without one since",
@@ -530,20 +532,21 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
         if (before !== undefined) this.memory.released.set(root, before);
       }
     },
-    "lease: where it tells the one before, that is the chain's last, whoever had it; nothing is told of a deleted chain",
+    "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete",
   ],
   [
     "raises lastSeq with a cut alone",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const lastSeqs = [...this.memory.sessions.values()].map(({ session }) => ({ ...session }));
-        const left = await super.write(id, change);
+        const result = await super.write(id, change);
         if (change.restore !== undefined && !change.revert)
-          for (const { id: one, lastSeq } of lastSeqs) this.memory.sessions.get(one)!.session.lastSeq = lastSeq;
-        return left;
+          for (const { id: sessionId, lastSeq } of lastSeqs)
+            this.memory.sessions.get(sessionId)!.session.lastSeq = lastSeq;
+        return result;
       }
     },
-    "restore: alone, too, the one that is the newest then has the chain's lastSeq",
+    "restore: the session that becomes the newest has the chain's lastSeq",
   ],
   [
     "loses with a load what a message had grown",
@@ -555,7 +558,7 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
         return super.load(copy);
       }
     },
-    "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
+    "load: a growing message keeps its text and can grow further, part by part, until it is finished",
   ],
   [
     "lets nothing grow that was loaded",
@@ -565,18 +568,18 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
         for (const { session } of chain.sessions) this.memory.sessions.get(session.id)?.chain.growing.splice(0);
       }
     },
-    "load: what a growing message had gained is there, and it gains more, part by part, until it is finished",
+    "load: a growing message keeps its text and can grow further, part by part, until it is finished",
   ],
   [
     "forgets at its close those that wait for one of ten places",
     class extends Driver {
       #places = 10;
-      override async messages(...given: Parameters<MemoryDriver["messages"]>) {
+      override async messages(...args: Parameters<MemoryDriver["messages"]>) {
         if (this.#places-- <= 0) await tick();
-        return super.messages(...given);
+        return super.messages(...args);
       }
     },
-    "close: waits for what is under way, also for more than it does at once",
+    "close: waits for active calls, also for more than run concurrently",
   ],
   ...[5000, 1000].map((early): [string, Made, string] => [
     `replaces a holder ${early} ms before its time`,
@@ -584,18 +587,18 @@ const ALONE: [what: string, Wrong: Made, check: string][] = [
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
         const held = this.memory.leases.get(this.rootOf(id));
         const isOver = held && Date.parse(held.expiresAt) - early <= Date.now();
-        const wanted: LeaseOptions = isOver ? { ...options, fenceToReplace: held.fence } : options;
-        return super.lease(id, holder, ttl, wanted);
+        const leaseOptions: LeaseOptions = isOver ? { ...options, fenceToReplace: held.fence } : options;
+        return super.lease(id, holder, ttl, leaseOptions);
       }
     },
-    "lease: nobody has it before its time ran out, however short that is",
+    "lease: cannot be taken before it expires, however short it is",
   ]),
 ];
 
 describe("the driver kit forces the race that catches a driver that", () => {
   for (const [what, Wrong, name] of WRONG)
     it(what, async () => {
-      const check = checksOf(Wrong).find((one) => one.name === name);
+      const check = checksOf(Wrong).find((candidate) => candidate.name === name);
       const why = name === HOLDS ? /was not held up/ : /as if neither had come first/;
       await assert.rejects(check!.run(), why);
     });
@@ -631,10 +634,10 @@ describe("what hangs is named, and nothing else waits for it", () => {
   } as const;
   for (const [hangs, name] of Object.entries(CHECKS) as [keyof typeof CHECKS, string][])
     it(hangs, async () => {
-      const check = checksWith(hangs).find((one) => one.name === name);
+      const check = checksWith(hangs).find((candidate) => candidate.name === name);
       await assert.rejects(check!.run(), (error: Error) => {
         assert.ok(error.message.startsWith(`${name}: `), error.message);
-        assert.match(error.message, new RegExp(`${hangs}\\(\\) hangs: not within 20 ms`));
+        assert.match(error.message, new RegExp(`${hangs}\\(\\) hangs: timed out after 20 ms`));
         return true;
       });
     });

@@ -21,7 +21,7 @@ import { assertCaught } from "../../helpers/caught.js";
 import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 
-/** A driver that is right but for what a subclass does wrong. */
+/** A correct driver, apart from the fault of a subclass. */
 class Driver extends MemoryDriver {
   readonly memory: Tables;
   constructor(memory: Tables) {
@@ -53,7 +53,7 @@ function checksOf(Wrong: Made, faults: { forgets?: boolean; apart?: boolean; tim
 
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
-/** What is wrong, the driver, and the check that must say so. */
+/** Description of the fault, the driver, and the check that must fail. */
 const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "loses the alias",
@@ -119,8 +119,8 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "knows the case of ASCII alone",
     class extends Driver {
       override list(query: SessionQuery): Promise<SessionPage> {
-        const known = /^[\x20-\x7e]*$/.test(query.search ?? "");
-        return known ? super.list(query) : Promise.resolve({ sessions: [], total: 0 });
+        const isAscii = /^[\x20-\x7e]*$/.test(query.search ?? "");
+        return isAscii ? super.list(query) : Promise.resolve({ sessions: [], total: 0 });
       }
     },
     "list: search finds a part of the title, without regard to case, and means every character literally",
@@ -141,38 +141,38 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.lease(root, holder, ttl, { fenceToReplace: this.memory.leases.get(root)?.fence ?? 0 });
       }
     },
-    "lease: one holder at a time; others are told who has it",
+    "lease: one holder at a time; other callers receive the current lease",
   ],
   [
     "uses a fence again",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const told = await super.write(id, change);
+        const result = await super.write(id, change);
         if (change.release && change.fence !== null) this.memory.fence = change.fence - 1;
-        return told;
+        return result;
       }
     },
-    "release: the lease is free, the fence is spent, and the next is greater",
+    "release: the lease is free, its fence is invalid, and the next fence is greater",
   ],
   [
     "writes a change in two steps",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const { add, ...rest } = change;
+        const { add, ...otherChange } = change;
         if (add) await super.write(id, { fence: null, sync: false, add });
-        return super.write(id, rest);
+        return super.write(id, otherChange);
       }
     },
-    "write: a refused change leaves nothing of itself behind",
+    "write: a rejected change has no effect",
   ],
   [
     "shows half of a change",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const [first, ...rest] = change.add ?? [];
+        const [first, ...laterMessages] = change.add ?? [];
         if (first) await super.write(id, { fence: null, sync: false, add: [first] });
         await tick();
-        return super.write(id, { ...change, add: rest });
+        return super.write(id, { ...change, add: laterMessages });
       }
     },
     "a reader never sees half of a change",
@@ -183,11 +183,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
       override async write(id: string, { usage, ...change }: SessionChange): Promise<ChangeResult> {
         const before = (await this.get(id))?.usage;
         await tick();
-        const left = await super.write(id, change);
-        if (!usage || !before) return left;
+        const result = await super.write(id, change);
+        if (!usage || !before) return result;
         for (const key of ["promptTokens", "completionTokens", "totalTokens", "cost"] as const)
           this.stored(id).usage = { ...this.stored(id).usage, [key]: before[key] + usage[key] };
-        return left;
+        return result;
       }
     },
     "two drivers that write one session at once: usage adds up, every seq has one winner",
@@ -205,11 +205,11 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "orders messages by the clock",
     class extends Driver {
       override async messages(id: string, page: MessagePage = {}): Promise<Message[]> {
-        const found = await super.messages(id, page);
-        return found.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+        const foundMessages = await super.messages(id, page);
+        return foundMessages.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
       }
     },
-    "messages: in seq order, whatever the clock said and in whichever order they came",
+    "messages: in seq order, regardless of creation times and insertion order",
   ],
   [
     "shows what was cut",
@@ -225,45 +225,47 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "lets updatedAt go back",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const left = await super.write(id, change);
+        const result = await super.write(id, change);
         if (change.set?.updatedAt !== undefined) this.stored(id).updatedAt = change.set.updatedAt;
-        return left;
+        return result;
       }
     },
-    "write: updatedAt never goes back, the rest of such a change counts",
+    "write: updatedAt never decreases; the other fields of such a change apply",
   ],
   [
     "forgets snapshots",
     class extends Driver {
-      override async head(...given: Parameters<MemoryDriver["head"]>): Promise<ChainHead | undefined> {
-        const head = await super.head(...given);
+      override async head(...args: Parameters<MemoryDriver["head"]>): Promise<ChainHead | undefined> {
+        const head = await super.head(...args);
         return head && { ...head, snapshots: [] };
       }
     },
-    "cut: hides what is behind a point under a snapshot, in this chain alone",
+    "revert: hides messages after a point under a snapshot, in this chain only",
   ],
   [
     "uses the seq of a cut message again",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const left = await super.write(id, change);
+        const result = await super.write(id, change);
         if (change.revert) this.stored(id).lastSeq = change.revert.after;
-        return left;
+        return result;
       }
     },
-    "cut: across a chain hides later sessions too; the one it was made in is the newest, and its lastSeq is the chain's",
+    "revert: across a chain hides later sessions too; its session becomes the newest, with the chain's lastSeq",
   ],
   [
     "keeps a snapshot that was restored",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const kept = this.memory.sessions.get(id)?.chain.snapshots.find((one) => one.id === change.restore);
-        const left = await super.write(id, change);
-        if (kept) this.memory.sessions.get(id)?.chain.snapshots.push(kept);
-        return left;
+        const snapshot = this.memory.sessions
+          .get(id)
+          ?.chain.snapshots.find((candidate) => candidate.id === change.restore);
+        const result = await super.write(id, change);
+        if (snapshot) this.memory.sessions.get(id)?.chain.snapshots.push(snapshot);
+        return result;
       }
     },
-    "restore: brings back what its cut hid, messages and sessions, and the snapshot is gone",
+    "restore: shows the messages and sessions that its revert hid, and removes the snapshot",
   ],
   [
     "leaves a session whose messages were refused",
@@ -291,7 +293,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         for (const id of ids) this.memory.sessions.delete(id);
       }
     },
-    "delete: by any id of a chain the whole chain goes, cut sessions and snapshots included, and no other",
+    "delete: any id of a chain deletes the whole chain with hidden sessions and snapshots, and no other",
   ],
   [
     "joins the parts of a growing message",
@@ -307,9 +309,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "sets usage instead of adding it",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const left = await super.write(id, change);
+        const result = await super.write(id, change);
         if (change.usage) this.stored(id).usage = { ...change.usage };
-        return left;
+        return result;
       }
     },
     "write: usage is added up",
@@ -364,21 +366,24 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
     "loads half of a chain whose ids are taken",
     class extends Driver {
-      override async load({ sessions, ...others }: ChainData): Promise<void> {
-        const [first, ...rest] = sessions;
-        if (first) await super.load({ sessions: [first], ...others });
-        for (const { session, view } of rest) await this.create({ session, view });
+      override async load({ sessions, ...otherData }: ChainData): Promise<void> {
+        const [first, ...laterSessions] = sessions;
+        if (first) await super.load({ sessions: [first], ...otherData });
+        for (const { session, view } of laterSessions) await this.create({ session, view });
       }
     },
-    "load: refused whole when an id, an alias or a run's id or key is taken, and nothing of it is left",
+    "load: rejected without any effect if an id, an alias or a run's id or key is taken",
   ],
   [
     "gives one key to two runs",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [] });
+        const result = await super.write(id, {
+          ...change,
+          runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [],
+        });
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.idempotencyKey = run.idempotencyKey;
-        return left;
+        return result;
       }
     },
     "runs: a key is unique in the store; what is refused for it leaves nothing",
@@ -390,9 +395,12 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         const keys = this.memory.runs.values().map(({ run }) => run.idempotencyKey);
         if (change.runs?.some(({ idempotencyKey: key }) => keys.includes(key))) return super.write(id, change);
         await tick();
-        const left = await super.write(id, { ...change, runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [] });
+        const result = await super.write(id, {
+          ...change,
+          runs: change.runs?.map((run) => ({ ...run, idempotencyKey: "" })) ?? [],
+        });
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.idempotencyKey = run.idempotencyKey;
-        return left;
+        return result;
       }
     },
     "runs: of many that come with one key at once through two drivers, one is stored",
@@ -421,9 +429,9 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
     "keeps runs of the session alone",
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const left = await super.write(id, change);
+        const result = await super.write(id, change);
         for (const run of change.runs ?? []) this.memory.runs.get(run.id)!.run.sessionId = id;
-        return left;
+        return result;
       }
     },
     "runs: of a follow-up they are the chain's, under its original's id, whatever the record says",
@@ -482,7 +490,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.runs(query);
       }
     },
-    "runs: nobody holds one whose lease ran out",
+    "runs: a run has no holder after its lease expired",
   ],
   [
     "forgets the holder of a run that began with its session",
@@ -492,7 +500,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         if (start.run) this.memory.runs.get(start.run.id)!.fence = null;
       }
     },
-    "runs: the holder is told while the lease lasts under which a run was written, to every driver, and no longer",
+    "runs: every driver returns the holder of a run while the lease of its last write is active",
   ],
   [
     "leaves the runs of a chain that was deleted",
@@ -585,7 +593,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.lease(root, holder, ttl, isWanted ? { ...options, fenceToReplace: fence } : options);
       }
     },
-    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
+    "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
   ],
   [
     "replaces nobody whose time runs",
@@ -594,7 +602,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.lease(root, holder, ttl);
       }
     },
-    "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
+    "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
   ],
   [
     "looks who is to be replaced, thinks, and replaces",
@@ -616,7 +624,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.create({ ...start, fence: null });
       }
     },
-    "lease: of a session that is not there yet, and its fence is that of the create",
+    "lease: of a session that does not exist yet; create uses its fence",
   ],
   [
     "dumps a chain in two looks",
@@ -637,20 +645,20 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.write(id, change);
       }
     },
-    "release: alone it gives back the lease of a session that was never created, and nothing else does",
+    "release: on its own releases the lease of a session that was never created",
   ],
   [
     "gives back nothing of a lease that is not held, and says nothing",
     class extends Driver {
       override write(id: string, change: SessionChange): Promise<ChangeResult> {
-        const told = { instructions: [], consumedInstructions: [] };
+        const emptyResult = { instructions: [], consumedInstructions: [] };
         return super.write(id, change).catch((error: unknown) => {
-          if (change.release && !change.add) return told;
+          if (change.release && !change.add) return emptyResult;
           throw error;
         });
       }
     },
-    "release: the lease is free, the fence is spent, and the next is greater",
+    "release: the lease is free, its fence is invalid, and the next fence is greater",
   ],
   [
     "answers asks of every chain",
@@ -670,7 +678,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return { ...(await super.write(id, change)), ...(first?.answer && { answer: first.answer }) };
       }
     },
-    "write: a refused one gives no lease back, whatever it is refused for",
+    "write: a rejected change never releases the lease",
   ],
   [
     "tells every instruction that a change names as removed by it",
@@ -679,7 +687,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return { ...(await super.write(id, change)), consumedInstructions: [...(change.consumedInstructions ?? [])] };
       }
     },
-    "tells which instructions a change removed, and removes none of another chain",
+    "returns which instructions a change removed, and removes none of another chain",
   ],
   [
     "finds a run by its id, whatever else is asked for",
@@ -697,17 +705,17 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return super.asks(query);
       }
     },
-    "keeps an ask whole, stored under the lease, and finds it by id and by any id of the chain",
+    "stores all fields of an ask under the lease, and finds it by its id and by any id of the chain",
   ],
   [
     "tells no snapshots with a lease",
     class extends Driver {
-      override async lease(...given: Parameters<MemoryDriver["lease"]>) {
-        const lease = await super.lease(...given);
+      override async lease(...args: Parameters<MemoryDriver["lease"]>) {
+        const lease = await super.lease(...args);
         return "head" in lease && lease.head ? { ...lease, head: { ...lease.head, snapshots: [] } } : lease;
       }
     },
-    "lease: tells the chain's head where it is asked for, as it is under the lease",
+    "lease: returns the chain's head on request, in its state under the lease",
   ],
   [
     "counts how often it was opened",
@@ -725,7 +733,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
   ],
 ];
 
-/** Files that a wrong driver leaves open. */
+/** File descriptors that a wrong driver leaves open. */
 const leftOpen: number[] = [];
 after(() => leftOpen.forEach((file) => closeSync(file)));
 
@@ -752,7 +760,7 @@ describe("the driver kit catches a driver that", () => {
   it("never says that all is on the disk", () =>
     assertCaught(
       checksOf(NeverSynced, { timeoutMs: 500 }),
-      "synced: where it is there, it resolves when what was written is on the disk, also with nothing to wait for",
+      "synced: if present, resolves when all writes are on disk, also without any",
     ));
 
   it("forgets all when it is closed", () =>

@@ -5,7 +5,7 @@ import type { HookSet } from "gantry/plugin";
 import { hooksChecks } from "gantry/testing";
 
 const never = new Promise<never>(() => undefined);
-let left: ReturnType<typeof createServer> | undefined;
+let openServer: ReturnType<typeof createServer> | undefined;
 
 const faults: readonly [string, HookSet, string][] = [
   ["has no member", {}, "members: functions, and listeners of known events"],
@@ -18,7 +18,7 @@ const faults: readonly [string, HookSet, string][] = [
     "listeners: none throws",
   ],
   ["closes never", { beforeModelCall: () => undefined, close: () => never }, "members"],
-  ["leaves a port open", { beforeModelCall: () => void (left ??= createServer().listen(0)) }, "run: a run"],
+  ["leaves a port open", { beforeModelCall: () => void (openServer ??= createServer().listen(0)) }, "run: a run"],
 ];
 
 describe("the checks of hooks find", () => {
@@ -34,12 +34,12 @@ describe("the checks of hooks find", () => {
         clean: () => Promise.resolve(),
         timeoutMs: 50,
       });
-      const check = checks.find((one) => one.name.startsWith(name));
+      const check = checks.find((candidate) => candidate.name.startsWith(name));
       try {
         await assert.rejects(async () => check?.run());
       } finally {
-        left?.close();
-        left = undefined;
+        openServer?.close();
+        openServer = undefined;
       }
     });
 });

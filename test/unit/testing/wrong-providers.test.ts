@@ -27,7 +27,7 @@ function checksOf(Wrong: Made): Check[] {
   });
 }
 
-/** A provider whose answers are changed on their way. */
+/** A provider whose answers are modified. */
 function answering(
   change: (chunks: AsyncIterable<ModelChunk>, request: ModelRequest, signal: AbortSignal) => AsyncIterable<ModelChunk>,
 ): Made {
@@ -53,7 +53,7 @@ const failing = (wrap: (error: Error) => unknown, before: readonly ModelChunk[] 
     }
   });
 
-const listing = (models: (known: readonly Model[]) => Model[]): Made =>
+const listing = (models: (configuredModels: readonly Model[]) => Model[]): Made =>
   class extends ScriptedProvider {
     override models(): Promise<Model[]> {
       return Promise.resolve(models(this.configuredModels));
@@ -61,9 +61,10 @@ const listing = (models: (known: readonly Model[]) => Model[]): Made =>
   };
 
 const FINISH = "stream: text as it comes, in blocks, and exactly one finish, last";
-const CALL = "tool call: whole, of a tool on offer, with an id of its own and JSON arguments; the reason says so";
+const CALL =
+  "tool call: complete, of an offered tool, with a unique id and JSON arguments; the finish reason is tool_calls";
 const FAULT =
-  "fault: rejects with a ProviderError that names the provider and the kind, in one line, never behind a finish";
+  "fault: rejects with a ProviderError that names the provider and the kind, in one line, never after a finish";
 
 const WRONG: [what: string, Wrong: Made, check: string][] = [
   [
@@ -82,7 +83,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         super([], { idleTimeoutMs: 0 });
       }
     },
-    "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense",
+    "idleTimeoutMs, maxRetries and maxWaitMs: integers in a valid range",
   ],
   [
     "does not say how long it may ask to wait",
@@ -92,14 +93,14 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         Reflect.deleteProperty(this, "maxWaitMs");
       }
     },
-    "idleTimeoutMs, maxRetries and maxWaitMs: whole numbers that make sense",
+    "idleTimeoutMs, maxRetries and maxWaitMs: integers in a valid range",
   ],
   [
     "goes to the network for what it knows",
     class extends ScriptedProvider {
       constructor() {
         super();
-        Object.defineProperty(this, "known", {
+        Object.defineProperty(this, "configuredModels", {
           get: () => {
             connect(1, "127.0.0.1")
               .on("error", () => undefined)
@@ -109,7 +110,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         });
       }
     },
-    "known: models, read without going to the network",
+    "configuredModels: models, read without network access",
   ],
   [
     "goes to the network when it is prepared",
@@ -121,17 +122,17 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         return Promise.resolve();
       }
     },
-    "prepare: where there is one, resolves without going to the network",
+    "prepare: if present, resolves without network access",
   ],
   [
     "lists a model twice",
-    listing((known) => [...known, ...known]),
-    "models: what is on offer, each once, the known ones included",
+    listing((configuredModels) => [...configuredModels, ...configuredModels]),
+    "models: all available models once, including the configured ones",
   ],
-  ["lists less than it knows", listing(() => []), "models: what is on offer, each once, the known ones included"],
+  ["lists less than it knows", listing(() => []), "models: all available models once, including the configured ones"],
   [
     "lists although the signal has aborted",
-    listing((known) => [...known]),
+    listing((configuredModels) => [...configuredModels]),
     "models: rejects with the reason of a signal that has aborted",
   ],
   [
@@ -178,7 +179,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
       yield text("One");
       yield finish("stop");
     }),
-    "abort: a signal that has aborted already rejects with its reason, and nothing is said",
+    "abort: with an aborted signal rejects with its reason, without any chunk",
   ],
   [
     "ends an aborted answer as if it were whole",
@@ -214,7 +215,7 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         await new Promise(() => undefined);
       }
     }),
-    "a reader that leaves in mid-answer ends the call",
+    "a reader that stops in mid-answer ends the call",
   ],
   ["fails with any error", failing((error) => new Error(error.message)), FAULT],
   ["names another provider", failing(() => new ProviderError("other", "server", "oops")), FAULT],
@@ -240,13 +241,13 @@ const WRONG: [what: string, Wrong: Made, check: string][] = [
         await super.close();
       }
     },
-    "close: safe to call twice, also when nothing was asked",
+    "close: safe to call twice, also without any request",
   ],
   [
     "leaves a timer behind",
     class extends ScriptedProvider {
       override async close(): Promise<void> {
-        // Time: the timer that is left behind never fires.
+        // Time: the leaked timer never fires.
         timers.push(setTimeout(() => undefined, 1_000_000));
         await super.close();
       }

@@ -16,7 +16,7 @@ for (const [name, make] of ours) {
   });
 }
 
-/** Keeps the newest, like a beginner's first try, with one fault each. */
+/** A simple strategy that keeps the newest messages, with one fault each. */
 const wrong = (
   compact: (input: CompactionInput, signal: AbortSignal) => unknown,
   name = "wrong",
@@ -27,7 +27,7 @@ const wrong = (
 const newest = ({ messages }: CompactionInput, count = 40) => messages.slice(-count);
 
 const faults: readonly [string, CompactionStrategy, string][] = [
-  ["has no name", wrong((input) => newest(input), ""), "name: is told in the event, so it is not empty"],
+  ["has no name", wrong((input) => newest(input), ""), "name: not empty, because events contain it"],
   ["keeps all", wrong(({ messages }) => messages), "compact: gives a conversation that is smaller and not empty"],
   ["keeps nothing", wrong(() => []), "compact: gives a conversation that is smaller and not empty"],
   [
@@ -38,12 +38,12 @@ const faults: readonly [string, CompactionStrategy, string][] = [
   [
     "gives all that stays new ids",
     wrong((input) => newest(input).map((message, i) => ({ ...message, id: `new${i}` }))),
-    "compact: what stays keeps its id and its order, no id comes twice",
+    "compact: kept messages keep their ids and order, and no id occurs twice",
   ],
   [
     "turns the order around",
     wrong((input) => newest(input).reverse()),
-    "compact: what stays keeps its id and its order, no id comes twice",
+    "compact: kept messages keep their ids and order, and no id occurs twice",
   ],
   ["drops what was said last", wrong((input) => newest(input).slice(0, -1)), "compact: the last message stays"],
   [
@@ -52,12 +52,12 @@ const faults: readonly [string, CompactionStrategy, string][] = [
       for (const message of input.messages) message.parts = [];
       return newest(input);
     }),
-    "compact: what it was given is left as it was",
+    "compact: does not modify its input",
   ],
   [
     "does not hear an abort",
     wrong(() => new Promise(() => undefined)),
-    "compact: settles soon after an abort, also where the model never answers",
+    "compact: settles soon after an abort, even if the model never answers",
   ],
 ];
 
@@ -65,7 +65,7 @@ describe("the checks of a compaction strategy find one that", () => {
   for (const [fault, strategy, name] of faults) {
     it(fault, async () => {
       const checks = compactionStrategyChecks({ create: () => Promise.resolve(strategy), timeoutMs: 50 });
-      const check = checks.find((one) => one.name === name);
+      const check = checks.find((candidate) => candidate.name === name);
       assert.ok(check, name);
       await assert.rejects(check.run(), assert.AssertionError);
     });

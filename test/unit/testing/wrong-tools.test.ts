@@ -5,7 +5,7 @@ import { ToolInputError } from "gantry/plugin";
 import { toolChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
 
-/** Right in all. */
+/** A correct tool. */
 const RIGHT: Tool<{ word: string }> = {
   name: "shout",
   description: "Say a word in capitals.",
@@ -30,10 +30,10 @@ function checksOf(tool: Tool): Check[] {
   });
 }
 
-const SCHEMA = "inputSchema: JSON Schema of an object, as JSON, the same whenever it is read";
+const SCHEMA = "inputSchema: JSON Schema of an object, as JSON, the same on every read";
 const OUTPUT = "run: does the work; its output is text, with parts, diffs and places of the right shape";
 const DISK = "describe: never touches the disk, and never throws";
-const ARGUMENTS = "parse: refuses a missing or wrong argument with ToolInputError";
+const ARGUMENTS = "parse: rejects a missing or wrong argument with ToolInputError";
 let reads = 0;
 
 const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: string][] = [
@@ -41,12 +41,12 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
   [
     "says nothing of itself",
     { description: " " },
-    "spec: a description, a kind, and whether it runs beside others and needs leave",
+    "spec: a description, a kind, and whether it runs in parallel and needs permission",
   ],
   [
     "is of a kind of its own",
     { kind: "shouting" as "other" },
-    "spec: a description, a kind, and whether it runs beside others and needs leave",
+    "spec: a description, a kind, and whether it runs in parallel and needs permission",
   ],
   ["takes a string", { inputSchema: { type: "string" } }, SCHEMA],
   ["has a schema with functions in it", { inputSchema: { type: "object", check: () => true } }, SCHEMA],
@@ -59,7 +59,7 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
     }),
     SCHEMA,
   ],
-  ["takes anything", { parse: () => ({ word: "" }) }, "parse: refuses what is no object with ToolInputError"],
+  ["takes anything", { parse: () => ({ word: "" }) }, "parse: rejects values that are not objects with ToolInputError"],
   [
     "throws any error at a wrong argument",
     {
@@ -83,22 +83,22 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
         return RIGHT.parse(input);
       },
     },
-    "parse: throws nothing but ToolInputError, whatever comes",
+    "parse: throws nothing but ToolInputError, for any value",
   ],
   [
     "changes what it was given",
     { parse: (input) => (Object.assign(input as object, { seen: true }), RIGHT.parse(input)) },
-    "parse: takes what a model sends, and leaves it as it was",
+    "parse: accepts what a model sends, and does not modify it",
   ],
   [
     "has a title of two lines",
     { describe: () => ({ title: "a\nb", locations: [] }) },
-    "describe: one line for people, places absolute, lines from 1",
+    "describe: a one-line title, absolute paths, lines from 1",
   ],
   [
     "shows a relative place",
     { describe: () => ({ title: "a", locations: [{ path: "a" }] }) },
-    "describe: one line for people, places absolute, lines from 1",
+    "describe: a one-line title, absolute paths, lines from 1",
   ],
   [
     "looks at the disk to describe itself",
@@ -128,7 +128,7 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
       run: (args, { projectDir }: ToolContext) =>
         projectDir === "/" ? RIGHT.run(args, {} as ToolContext) : Promise.reject("gone"),
     },
-    "run: in a folder that is gone it fails with an Error, or does its work; it never hangs",
+    "run: in a deleted folder fails with an Error or does its work; it never hangs",
   ],
   [
     "hangs when it is aborted",
@@ -157,7 +157,7 @@ const WRONG: [what: string, wrong: Partial<Tool<{ word: string }>>, check: strin
         },
       };
     })(),
-    "run: two calls at once, where it says that they may",
+    "run: two concurrent calls, if the tool is parallel",
   ],
 ];
 

@@ -3,7 +3,7 @@ import { createServer, type AddressInfo, type Server } from "node:net";
 import { after, describe, it } from "node:test";
 import { transportChecks, type Check } from "gantry/testing";
 import { assertCaught } from "../../helpers/caught.js";
-import { closeWhatIsLeft, lineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
+import { closeLeftServers, lineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
 
 function checksOf(fault?: LineFault): Check[] {
   let taken: Server | undefined;
@@ -25,35 +25,35 @@ function checksOf(fault?: LineFault): Check[] {
   });
 }
 
-/** What is wrong, and the check that must say so. */
+/** The fault, and the check that must fail. */
 const WRONG: readonly (readonly [fault: LineFault, check: string])[] = [
-  ["name", "name: a word that people can write into a config"],
+  ["name", "name: a word without white space, for the config"],
   ["address", "address: a URL, or `stdio`, printable, on one line"],
   ["early", "start: resolves once clients can connect"],
-  ["half open", "start: rejects when nobody could connect, and leaves nothing open"],
-  ["trims", "prompt: reaches the agent as it was written, and the answer comes back as it was said"],
-  ["buffers", "answer: streams back as it is said"],
+  ["half open", "start: rejects if clients cannot connect, and leaves nothing open"],
+  ["trims", "prompt: reaches the agent unchanged, and the answer returns unchanged"],
+  ["buffers", "answer: is streamed"],
   ["drops", "answer: every piece once, in order"],
-  ["forgets", "session: a prompt that names one goes on in it, also from another client"],
-  ["invents", "session: one that there is not is refused, and nothing is asked"],
-  ["crosses", "two clients: each gets its own answer, whoever asked first"],
-  ["swallows", "a model that fails: its client is told, and the next prompt is answered"],
-  ["runs on", "a client that leaves: its run is cancelled, or goes on, as the transport says"],
-  ["disturbs", "a client that leaves: the others are served as before"],
+  ["forgets", "session: a prompt with a session id continues that session, also from another client"],
+  ["invents", "session: an unknown id is rejected without a model request"],
+  ["crosses", "two clients: each gets its own answer, regardless of the order"],
+  ["swallows", "a model failure: its client gets an error, and the next prompt is answered"],
+  ["runs on", "a disconnected client: its run is cancelled or continues, as the fixture states"],
+  ["disturbs", "a disconnected client: the other clients are not affected"],
   ["hasty", "stop: lets running work finish until the signal aborts"],
-  ["takes more", "stop: refuses new work while it waits for the old"],
+  ["takes more", "stop: rejects new work while it waits for active work"],
   ["never cancels", "stop: cancels what still runs when the signal aborts, and its client's prompt settles"],
   ["never cancels", "stop: with a signal that has aborted already, at once"],
   ["stops once", "stop: safe to call twice, at once and afterwards"],
   ["never ends", "ended: settles with the end of serving, not before"],
   ["ends early", "ended: settles with the end of serving, not before"],
-  ["stays open", "stop: nothing is open afterwards, and nobody is served"],
+  ["stays open", "stop: afterwards nothing is open and no client is served"],
   ["waits for clients", "stop: with an idle client connected"],
   ["closes the agent", "stop: leaves the agent to its owner"],
 ];
 
 describe("the transport kit", () => {
-  after(closeWhatIsLeft);
+  after(closeLeftServers);
   describe("lets pass what is right", () => {
     for (const check of checksOf()) it(check.name, () => check.run());
   });

@@ -54,8 +54,8 @@ it("says what was expected, of every wrong argument", () => {
 
 it("says how many more are wrong of many", () => {
   const many = defineArguments({ lines: list("Lines.", integer("A line.", { min: 1 }), { max: 100 }) });
-  const told = many["~standard"].validate({ lines: Array<number>(50).fill(0) });
-  assert.ok("issues" in told && told.issues?.length === 50);
+  const result = many["~standard"].validate({ lines: Array<number>(50).fill(0) });
+  assert.ok("issues" in result && result.issues?.length === 50);
   assert.throws(() => many.parse({ lines: Array<number>(50).fill(0) }), {
     code: "tool_input",
     message: /^lines\[0\]: expected an integer >= 1, got 0; .*; lines\[11\]: [^;]*; and 38 more$/,

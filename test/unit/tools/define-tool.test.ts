@@ -6,7 +6,7 @@ import { Agent, defineTool, type Tool, type ToolContext } from "gantry";
 import { callTools, ScriptedProvider, toolChecks } from "gantry/testing";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
 
-/** The same tool by each way to say what it takes. */
+/** The same tool, with each kind of schema. */
 const withZod = defineTool({
   name: "weather",
   description: "The weather of a city.",
@@ -99,8 +99,8 @@ describe("defineTool", () => {
     assert.match(title("\u202Egnp"), /\\u202e/);
     assert.ok(title("x".repeat(1000)).length <= 200);
     assert.equal(title(10n), "plain");
-    const own = { ...plain, describe: () => ({ title: "mine", diff: [] }) };
-    assert.deepEqual(defineTool(own).describe({}, "/"), { title: "mine", locations: [], diff: [] });
+    const customTool = { ...plain, describe: () => ({ title: "mine", diff: [] }) };
+    assert.deepEqual(defineTool(customTool).describe({}, "/"), { title: "mine", locations: [], diff: [] });
     assert.deepEqual(defineTool({ ...plain, describe: () => "mine" }).describe({}, "/"), {
       title: "mine",
       locations: [],
@@ -111,11 +111,11 @@ describe("defineTool", () => {
     const refused = (what: object, message: RegExp) =>
       assert.throws(() => defineTool({ ...plain, ...what }), { code: "invalid_input", message });
     refused({ name: "a.b" }, /^name: expected 1 to 64 letters/);
+    refused({ schema: v.object({ a: v.string() }) }, /^schema of plain: expected jsonSchema, because valibot/);
     refused(
-      { schema: v.object({ a: v.string() }) },
-      /^schema of plain: expected jsonSchema beside it, because valibot/,
+      { schema: z.object({ at: z.date() }) },
+      /^schema of plain: expected a schema that converts to JSON Schema, or jsonSchema: .*Date/,
     );
-    refused({ schema: z.object({ at: z.date() }) }, /^schema of plain: expected what JSON Schema can tell.*Date/);
     refused({ schema: z.string() }, /^schema of plain: expected an object/);
     refused({ schema: { type: "string" } }, /^schema of plain: expected an object/);
   });
@@ -166,7 +166,7 @@ describe("defineTool", () => {
       note: null,
       any: { a: 1 },
     });
-    const told = (input: object) => {
+    const errorOf = (input: object) => {
       try {
         parse(input);
       } catch (error) {
@@ -174,13 +174,13 @@ describe("defineTool", () => {
       }
       return "";
     };
-    assert.equal(told({ count: 10 }), "count: expected an integer >= 1 and <= 9, got 10");
-    assert.equal(told({ size: "l" }), 'size: expected one of "s", "m", 3, got "l"');
+    assert.equal(errorOf({ count: 10 }), "count: expected an integer >= 1 and <= 9, got 10");
+    assert.equal(errorOf({ size: "l" }), 'size: expected one of "s", "m", 3, got "l"');
     assert.equal(
-      told({ tags: ["long"], place: {} }),
+      errorOf({ tags: ["long"], place: {} }),
       'tags[0]: expected at most 3 characters, got "long"; place.x: expected a number, got nothing',
     );
-    assert.equal(told({ ratio: Number.NaN }), "ratio: expected a number, got null");
+    assert.equal(errorOf({ ratio: Number.NaN }), "ratio: expected a number, got null");
   });
 
   it("takes a default as it is, also one that its schema does not allow", () => {
@@ -249,11 +249,11 @@ describe("defineTool", () => {
     });
     const agent = new Agent({ providers: [provider], tools: [withZod, broken] });
     t.after(() => agent.close());
-    const told: unknown[] = [];
+    const results: unknown[] = [];
     for await (const event of await agent.run({ message: "x" }))
-      if (event.type === "tool_result") told.push([event.failed, event.output]);
-    assert.deepEqual(told[0], [false, "OSLO: fine for 1"]);
-    assert.match(String(told[1]), /^true,weather: city: .*expected string/);
-    assert.deepEqual(told[2], [true, "broken: nothing for c"]);
+      if (event.type === "tool_result") results.push([event.failed, event.output]);
+    assert.deepEqual(results[0], [false, "OSLO: fine for 1"]);
+    assert.match(String(results[1]), /^true,weather: city: .*expected string/);
+    assert.deepEqual(results[2], [true, "broken: nothing for c"]);
   });
 });

@@ -37,10 +37,10 @@ const CALLS: Readonly<Record<string, object>> = {
 describe("an unknown argument", () => {
   for (const [name, input] of Object.entries(CALLS))
     it(`of ${name} is refused, with its name and the known ones`, () => {
-      const known = Object.keys(named(name).inputSchema["properties"] as object).join(", ");
+      const knownArguments = Object.keys(named(name).inputSchema["properties"] as object).join(", ");
       assert.equal(
         refusal(named(name), { ...input, folder: "packages/x" }),
-        `unknown argument folder. The call did not run. Known arguments: ${known}.`,
+        `unknown argument folder. The call did not run. Known arguments: ${knownArguments}.`,
       );
       assert.equal(refusal(named(name), input), "");
     });
@@ -60,7 +60,7 @@ describe("an unknown argument", () => {
   });
 
   it("is tolerated where it says nothing, or only why the call is made", () => {
-    const nothing = { cwd_of: null, dry_run: false, note: "", other: undefined };
+    const nothing = { cwd_of: null, dry_run: false, note: "", unset: undefined };
     const comments = { description: "Lists it", explanation: "x", justification: "x", purpose: "x", reason: "x" };
     assert.equal(refusal(named("bash"), { command: "ls", ...nothing, ...comments }), "");
     assert.match(refusal(named("bash"), { command: "ls", dry_run: true }), /^unknown argument dry_run\./);
@@ -90,11 +90,11 @@ describe("an unknown argument", () => {
     assert.equal(isRefused(made(z.object({ a: z.number() }).transform(({ a }) => a))), true);
     assert.equal(isRefused(made(v.object({ a: v.number() }), "other", plain)), true);
     assert.equal(isRefused(made({ ...plain, additionalProperties: false })), true);
-    // These take it.
+    // These schemas accept unknown arguments.
     assert.equal(isRefused(made(z.looseObject({ a: z.number() }))), false);
     assert.equal(isRefused(made(z.record(z.string(), z.number()))), false);
     assert.equal(isRefused(made(plain)), false);
-    // Nobody but the schema's own library knows what this takes.
+    // Only the schema library knows which arguments this schema accepts.
     assert.equal(isRefused(made(v.object({ a: v.number() }), "other", { ...plain, anyOf: [{}] })), false);
     assert.equal(isRefused(made(z.object({ a: z.number() }), "search")), false);
   });

@@ -16,14 +16,14 @@ it("no file tool shows a known key that stands in a file, in results, diffs and 
   const tools = builtinTools({ secrets: new Set([KEY]), bash: { sandbox: "off" } });
   const context = toolContext(folder.path);
   const use = async (name: string, input: object): Promise<string> => {
-    const tool = tools.find((one) => one.name === name)!;
+    const tool = tools.find((candidate) => candidate.name === name)!;
     return JSON.stringify(await callTool(tool, input, context).catch((error: Error) => error.message));
   };
   await writeFile(join(folder.path, ".env"), `A=1\nKEY=${KEY}\nB=2\n`);
   await writeFile(join(folder.path, "encoded"), Buffer.from(`KEY=${KEY}`).toString("base64"));
   await writeFile(join(folder.path, "long"), `${"x".repeat(1_980)}${KEY}${"y".repeat(500)}`);
   await writeFile(join(folder.path, `name-${KEY}`), "");
-  const told = [
+  const outputs = [
     await use("read", { path: ".env" }),
     await use("read", { path: "encoded" }),
     await use("read", { path: "long" }),
@@ -37,10 +37,10 @@ it("no file tool shows a known key that stands in a file, in results, diffs and 
     await use("glob", { pattern: "name-*" }),
     await use("read", { path: `name-${KEY}x` }),
   ];
-  for (const text of told)
+  for (const text of outputs)
     for (let i = 0; i + 8 <= KEY.length; i++) assert.ok(!text.includes(KEY.slice(i, i + 8)), `${i}: ${text}`);
-  assert.ok(!told[1]!.includes(Buffer.from(KEY).toString("base64").slice(8, 20)));
-  assert.match(told[0]!, /A=1\\n2\\tKEY=\[redacted\]/);
+  assert.ok(!outputs[1]!.includes(Buffer.from(KEY).toString("base64").slice(8, 20)));
+  assert.match(outputs[0]!, /A=1\\n2\\tKEY=\[redacted\]/);
 });
 
 it("wraps a tool that is a class, too", async () => {
@@ -68,7 +68,7 @@ it("wraps a tool that is a class, too", async () => {
 });
 
 it("no tool shows one while it runs, in whatever pieces it prints it, and whatever is left out between", async () => {
-  let said = "";
+  let progressText = "";
   const tool: Tool = {
     name: "printer",
     description: "",
@@ -79,7 +79,7 @@ it("no tool shows one while it runs, in whatever pieces it prints it, and whatev
     parse: () => ({}),
     describe: () => ({ title: "", locations: [] }),
     run: async (_, { progress }) => {
-      const seen = (end: string): Promise<void> => until(() => said.endsWith(end));
+      const seen = (end: string): Promise<void> => until(() => progressText.endsWith(end));
       progress(`key ${KEY.slice(0, 6)}`);
       for (const piece of KEY.slice(6).match(/.{1,5}/g)!) progress(piece);
       progress(" one\n");
@@ -90,9 +90,9 @@ it("no tool shows one while it runs, in whatever pieces it prints it, and whatev
       return { text: "done" };
     },
   };
-  const progress = (text: string): void => void (said += text);
+  const progress = (text: string): void => void (progressText += text);
   await callTool(withoutSecrets(tool, new Redactor([KEY])), {}, toolContext("/", { progress }));
-  assert.match(said, /^key \[redacted\] one\n/);
-  assert.match(said, /\n\[\.\.\.\]\n/);
-  for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!said.includes(KEY.slice(i, i + 5)), KEY.slice(i, i + 5));
+  assert.match(progressText, /^key \[redacted\] one\n/);
+  assert.match(progressText, /\n\[\.\.\.\]\n/);
+  for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!progressText.includes(KEY.slice(i, i + 5)), KEY.slice(i, i + 5));
 });

@@ -1,17 +1,24 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { judgeCall, type JudgeJob, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
+import { evaluateCall, type JudgeJob, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
 
 const rule = (action: RuleForCall["action"], match?: string): RuleForCall => ({
   action,
-  exact: true,
+  isExact: true,
   ...(match === undefined ? {} : { match }),
 });
 
 async function judged(rules: readonly RuleForCall[], command: JudgeJob["command"]): Promise<string> {
-  const call = { places: [], files: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h", executes: true };
-  const { action, unread } = await judgeCall({ rules, command, ...call });
+  const call = {
+    places: [],
+    isFileTool: false,
+    projectDir: "/p",
+    realProjectDir: "/p",
+    homeDir: "/h",
+    startsPrograms: true,
+  };
+  const { action, isUnparsed: unread } = await evaluateCall({ rules, command, ...call });
   return unread ? `${action} (unread)` : action;
 }
 
@@ -288,7 +295,7 @@ describe("a deny for commands", () => {
       `${"a;".repeat(600)}`,
       `${"(".repeat(5_000)}`,
       "x".repeat(40_000),
-      // The parser itself would take 12 s.
+      // The parser alone would take 12 s.
       "<a>".repeat(10_000),
     ])
       assert.match(await judged(deny("git push*"), command), /^(deny|ask \(unread\))$/, JSON.stringify(command));
@@ -342,7 +349,7 @@ describe("rules for commands", () => {
     for (const command of commands) if ((await judged(rules, command)) === "allow") allowed.push(command);
     const expected = commands.filter((command) => {
       const plain = command.replaceAll(/'[^']*'|"[^"]*"/g, "x").replaceAll(/ ?(?:2>&1|[12]? ?> ?\/dev\/null)/g, "");
-      // A substitution, a redirection, a home folder, or the command that sets what git starts.
+      // A substitution, a redirection, a home folder, or a command that sets which programs git starts.
       if (/\$[?(]|[<>]|(?:^| )~|^git config/.test(plain)) return false;
       return plain.split(/\|\||&&|[|;]/).every((part) => /^ *(?:git|npm test|ls|cat|rg)/.test(part));
     });

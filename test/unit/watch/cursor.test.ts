@@ -1,4 +1,4 @@
-// A reader comes back to a store that is not what it was: its end is lost, or it is a copy of before, and it went on.
+// A reader reconnects to a store that has changed: its end is lost, or it was restored from a copy and then continued.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent } from "gantry";
@@ -9,7 +9,7 @@ import { until } from "../../helpers/lab.js";
 import { STORES, sqliteStore, memoryStore, type StoreKind } from "../../helpers/stores.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
-const LONG = "What was said, and is quite long. ".repeat(10);
+const LONG_TEXT = "What was said, and is quite long. ".repeat(10);
 
 interface House {
   agent: Agent;
@@ -17,11 +17,11 @@ interface House {
   id: string;
   page: WatchedPage;
   say(message: string): Promise<void>;
-  /** The page sees all that there is. */
+  /** Updates the page with all stored events. */
   look(after?: string): Promise<void>;
-  /** The session as it was, in place of what it is. */
+  /** Replaces the session with an earlier copy. */
   back(to: ChainData | undefined): Promise<void>;
-  /** The page, once more looked at, is what is stored. */
+  /** Updates the page and asserts that it equals the stored session. */
   check(): Promise<void>;
 }
 
@@ -31,11 +31,11 @@ async function house(
   script: readonly ScriptedStep[] = [],
 ): Promise<House> {
   const driver = (await make(t as Parameters<typeof make>[0]))();
-  const agent = new Agent({ driver, providers: [new ScriptedProvider(script, { fallback: LONG })] });
+  const agent = new Agent({ driver, providers: [new ScriptedProvider(script, { fallback: LONG_TEXT })] });
   t.after(() => agent.close());
   const { id } = await agent.sessions.create();
   const page = new WatchedPage();
-  const own: House = {
+  const fixture: House = {
     agent,
     driver,
     id,
@@ -51,14 +51,14 @@ async function house(
       await driver.load(to);
     },
     check: async () => {
-      await own.look();
+      await fixture.look();
       assert.deepEqual(page.messages, (await agent.sessions.messages(id)).map(comparable));
     },
   };
-  return own;
+  return fixture;
 }
 
-/** Words of an answer, each of which waits for its gate. */
+/** Chunks of an answer, each of which waits for its gate. */
 const gated = (gates: readonly Gate[]): ScriptedChunk[] =>
   gates.flatMap((come, n) => [come.wait(), { type: "text", block: "0", text: `word ${n} ${"and more ".repeat(12)}` }]);
 
@@ -78,9 +78,9 @@ describe("a reader that comes back", { concurrency: true }, () => {
       await look();
       const seen = page.cursor;
       await back(before);
-      await say(`not two, and longer: ${LONG}`);
+      await say(`not two, and longer: ${LONG_TEXT}`);
       await say("three");
-      // The same place, and another message there.
+      // Another message has the same sequence number.
       await assert.rejects(look(seen), { code: "invalid_input", field: "after" });
       await check();
       assert.equal(page.messages.length, 6);
@@ -90,20 +90,20 @@ describe("a reader that comes back", { concurrency: true }, () => {
       const { agent, driver, id, page, say, look, back, check } = await house(t, make);
       await say("one");
       await look();
-      const whole = await driver.dump(id);
+      const fullDump = await driver.dump(id);
       const [, last] = await agent.sessions.messages(id);
-      assert.ok(whole && last);
-      for (const keep of [LONG.length, 40, 0]) {
-        const half = structuredClone(whole);
+      assert.ok(fullDump && last);
+      for (const keep of [LONG_TEXT.length, 40, 0]) {
+        const half = structuredClone(fullDump);
         const stored = half.sessions[0]?.messages.find(({ message }) => message.id === last.id);
         assert.ok(stored);
-        stored.message = { ...last, finished: false, parts: [{ type: "text", text: LONG.slice(0, keep) }] };
+        stored.message = { ...last, finished: false, parts: [{ type: "text", text: LONG_TEXT.slice(0, keep) }] };
         await back(half);
         await check();
         assert.equal(page.messages.at(-1)?.finished, false);
       }
-      await back(whole);
-      // What comes back is told too.
+      await back(fullDump);
+      // Restored text is sent too.
       await check();
       assert.equal(page.messages.at(-1)?.finished, true);
     });
@@ -111,16 +111,16 @@ describe("a reader that comes back", { concurrency: true }, () => {
     it(`${name}: in the middle of a message that then ended otherwise, or of which another is in the place, sees what is stored`, async (t) => {
       const { agent, driver, id, page, say, look, back, check } = await house(t, make);
       await say("one");
-      const whole = await driver.dump(id);
+      const fullDump = await driver.dump(id);
       const [, last] = await agent.sessions.messages(id);
-      assert.ok(whole && last);
-      const half = structuredClone(whole);
+      assert.ok(fullDump && last);
+      const half = structuredClone(fullDump);
       const stored = half.sessions[0]?.messages.find(({ message }) => message.id === last.id);
       assert.ok(stored);
-      stored.message = { ...last, finished: false, parts: [{ type: "text", text: `But ${LONG.slice(0, 40)}` }] };
+      stored.message = { ...last, finished: false, parts: [{ type: "text", text: `But ${LONG_TEXT.slice(0, 40)}` }] };
       await back(half);
       await look();
-      await back(whole);
+      await back(fullDump);
       await check();
       assert.equal(page.messages.length, 2);
     });
@@ -129,13 +129,13 @@ describe("a reader that comes back", { concurrency: true }, () => {
       const { agent, driver, id, page, say, look, back, check } = await house(t, make);
       for (const text of ["one", "two", "three"]) await say(text);
       const before = await driver.dump(id);
-      const said = await agent.sessions.messages(id);
-      await agent.sessions.revert(id, said[3]!.id);
+      const messages = await agent.sessions.messages(id);
+      await agent.sessions.revert(id, messages[3]!.id);
       await look();
       assert.equal(page.messages.length, 4);
       await back(before);
-      await agent.sessions.revert(id, said[1]!.id);
-      // As many reverts as it knows of.
+      await agent.sessions.revert(id, messages[1]!.id);
+      // The number of reverts equals the number that the reader knows.
       await check();
       await say("four");
       await look();
@@ -155,21 +155,21 @@ describe("a reader that comes back", { concurrency: true }, () => {
     const open = await make(t);
     const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
     t.after(() => Promise.all(agents.map((agent) => agent.close())));
-    const [here, there] = agents as [Agent, Agent];
-    const { id } = await here.sessions.create();
-    for (const message of ["one", "two"]) await (await here.run({ message, sessionId: id })).result;
+    const [localAgent, remoteAgent] = agents as [Agent, Agent];
+    const { id } = await localAgent.sessions.create();
+    for (const message of ["one", "two"]) await (await localAgent.run({ message, sessionId: id })).result;
     const page = new WatchedPage();
-    for await (const event of here.sessions.watch(id, { follow: false })) page.apply(event);
-    // Another watches there, and has just looked.
-    const other = there.sessions.watch(id)[Symbol.asyncIterator]();
-    for (let left = 5; left > 0; left -= 1) await other.next();
-    const said = await here.sessions.messages(id);
-    await here.sessions.revert(id, said[1]!.id);
-    for (const agent of [here, there])
+    for await (const event of localAgent.sessions.watch(id, { follow: false })) page.apply(event);
+    // A watcher in the other process has just read the state.
+    const remoteEvents = remoteAgent.sessions.watch(id)[Symbol.asyncIterator]();
+    for (let remainingEvents = 5; remainingEvents > 0; remainingEvents -= 1) await remoteEvents.next();
+    const messages = await localAgent.sessions.messages(id);
+    await localAgent.sessions.revert(id, messages[1]!.id);
+    for (const agent of [localAgent, remoteAgent])
       for await (const event of agent.sessions.watch(id, { lastSeen: page.cursor, follow: false })) page.apply(event);
-    assert.deepEqual(page.messages, (await there.sessions.messages(id)).map(comparable));
+    assert.deepEqual(page.messages, (await remoteAgent.sessions.messages(id)).map(comparable));
     assert.equal(page.state?.session.rewinds.length, 1);
-    await other.return?.();
+    await remoteEvents.return?.();
   });
 
   it("with half an answer that goes on is told the rest, each character once", async (t) => {
@@ -177,7 +177,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
     const { agent, id, page, check } = await house(t, memoryStore[1], [gated(gates), callTools(["none", {}])]);
     const run = await agent.run({ message: "hi", sessionId: id });
     let drops = 0;
-    // With each connection comes one more word.
+    // Each connection receives one more chunk.
     while (page.messages.length < 2 || page.messages.at(-1)?.finished === false) {
       gates[drops]?.open();
       for await (const event of agent.sessions.watch(id, { after: page.cursor })) {
@@ -196,7 +196,7 @@ describe("a reader that comes back", { concurrency: true }, () => {
     const open = await make(t);
     const driver = open();
     let over = false;
-    // The disk takes its time, as others see already what is written.
+    // A slow disk: other readers see the data before the write returns.
     const written: (() => void)[] = [];
     const slow = new Proxy(driver, {
       get: (target, name) => {
@@ -231,11 +231,11 @@ describe("a reader that comes back", { concurrency: true }, () => {
     };
     while (!over) {
       await until(() => written.length > 0 || over);
-      // Both are read before the process that wrote knows that it has, and after.
+      // Both agents read before and after the writing process knows that its data is stored.
       for (const agent of [agents[1], agents[0]]) await look(agent);
-      const known = written.splice(0);
-      writes += known.length;
-      for (const resolve of known) resolve();
+      const pendingWrites = written.splice(0);
+      writes += pendingWrites.length;
+      for (const resolve of pendingWrites) resolve();
       gates.shift()?.open();
       for (const agent of [agents[0], agents[1]]) await look(agent);
     }

@@ -23,39 +23,39 @@ describe("the state of a watched session", () => {
     const run = await agent.run({ message: "go" });
     const id = run.sessionId;
     await open.reached;
-    const here = await stateOf(agent, id);
-    assert.deepEqual([here.run?.state, here.runningElsewhere], ["running", false]);
+    const localState = await stateOf(agent, id);
+    assert.deepEqual([localState.run?.state, localState.runningElsewhere], ["running", false]);
     open.open();
     await run.result;
     assert.equal((await stateOf(agent, id)).runningElsewhere, false);
 
-    // Our parent lives.
+    // The parent process is alive.
     const holder = { ...currentHolder(), pid: process.ppid, started: "" };
     const lease = await driver.lease(id, holder, 60_000);
     assert.ok("fence" in lease);
-    const theirs = aRun("theirs", id, { startedAt: new Date(Date.now() + 1).toISOString() });
-    await driver.write(id, { ...change({ runs: [theirs] }), fence: lease.fence });
-    const there = await stateOf(agent, id);
-    assert.deepEqual([there.run?.state, there.runningElsewhere], ["running", true]);
+    const foreignRun = aRun("theirs", id, { startedAt: new Date(Date.now() + 1).toISOString() });
+    await driver.write(id, { ...change({ runs: [foreignRun] }), fence: lease.fence });
+    const remoteState = await stateOf(agent, id);
+    assert.deepEqual([remoteState.run?.state, remoteState.runningElsewhere], ["running", true]);
     await release(driver, lease);
     const over = await stateOf(agent, id);
     assert.deepEqual([over.run?.state, over.runningElsewhere], ["interrupted", false]);
   });
 });
 
-/** Counts what is asked. */
+/** Counts the calls and rows. */
 class CountedDriver extends MemoryDriver {
-  readonly asked = { messages: 0, rows: 0, states: 0 };
+  readonly counts = { messages: 0, rows: 0, states: 0 };
 
   override async messages(...args: Parameters<MemoryDriver["messages"]>) {
     const messages = await super.messages(...args);
-    this.asked.messages += 1;
-    this.asked.rows += messages.length;
+    this.counts.messages += 1;
+    this.counts.rows += messages.length;
     return messages;
   }
 
   override async head(...args: Parameters<MemoryDriver["head"]>) {
-    this.asked.states += 1;
+    this.counts.states += 1;
     return super.head(...args);
   }
 }
@@ -74,12 +74,12 @@ describe("what a watched session costs", () => {
     const agent = new Agent({ providers: [provider], driver });
     t.after(() => agent.close());
     await agent.sessions.list();
-    const said = Array.from({ length: 2000 }, (_, n) =>
+    const messages = Array.from({ length: 2000 }, (_, n) =>
       n % 2 ? aResult("a", n + 1, { name: "read" }) : aMessage("a", n + 1, { role: "assistant" }),
     );
-    await driver.create({ session: aSession("a", { projectDir: process.cwd() }), messages: said });
+    await driver.create({ session: aSession("a", { projectDir: process.cwd() }), messages: messages });
     await stateOf(agent, "a");
-    assert.ok(driver.asked.rows <= 50, `${driver.asked.rows} rows`);
+    assert.ok(driver.counts.rows <= 50, `${driver.counts.rows} rows`);
 
     const run = await agent.run({ message: "go", sessionId: "a" });
     let begun = 0;
@@ -93,12 +93,12 @@ describe("what a watched session costs", () => {
       return 0;
     });
     await Promise.all([hold.reached, until(() => begun === 20)]);
-    const before = { ...driver.asked };
+    const before = { ...driver.counts };
     hold.open();
     await run.result;
     for (const length of await Promise.all(watchers)) assert.ok(length > 10_000);
-    // Only the end of the answer, of the run and a title change the state.
-    assert.ok(driver.asked.states - before.states < 10, `${driver.asked.states - before.states} times`);
-    assert.ok(driver.asked.rows - before.rows < 200, `${driver.asked.rows - before.rows} rows`);
+    // Only the end of the answer, the end of the run and a title change the state.
+    assert.ok(driver.counts.states - before.states < 10, `${driver.counts.states - before.states} times`);
+    assert.ok(driver.counts.rows - before.rows < 200, `${driver.counts.rows - before.rows} rows`);
   });
 });

@@ -19,13 +19,13 @@ const act = defineTool({
   run: () => "done",
 });
 
-/** An answer in pieces, then a call that asks, then another answer. */
+/** An answer in pieces, then a call that needs permission, then another answer. */
 const steps = Array.from({ length: RUNS }, (_, run): ScriptedStep[] => [
   [{ type: "text", block: "0", text: `run ${run} ` }, ...callTools(["act", { run }])],
   Array.from({ length: 20 }, (_, i) => ({ type: "text", block: "0", text: `word${i} ` }) as const),
 ]).flat();
 
-/** The end of a run is read by watchers before the process of the run knows that it is stored. */
+/** Watchers read the end of a run before the process of the run knows that it is stored. */
 class LateDriver extends MemoryDriver {
   #states = 0;
 
@@ -36,13 +36,13 @@ class LateDriver extends MemoryDriver {
   }
 
   override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
-    const left = await super.write(id, change);
-    if (change.release !== true) return left;
+    const result = await super.write(id, change);
+    if (change.release !== true) return result;
     const before = this.#states;
     this.notifier.publish(id);
     await until(() => this.#states > before);
     await turns();
-    return left;
+    return result;
   }
 }
 
@@ -59,7 +59,7 @@ describe("the state of a session is told behind what was said by then", () => {
     it(`${name}: who hears that a run ended has all of it, and who hears what is asked has the call`, async (t) => {
       const over = new AbortController();
       let [watchers, agents]: [Promise<void>[], Agent[]] = [[], []];
-      // Before the stores are closed.
+      // Runs before the stores are closed.
       t.after(async () => {
         over.abort();
         await Promise.all(watchers);
@@ -77,13 +77,13 @@ describe("the state of a session is told behind what was said by then", () => {
             unattended: "wait",
           }),
       );
-      const here = agents[0]!;
-      const { id } = await here.sessions.create();
-      await here.sessions.update(id, { mode: "ask" });
-      /** What a watcher had when it heard that a run had ended. */
+      const firstAgent = agents[0]!;
+      const { id } = await firstAgent.sessions.create();
+      await firstAgent.sessions.update(id, { mode: "ask" });
+      /** The messages of a watcher when it received the end of a run. */
       const had = new Map<string, Message[]>();
-      const asked = new Set<string>();
-      /** Who was told the first state, which comes before all messages. */
+      const answeredAsks = new Set<string>();
+      /** Watchers that have received the first state, which comes before all messages. */
       const begun = new Set<number>();
       let fault: unknown;
       const all = async (holds: () => boolean): Promise<void> => {
@@ -102,9 +102,9 @@ describe("the state of a session is told behind what was said by then", () => {
           for (const { id: ask, callId } of asks) {
             const calls = page.messages.flatMap(({ parts }) => parts).filter((part) => part.type === "tool_call");
             assert.ok(calls.some((part) => part.id === callId));
-            // One of them answers, the other looks on.
-            if (asked.has(ask)) continue;
-            asked.add(ask);
+            // One watcher answers, the other only watches.
+            if (answeredAsks.has(ask)) continue;
+            answeredAsks.add(ask);
             await agent.asks.answer(ask, { choice: "allow" });
           }
         }
@@ -112,13 +112,14 @@ describe("the state of a session is told behind what was said by then", () => {
       watchers = agents.map((agent, at) => watch(agent, at).catch((error: unknown) => void (fault ??= error)));
       await all(() => begun.size === agents.length);
       for (let n = 0; n < RUNS; n += 1) {
-        const run = await here.run({ message: `prompt ${n}`, sessionId: id });
+        const run = await firstAgent.run({ message: `prompt ${n}`, sessionId: id });
         await run.result;
-        // Both have heard of it before the next one begins.
+        // Both watchers have received the end before the next run starts.
         await all(() => [0, 1].every((at) => had.has(`${at} ${run.id}`)));
-        const said = (await here.sessions.messages(id)).map(comparable);
-        for (const at of [0, 1]) assert.deepEqual(had.get(`${at} ${run.id}`), said, `watcher ${at}, run ${n}`);
+        const expectedMessages = (await firstAgent.sessions.messages(id)).map(comparable);
+        for (const at of [0, 1])
+          assert.deepEqual(had.get(`${at} ${run.id}`), expectedMessages, `watcher ${at}, run ${n}`);
       }
-      assert.equal(asked.size, RUNS);
+      assert.equal(answeredAsks.size, RUNS);
     });
 });

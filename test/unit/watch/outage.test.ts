@@ -12,7 +12,7 @@ import { withOutages } from "../../helpers/outages.mjs";
 import { tempDir } from "../../helpers/temp.js";
 import { startApi } from "../../helpers/http-api.js";
 
-const TOLD = "session store unavailable";
+const UNAVAILABLE_MESSAGE = "session store unavailable";
 
 it("a store that goes away in mid-run ends the run, and whoever watches goes on by themselves when it is back", async (t) => {
   let away = false;
@@ -44,11 +44,11 @@ it("a store that goes away in mid-run ends the run, and whoever watches goes on 
   opened.open();
   assert.deepEqual(sseEvents((await streamed).text).at(-1), {
     event: "error",
-    data: { error: TOLD, code: "store_unavailable" },
+    data: { error: UNAVAILABLE_MESSAGE, code: "store_unavailable" },
   });
   const plain = await api.run({ message: "hi", session_id: id });
-  assert.deepEqual([plain.status, plain.json()], [503, { error: TOLD, code: "store_unavailable" }]);
-  // The watcher asks again and again, though nobody wakes it.
+  assert.deepEqual([plain.status, plain.json()], [503, { error: UNAVAILABLE_MESSAGE, code: "store_unavailable" }]);
+  // The watcher retries without a notification.
   const before = refused;
   await until(() => refused > before + 4);
   assert.equal(ended, false);
@@ -84,15 +84,17 @@ it("over ACP a request is answered -32603 without the store's words, and the con
       peer.request("session/list", {}),
       peer.request("session/new", { cwd: project.path, mcpServers: [] }),
       peer.request("session/load", { sessionId: session, cwd: project.path, mcpServers: [] }),
-    ].map((asked) =>
-      asked.then(
+    ].map((outcome) =>
+      outcome.then(
         () => "answered",
         (error: Error) => error,
       ),
     ),
   );
   const prompted: unknown = await peer.prompt(session, "hi").catch((error: Error) => error);
-  t.diagnostic(JSON.stringify([...failures, prompted].map((one) => (one instanceof Error ? one.message : one))));
+  t.diagnostic(
+    JSON.stringify([...failures, prompted].map((failure) => (failure instanceof Error ? failure.message : failure))),
+  );
   for (const failure of failures) assert.match(String(failure), /-32603.*session store unavailable/);
   assert.doesNotMatch(JSON.stringify(peer.received), /ECONNREFUSED|postgres|secret/);
   away = false;

@@ -22,10 +22,10 @@ describe("the plan of a watched session", () => {
     it(`is the todo list as it is in what was said, in any process (${name})`, async (t) => {
       const driver = await make(t);
       const projectDir = (await tempDir(t)).path;
-      const given = { content: "given up", status: "cancelled" };
+      const cancelledTodo = { content: "given up", status: "cancelled" };
       const provider = new ScriptedProvider([
         "nothing yet",
-        callTools(["todowrite", { todos: [...todos("a", "b"), given] }]),
+        callTools(["todowrite", { todos: [...todos("a", "b"), cancelledTodo] }]),
         "one",
         callTools(["todowrite", { todos: "wrong" }], ["todoread", {}]),
         callTools(["todowrite", { todos: todos("c") }, "last"]),
@@ -34,30 +34,30 @@ describe("the plan of a watched session", () => {
         "three",
       ]);
       const open = () => new Agent({ providers: [provider], driver: driver(), tools: builtinTools(), projectDir });
-      const [here, there] = [open(), open()];
-      t.after(() => Promise.all([here.close(), there.close()]));
-      const first = await here.run({ message: "1" });
+      const [localAgent, remoteAgent] = [open(), open()];
+      t.after(() => Promise.all([localAgent.close(), remoteAgent.close()]));
+      const first = await localAgent.run({ message: "1" });
       await first.result;
       const id = first.sessionId;
       const say = async (agent: Agent, message: string) => (await agent.run({ message, sessionId: id })).result;
-      /** In both; whoever watches in the other process hears of it a little later. */
-      const plan = async (...wanted: string[]) => {
-        for (const agent of [here, there]) {
+      /** Waits for this plan in both processes. The other process receives it a little later. */
+      const plan = async (...expectedTodos: string[]) => {
+        for (const agent of [localAgent, remoteAgent]) {
           await until(async () => {
             const { plan: now } = await stateOf(agent, id);
             return isDeepStrictEqual(
               now.map(({ content, status }) => `${content} ${status}`),
-              wanted,
+              expectedTodos,
             );
           });
         }
       };
 
-      // Somebody watches all along.
+      // A watcher during the whole test.
       const seen: string[] = [];
       const over = new AbortController();
       const watching = (async () => {
-        for await (const event of there.sessions.watch(id, { signal: over.signal }))
+        for await (const event of remoteAgent.sessions.watch(id, { signal: over.signal }))
           if (event.type === "state") {
             const now = event.state.plan.map(({ content }) => content).join();
             if (now !== seen.at(-1)) seen.push(now);
@@ -65,20 +65,23 @@ describe("the plan of a watched session", () => {
           }
       })();
       await plan();
-      await say(here, "2");
+      await say(localAgent, "2");
       await plan("a completed", "b pending");
-      await say(there, "3");
+      await say(remoteAgent, "3");
       await plan("c completed");
-      const said = await here.sessions.messages(id);
-      const snapshot = await here.sessions.revert(id, said.find(({ toolCallId }) => toolCallId === "call_1")!.id);
+      const messages = await localAgent.sessions.messages(id);
+      const snapshot = await localAgent.sessions.revert(
+        id,
+        messages.find(({ toolCallId }) => toolCallId === "call_1")!.id,
+      );
       await plan("a completed", "b pending");
-      await there.sessions.restore(id, snapshot.id);
+      await remoteAgent.sessions.restore(id, snapshot.id);
       await plan("c completed");
-      const fork = await here.sessions.fork(id, said.at(-1)!.id);
-      assert.deepEqual((await stateOf(here, fork.id)).plan, [{ content: "c", status: "completed" }]);
-      await say(here, "4");
+      const fork = await localAgent.sessions.fork(id, messages.at(-1)!.id);
+      assert.deepEqual((await stateOf(localAgent, fork.id)).plan, [{ content: "c", status: "completed" }]);
+      await say(localAgent, "4");
       await plan();
-      await here.sessions.update(id, { title: "over" });
+      await localAgent.sessions.update(id, { title: "over" });
       await watching;
       assert.equal(seen[0], "");
       assert.equal(seen.at(-1), "");

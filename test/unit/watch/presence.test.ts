@@ -7,15 +7,15 @@ import { Presence } from "../../../src/watch/presence.js";
 import { fakeTime, turns, untilTurn } from "../../helpers/fake-time.js";
 import type { Hooks } from "../../helpers/temp.js";
 
-const GRACE_MS = 60_000;
+const LEAVE_DELAY_MS = 60_000;
 
-/** An agent whose runs ask once each. */
+/** An agent whose runs each ask for permission once. */
 function askingAgent(t: Hooks, runs = 1) {
   const act = defineTool({ name: "act", description: "Acts.", kind: "execute", run: () => "done" });
   const steps = Array.from({ length: runs }, () => [callTools(["act", {}]), "end"]).flat();
   const agent = new Agent({ providers: [new ScriptedProvider(steps)], driver: new MemoryDriver(), tools: [act] });
   t.after(() => agent.close());
-  /** A run of a session of its own that has asked, and its events. */
+  /** Starts a run in a new session and waits for its ask. */
   const ask = async () => {
     const { id } = await agent.sessions.create();
     const events: AgentEvent[] = [];
@@ -33,7 +33,7 @@ function outputOf(events: readonly AgentEvent[]): string | undefined {
   return events.find((event) => event.type === "tool_result")?.output;
 }
 
-/** A client that shows a session of its own and answers. */
+/** A client that shows a session of its own and can answer. */
 async function watching(agent: Agent): Promise<{ leave: () => Promise<void> }> {
   const { id } = await agent.sessions.create();
   const over = new AbortController();
@@ -50,25 +50,25 @@ async function watching(agent: Agent): Promise<{ leave: () => Promise<void> }> {
 describe("clients that answer", () => {
   it("count for every session, or for those that they say, and for a while after they left", (t) => {
     const { pass } = fakeTime(t);
-    const presence = new Presence(GRACE_MS);
+    const presence = new Presence(LEAVE_DELAY_MS);
     assert.equal(presence.answers("a"), false);
     const leave = presence.join(() => true, "b");
     const leaveOne = presence.join((id) => id === "c", "c");
     assert.deepEqual([presence.answers("a"), presence.isShown("a"), presence.isShown("b")], [true, false, true]);
     leave();
-    pass(GRACE_MS + 1);
-    // Only those that left begin the time again, and one that says so twice left once.
+    pass(LEAVE_DELAY_MS + 1);
+    // Only a watch that ends restarts the delay. Ending the same watch twice counts once.
     leave();
     assert.deepEqual([presence.answers("a"), presence.answers("c")], [false, true]);
     leaveOne();
-    pass(GRACE_MS - 1);
+    pass(LEAVE_DELAY_MS - 1);
     assert.equal(presence.answers("a"), true);
     pass(2);
     assert.equal(presence.answers("a"), false);
   });
 
   it("leave no time after them where they answered nothing", () => {
-    const presence = new Presence(GRACE_MS);
+    const presence = new Presence(LEAVE_DELAY_MS);
     presence.join(() => false)();
     assert.equal(presence.answers("a"), false);
   });
@@ -82,7 +82,7 @@ describe("clients that answer", () => {
     await turns();
     assert.equal((await agent.asks.get(askId))?.state, "open");
     await client.leave();
-    pass(GRACE_MS - 1);
+    pass(LEAVE_DELAY_MS - 1);
     await turns();
     assert.equal((await agent.asks.get(askId))?.state, "open");
     pass(1_000);
@@ -97,7 +97,7 @@ describe("clients that answer", () => {
     const client = await watching(agent);
     const { ended, output, askId } = await ask();
     await client.leave();
-    pass(GRACE_MS - 1);
+    pass(LEAVE_DELAY_MS - 1);
     await turns();
     await watching(agent);
     pass(3_600_000);
@@ -115,7 +115,7 @@ describe("clients that answer", () => {
     await client.leave();
     const closed: string[] = [];
     agent.on("ask.closed", ({ ask: { id } }) => closed.push(id));
-    // No timer is due.
+    // No timer is due at this point.
     await agent.close();
     await assert.rejects(run.result, { code: "shutting_down" });
     await ended.catch(() => undefined);

@@ -1,4 +1,4 @@
-// Who watches leaves nothing behind, costs nothing while nothing happens, and shares what there is with others.
+// Watchers leave nothing allocated, cost nothing while nothing happens, and share reads and events with each other.
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { describe, it } from "node:test";
@@ -17,7 +17,7 @@ import { until } from "../../helpers/lab.js";
 import { STORES, sqliteStore } from "../../helpers/stores.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
-/** A driver with what was asked of it, and how many listen to it. */
+/** A driver that records its calls and counts its listeners. */
 function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[]; listeners: () => number } {
   let listeners = 0;
   const calls: string[] = [];
@@ -45,7 +45,7 @@ function counted(driver: SessionDriver): { driver: SessionDriver; calls: string[
   return { driver: new Proxy(driver, handler), calls, listeners: () => listeners };
 }
 
-/** How many words a model says, one after the other. */
+/** Number of chunks in the model's answer. */
 const WORDS = 9;
 
 describe("who watches", { concurrency: true }, () => {
@@ -55,7 +55,7 @@ describe("who watches", { concurrency: true }, () => {
       const agent = new Agent({ driver, providers: [new ScriptedProvider(["one"])] });
       t.after(() => agent.close());
       const { id } = await agent.sessions.create();
-      // So that nobody names it later.
+      // Avoids a generated title later.
       await agent.sessions.update(id, { title: "one" });
       await (
         await agent.run({ message: "hi", sessionId: id })
@@ -92,14 +92,14 @@ describe("who watches", { concurrency: true }, () => {
       const open = await make(t);
       const agents = [open(), open()].map((driver) => new Agent({ driver, providers: [new ScriptedProvider([])] }));
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
-      const [here, there] = agents as [Agent, Agent];
-      const [gone, kept] = [await here.sessions.create(), await here.sessions.create()];
+      const [localAgent, remoteAgent] = agents as [Agent, Agent];
+      const [gone, remainingSession] = [await localAgent.sessions.create(), await localAgent.sessions.create()];
       const types: string[] = [];
-      const watched = [gone, kept].map(async ({ id }) => {
-        for await (const { type } of here.sessions.watch(id)) {
+      const watched = [gone, remainingSession].map(async ({ id }) => {
+        for await (const { type } of localAgent.sessions.watch(id)) {
           types.push(type);
-          if (types.length === 2) await there.sessions.delete(gone.id);
-          if (type === "deleted") void here.close();
+          if (types.length === 2) await remoteAgent.sessions.delete(gone.id);
+          if (type === "deleted") void localAgent.close();
         }
       });
       await Promise.all(watched);
@@ -136,20 +136,20 @@ describe("who watches", { concurrency: true }, () => {
       await driver.write("a", change({ add }));
       return () => hold?.stored({ add });
     };
-    const before = tail.hold(0);
+    const before = tail.openWriter(0);
     (await store(before, 1))();
     assert.deepEqual(await seqs(1), [1]);
     const late = await store(before, 2);
-    const next = tail.hold(0);
+    const next = tail.openWriter(0);
     (await store(next, 3))();
     assert.deepEqual(await seqs(3), [3]);
     late();
     assert.deepEqual([await seqs(1), await seqs(3)], [[1, 2, 3], [3]]);
     before.end();
     assert.equal(tail.isHeld, true);
-    const told = await store(next, 4);
+    const notifyTail = await store(next, 4);
     const { version } = tail;
-    told();
+    notifyTail();
     assert.ok(tail.version > version);
     assert.deepEqual(await seqs(2), [2, 3, 4]);
     next.end();
@@ -164,12 +164,12 @@ describe("who watches", { concurrency: true }, () => {
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const add = [1, 2, 3].map((seq) => aMessage("a", seq));
     await driver.write("a", change({ add }));
-    tail.hold(0).stored({ add });
+    tail.openWriter(0).stored({ add });
     const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
     t.after(() => agent.close());
     await agent.sessions.revert("a", add[1]!.id);
     const { rewinds: cuts } = (await agent.sessions.get("a"))!;
-    const seqs = async (known: number) => (await tail.from(1, known)).messages.map(({ seq }) => seq);
+    const seqs = async (knownRewinds: number) => (await tail.from(1, knownRewinds)).messages.map(({ seq }) => seq);
     assert.deepEqual([await seqs(0), cuts.length, await seqs(1)], [[1, 2, 3], 1, [1, 2]]);
   });
 
@@ -181,19 +181,23 @@ describe("who watches", { concurrency: true }, () => {
     await driver.write("a", change({ add: [growing("a", 1)] }));
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const first = await tail.from(1, 0);
-    const { place } = tail.step(new StreamPosition("a", parseCursor("a", "")), first.messages[0]!, first);
+    const { position: place } = tail.changeFor(
+      new StreamPosition("a", parseCursor("a", "")),
+      first.messages[0]!,
+      first,
+    );
     const before = await tail.from(1, 0);
     const append = [{ messageId: "a-1", part: 0, type: "text" as const, text: "more" }];
     await driver.write("a", change({ append }));
     tail.changed();
-    const eventsOf = (page: Page) => tail.step(place, page.messages[0]!, page).events.map(({ type }) => type);
+    const eventsOf = (page: Page) => tail.changeFor(place, page.messages[0]!, page).events.map(({ type }) => type);
     assert.deepEqual([eventsOf(before), eventsOf(await tail.from(1, 0))], [[], ["delta"]]);
   });
 
   it("shares with others at the same place what is asked and made, and all see the same", async (t) => {
     const [, make] = sqliteStore;
     const { driver, calls } = counted((await make(t))());
-    // Each word is stored, and told to all, before the next one comes.
+    // Each chunk is stored and sent to all watchers before the next one.
     const next = Array.from({ length: WORDS }, () => gate());
     const chunks = next.flatMap((come, n): ScriptedChunk[] => [
       come.wait(),
@@ -216,10 +220,10 @@ describe("who watches", { concurrency: true }, () => {
       }
     });
     const run = await agent.run({ message: "hi", sessionId: id });
-    const told = () => pages.reduce((sum, page) => sum + page.told, 0);
+    const countEvents = () => pages.reduce((sum, page) => sum + page.contentEvents, 0);
     await until(() => pages.every(({ messages }) => messages.length > 0));
     calls.length = 0;
-    const [toldBefore, sharedBefore] = [told(), shared];
+    const [toldBefore, sharedBefore] = [countEvents(), shared];
     for (const [n, come] of next.entries()) {
       come.open();
       const text = `word${n} `;
@@ -231,18 +235,19 @@ describe("who watches", { concurrency: true }, () => {
     await until(() =>
       pages.every(({ messages }) => messages.length === 2 && messages.every(({ finished }) => finished)),
     );
-    const wanted = (await agent.sessions.messages(id)).map(comparable);
+    const expectedMessages = (await agent.sessions.messages(id)).map(comparable);
     over.abort();
     await Promise.all(watched);
-    for (const page of pages) assert.deepEqual(page.messages, wanted);
-    const [more, together] = [told() - toldBefore, shared - sharedBefore];
-    assert.ok(more >= 20 * WORDS, `${more} events`);
-    // One of 20 makes an event, the others have the same; the last word may come with the end to some.
-    assert.ok(together > more / 2, `${together} of ${more} events were made before`);
+    for (const page of pages) assert.deepEqual(page.messages, expectedMessages);
+    const [newEvents, together] = [countEvents() - toldBefore, shared - sharedBefore];
+    assert.ok(newEvents >= 20 * WORDS, `${newEvents} events`);
+    // One of 20 watchers creates the event, the others share it. For some the last chunk can arrive together with the
+    // end.
+    assert.ok(together > newEvents / 2, `${together} of ${newEvents} events were made before`);
     const batches = calls.filter((call) => call === "write").length;
-    const asked = calls.filter((call) => call === "head").length;
+    const headCalls = calls.filter((call) => call === "head").length;
     assert.ok(batches > WORDS, `${batches} batches were stored`);
-    assert.ok(asked < WORDS / 2, `the store was asked ${asked} times how the session stands`);
+    assert.ok(headCalls < WORDS / 2, `the store was asked ${headCalls} times how the session stands`);
   });
 });
 
@@ -260,7 +265,7 @@ describe("who watches while nothing happens", () => {
         for await (const _ of agent.sessions.watch(id, { signal: over.signal })) began += 1;
       });
       await untilTurn(() => began === sessions.length);
-      // First looks at the store are due. Then three rounds of 2 s are without a question.
+      // The first polls of the store are due. After them, three rounds of 2 s must pass without a call.
       for (let round = 0, quiet = 0; quiet < 3; round += 1) {
         const before = calls.length;
         for (let step = 0; step < 20; step += 1) {

@@ -10,7 +10,7 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
-/** How many schedules for each store. */
+/** Number of schedules per store. */
 const SCHEDULES = Number(process.env["SCHEDULES"] ?? 8);
 const FIRST = Number(process.env["SEED"] ?? 1);
 
@@ -20,7 +20,7 @@ const noop = defineTool({
   run: () => "done",
 });
 
-/** An answer as models give them: reasoning, text in pieces, calls; now and then it breaks off. */
+/** A random answer: reasoning, text in pieces, calls. Sometimes it is interrupted. */
 function answer(random: () => number): ScriptedStep {
   return () => {
     const chunks: ScriptedChunk[] = [];
@@ -62,11 +62,11 @@ describe("who watches a session sees what is stored, whatever happens", () => {
         const over = new AbortController();
         const watching = (async () => {
           while (!over.signal.aborted) {
-            let left = Math.floor(random() * 60);
+            let remainingEvents = Math.floor(random() * 60);
             const options = random() < 0.5 ? { after: page.cursor } : { lastSeen: page.cursor };
             for await (const event of any().sessions.watch(session.id, { ...options, signal: over.signal })) {
               page.apply(event);
-              if ((left -= 1) < 0) break;
+              if ((remainingEvents -= 1) < 0) break;
               // Time: part of the random schedule.
               if (random() < 0.05) await pause(random() * 30);
             }
@@ -81,9 +81,11 @@ describe("who watches a session sees what is stored, whatever happens", () => {
           // Time: part of the random schedule.
           if (random() < 0.25) setTimeout(() => cancel.abort(), random() * 40);
           await run.result.catch(() => undefined);
-          const said = await agent.sessions.messages(session.id);
+          const messages = await agent.sessions.messages(session.id);
           if (random() < 0.3)
-            snapshots.push((await any().sessions.revert(session.id, said[Math.floor(random() * said.length)]!.id)).id);
+            snapshots.push(
+              (await any().sessions.revert(session.id, messages[Math.floor(random() * messages.length)]!.id)).id,
+            );
           if (random() < 0.3 && snapshots.length > 0) {
             const aside = await any()
               .sessions.restore(session.id, snapshots.pop()!)
@@ -93,19 +95,19 @@ describe("who watches a session sees what is stored, whatever happens", () => {
         }
 
         const seqs = (messages: readonly { seq: number }[]) => messages.map(({ seq }) => seq).join(" ");
-        const wanted = (await agents[0]!.sessions.messages(session.id)).map(comparable);
+        const expectedMessages = (await agents[0]!.sessions.messages(session.id)).map(comparable);
         const cuts = (await agents[0]!.sessions.get(session.id))!.rewinds.length;
-        // Who is behind may have just what a revert will leave, and what it took away still before them.
+        // A slow reader can already have the messages that a revert will leave, and not know the revert yet.
         const seesAll = () =>
-          parseCursor(session.id, page.cursor).cuts === cuts && isDeepStrictEqual(page.messages, wanted);
-        const place = () => `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(wanted)}`;
+          parseCursor(session.id, page.cursor).cuts === cuts && isDeepStrictEqual(page.messages, expectedMessages);
+        const place = () => `seen ${seqs(page.messages)} at ${page.cursor}; stored ${seqs(expectedMessages)}`;
         await until(seesAll).catch((error: unknown) => assert.fail(`${String(error)}: ${place()}`));
         over.abort();
         await watching;
-        // From the beginning, to the end, nothing is different.
+        // A new reader sees the same.
         const again = new WatchedPage();
         for await (const event of agents[1]!.sessions.watch(session.id, { follow: false })) again.apply(event);
-        assert.deepEqual(again.messages, wanted);
+        assert.deepEqual(again.messages, expectedMessages);
         assert.equal(again.state?.session.id, session.id);
       });
 });

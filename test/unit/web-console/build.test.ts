@@ -5,7 +5,7 @@ import { before, describe, it, after } from "node:test";
 import { buildConsole } from "../../../.ci/console.mjs";
 import { makeTempDir, type TempDir } from "../../helpers/temp.js";
 
-/** Of all that a browser loads before it shows something. */
+/** Maximum size, in bytes, of everything that a browser loads before the first paint. */
 const FIRST_PAINT = 100_000;
 
 describe("the console, as the build makes it", () => {
@@ -26,8 +26,8 @@ describe("the console, as the build makes it", () => {
     const first = new Set(named);
     for (const name of first) {
       const text = name.endsWith(".js") ? await folder.read(name) : "";
-      for (const [, other = ""] of text.matchAll(/(?:\bfrom|\bimport)"\.\/([^"]+)"/g))
-        assert.ok(first.has(`assets/${other}`), `${other} is asked for together with what imports it`);
+      for (const [, importedFile = ""] of text.matchAll(/(?:\bfrom|\bimport)"\.\/([^"]+)"/g))
+        assert.ok(first.has(`assets/${importedFile}`), `${importedFile} is asked for together with what imports it`);
     }
     assert.ok(
       [...first].some((name) => /^assets\/main-[A-Z0-9]{8}\.js$/.test(name)),

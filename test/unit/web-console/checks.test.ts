@@ -9,7 +9,7 @@ import { openHttpHost } from "gantry/http";
 import { transportChecks } from "gantry/testing";
 import { httpClient } from "../../helpers/transport-clients.js";
 
-/** The two as `gantry serve` has them: the console has no prompts of its own, the API on its port has. */
+/** Both transports as in `gantry serve`: the console accepts no prompts, the API on its port does. */
 class ApiWithConsole implements Transport {
   readonly name = "api-with-console";
   readonly #port: number;

@@ -21,7 +21,7 @@ function rowsOf(before: string, after: string): DiffRow[] {
 const inShort = (rows: readonly DiffRow[]) =>
   rows.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
 
-/** The text that the rows were made of. */
+/** The text from which the rows were made. */
 function textOf(rows: readonly DiffRow[], without: DiffRow["kind"]): string {
   return rows
     .filter(({ kind }) => kind !== without)
@@ -29,7 +29,7 @@ function textOf(rows: readonly DiffRow[], without: DiffRow["kind"]): string {
     .join("");
 }
 
-/** Numbers that are the same in each run. */
+/** A generator of the same numbers in each run. */
 function numbers(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -80,9 +80,9 @@ it("gives both texts back, whatever they are, and keeps lines that are all alike
     const rows = rowsOf(before, after);
     assert.equal(textOf(rows, "added"), before);
     assert.equal(textOf(rows, "removed"), after);
-    const kept = rows.filter(({ kind }) => kind === "same").length;
-    // But for the last ones, which may have no line break.
-    if (kinds === 1) assert.ok(kept >= Math.min(before.split("\n").length, after.split("\n").length) - 2);
+    const unchangedRows = rows.filter(({ kind }) => kind === "same").length;
+    // Except for the last lines, which can lack a line break.
+    if (kinds === 1) assert.ok(unchangedRows >= Math.min(before.split("\n").length, after.split("\n").length) - 2);
   }
 });
 
@@ -96,14 +96,14 @@ it("finds a small change in 10,000 lines, a stretch that is all new, and lines t
   const fresh = Array.from({ length: 10_000 }, (_, at) => `fresh ${at}\n`).join("");
   assert.deepEqual(countsOf(await compare(lines.join(""), fresh)), { added: 10_000, removed: 10_000 });
 
-  const [alike, others] = ["a\nb\nb\n".repeat(4_000), "b\na\n".repeat(5_000)];
-  const work = compareInSteps(alike, others);
+  const [alike, differentText] = ["a\nb\nb\n".repeat(4_000), "b\na\n".repeat(5_000)];
+  const work = compareInSteps(alike, differentText);
   let steps = 0;
   let step = work.next();
   for (; !step.done; steps++) step = work.next();
   assert.ok(steps > 10, "so that a page can do other things in between");
   assert.equal(textOf(step.value, "added"), alike);
-  assert.equal(textOf(step.value, "removed"), others);
+  assert.equal(textOf(step.value, "removed"), differentText);
 });
 
 it("stops when nobody looks any more", async () => {
@@ -134,7 +134,7 @@ it("folds what is far from a change, and shows it beside it", () => {
       ["folded", 12],
     ],
   );
-  // Two lines take less room than the line that says that they are hidden.
+  // Two lines take less space than the line that reports them as hidden.
   assert.deepEqual(
     blocksOf(rowsOf("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
     [["shown", 7]],
@@ -144,7 +144,7 @@ it("folds what is far from a change, and shows it beside it", () => {
 it("puts what came in place of a line beside it", () => {
   const pairs = sideBySide(rowsOf("a\nb\nc\n", "a\nB\nC\nD\n"));
   assert.deepEqual(
-    pairs.map(([left, right]) => [left?.text, right?.text]),
+    pairs.map(([before, right]) => [before?.text, right?.text]),
     [
       ["a", "a"],
       ["b", "B"],

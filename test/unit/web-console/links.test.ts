@@ -16,8 +16,8 @@ const makeLink = async (url: string) => {
   assert.ok(code, path);
   return code;
 };
-const login = (url: string, code: unknown, more: RawRequest = {}) =>
-  send(url, "/console/login", { body: JSON.stringify({ code }), ...more });
+const login = (url: string, code: unknown, options: RawRequest = {}) =>
+  send(url, "/console/login", { body: JSON.stringify({ code }), ...options });
 
 describe("a one-time link", () => {
   it("gives the headers to who opens it first, and to nobody else", async (t) => {
@@ -77,8 +77,8 @@ describe("a one-time link", () => {
       assert.equal((await send(url, "/console/login", { body })).status, 400, body);
     const long = await send(url, "/console/login", { body: JSON.stringify({ code: "x".repeat(2_000) }) });
     assert.equal(long.status, 413);
-    const own = { ...json, origin: url, "sec-fetch-site": "same-origin" };
-    assert.equal((await login(url, code, { headers: own })).status, 200, "none of them has used it");
+    const sameOriginHeaders = { ...json, origin: url, "sec-fetch-site": "same-origin" };
+    assert.equal((await login(url, code, { headers: sameOriginHeaders })).status, 200, "none of them has used it");
   });
 
   it("is good for a minute", async (t) => {
@@ -165,7 +165,7 @@ describe("where headers are required", () => {
       assert.equal((await send(url, place, { headers: { host: "evil.example" } })).status, 403);
       const embedded = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script" };
       assert.equal((await send(url, place, { headers: embedded })).status, 403);
-      // Through a proxy that puts them on, under any name.
+      // Through a proxy that adds the headers, under any host name.
       assert.equal((await send(url, place, { headers: { ...KEY, host: "agent.example" } })).status, 200);
     }
   });
@@ -176,7 +176,7 @@ describe("where headers are required", () => {
       const visit = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" };
       assert.equal((await send(url, "/console", { headers: visit })).status, 200);
       assert.equal((await send(url, "/", { headers: { ...visit, accept: "text/html" } })).status, 302);
-      for (const more of [
+      for (const extraHeaders of [
         { "sec-fetch-dest": "iframe" },
         { "sec-fetch-dest": "frame" },
         { "sec-fetch-dest": "object" },
@@ -185,9 +185,9 @@ describe("where headers are required", () => {
         { host: "evil.example" },
       ] as Record<string, string>[])
         assert.equal(
-          (await send(url, "/console", { headers: { ...visit, ...more } })).status,
+          (await send(url, "/console", { headers: { ...visit, ...extraHeaders } })).status,
           403,
-          JSON.stringify(more),
+          JSON.stringify(extraHeaders),
         );
       assert.notEqual((await send(url, "/api/models", { headers: visit })).status, 200);
     }

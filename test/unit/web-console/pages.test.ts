@@ -10,7 +10,7 @@ import { WebConsoleTransport } from "gantry/adapters/web-console";
 import { openHttpHost } from "gantry/http";
 import { send } from "../../helpers/http.js";
 import { tempDir } from "../../helpers/temp.js";
-import { PAGE, SCRIPT, serveConsole } from "../../helpers/served-console.js";
+import { INDEX_PAGE, SCRIPT, serveConsole } from "../../helpers/served-console.js";
 
 const HTML = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
@@ -20,7 +20,7 @@ describe("the files of the console", () => {
     for (const place of ["/console", "/console/", "/console?x=1"]) {
       const page = await send(url, place);
       assert.equal(page.status, 200);
-      assert.equal(page.text, PAGE);
+      assert.equal(page.text, INDEX_PAGE);
       assert.equal(page.headers["content-type"], "text/html; charset=utf-8");
       assert.equal(page.headers["cache-control"], "no-cache");
     }
@@ -31,13 +31,13 @@ describe("the files of the console", () => {
     assert.equal((await send(url, "/console/assets/icon-ABC.svg")).headers["content-type"], "image/svg+xml");
 
     const { etag = "" } = (await send(url, "/console")).headers;
-    for (const known of [etag, `"other", ${etag}`, `W/${etag}`]) {
-      const again = await send(url, "/console", { headers: { "if-none-match": known } });
+    for (const cachedTag of [etag, `"other", ${etag}`, `W/${etag}`]) {
+      const again = await send(url, "/console", { headers: { "if-none-match": cachedTag } });
       assert.deepEqual([again.status, again.text, again.headers.etag], [304, "", etag]);
     }
-    await writeFile(path.join(assets, "index.html"), `${PAGE} and more`);
+    await writeFile(path.join(assets, "index.html"), `${INDEX_PAGE} and more`);
     const changed = await send(url, "/console", { headers: { "if-none-match": etag } });
-    assert.deepEqual([changed.status, changed.text], [200, `${PAGE} and more`]);
+    assert.deepEqual([changed.status, changed.text], [200, `${INDEX_PAGE} and more`]);
   });
 
   it("go out packed to whoever takes that", async (t) => {
@@ -151,7 +151,7 @@ describe("GET / of a browser", () => {
         ] as const
       ).map(async (request) => {
         const { status, text, rawHeaders } = await send(url, "/", request);
-        return { status, text, headers: rawHeaders.map((one, i) => (rawHeaders[i - 1] === "Date" ? "" : one)) };
+        return { status, text, headers: rawHeaders.map((header, i) => (rawHeaders[i - 1] === "Date" ? "" : header)) };
       }),
     );
 
@@ -178,7 +178,7 @@ describe("GET / of a browser", () => {
           assert.deepEqual([sent.status, sent.headers.location, sent.text], [302, "/console", ""]);
           assert.notEqual((await send(plain.url, place, { method, headers: { accept: HTML } })).status, 302);
         }
-      // With the whole address in its first line, as through a proxy.
+      // The request line holds the absolute URL, as with a proxy.
       const through = await send(both.url, `${both.url}/`, { headers: { accept: HTML } });
       assert.equal(through.status, 302);
     });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { exactly, inOrder, seen } from "../../../adapters/web-console/app/content/seen.js";
+import { escapeExactly, escapeReordering, escapeInvisible } from "../../../adapters/web-console/app/content/seen.js";
 import { escapeInvisible as seenByTerminals } from "../../../src/base/printable.js";
 
-/** Of all characters there are. */
+/** The last Unicode code point. */
 const LAST = 0x10ffff;
 
 describe("text as it can be believed", () => {
@@ -13,23 +13,29 @@ describe("text as it can be believed", () => {
       const character = String.fromCodePoint(code);
       const isUnseen = seenByTerminals(character, true) !== character || isNothing.test(character);
       const hex = `U+${code.toString(16)}`;
-      assert.equal(seen(character) !== character, isUnseen, hex);
-      if (isUnseen) assert.match(seen(character), /^\\u(?:[0-9a-f]{4}|\{[0-9a-f]{5}\})$/, hex);
-      if (isUnseen) assert.equal(exactly(character), seen(character), hex);
+      assert.equal(escapeInvisible(character) !== character, isUnseen, hex);
+      if (isUnseen) assert.match(escapeInvisible(character), /^\\u(?:[0-9a-f]{4}|\{[0-9a-f]{5}\})$/, hex);
+      if (isUnseen) assert.equal(escapeExactly(character), escapeInvisible(character), hex);
     }
   });
 
   it("shows which command it is, where marks of direction would draw another one", () => {
-    assert.equal(seen("echo safe \u202e; '~/ fr- mr' \u202c done"), "echo safe \\u202e; '~/ fr- mr' \\u202c done");
-    assert.equal(seen("l\u200bs \u2066a\u2069\u061c \u{e0041}"), "l\\u200bs \\u2066a\\u2069\\u061c \\u{e0041}");
-    assert.equal(seen("ls\rrm \u001b[8mx\u0000"), "ls\\u000drm \\u001b[8mx\\u0000");
-    assert.equal(seen("\ud800x"), "\\ud800x");
+    assert.equal(
+      escapeInvisible("echo safe \u202e; '~/ fr- mr' \u202c done"),
+      "echo safe \\u202e; '~/ fr- mr' \\u202c done",
+    );
+    assert.equal(
+      escapeInvisible("l\u200bs \u2066a\u2069\u061c \u{e0041}"),
+      "l\\u200bs \\u2066a\\u2069\\u061c \\u{e0041}",
+    );
+    assert.equal(escapeInvisible("ls\rrm \u001b[8mx\u0000"), "ls\\u000drm \\u001b[8mx\\u0000");
+    assert.equal(escapeInvisible("\ud800x"), "\\ud800x");
   });
 
   it("counts the marks that would cover what stands beside them", () => {
     const mark = "\u0301";
-    assert.equal(exactly(`x${mark.repeat(400)}y`), `x${mark.repeat(8)}<392 more marks>y`);
-    assert.equal(exactly(`x${mark.repeat(8)}y`), `x${mark.repeat(8)}y`);
+    assert.equal(escapeExactly(`x${mark.repeat(400)}y`), `x${mark.repeat(8)}<392 more marks>y`);
+    assert.equal(escapeExactly(`x${mark.repeat(8)}y`), `x${mark.repeat(8)}y`);
   });
 
   it("leaves text alone in which they belong to what is seen", () => {
@@ -40,19 +46,19 @@ describe("text as it can be believed", () => {
       "10\u00a0%",
       "",
     ];
-    for (const text of honest) assert.equal(seen(text), text);
-    assert.equal(seen("a\r\nb\r\n"), "a\nb\n");
-    // Joined to nothing, they hide.
-    assert.equal(seen("a\u200db\ufe0f 1\ufe0f"), "a\\u200db\\ufe0f 1\\ufe0f");
+    for (const text of honest) assert.equal(escapeInvisible(text), text);
+    assert.equal(escapeInvisible("a\r\nb\r\n"), "a\nb\n");
+    // Joiners without neighbours would be invisible.
+    assert.equal(escapeInvisible("a\u200db\ufe0f 1\ufe0f"), "a\\u200db\\ufe0f 1\\ufe0f");
   });
 
   it("is to the letter where somebody allows it: blanks that part no words, and line ends of two characters", () => {
-    assert.equal(exactly("rm a\u00a0b\u3000c\u2800\r\n\td e"), "rm a\\u00a0b\\u3000c\\u2800\\u000d\n\td e");
+    assert.equal(escapeExactly("rm a\u00a0b\u3000c\u2800\r\n\td e"), "rm a\\u00a0b\\u3000c\\u2800\\u000d\n\td e");
   });
 
   it("keeps prose in its order, and lets it break words where its author did", () => {
     assert.equal(
-      inOrder("Donau\u00addampf\u200bschiff \u200e\u202eolleH\u2067"),
+      escapeReordering("Donau\u00addampf\u200bschiff \u200e\u202eolleH\u2067"),
       "Donau\u00addampf\u200bschiff \u200e\\u202eolleH\\u2067",
     );
   });

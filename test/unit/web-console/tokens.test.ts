@@ -3,11 +3,11 @@ import { readFile } from "node:fs/promises";
 import test from "node:test";
 
 const TOKENS = new URL("../../../adapters/web-console/app/styles/tokens.css", import.meta.url);
-/** What text stands on, and the colours of text that may stand on any of it. */
+/** Backgrounds, and the text colours that can appear on any of them. */
 const SURFACES = ["bg", "bg-side", "bg-raised", "bg-sunk", "bg-hover", "bg-active", "accent-soft", "add-bg", "del-bg"];
 const TEXTS = ["text", "text-soft", "text-faint", "accent", "good", "bad", "warn"];
-/** Of the second level of WCAG, for text of any size. */
-const ENOUGH = 4.5;
+/** Minimum contrast of WCAG level AA for text of any size. */
+const MIN_CONTRAST = 4.5;
 
 test("text can be read on whatever it stands on, in both themes", async () => {
   const css = await readFile(TOKENS, "utf8");
@@ -24,14 +24,14 @@ test("text can be read on whatever it stands on, in both themes", async () => {
     ];
     for (const [text, surface] of pairs) {
       const contrast = between(of.get(text), of.get(surface));
-      if (!(contrast >= ENOUGH)) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
+      if (!(contrast >= MIN_CONTRAST)) poor.push(`${name}: ${text} on ${surface}: ${contrast.toFixed(2)}`);
     }
   }
   assert.deepEqual(poor, []);
 });
 
-function between(one = "", other = ""): number {
-  const [darker = 0, lighter = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+function between(firstColor = "", secondColor = ""): number {
+  const [darker = 0, lighter = 0] = [luminance(firstColor), luminance(secondColor)].sort((a, b) => a - b);
   return (lighter + 0.05) / (darker + 0.05);
 }
 

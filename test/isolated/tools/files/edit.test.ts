@@ -21,8 +21,8 @@ async function project(content: string | Buffer, name = "a.ts") {
     file,
     context,
     now: () => readFile(file, "utf8"),
-    edit: (old_string: string, new_string: string, more: object = {}) =>
-      callTool(tool("edit"), { path: name, old_string, new_string, ...more }, context),
+    edit: (old_string: string, new_string: string, options: object = {}) =>
+      callTool(tool("edit"), { path: name, old_string, new_string, ...options }, context),
     read: () => callTool(tool("read"), { path: name }, context),
     write: (text: string) => callTool(tool("write"), { path: name, content: text }, context),
     [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
@@ -35,8 +35,8 @@ describe("what a person is shown of an edit", () => {
     const all = edits.map(([old_string, new_string]) => ({ old_string, new_string, replace_all: false }));
     const reach = { projectDir: join(p.file, ".."), signal: AbortSignal.timeout(10_000) };
     const many = await tool("multiedit").preview!({ path: "a.ts", edits: all }, reach);
-    const [one] = all;
-    if (all.length === 1) assert.deepEqual(await tool("edit").preview!({ path: "a.ts", ...one }, reach), many);
+    const [singleEdit] = all;
+    if (all.length === 1) assert.deepEqual(await tool("edit").preview!({ path: "a.ts", ...singleEdit }, reach), many);
     assert.equal(await p.now(), content);
     return { ...many, diff: many.diff?.map(({ path, ...texts }) => (assert.equal(path, p.file), texts)) };
   };
@@ -79,7 +79,7 @@ describe("what a person is shown of a write", () => {
       diff: [{ path: p.file, oldText: "\uFEFFone\r\ntwo\r\n", newText: "\uFEFF1\r\n2\r\n" }],
     });
     assert.deepEqual(await shownOf(folder, "new/b.ts", "x"), {});
-    // As it was shown it is written.
+    // The tool writes exactly what the preview showed.
     const { diff } = await p.write("1\n2\n");
     assert.equal(diff![0]!.newText, "\uFEFF1\r\n2\r\n");
   });
@@ -94,8 +94,8 @@ describe("what a person is shown of a write", () => {
       await using p = await project(content);
       assert.deepEqual(await shownOf(join(p.file, ".."), "a.ts", "x"), { note });
     }
-    await using whole = await project(Buffer.alloc(256 * 1024, "a"));
-    assert.equal((await shownOf(join(whole.file, ".."), "a.ts", "x")).diff?.length, 1);
+    await using largestShown = await project(Buffer.alloc(256 * 1024, "a"));
+    assert.equal((await shownOf(join(largestShown.file, ".."), "a.ts", "x")).diff?.length, 1);
   });
 
   it("is nothing of what the tool may not open", async () => {
@@ -266,9 +266,9 @@ describe("edits that grow", () => {
       /edit \d+ of 200; none was applied\): the file would have more bytes than edit takes/,
     );
     assert.ok(process.memoryUsage().rss - before < 256 * 1024 * 1024);
-    const one = { path: "a.ts", old_string: "a", new_string: "x".repeat(6_000_000), replace_all: true };
+    const growingEdit = { path: "a.ts", old_string: "a", new_string: "x".repeat(6_000_000), replace_all: true };
     await assert.rejects(
-      callTool(tool("edit"), one, p.context),
+      callTool(tool("edit"), growingEdit, p.context),
       /the file would have more bytes than edit takes \(10485760\)/,
     );
     assert.equal(await p.now(), block.repeat(2));
@@ -309,7 +309,7 @@ it("leaves alone what somebody else saves between the look and the change", asyn
   await using p = await project("old 0\n");
   const { signal } = new AbortController();
   let saves = 0;
-  // The tool checks its signal after it has made the new text and before it looks at the file again.
+  // The tool checks its signal after it has created the new text, and before it checks the file again.
   signal.throwIfAborted = () => writeFileSync(p.file, `old ${++saves}\n`);
   const args = { path: "a.ts", old_string: "old", new_string: "new" };
   await assert.rejects(callTool(tool("edit"), args, { ...p.context, signal }), /changed just now\. Read it again/);

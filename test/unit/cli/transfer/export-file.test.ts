@@ -25,14 +25,14 @@ describe("an export to a file", () => {
     assert.equal(await readFile(path, "utf8"), headerLine() + chain("a"));
     assert.equal((await stat(path)).mode & 0o777, 0o600);
     assert.equal(await stat(`${path}.part`).catch(() => undefined), undefined);
-    await assert.rejects(ExportFile.open(path, false), /out\.jsonl: is there already/);
-    await assert.rejects(ExportFile.open(path, true), /out\.jsonl: is there already/);
+    await assert.rejects(ExportFile.open(path, false), /out\.jsonl: already exists/);
+    await assert.rejects(ExportFile.open(path, true), /out\.jsonl: already exists/);
     await assert.rejects(ExportFile.open(folder.at("no/out"), false), /out\.part: cannot be written \(ENOENT\)/);
   });
 
   it("is gone on with behind its last whole session, wherever it was broken off", async (t) => {
     const folder = await tempDir(t);
-    // One is longer than what is read at a time, and one looks like an end within a text.
+    // One chain is longer than a read buffer. Another contains text that looks like the end of a chain.
     const chains = [
       chain("a"),
       chain("ü\u2028", 'say {"type":"end","root":"b","messages":1}\n'),
@@ -40,7 +40,7 @@ describe("an export to a file", () => {
       chain("d"),
     ];
     const roots = ["a", "ü\u2028", "c", "d"];
-    const whole = Buffer.from(headerLine() + chains.join(""));
+    const fullFile = Buffer.from(headerLine() + chains.join(""));
     const ends = chains.map((_, n) => Buffer.byteLength(headerLine() + chains.slice(0, n + 1).join("")));
     const cuts = [
       0,
@@ -49,19 +49,19 @@ describe("an export to a file", () => {
       headerLine().length,
       ...ends.flatMap((end) => [end - 1, end, end + 1, end + 40]),
     ];
-    for (const cut of cuts.filter((one) => one <= whole.length)) {
+    for (const cut of cuts.filter((offset) => offset <= fullFile.length)) {
       const path = folder.at(`cut-${cut}`);
-      await writeFile(`${path}.part`, whole.subarray(0, cut));
+      await writeFile(`${path}.part`, fullFile.subarray(0, cut));
       await assert.rejects(
         ExportFile.open(path, false),
-        /\.part: is there, of an export that was broken off; --resume goes on/,
+        /\.part: an interrupted export exists; continue it with --resume/,
       );
       const file = await ExportFile.open(path, true);
       const done = ends.filter((end) => end <= cut).length;
       assert.deepEqual([...file.roots], roots.slice(0, done), `cut at ${cut}`);
       for (const text of chains.slice(done)) await file.write(text);
       await file.finish();
-      assert.ok(whole.equals(await readFile(path)), `cut at ${cut}`);
+      assert.ok(fullFile.equals(await readFile(path)), `cut at ${cut}`);
     }
   });
 
@@ -78,11 +78,11 @@ describe("an export to a file", () => {
     const folder = await tempDir(t);
     for (const notes of ["my notes\n", "my notes"]) {
       await writeFile(folder.at("mine.part"), notes);
-      await assert.rejects(ExportFile.open(folder.at("mine"), true), /mine\.part: is no export of sessions/);
+      await assert.rejects(ExportFile.open(folder.at("mine"), true), /mine\.part: not a session export/);
       assert.equal(await readFile(folder.at("mine.part"), "utf8"), notes);
     }
-    const left = await ExportFile.open(folder.at("left"), true);
-    await left.leave();
+    const unfinishedFile = await ExportFile.open(folder.at("left"), true);
+    await unfinishedFile.closePartial();
     assert.equal(await readFile(folder.at("left.part"), "utf8"), headerLine());
   });
 });

@@ -13,9 +13,9 @@ import {
 } from "gantry/client";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
-import { door } from "../../../helpers/door.js";
+import { startScriptedProxy } from "../../../helpers/door.js";
 
-/** What an error is, but for its text. */
+/** Compares everything in an error except its text. */
 const like = (Kind: typeof GantryError, code: string, status: number) => (error: unknown) => {
   assert.ok(error instanceof Kind && error instanceof GantryError, String(error));
   assert.deepEqual([error.name, error.code, error.status], [Kind.name, code, status]);
@@ -48,9 +48,9 @@ describe("the client", () => {
     for await (const event of client.sessions.watch(first.sessionId, { afterSeq: 2 }))
       if (event.type === "state" && event.run?.id === begun.run_id && event.run.state === "finished") break;
 
-    const other = await client.run({ message: "Another" });
+    const secondRun = await client.run({ message: "Another" });
     const { sessions, total } = await client.sessions.list({ size: 1 });
-    assert.deepEqual([sessions.map(({ id }) => id), total], [[other.sessionId], 2]);
+    assert.deepEqual([sessions.map(({ id }) => id), total], [[secondRun.sessionId], 2]);
     const second = await client.sessions.list({ page: 2, size: 1, search: "TITLE" });
     assert.deepEqual(second.sessions[0], await client.sessions.get(first.sessionId));
     assert.equal((await client.sessions.list({ projectDir: "/elsewhere" })).total, 0);
@@ -84,7 +84,7 @@ describe("the client", () => {
     const api = await startApi(t, { steps: ["Hello.", callTools(["wait", {}]), "done"], agent: { tools: [tool] } });
     const client = new GantryClient({ url: api.url });
     const { sessionId } = await client.run({ message: "Hello" });
-    // A run asks where somebody watches who answers.
+    // The run asks, because a watcher of the session can answer.
     const states = client.sessions.watch(sessionId, { canAnswer: true });
     await states.next();
     const stream = await client.stream({ message: "Do it", mode: "ask", session_id: sessionId });
@@ -100,7 +100,7 @@ describe("the client", () => {
       return error.ask.id === id && error.ask.reply?.choice === "allow" && error.code === "ask_closed";
     });
     assert.deepEqual(await client.asks.list(), []);
-    assert.deepEqual((await client.asks.list({ state: "all", size: 5 })).map((one) => one.id), [id]); // prettier-ignore
+    assert.deepEqual((await client.asks.list({ state: "all", size: 5 })).map((listedAsk) => listedAsk.id), [id]); // prettier-ignore
     await open.reached;
     const busy = await client.run({ message: "Me too", session_id: stream.sessionId }).catch((error: unknown) => error);
     like(BusyError, "session_busy", 409)(busy);
@@ -120,11 +120,11 @@ describe("the client", () => {
     );
     await assert.rejects(client.runs.get("none"), like(NotFoundError, "run_not_found", 404));
     await assert.rejects(client.asks.get("none"), like(NotFoundError, "ask_not_found", 404));
-    // A name that would lead elsewhere leads nowhere.
+    // An id with path characters must not reach another route.
     for (const id of ["", ".", "..", "../runs", "a/../../health", "?", "#", "%2e%2e"])
       await assert.rejects(client.sessions.get(id), { status: 404 }, id);
     await assert.rejects(client.sessions.list({ page: 0 }), like(GantryError, "invalid_query", 400));
-    // A key that no header can hold is not a server that is away.
+    // A key that no header can hold is a TypeError, not a disconnected server.
     await assert.rejects(client.run({ message: "x" }, { key: "a\nb" }), TypeError);
     await client.run({ message: "x" }, { key: "k" });
     await assert.rejects(client.run({ message: "y" }, { key: "k" }), like(GantryError, "key_reused", 422));
@@ -134,10 +134,10 @@ describe("the client", () => {
   });
 
   it("asks nothing of ids that are none, though they would address something", async (t) => {
-    const { url, requests } = await door(t, "http://127.0.0.1:9");
+    const { url, requests } = await startScriptedProxy(t, "http://127.0.0.1:9");
     const { sessions, runs, asks } = new GantryClient({ url });
     for (const id of ["", ".", "..", "\ud83d"]) {
-      const asked: [string, () => Promise<unknown>][] = [
+      const invalidCalls: [string, () => Promise<unknown>][] = [
         ["session_not_found", () => sessions.get(id)],
         ["session_not_found", () => sessions.update(id, { title: "x" })],
         ["session_not_found", () => sessions.delete(id)],
@@ -151,7 +151,7 @@ describe("the client", () => {
         ["ask_not_found", () => asks.get(id)],
         ["ask_not_found", () => asks.answer(id, { text: "x" })],
       ];
-      for (const [code, ask] of asked) await assert.rejects(ask(), { name: "NotFoundError", status: 404, code });
+      for (const [code, ask] of invalidCalls) await assert.rejects(ask(), { name: "NotFoundError", status: 404, code });
     }
     assert.deepEqual(requests, []);
   });
@@ -174,7 +174,7 @@ describe("the client", () => {
 
   it("tells what is no answer of gantry's by its status alone", async (t) => {
     const api = await startApi(t);
-    const { url, next } = await door(t, api.url);
+    const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const html = { "content-type": "text/html" };
     next({ status: 503, headers: { ...html, "retry-after": "7" }, body: "<h1>secret of a proxy</h1>" });
@@ -201,7 +201,7 @@ describe("the client", () => {
 
   it("takes no answer that lacks what is used of it for one of gantry's", async (t) => {
     const api = await startApi(t);
-    const { url, next } = await door(t, api.url);
+    const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const calls: [() => Promise<unknown>, ...bodies: string[]][] = [
       [
@@ -243,11 +243,11 @@ describe("the client", () => {
     const stop = new AbortController();
     const run = client.run({ message: "Wait" }, { signal: stop.signal });
     await open.reached;
-    const [mine] = await client.runs.list({ state: "running" });
+    const [runningRun] = await client.runs.list({ state: "running" });
     stop.abort(reason);
     await assert.rejects(run, reason);
-    // Who goes away ends the run.
-    for await (const event of client.sessions.watch(mine?.session_id ?? ""))
+    // The run ends when its client disconnects.
+    for await (const event of client.sessions.watch(runningRun?.session_id ?? ""))
       if (event.type === "state" && event.run?.state === "cancelled") break;
   });
 });

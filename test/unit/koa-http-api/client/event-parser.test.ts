@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { EventParser } from "../../../../adapters/koa-http-api/client/event-parser.js";
 import { randomOf } from "../../../helpers/random.js";
 
-/** Bytes in pieces that end anywhere, also within a character. */
+/** Parses the bytes in pieces that end at any place, also within a character. */
 function parsed(bytes: Uint8Array, cuts: readonly number[]) {
   const [parser, decoder] = [new EventParser(), new TextDecoder()];
   return [0, ...cuts].flatMap((from, n) =>
@@ -38,7 +38,7 @@ describe("the parser of server-sent events", () => {
     "",
   ];
   const event = (type: string, data: string, id?: string) => ({ type, data, id });
-  const wanted = [
+  const expectedEvents = [
     { type: "", data: "", id: undefined, comment: "stream" },
     event("state", "{}"),
     event("message", "🙂 äöü\u2028\n two\n", "a.1"),
@@ -47,16 +47,17 @@ describe("the parser of server-sent events", () => {
 
   for (const [name, end] of Object.entries({ LF: "\n", CR: "\r", CRLF: "\r\n" })) {
     it(`reads the same of lines that end with ${name}, wherever it is cut`, () => {
-      // The last event is not over: its empty line is missing.
+      // The last event is incomplete: its empty line is missing.
       const bytes = bytesOf(`\ufeff${lines.join(end)}`);
-      assert.deepEqual(parsed(bytes, []), wanted);
-      for (let at = 0; at <= bytes.length; at += 1) assert.deepEqual(parsed(bytes, [at]), wanted, `cut at ${at}`);
+      assert.deepEqual(parsed(bytes, []), expectedEvents);
+      for (let at = 0; at <= bytes.length; at += 1)
+        assert.deepEqual(parsed(bytes, [at]), expectedEvents, `cut at ${at}`);
       const random = randomOf(7);
       for (let round = 0; round < 300; round += 1) {
         const cuts = Array.from({ length: 1 + random() * 40 }, () => Math.floor(random() * bytes.length));
-        assert.deepEqual(parsed(bytes, cuts.sort((a, b) => a - b)), wanted, String(cuts)); // prettier-ignore
+        assert.deepEqual(parsed(bytes, cuts.sort((a, b) => a - b)), expectedEvents, String(cuts)); // prettier-ignore
       }
-      assert.deepEqual(parsed(bytes, [...bytes.keys()]), wanted, "a byte at a time");
+      assert.deepEqual(parsed(bytes, [...bytes.keys()]), expectedEvents, "a byte at a time");
     });
   }
 
@@ -70,7 +71,7 @@ describe("the parser of server-sent events", () => {
     const parser = new EventParser();
     const piece = "x".repeat(1024);
     parser.push("data: ");
-    // 64 MiB: one that looked through all that it has at each piece would take minutes.
+    // 64 MiB: a parser that scans its whole buffer for each piece would take minutes.
     for (let n = 0; n < 64 * 1024; n += 1) assert.equal(parser.push(piece).length, 0);
     assert.equal(parser.push("\n\n")[0]?.data.length, 64 * 1024 * 1024);
   });

@@ -6,7 +6,7 @@ import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
 import type { Hooks } from "../../../helpers/temp.js";
 
-/** A run of a real server that is in a tool until `open`, and what a client knows of its session. */
+/** Starts a run on a real server that stays in a tool call until `open`. Returns what a client knows of its session. */
 async function working(t: Hooks, ...after: ScriptedStep[]) {
   const tool = gate();
   const api = await startApi(t, { steps: [callTools(["wait", {}]), ...after], agent: { tools: [waitTool(tool)] } });
@@ -16,7 +16,7 @@ async function working(t: Hooks, ...after: ScriptedStep[]) {
   const { session_id: id } = await client.begin({ message: "Work" });
   const events = client.sessions.watch(id);
   const returned: string[] = [];
-  /** Takes events until `holds`, as an interface does. */
+  /** Reads events until `holds` returns true, like a user interface. */
   const until = async (holds: () => boolean) => {
     while (!holds()) {
       const { value } = await events.next();
@@ -76,7 +76,7 @@ describe("texts that were sent to a run under way", () => {
     const later = new SessionPage();
     for await (const event of client.sessions.watch(id, { follow: false })) later.apply(event);
     assert.deepEqual(await again.settle(later), ["One"]);
-    // The page of before knows the run as it was.
+    // The page still shows the earlier state of the run.
     assert.equal(page.state?.run?.state, "running");
     assert.deepEqual(await steers.settle(page), []);
   });
@@ -106,7 +106,7 @@ describe("texts that were sent to a run under way", () => {
     assert.deepEqual(await elsewhere.settle(new SessionPage()), []);
     assert.equal(elsewhere.all.length, 1);
     isAway = false;
-    // The run was deleted with its session.
+    // The run was deleted together with its session.
     assert.deepEqual(await elsewhere.settle(new SessionPage()), ["One"]);
     await client.sessions.cancel(id);
   });

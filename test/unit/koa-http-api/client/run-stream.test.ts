@@ -4,15 +4,15 @@ import { callTools, type ScriptedChunk } from "gantry/testing";
 import { ProviderError } from "gantry";
 import type { GantryError } from "gantry/client";
 import { DisconnectedError, GantryClient, type AgentEvent } from "gantry/client";
-import { door } from "../../../helpers/door.js";
+import { startScriptedProxy } from "../../../helpers/door.js";
 import { gate, waitTool } from "../../../helpers/gate.js";
 import { startApi } from "../../../helpers/http-api.js";
 import { echoTool } from "../../../helpers/http-api-tools.js";
 
 async function all(events: AsyncIterable<AgentEvent>): Promise<AgentEvent[]> {
-  const found: AgentEvent[] = [];
-  for await (const event of events) found.push(event);
-  return found;
+  const collectedEvents: AgentEvent[] = [];
+  for await (const event of events) collectedEvents.push(event);
+  return collectedEvents;
 }
 const textOf = (events: readonly AgentEvent[]) =>
   events.map((event) => (event.type === "token" ? (event.content ?? "") : "")).join("");
@@ -54,14 +54,14 @@ describe("a run that the client streams", () => {
     const plain = (await client.run({ message: "x" }).catch((error: unknown) => error)) as GantryError;
     assert.deepEqual([plain.code, plain.status], ["provider", 500]);
     const stream = await client.stream({ message: "x" });
-    let said = "";
+    let receivedText = "";
     const read = async () => {
-      for await (const event of stream) if (event.type === "token") said += event.content ?? "";
+      for await (const event of stream) if (event.type === "token") receivedText += event.content ?? "";
     };
     await assert.rejects(read(), { name: plain.name, code: plain.code, status: plain.status, message: plain.message });
-    assert.equal(said, "So");
+    assert.equal(receivedText, "So");
     await assert.rejects(stream.result, { code: "provider" });
-    const { url, next } = await door(t, api.url);
+    const { url, next } = await startScriptedProxy(t, api.url);
     const shut = 'event: error\ndata: {"error":"server shutting down","code":"shutting_down"}\n\n';
     next({ status: 200, headers: { "content-type": "text/event-stream" }, body: shut });
     const stopped = await new GantryClient({ url }).stream({ message: "x" });
@@ -70,7 +70,7 @@ describe("a run that the client streams", () => {
 
   it("says that the connection broke where it did, also in the middle of an event", async (t) => {
     const api = await startApi(t);
-    const { url, next } = await door(t, api.url);
+    const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const headers = { "content-type": "text/event-stream" };
     const token = 'event: agent\ndata: {"type":"token","agent_id":"a","agent_name":"b","content":"x"}\n\n';
@@ -97,7 +97,7 @@ describe("a run that the client streams", () => {
 
   it("believes the end that it was told, whatever becomes of the connection behind it", async (t) => {
     const api = await startApi(t);
-    const { url, next } = await door(t, api.url);
+    const { url, next } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const headers = { "content-type": "text/event-stream" };
     const done = 'event: done\ndata: {"type":"done","done":true}\n\n';
@@ -108,9 +108,9 @@ describe("a run that the client streams", () => {
       await all(stream);
       assert.equal((await stream.result).type, "done");
       next({ status: 200, headers, body: failed, ...behind });
-      const other = await client.stream({ message: "x" });
-      await assert.rejects(all(other), { code: "provider", status: 500 });
-      await assert.rejects(other.result, { code: "provider" });
+      const failedStream = await client.stream({ message: "x" });
+      await assert.rejects(all(failedStream), { code: "provider", status: 500 });
+      await assert.rejects(failedStream.result, { code: "provider" });
     }
   });
 

@@ -10,36 +10,36 @@ import {
   type WatchedEvent,
 } from "gantry/client";
 import { defineTool } from "gantry";
-import { door } from "../../../helpers/door.js";
+import { startScriptedProxy } from "../../../helpers/door.js";
 import { gate } from "../../../helpers/gate.js";
 import { until } from "../../../helpers/lab.js";
 import { TcpProxy } from "../../../helpers/tcp-proxy.js";
 import { startApi } from "../../../helpers/http-api.js";
 
-/** `PLACES=32` cuts at more places of an answer. */
+/** `PLACES=32` cuts the response at more positions. */
 const PLACES = Number(process.env["PLACES"] ?? 12);
 
 const words = (n: number): ScriptedChunk[] =>
   Array.from({ length: n }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i} 🙂 ` }, 4]).flat();
 
-/** The next event that is so. */
-async function eventOf(events: AsyncIterator<WatchedEvent>, wanted: (event: WatchedEvent) => boolean) {
+/** The next event that matches. */
+async function eventOf(events: AsyncIterator<WatchedEvent>, matches: (event: WatchedEvent) => boolean) {
   for (;;) {
     const { done, value } = await events.next();
     assert.ok(!done, "the watch ended");
-    if (wanted(value)) return value;
+    if (matches(value)) return value;
   }
 }
-/** A delay that no other timer has, and that no test lasts. */
+/** A delay that no other timer uses, and longer than any test. */
 const SILENCE_MS = 1_234_567;
 
-/** The timers of a client's silence: they fire when the test says so. */
+/** Captures the client's silence timers, so that the test can fire them. */
 function silentAfter(t: TestContext) {
   const real = { setTimeout, clearTimeout };
   const pending = new Map<unknown, () => void>();
   const state = { begun: 0 };
   t.mock.method(globalThis, "setTimeout", ((run: () => void, ms?: number, ...args: []) => {
-    // Time: the delay is that of the caller.
+    // Time: the delay of the caller.
     const timer = real.setTimeout(run, ms, ...args);
     if (ms === SILENCE_MS) {
       state.begun += 1;
@@ -64,7 +64,7 @@ function silentAfter(t: TestContext) {
 
 const isOver = (event: WatchedEvent) => event.type === "state" && event.run?.state === "finished";
 
-/** A session of six messages, and these. */
+/** A session with six messages, and these messages. */
 async function threeTurns(client: GantryClient): Promise<[string, Message[]]> {
   const { sessionId } = await client.run({ message: "m1" });
   for (const message of ["m2", "m3"]) await client.run({ message, session_id: sessionId });
@@ -73,7 +73,7 @@ async function threeTurns(client: GantryClient): Promise<[string, Message[]]> {
 
 describe("a watch of the client", () => {
   it("comes back after every drop to its place: the page is that of the messages, and nothing is told twice", async (t) => {
-    // Each part of the answer waits until the connection before it was cut, so that each connection has deltas to tell.
+    // Each part of the answer waits until the previous connection was cut, so that each connection has deltas to send.
     const parts = Array.from({ length: 4 }, gate);
     const answer = [...words(20), ...parts.flatMap((part) => [part.wait(), ...words(20)])];
     const api = await startApi(t, { steps: [answer, words(20)] });
@@ -83,25 +83,25 @@ describe("a watch of the client", () => {
     const { session_id: id } = await direct.begin({ message: "Talk" });
     const [page, states, cursors] = [new SessionPage(), [] as ConnectionState[], [] as string[]];
     const events = client.sessions.watch(id, { onConnection: (state) => void states.push(state) });
-    let told = 0;
+    let deltaCharacters = 0;
     for await (const event of events) {
       page.apply(event);
       if (event.cursor !== undefined) cursors.push(event.cursor);
-      if (event.type === "delta") told += event.content?.length ?? 0;
+      if (event.type === "delta") deltaCharacters += event.content?.length ?? 0;
       if (event.type === "delta" && proxy.cuts < 3) proxy.cutAll();
       if (page.messages.length === 2) parts[proxy.cuts]?.open();
-      // The first event of a connection says how it stands now, before what was said by then.
+      // The first event of a connection is the current state. It arrives before the text up to that point.
       if (page.messages.length === 2 && page.messages[1]?.finished === undefined) break;
     }
     assert.equal(proxy.cuts, 3);
     const messages = await direct.sessions.messages(id);
     assert.deepEqual(page.messages, messages);
     assert.equal(new Set(cursors).size, cursors.length);
-    assert.ok(told <= String(messages[1]?.content).length);
+    assert.ok(deltaCharacters <= String(messages[1]?.content).length);
     const round = ["connecting", "open", "lost"];
     assert.deepEqual(states, [...round, ...round, ...round, "connecting", "open"]);
     assert.equal(page.cursor, cursors.at(-1));
-    // Who has the page goes on with it.
+    // A reader with the page continues from it.
     await direct.run({ message: "More", session_id: id });
     for await (const event of client.sessions.watch(id, { after: page.cursor })) {
       page.apply(event);
@@ -112,7 +112,7 @@ describe("a watch of the client", () => {
 
   it("waits as long as it is told, and gives up where no answer gets better", async (t) => {
     const api = await startApi(t);
-    const { url, requests, next } = await door(t, api.url);
+    const { url, requests, next } = await startScriptedProxy(t, api.url);
     const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
     const client = new GantryClient({ url });
     const lost: unknown[] = [];
@@ -133,7 +133,7 @@ describe("a watch of the client", () => {
     const [first, second] = requests.map(({ at }) => at);
     assert.ok((second ?? 0) - (first ?? 0) >= 990);
 
-    // Longer than any timer can be: it would fire at once, again and again.
+    // Longer than the maximum delay of a timer: an unlimited delay would fire at once, again and again.
     const { length } = requests;
     next({ status: 503, headers: { "retry-after": "9999999" }, body: "{}" });
     const stop = new AbortController();
@@ -157,7 +157,7 @@ describe("a watch of the client", () => {
 
   it("takes a connection that says nothing for dead, but not a reader that takes its time", async (t) => {
     const api = await startApi(t, { http: { heartbeatMs: 50 } });
-    const { url, requests, next } = await door(t, api.url);
+    const { url, requests, next } = await startScriptedProxy(t, api.url);
     const { sessionId: id } = await new GantryClient({ url: api.url }).run({ message: "Hi" });
     const silence = silentAfter(t);
     const client = new GantryClient({ url, silence: SILENCE_MS });
@@ -171,7 +171,7 @@ describe("a watch of the client", () => {
     next({ status: 200, headers: { "content-type": "text/event-stream" }, body: ": stream\n\n", hangs: true });
     const events = client.sessions.watch(id, { onConnection });
     const state = eventOf(events, ({ type }) => type === "state");
-    // Silence before the headers, then behind them; there the comment may still be read, which begins the wait anew.
+    // Silence before the headers, then after them. After them the comment can still be read, which restarts the timer.
     for (const isSilent of [() => requests.length === 1, () => opened === 1]) {
       const { length } = lost;
       await until(() => isSilent() && silence.pending.size > 0);
@@ -181,7 +181,7 @@ describe("a watch of the client", () => {
     assert.deepEqual(lost, ["the server fell silent", "the server fell silent"]);
     assert.equal(silence.pending.size, 0, "a reader that takes its time is not waited for");
     await eventOf(events, ({ type }) => type === "message");
-    // Comments are enough: each of them begins the wait anew.
+    // Comments are sufficient: each restarts the timer.
     const quiet = eventOf(events, ({ type }) => type === "rewind").catch(() => undefined);
     const { begun } = silence;
     await until(() => silence.begun > begun + 5);
@@ -194,7 +194,7 @@ describe("a watch of the client", () => {
 
   it("begins with the last messages; older ones are added to the page", async (t) => {
     const api = await startApi(t);
-    const { url, requests } = await door(t, api.url);
+    const { url, requests } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
     const { sessionId: id } = await client.run({ message: "m1" });
     for (const message of ["m2", "m3", "m4"]) await client.run({ message, session_id: id });
@@ -208,15 +208,15 @@ describe("a watch of the client", () => {
     page.add(await client.sessions.messages(id, { before: 6, limit: 3 }));
     assert.deepEqual([seqs(), shown.length], [[3, 4, 5, 6, 7, 8], 3]);
     assert.equal(page.at(6), shown[0]);
-    // What a revert hides goes, whichever way it came.
+    // Messages that a revert hides are removed, no matter how they were added.
     await api.agent.sessions.revert(id, page.at(5)?.id ?? "");
     await eventOf(events, (event) => (page.apply(event), event.type === "rewind"));
     assert.deepEqual(seqs(), [3, 4, 5]);
     await events.return();
-    // All that there is, and no more.
-    const whole = new SessionPage();
-    for await (const event of client.sessions.watch(id, { follow: false })) whole.apply(event);
-    assert.deepEqual(whole.messages, await client.sessions.messages(id));
+    // All messages, and nothing else.
+    const fullPage = new SessionPage();
+    for await (const event of client.sessions.watch(id, { follow: false })) fullPage.apply(event);
+    assert.deepEqual(fullPage.messages, await client.sessions.messages(id));
     assert.deepEqual(
       requests.filter(({ path }) => path.includes("/events")).map(({ path }) => path.split("?")[1]),
       ["after_seq=5", "follow=false"],
@@ -232,41 +232,41 @@ describe("a watch of the client", () => {
   it("behind a message, cut after any byte, hears of what happens meanwhile: once, and of all", async (t) => {
     const api = await startApi(t);
     const direct = new GantryClient({ url: api.url });
-    // As much as an answer of this kind has, whose parts are of the same lengths.
+    // The length of such a response. The parts of the others have the same lengths.
     const [id] = await threeTurns(direct);
     const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?after_seq=6&follow=false`)).text()).length;
     const places = Array.from({ length: PLACES }, (_, n) => Math.round((n * (length + 600)) / (PLACES - 1)));
-    const one = async (bytes: number): Promise<string> => {
+    const watchAcrossCut = async (bytes: number): Promise<string> => {
       const [session, messages] = await threeTurns(direct);
       const proxy = await TcpProxy.before(t, api.url);
       proxy.nextPasses = Math.max(1, bytes);
       const client = new GantryClient({ url: proxy.url(api.url) });
       const page = new SessionPage();
       page.add(messages);
-      const told: string[] = [];
+      const eventNames: string[] = [];
       let meanwhile: Promise<unknown> | undefined;
       const happen = async () => {
-        // Where all went through, it is cut when there is nothing more to say.
+        // If everything passed through, cut when nothing more is sent.
         if (proxy.cuts === 0) proxy.cutAll();
         await api.agent.sessions.revert(session, messages[3]!.id);
         await direct.run({ message: "again", session_id: session });
       };
       const stop = new AbortController();
       const onConnection = (state: ConnectionState) => void (state === "lost" && (meanwhile ??= happen()));
-      const options = { behind: 6, signal: stop.signal, onConnection };
+      const options = { afterSeq: 6, signal: stop.signal, onConnection };
       for await (const event of client.sessions.watch(session, options)) {
         page.apply(event);
-        // After the state nothing more is told until something happens.
+        // After the state no event is sent until something changes.
         if (event.type === "state") meanwhile ??= happen();
-        if (event.type === "message") told.push(`message ${event.message.seq}`);
-        if (event.type === "rewind") told.push(`cut ${event.after}`);
+        if (event.type === "message") eventNames.push(`message ${event.message.seq}`);
+        if (event.type === "rewind") eventNames.push(`cut ${event.after}`);
         if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") stop.abort();
       }
       await meanwhile;
       assert.deepEqual(page.messages, await direct.sessions.messages(session), `cut after ${bytes} bytes`);
-      return told.join(", ");
+      return eventNames.join(", ");
     };
-    const all = new Set(await Promise.all(places.map(one)));
+    const all = new Set(await Promise.all(places.map(watchAcrossCut)));
     assert.deepEqual([...all], ["cut 4, message 7, message 8"]);
   });
 
@@ -274,7 +274,7 @@ describe("a watch of the client", () => {
     const api = await startApi(t);
     const client = new GantryClient({ url: api.url });
     const [id, messages] = await threeTurns(client);
-    const told = async (behind: number): Promise<string[]> => {
+    const eventsAfter = async (behind: number): Promise<string[]> => {
       const events: string[] = [];
       for await (const event of client.sessions.watch(id, { afterSeq: behind, follow: false }))
         if (event.type === "rewind") events.push(`cut ${event.after}`);
@@ -282,18 +282,18 @@ describe("a watch of the client", () => {
       return events;
     };
     const snapshot = await api.agent.sessions.revert(id, messages[1]!.id);
-    assert.deepEqual(await told(6), ["state", "cut 2"]);
-    assert.deepEqual(await told(3), ["state", "cut 2"]);
-    assert.deepEqual(await told(2), ["state"]);
+    assert.deepEqual(await eventsAfter(6), ["state", "cut 2"]);
+    assert.deepEqual(await eventsAfter(3), ["state", "cut 2"]);
+    assert.deepEqual(await eventsAfter(2), ["state"]);
     await client.run({ message: "otherwise", session_id: id });
-    assert.deepEqual(await told(6), ["state", "cut 2", "message 7", "message 8"]);
-    assert.deepEqual(await told(7), ["state", "message 8"]);
-    // What never was there is behind the end.
-    assert.deepEqual(await told(99), ["state", "cut 8"]);
-    // Another branch, which forks before what the reader has.
+    assert.deepEqual(await eventsAfter(6), ["state", "cut 2", "message 7", "message 8"]);
+    assert.deepEqual(await eventsAfter(7), ["state", "message 8"]);
+    // A sequence number that never existed is after the end.
+    assert.deepEqual(await eventsAfter(99), ["state", "cut 8"]);
+    // Another branch, which forks before the reader's position.
     await api.agent.sessions.restore(id, snapshot.id);
-    assert.deepEqual(await told(8), ["state", "cut 2", "message 3", "message 4", "message 5", "message 6"]);
-    assert.deepEqual(await told(4), ["state", "message 5", "message 6"]);
+    assert.deepEqual(await eventsAfter(8), ["state", "cut 2", "message 3", "message 4", "message 5", "message 6"]);
+    assert.deepEqual(await eventsAfter(4), ["state", "message 5", "message 6"]);
   });
 
   it("behind a message that still grows: is told all of it", async (t) => {
@@ -376,7 +376,7 @@ describe("a watch of the client", () => {
     for await (const event of client.sessions.watch(id, { signal: stop.signal, onConnection }))
       if (event.type === "message") stop.abort();
     assert.deepEqual(states, ["connecting", "open"]);
-    // Also while it waits to come back, and before it began.
+    // Also while the client waits to reconnect, and before it has started.
     const nobody = new GantryClient({ url: "http://127.0.0.1:9" });
     const away = new AbortController();
     await typesOf(

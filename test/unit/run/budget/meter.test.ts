@@ -17,7 +17,7 @@ import { noop } from "../../../helpers/noop-tool.js";
 import { STORES } from "../../../helpers/stores.js";
 import { WindowProvider } from "../../../helpers/window-provider.js";
 
-/** A dollar for a thousand tokens of answer, half of it for a thousand of prompt. */
+/** One USD per thousand output tokens, half of it per thousand prompt tokens. */
 const PRICED: Model = {
   id: "m",
   name: "M",
@@ -35,32 +35,41 @@ interface Made {
 function make(
   t: TestContext,
   steps: readonly ScriptedStep[],
-  more: Partial<AgentOptions> = {},
-  rest: ConstructorParameters<typeof ScriptedProvider>[1] = {},
+  options: Partial<AgentOptions> = {},
+  providerOptions: ConstructorParameters<typeof ScriptedProvider>[1] = {},
 ): Made {
   let calls = 0;
   const provider = new ScriptedProvider(steps, {
     models: [PRICED],
-    fallback: () => [...callTools(["noop", { n: (calls += 1) }]).slice(0, -1), finish("tool_calls", rest.usage)],
-    ...rest,
+    fallback: () => [
+      ...callTools(["noop", { n: (calls += 1) }]).slice(0, -1),
+      finish("tool_calls", providerOptions.usage),
+    ],
+    ...providerOptions,
   });
-  // A prompt of a known size, whatever an agent is told of its work.
-  const own = { prompt: "replace", systemPrompt: "Work as you are told. ".repeat(50) } as const;
-  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...own, ...more });
+  // A prompt of a fixed size, independent of the agent's instructions.
+  const promptOptions = { prompt: "replace", systemPrompt: "Work as you are told. ".repeat(50) } as const;
+  const agent = new Agent({
+    providers: [provider],
+    tools: [noop],
+    projectInstructions: false,
+    ...promptOptions,
+    ...options,
+  });
   t.after(() => agent.close());
   return { agent, provider };
 }
 
-const text = (said: string): ModelChunk => ({ type: "text", block: "t", text: said });
+const text = (content: string): ModelChunk => ({ type: "text", block: "t", text: content });
 
-/** An answer that does not end, and does not care what it was told. */
+/** Collects all events of a run. */
 async function eventsOf(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
   for await (const event of run) events.push(event);
   return events;
 }
 
-/** One token after the other. */
+/** An answer without an end that ignores its token limit: one token per chunk. */
 const endless: ScriptedStep = {
   chunks: Array.from({ length: 20_000 }, (_, i) => text(`w${i % 10} `)),
   hang: true,
@@ -87,7 +96,7 @@ describe("a budget", () => {
       assert.deepEqual(events.at(-1), { type: "done", usage: result.usage, endedBy: "budget" });
       const record = await agent.runs.get(run.id);
       assert.deepEqual([record?.state, record?.endedBy, record?.usage], ["finished", "budget", result.usage]);
-      // What was called was answered, and the session goes on.
+      // Every call has a result, and the session can continue.
       const next = await agent.run({ message: "y", sessionId: run.sessionId });
       assert.equal((await next.result).endedBy, "budget");
     });
@@ -97,15 +106,15 @@ describe("a budget", () => {
     const { agent, provider } = make(t, [
       ({ maxTokens = Infinity }) => [
         text("a lot"),
-        // Fewer than it may: it is the limit all the same.
+        // Fewer tokens than allowed, but the finish reason still reports the limit.
         finish("length", { inputTokens: 200, outputTokens: Math.min(maxTokens, 4000) - 100 }),
       ],
     ]);
     const run = await agent.run({ message: "x", systemPrompt: "", budget: { usd: 1 } });
     const { usage, endedBy, finishReason, output, iterations } = await run.result;
     assert.deepEqual([endedBy, finishReason, output, iterations], ["budget", "length", "a lot", 1]);
-    const told = provider.requests[0]?.maxTokens ?? Infinity;
-    assert.ok(told < 1000 && told > 100, `${told}`);
+    const requestedTokens = provider.requests[0]?.maxTokens ?? Infinity;
+    assert.ok(requestedTokens < 1000 && requestedTokens > 100, `${requestedTokens}`);
     assert.ok(usage.cost <= 1, `${usage.cost} USD`);
   });
 
@@ -133,8 +142,8 @@ describe("a budget", () => {
     ).result;
     const [first, second] = provider.requests;
     assert.ok(first && second);
-    const told = 10_000 - 260 - 250 - (estimatePrompt(second) - estimatePrompt(first));
-    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 1, `${second.maxTokens} of ${told}`);
+    const expectedTokens = 10_000 - 260 - 250 - (estimatePrompt(second) - estimatePrompt(first));
+    assert.ok(Math.abs((second.maxTokens ?? 0) - expectedTokens) <= 1, `${second.maxTokens} of ${expectedTokens}`);
   });
 
   it("ends no answer that the model's own limit holds, however long its words", async (t) => {
@@ -160,7 +169,7 @@ describe("a budget", () => {
         ["assistant", true],
       ],
     );
-    // A session that it counts to may go on.
+    // The session, whose usage includes this run, can continue.
     const next = await agent.run({ message: "y", sessionId: run.sessionId });
     assert.equal((await next.result).endedBy, "max_iterations");
   });
@@ -174,13 +183,13 @@ describe("a budget", () => {
   });
 
   it("is the smaller of what the agent allows and what is asked for", async (t) => {
-    const rest = { usage: { inputTokens: 200, outputTokens: 10 } };
-    for (const [config, asked] of [
+    const providerOptions = { usage: { inputTokens: 200, outputTokens: 10 } };
+    for (const [config, requestBudget] of [
       [{ tokens: 3_000 }, { tokens: 1_000_000 }],
       [{ tokens: 1_000_000 }, { tokens: 3_000 }],
     ] as const) {
-      const { agent } = make(t, [], { budget: config, maxIterations: 10_000 }, rest);
-      const { usage, endedBy } = await (await agent.run({ message: "x", budget: asked })).result;
+      const { agent } = make(t, [], { budget: config, maxIterations: 10_000 }, providerOptions);
+      const { usage, endedBy } = await (await agent.run({ message: "x", budget: requestBudget })).result;
       assert.equal(endedBy, "budget");
       assert.ok(usage.totalTokens <= 3_000, `${usage.totalTokens}`);
     }
@@ -188,21 +197,21 @@ describe("a budget", () => {
 
   it("of a session holds for all its runs, and those of other agents on the store", async (t) => {
     const driver = new MemoryDriver();
-    const rest = { usage: { inputTokens: 300, outputTokens: 50 }, fallback: "ok" };
-    const { agent } = make(t, [], { driver, sessionBudget: { usd: 2 } }, rest);
+    const providerOptions = { usage: { inputTokens: 300, outputTokens: 50 }, fallback: "ok" };
+    const { agent } = make(t, [], { driver, sessionBudget: { usd: 2 } }, providerOptions);
     const first = await agent.run({ message: "x" });
     let ended = (await first.result).endedBy;
     let runs = 1;
     for (; ended === "model" && runs < 20; runs += 1)
       ended = (await (await agent.run({ message: "x", sessionId: first.sessionId })).result).endedBy;
-    const spent = (await agent.sessions.get(first.sessionId))?.usage.cost ?? 0;
+    const spentUsd = (await agent.sessions.get(first.sessionId))?.usage.cost ?? 0;
     assert.equal(ended, "budget");
-    assert.ok(spent <= 2 && spent > 1, `${spent} USD`);
+    assert.ok(spentUsd <= 2 && spentUsd > 1, `${spentUsd} USD`);
     const fork = await agent.sessions.fork(
       first.sessionId,
       (await agent.sessions.messages(first.sessionId)).at(-1)?.id ?? "",
     );
-    // A session of its own.
+    // The fork is a separate session with its own usage.
     assert.equal((await (await agent.run({ message: "x", sessionId: fork.id })).result).endedBy, "model");
   });
 
@@ -229,9 +238,9 @@ describe("a budget", () => {
       sessionId = run.sessionId;
       ends.push((await run.result).endedBy);
     }
-    const spent = (await agent.sessions.get(sessionId ?? ""))?.usage.totalTokens ?? 0;
+    const spentTokens = (await agent.sessions.get(sessionId ?? ""))?.usage.totalTokens ?? 0;
     assert.ok(compacted > 0 && ends.length > 1 && ends.at(-1) === "budget", `${compacted} ${ends.join()}`);
-    assert.ok(spent <= 60_000 && spent > 50_000, `${spent}`);
+    assert.ok(spentTokens <= 60_000 && spentTokens > 50_000, `${spentTokens}`);
     assert.deepEqual(provider.violations, []);
   });
 
@@ -247,8 +256,8 @@ describe("a budget", () => {
     await agent.runs.steer(run.id, "And go on.");
     assert.equal((await ended).endedBy, "budget");
     await agent.close();
-    const asked = provider.requests.length;
-    assert.ok(asked < 12, `${asked}`);
+    const requestCount = provider.requests.length;
+    assert.ok(requestCount < 12, `${requestCount}`);
   });
 
   it("counts what was begun and broke off", async (t) => {
@@ -281,9 +290,9 @@ describe("a budget", () => {
     ).result;
     const [, second] = provider.requests;
     assert.ok(second);
-    // Eight characters a token, and there is none of which more are known.
-    const told = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
-    assert.ok(Math.abs((second.maxTokens ?? 0) - told) <= 2, `${second.maxTokens} of ${told}`);
+    // No known tokenizer has more than eight characters per token, so the answer counts as at least that many tokens.
+    const expectedTokens = 50_000 - 2 - (40_000 / 8 - 1) - estimatePrompt(second);
+    assert.ok(Math.abs((second.maxTokens ?? 0) - expectedTokens) <= 2, `${second.maxTokens} of ${expectedTokens}`);
     const cheap = { inputTokens: 1000, outputTokens: 100, cost: 0, costReported: true };
     const free = make(t, [], { maxIterations: 1_000 }, { usage: cheap });
     assert.equal((await (await free.agent.run({ message: "x", budget: { usd: 3 } })).result).endedBy, "budget");
@@ -320,36 +329,36 @@ describe("a price that nobody knows", () => {
     const { agent } = make(t, [], {}, { models: [unpriced], usage: { inputTokens: 500, outputTokens: 10 } });
     await assert.rejects(agent.run({ message: "x", budget: { usd: 1 } }), {
       code: "model_selection",
-      message: /nobody knows the price of scripted\/m; limits\.unknown_price/,
+      message: /the price of scripted\/m is unknown, .*; set limits\.unknown_price/,
     });
     assert.deepEqual((await agent.sessions.list()).sessions, []);
     assert.equal((await (await agent.run({ message: "x", budget: { tokens: 5_000 } })).result).endedBy, "budget");
   });
 
   it("is what the agent was told, and is counted and told", async (t) => {
-    const rest = { models: [unpriced], usage: { inputTokens: 1000, outputTokens: 100 } };
+    const providerOptions = { models: [unpriced], usage: { inputTokens: 1000, outputTokens: 100 } };
     const unknownPrice = { input: 500, output: 1000 };
-    const { agent } = make(t, [], { unknownPrice, maxIterations: 100 }, rest);
+    const { agent } = make(t, [], { unknownPrice, maxIterations: 100 }, providerOptions);
     const { usage, endedBy } = await (await agent.run({ message: "x", budget: { usd: 3 } })).result;
     assert.equal(endedBy, "budget");
     assert.ok(usage.cost <= 3 && usage.cost > 1.5, `${usage.cost} USD`);
   });
 
   it("is known where the provider knows it", async (t) => {
-    const asked: number[] = [];
+    const promptTokens: number[] = [];
     const { agent, provider } = make(t, [], { maxIterations: 100 }, { models: [unpriced], usage: { cost: 0.5 } });
     (provider as ModelProvider).prices = (_model, tokens) => {
-      asked.push(tokens);
+      promptTokens.push(tokens);
       return Promise.resolve({ input: 500, output: 1000 });
     };
     const { usage, endedBy } = await (await agent.run({ message: "x", budget: { usd: 3 } })).result;
     assert.equal(endedBy, "budget");
     assert.ok(usage.cost <= 3 && usage.cost >= 2, `${usage.cost} USD`);
-    assert.ok((asked.at(-1) ?? 0) > 100);
+    assert.ok((promptTokens.at(-1) ?? 0) > 100);
     const cut = make(t, [endless], {}, { models: [unpriced] });
     (cut.provider as ModelProvider).prices = (provider as ModelProvider).prices!;
-    const told = (await (await cut.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
-    assert.ok(told <= 1 && told > 0.9, `${told} USD`);
+    const costUsd = (await (await cut.agent.run({ message: "x", budget: { usd: 1 } })).result).usage.cost;
+    assert.ok(costUsd <= 1 && costUsd > 0.9, `${costUsd} USD`);
   });
 });
 
@@ -418,7 +427,7 @@ describe("a budget of time", () => {
       message: "x",
       budget: { seconds: 2 },
       ask: async () => {
-        // Longer than the run may take.
+        // Longer than the run's time limit.
         pass(10_000);
         await turns();
         return { choice: "", text: "yes" };

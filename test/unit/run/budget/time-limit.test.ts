@@ -7,17 +7,17 @@ it("does not go while it stands, and has what was left then", (t) => {
   const { pass } = fakeTime(t);
   let ends = 0;
   const clock = new RunClock(0.1, () => (ends += 1));
-  clock.go();
+  clock.start();
   pass(30);
-  clock.stand();
+  clock.pause();
   pass(1_000);
-  clock.go();
+  clock.start();
   pass(30);
-  clock.stand();
+  clock.pause();
   pass(1_000);
   assert.equal(ends, 0);
-  // Each piece is too short; together they are long enough.
-  clock.go();
+  // Each running period is shorter than the limit. Together they exceed it.
+  clock.start();
   pass(39);
   assert.equal(ends, 0);
   pass(2);

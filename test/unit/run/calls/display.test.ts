@@ -7,7 +7,7 @@ import { startApi } from "../../../helpers/http-api.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp.js";
 
-const SHOWN: ToolDisplay = {
+const EXPECTED_DISPLAY: ToolDisplay = {
   diff: [
     { path: "/p/a.ts", oldText: "one SECRET-OLD\n", newText: "two\n" },
     { path: "/p/b.ts", oldText: null, newText: "new" },
@@ -15,7 +15,7 @@ const SHOWN: ToolDisplay = {
   locations: [{ path: "/p/a.ts", line: 1 }, { path: "/p/b.ts" }],
 };
 
-/** Shows what the last call says. */
+/** A tool whose results have the display data that `shown` returns. */
 function showing(shown: () => unknown) {
   return defineTool({
     name: "change",
@@ -26,15 +26,20 @@ function showing(shown: () => unknown) {
 
 async function shownOf(agent: Agent, message: string, sessionId?: string) {
   const run = await agent.run({ message, ...(sessionId && { sessionId }) });
-  const told: unknown[] = [];
+  const displays: unknown[] = [];
   for await (const event of run)
-    if (event.type === "tool_result") told.push({ diff: event.diff, locations: event.locations });
+    if (event.type === "tool_result") displays.push({ diff: event.diff, locations: event.locations });
   await run.result;
   const messages = await agent.sessions.messages(run.sessionId);
-  return { id: run.sessionId, told, messages, last: messages.findLast(({ role }) => role === "tool") as Message };
+  return {
+    id: run.sessionId,
+    told: displays,
+    messages,
+    last: messages.findLast(({ role }) => role === "tool") as Message,
+  };
 }
 
-/** Keeps all but the long first message. */
+/** Keeps everything except the long first message. */
 const lastOf: CompactionStrategy["compact"] = ({ messages }) => Promise.resolve(messages.slice(1));
 
 const CALL = callTools(["change", {}]);
@@ -46,31 +51,40 @@ for (const [name, make] of STORES)
       const provider = new ScriptedProvider([CALL, "done", "more"]);
       const projectDir = (await tempDir(t)).path;
       const open = (compaction = {}) =>
-        new Agent({ providers: [provider], driver: driver(), tools: [showing(() => SHOWN)], projectDir, compaction });
+        new Agent({
+          providers: [provider],
+          driver: driver(),
+          tools: [showing(() => EXPECTED_DISPLAY)],
+          projectDir,
+          compaction,
+        });
       const agents = [open(), open(), open({ strategy: { name: "last", compact: lastOf }, threshold: 0.02 })] as const;
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
-      const { id, told, last, messages } = await shownOf(agents[0], `go${" on".repeat(5000)}`);
-      assert.deepEqual(told, [SHOWN]);
-      assert.deepEqual(last.shown, SHOWN);
+      const { id, told: displays, last, messages } = await shownOf(agents[0], `go${" on".repeat(5000)}`);
+      assert.deepEqual(displays, [EXPECTED_DISPLAY]);
+      assert.deepEqual(last.shown, EXPECTED_DISPLAY);
       assert.equal(messages.filter((message) => "shown" in message).length, 1);
 
-      // Another process goes on: with what it reads, and with what it has.
+      // Another process continues, with the stored session.
       await shownOf(agents[1], "and on", id);
       assert.doesNotMatch(JSON.stringify(provider.requests), /SECRET-OLD/);
       const fork = await agents[1].sessions.fork(id, messages.at(-1)!.id);
-      assert.deepEqual((await agents[1].sessions.messages(fork.id)).find(({ role }) => role === "tool")?.shown, SHOWN);
+      assert.deepEqual(
+        (await agents[1].sessions.messages(fork.id)).find(({ role }) => role === "tool")?.shown,
+        EXPECTED_DISPLAY,
+      );
       const watched: unknown[] = [];
       for await (const event of agents[1].sessions.watch(id, { follow: false }))
         if (event.type === "message" && event.message.shown) watched.push(event.message.shown);
-      assert.deepEqual(watched, [SHOWN]);
+      assert.deepEqual(watched, [EXPECTED_DISPLAY]);
 
-      // What a follow-up begins with is for the model; the original stays as it was said.
+      // The view of a follow-up is for the model only. The original messages stay unchanged.
       await shownOf(agents[2], "compacted", id);
       const chain = await dumped(driver, id);
       assert.ok(chain.sessions.length > 1);
       assert.doesNotMatch(JSON.stringify(chain.sessions.map(({ view }) => view)), /SECRET-OLD/);
-      const said = await agents[1].sessions.messages(id);
-      assert.deepEqual(said.find(({ role }) => role === "tool")?.shown, SHOWN);
+      const storedMessages = await agents[1].sessions.messages(id);
+      assert.deepEqual(storedMessages.find(({ role }) => role === "tool")?.shown, EXPECTED_DISPLAY);
     });
   });
 
@@ -99,7 +113,7 @@ describe("what was shown of a call", () => {
     circle["self"] = circle;
     const diff = { path: "/a", oldText: "x", newText: "é".repeat(498) };
     const locations = [{ path: "/a" }];
-    for (const [given, wanted] of [
+    for (const [preview, expected] of [
       [
         { diff: [diff], locations },
         { diff: [diff], locations },
@@ -125,17 +139,17 @@ describe("what was shown of a call", () => {
         { diff: [], locations: [{ path: "/a" }, { path: "/a" }, { path: "/a", line: 0 }] },
       ],
     ] as const) {
-      shown = given;
+      shown = preview;
       provider.push(CALL, "done");
       const { last } = await shownOf(agent, "go");
-      assert.deepEqual(last.shown, wanted);
-      assert.equal("shown" in last, wanted !== undefined);
+      assert.deepEqual(last.shown, expected);
+      assert.equal("shown" in last, expected !== undefined);
     }
   });
 
   it("is said beside what the messages of a session say over HTTP, which stays to the letter", async (t) => {
     const bytes: string[] = [];
-    for (const shown of [SHOWN, {}]) {
+    for (const shown of [EXPECTED_DISPLAY, {}]) {
       const api = await startApi(t, { steps: [CALL, "done"], agent: { tools: [showing(() => shown)] } });
       const { headers } = await api.run({ message: "go" });
       const { text } = await api.send(`/api/sessions/${String(headers["x-session-id"])}/messages`);

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, defineTool, type Hooks, type ModelCall, type RunInput } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
-/** A run in which a model calls `secret` and then ends; what ran, and what was told. */
+/** A run in which the model calls `secret` and then ends. Returns the tools that ran and their outputs. */
 async function runWith(t: TestContext, hooks: Hooks, input: Partial<RunInput> = {}) {
   const ran: unknown[] = [];
   const secret = defineTool({
@@ -20,15 +20,15 @@ async function runWith(t: TestContext, hooks: Hooks, input: Partial<RunInput> = 
   const agent = new Agent({ providers: [provider], tools: [secret], hooks });
   t.after(() => agent.close());
   const run = await agent.run({ message: "x", ...input });
-  const told: string[] = [];
-  for await (const event of run) if (event.type === "tool_result") told.push(event.output);
-  return { ran, told, run, agent, provider };
+  const outputs: string[] = [];
+  for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
+  return { ran, told: outputs, run, agent, provider };
 }
 
 describe("hooks of an embedder", () => {
   it("beforeToolCall is awaited before each call that was allowed", async (t) => {
     const calls: string[] = [];
-    const { told } = await runWith(t, {
+    const { told: outputs } = await runWith(t, {
       beforeToolCall: async ({ tool, callId, title, runId, sessionId }) => {
         await new Promise((resolve) => setImmediate(resolve));
         assert.ok(runId !== "" && sessionId !== "");
@@ -36,26 +36,30 @@ describe("hooks of an embedder", () => {
       },
     });
     assert.deepEqual(calls, ['a secret secret {"n":1}', 'b secret secret {"n":2}']);
-    assert.deepEqual(told, ["the key is k3y", "secret: no second one"]);
+    assert.deepEqual(outputs, ["the key is k3y", "secret: no second one"]);
   });
 
   it("beforeToolCall refuses by a throw, which is told to the model", async (t) => {
-    const { ran, told } = await runWith(t, {
+    const { ran, told: outputs } = await runWith(t, {
       beforeToolCall: ({ input }) => {
         if ((input as { n: number }).n === 1) throw new Error("one is too few");
       },
       afterToolCall: ({ callId }) => assert.equal(callId, "b", "what did not run has no output"),
     });
     assert.deepEqual(ran, [2]);
-    assert.deepEqual(told, ["This call was refused: one is too few", "secret: no second one"]);
+    assert.deepEqual(outputs, ["This call was refused: one is too few", "secret: no second one"]);
   });
 
   it("afterToolCall may take the place of an output, also of one that failed", async (t) => {
-    const { told, run, agent } = await runWith(t, {
+    const {
+      told: outputs,
+      run,
+      agent,
+    } = await runWith(t, {
       afterToolCall: (_call, output) =>
         output.failed ? { ...output, text: "it failed" } : { text: output.text.replace("k3y", "[hidden]") },
     });
-    assert.deepEqual(told, ["the key is [hidden]", "it failed"]);
+    assert.deepEqual(outputs, ["the key is [hidden]", "it failed"]);
     const stored = JSON.stringify(await agent.sessions.messages(run.sessionId));
     assert.ok(!stored.includes("k3y") && stored.includes("[hidden]"));
   });
@@ -70,8 +74,8 @@ describe("hooks of an embedder", () => {
       () => ({ output: "k3y" }) as never,
     ];
     for (const afterToolCall of failing) {
-      const { told, run, agent } = await runWith(t, { afterToolCall });
-      assert.equal(told[0], "secret did its work, but its output is withheld. Go on without it.");
+      const { told: outputs, run, agent } = await runWith(t, { afterToolCall });
+      assert.equal(outputs[0], "secret did its work, but its output is withheld. Go on without it.");
       assert.ok(!JSON.stringify(await agent.sessions.messages(run.sessionId)).includes("k3y"));
     }
   });
@@ -88,10 +92,10 @@ describe("hooks of an embedder", () => {
     assert.deepEqual([calls[0]?.provider, calls[0]?.model], ["scripted", "scripted-1"]);
 
     const broke = new Error("the budget is spent");
-    let asked = 0;
+    let callCount = 0;
     const { run, provider, ran } = await runWith(t, {
       beforeModelCall: ({ purpose }) => {
-        if (purpose === "answer" && ++asked === 2) throw broke;
+        if (purpose === "answer" && ++callCount === 2) throw broke;
       },
     });
     await assert.rejects(run.result, broke);
@@ -106,9 +110,9 @@ describe("hooks of an embedder", () => {
         abort.abort();
         return new Promise<never>(() => undefined);
       };
-      const { run, told } = await runWith(t, { [name]: hold }, { signal: abort.signal });
+      const { run, told: outputs } = await runWith(t, { [name]: hold }, { signal: abort.signal });
       await assert.rejects(run.result, { code: "run_cancelled" });
-      for (const text of told) assert.ok(!text.includes("k3y"));
+      for (const text of outputs) assert.ok(!text.includes("k3y"));
     });
 
   it("that are misspelt are refused, since they would guard nothing", () => {

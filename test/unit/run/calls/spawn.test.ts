@@ -20,7 +20,7 @@ import { callTools, say, ScriptedProvider, type ScriptedReply, type ScriptedStep
 import { textOf } from "../../../../src/conversation/messages.js";
 import { tempDir } from "../../../helpers/temp.js";
 
-/** A dollar for a thousand tokens of answer, nothing for the prompt. */
+/** One USD per thousand output tokens. The prompt costs nothing. */
 const PRICED: Model = {
   id: "m",
   name: "M",
@@ -32,7 +32,7 @@ const PRICED: Model = {
 
 type Answers = (request: ModelRequest, signal: AbortSignal) => ScriptedReply | Promise<ScriptedReply>;
 
-/** A promise, and what resolves it. */
+/** A promise and the function that resolves it. */
 function opening(): { promise: Promise<void>; resolve: () => void } {
   let resolve = (): void => undefined;
   const promise = new Promise<void>((open) => (resolve = open));
@@ -40,7 +40,7 @@ function opening(): { promise: Promise<void>; resolve: () => void } {
 }
 
 const isHelpers = ({ system }: ModelRequest): boolean => system.includes("You are a helper");
-/** What a helper was told to do. */
+/** The task of a subagent. */
 const taskOf = ({ messages }: ModelRequest): string => (messages[0] ? textOf(messages[0]) : "");
 const resultsIn = ({ messages }: ModelRequest): string[] =>
   messages.filter(({ role }) => role === "tool").map((message) => textOf(message));
@@ -64,16 +64,16 @@ const looking = defineTool({
 interface Family {
   agent: Agent;
   provider: ScriptedProvider;
-  /** Sessions of those that called `change`. */
+  /** Ids of the sessions in which `change` ran. */
   ran: string[];
 }
 
-/** An agent whose model answers the asking run by a script, and helpers by a function. */
+/** An agent whose model answers the parent run from a script and the subagents from a function. */
 async function family(
   t: TestContext,
   script: readonly ScriptedStep[],
   helper: Answers = () => "helped",
-  more: Partial<AgentOptions> = {},
+  options: Partial<AgentOptions> = {},
 ): Promise<Family> {
   const steps = [...script];
   const ran: string[] = [];
@@ -86,7 +86,7 @@ async function family(
   const { path } = await tempDir(t);
   const task = builtinTools().find(({ name }) => name === "task");
   const tools = [changing(ran), looking, ...(task ? [task] : [])];
-  const agent = new Agent({ providers: [provider], tools, projectDir: path, projectInstructions: false, ...more });
+  const agent = new Agent({ providers: [provider], tools, projectDir: path, projectInstructions: false, ...options });
   t.after(() => agent.close());
   return { agent, provider, ran };
 }
@@ -100,7 +100,7 @@ async function eventsOf(run: Run): Promise<AgentEvent[]> {
   return events;
 }
 
-/** The results of the calls of a run, by the call. */
+/** The results of the calls of a run, by call id. */
 const resultsOf = (events: readonly AgentEvent[]): Map<string, { output: string; failed: boolean }> =>
   new Map(events.flatMap((event) => (event.type === "tool_result" ? [[event.callId, event] as const] : [])));
 
@@ -122,12 +122,12 @@ describe("a helper", { concurrency: 4 }, () => {
     assert.equal(results.get("t1")?.failed, false);
     const listed = await agent.sessions.list();
     assert.deepEqual([listed.sessions.map(({ id }) => id), listed.total], [[run.sessionId], 1]);
-    const said = await agent.sessions.messages(helper.id);
+    const messages = await agent.sessions.messages(helper.id);
     assert.deepEqual(
-      said.map((message) => textOf(message)),
+      messages.map((message) => textOf(message)),
       ["Find the thing.", "helped"],
     );
-    // A context of its own, and no title is asked for.
+    // The subagent has a context of its own, and no title is generated for its session.
     const [request] = provider.requests.filter(isHelpers);
     assert.equal(request?.messages.length, 1);
     await titled;
@@ -147,9 +147,9 @@ describe("a helper", { concurrency: 4 }, () => {
     const tools = [...agent.tools, ...asking];
     const run = await agent.run({ message: "go", tools, ask: async () => "allow", alwaysAsk: false });
     const results = resultsOf(await eventsOf(run));
-    const own = provider.requests.find((request) => !isHelpers(request));
+    const parentRequest = provider.requests.find((request) => !isHelpers(request));
     assert.deepEqual(
-      own?.tools.map(({ name }) => name),
+      parentRequest?.tools.map(({ name }) => name),
       ["ask_user", "change", "look", "task"],
     );
     const offered = provider.requests.filter(isHelpers).map((request) => request.tools.map(({ name }) => name).join());
@@ -176,7 +176,7 @@ describe("a helper", { concurrency: 4 }, () => {
       lines += event.text;
       if (lines === "Look at it\nChange it\n") shown.resolve();
     }
-    // Its calls are its own: the asker's reader is told of one call.
+    // Calls of the subagent stay in its run: the parent's reader sees one call only.
     assert.deepEqual(calls, ["t1"]);
   });
 
@@ -212,24 +212,24 @@ describe("a helper", { concurrency: 4 }, () => {
       callTools(["look", {}]).map((chunk) =>
         chunk.type === "finish" ? { ...chunk, usage: { ...chunk.usage, inputTokens: 400 } } : chunk,
       );
-    const own = await family(t, [callTools(task({ budget: { tokens: 2_000 } }))], hungry);
-    const run = await own.agent.run({ message: "go" });
+    const limitedFamily = await family(t, [callTools(task({ budget: { tokens: 2_000 } }))], hungry);
+    const run = await limitedFamily.agent.run({ message: "go" });
     const result = resultsOf(await eventsOf(run)).get("t1");
     assert.match(result?.output ?? "", /did not come to its end: its budget was spent/);
     assert.equal(result?.failed, true);
     assert.equal((await run.result).endedBy, "model", "its asker goes on");
 
     const asker = await family(t, [callTools(task())], hungry);
-    const other = await asker.agent.run({ message: "go", budget: { tokens: 4_000 } });
-    const { endedBy, usage } = await other.result;
+    const limitedRun = await asker.agent.run({ message: "go", budget: { tokens: 4_000 } });
+    const { endedBy, usage } = await limitedRun.result;
     assert.equal(endedBy, "budget");
     assert.ok(usage.totalTokens <= 4_000, `${usage.totalTokens} tokens`);
-    const [helper] = await helpersIn(asker.agent, other);
+    const [helper] = await helpersIn(asker.agent, limitedRun);
     assert.ok((helper?.usage.totalTokens ?? 0) > 0);
   });
 
   it("spends no more than there is together with others beside it", async (t) => {
-    // As long as it may be: who was promised the whole rest takes it.
+    // As many output tokens as allowed, so that a subagent uses all of its reservation.
     const greedy: Answers = ({ maxTokens = 4_000 }) => say("x".repeat(10), { inputTokens: 0, outputTokens: maxTokens });
     const calls = ["a", "b", "c", "d", "e", "f"].map((id) => task({ prompt: id }, id));
     const { agent } = await family(t, [callTools(...calls)], greedy);
@@ -343,9 +343,9 @@ describe("a helper", { concurrency: 4 }, () => {
     const { agent } = await family(t, [callTools(task())], hanging, { driver: new MemoryDriver(store) });
     const run = await agent.run({ message: "go" });
     await begun.promise;
-    const other = new MemoryDriver(store);
-    await other.open();
-    await other.delete([run.sessionId]);
+    const secondDriver = new MemoryDriver(store);
+    await secondDriver.open();
+    await secondDriver.delete([run.sessionId]);
     await assert.rejects(run.result);
     await agent.close();
     assert.deepEqual(await store.scan(["session/"]), []);
@@ -419,7 +419,7 @@ describe("a helper", { concurrency: 4 }, () => {
     const run = await agent.run({ message: "go" });
     await run.result;
     assert.deepEqual(
-      refusals.map((one) => one.split(":")[0]),
+      refusals.map((refusal) => refusal.split(":")[0]),
       ["message", "title", "maxIterations", "budget.usd", "tools", "tools"],
     );
     assert.deepEqual(await helpersIn(agent, run), []);
@@ -460,19 +460,19 @@ describe("a helper", { concurrency: 4 }, () => {
       [callTools(task()), callTools(["change", {}, "own"]), callTools(task({}, "t2"))],
       twice,
     );
-    const asked: AskRequest[] = [];
+    const requests: AskRequest[] = [];
     const states: (string | undefined)[] = [];
     const ask: RunInput["ask"] = async (request) => {
-      asked.push(request);
+      requests.push(request);
       const [helper] = (await agent.sessions.list({ spawnedBy: run.sessionId })).sessions;
       for (const id of [run.sessionId, helper!.id]) states.push((await agent.runs.list({ sessionId: id }))[0]?.state);
       return "allow_always";
     };
     const run = await agent.run({ message: "go", ask });
     const results = resultsOf(await eventsOf(run));
-    assert.equal(asked.length, 1);
+    assert.equal(requests.length, 1);
     assert.deepEqual(
-      asked.map(({ callId, tool, title, kind }) => ({ callId, tool, title, kind })),
+      requests.map(({ callId, tool, title, kind }) => ({ callId, tool, title, kind })),
       [{ callId: "t1", tool: "change", title: "Find it: Change it", kind: "edit" }],
     );
     assert.deepEqual(states, ["waiting", "waiting"]);
@@ -483,15 +483,15 @@ describe("a helper", { concurrency: 4 }, () => {
   });
 
   it("that is cancelled while it asks leaves no question, and its asker's time goes on", async (t) => {
-    const asked = opening();
+    const requestOpened = opening();
     const { agent } = await family(t, [callTools(task())], () => callTools(["change", {}, "c1"]));
     const ask: RunInput["ask"] = (_, signal) =>
       new Promise((_, reject) => {
-        asked.resolve();
+        requestOpened.resolve();
         signal.addEventListener("abort", () => reject(new Error("gone")), { once: true });
       });
     const run = await agent.run({ message: "go", ask });
-    await asked.promise;
+    await requestOpened.promise;
     const [helper] = await helpersIn(agent, run);
     const [stored] = await agent.runs.list({ sessionId: helper!.id });
     await agent.runs.cancel(stored!.id);
@@ -504,14 +504,19 @@ describe("a helper", { concurrency: 4 }, () => {
   });
 
   it("is none of a call that is over: nobody would wait for it", async (t) => {
-    let kept: ToolContext | undefined;
-    const keeping: Tool = { ...looking, run: (_, context) => ((kept = context), Promise.resolve({ text: "seen" })) };
+    let endedContext: ToolContext | undefined;
+    const keeping: Tool = {
+      ...looking,
+      run: (_, context) => ((endedContext = context), Promise.resolve({ text: "seen" })),
+    };
     const provider = new ScriptedProvider([callTools(["look", {}]), say("done")]);
     const agent = new Agent({ providers: [provider], tools: [keeping] });
     t.after(() => agent.close());
     const run = await agent.run({ message: "go" });
     await run.result;
-    await assert.rejects(async () => kept?.spawn({ message: "late", title: "late" }), { code: "run_cancelled" });
+    await assert.rejects(async () => endedContext?.spawn({ message: "late", title: "late" }), {
+      code: "run_cancelled",
+    });
     assert.deepEqual(await helpersIn(agent, run), []);
   });
 
@@ -529,7 +534,7 @@ describe("a helper", { concurrency: 4 }, () => {
     );
     const run = await dead.agent.run({ message: "go" });
     await begun.promise;
-    // As a crash leaves it: what is stored now, in a store of its own.
+    // Simulates a crash: copies the current data to another store.
     const copy = new MemoryDocuments();
     const [helper] = await helpersIn(dead.agent, run);
     const [from, to] = [new MemoryDriver(store), new MemoryDriver(copy)];
@@ -538,9 +543,9 @@ describe("a helper", { concurrency: 4 }, () => {
     const { agent } = await family(t, ["again"], () => "by a person", { driver: new MemoryDriver(copy) });
     assert.equal((await agent.runs.list({ sessionId: helper!.id }))[0]?.state, "interrupted");
     assert.equal((await (await agent.run({ message: "on", sessionId: run.sessionId })).result).output, "again");
-    const told = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
-    assert.equal(told?.failed, true);
-    // A person may go on with the helper; it stays its asker's.
+    const toolMessage = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool");
+    assert.equal(toolMessage?.failed, true);
+    // A user can continue the subagent's session. It stays a subagent session of its parent.
     await (
       await agent.run({ message: "and you", sessionId: helper!.id })
     ).result;

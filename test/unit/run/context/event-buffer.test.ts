@@ -67,7 +67,7 @@ describe("the buffer of a run's events", () => {
   it("a reader that stays behind loses the oldest tokens, nothing else, and is told how many", async (t) => {
     const { pass } = fakeTime(t);
     const buffer = new EventBuffer("drop");
-    // None fits into another.
+    // Too long for two texts to be merged into one event.
     const long = "x".repeat(3000);
     for (let i = 0; i < 300; i += 1) buffer.push(token(`${i} ${long}`));
     for (let i = 0; i < 300; i += 1) buffer.push(call(String(i)));
@@ -132,13 +132,13 @@ describe("the buffer of a run's events", () => {
         heard.length = 0;
         for (const text of ["one ", "two ", "three"]) {
           buffer.push(token(text));
-          // As long as a provider needs that has them all.
+          // As many microtasks as a provider needs that already has all tokens.
           for (let i = 0; i < 20; i += 1) await Promise.resolve();
           assert.deepEqual(heard, ["one "]);
         }
         buffer.push(call("c"));
         for (let i = 0; i < 20; i += 1) await Promise.resolve();
-        // What is no token waits for nothing.
+        // Events other than tokens are sent at once.
         assert.deepEqual(heard, ["one ", "two three", "tool_call"]);
         buffer.push(token("four"));
         await turn();
@@ -150,7 +150,7 @@ describe("the buffer of a run's events", () => {
       await Promise.resolve();
       buffer.push(token("six "));
       buffer.push(token("seven"));
-      // The end waits for nothing.
+      // The end is sent at once.
       buffer.end();
       await reading;
       assert.deepEqual(heard.slice(4), ["five ", "six seven"]);

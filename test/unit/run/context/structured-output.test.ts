@@ -13,15 +13,15 @@ const NAMED: JsonSchema = {
   additionalProperties: false,
 };
 
-function make(t: TestContext, steps: readonly ScriptedStep[], more: Partial<AgentOptions> = {}) {
+function make(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
   const provider = new ScriptedProvider(steps, { fallback: "no" });
-  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...more });
+  const agent = new Agent({ providers: [provider], tools: [noop], projectInstructions: false, ...options });
   t.after(() => agent.close());
   return { agent, provider };
 }
 
-async function asked(agent: Agent, outputSchema: unknown, more: Partial<RunInput> = {}): Promise<RunResult> {
-  const run = await agent.run({ message: "x", outputSchema: outputSchema as JsonSchema, ...more });
+async function runWithSchema(agent: Agent, outputSchema: unknown, input: Partial<RunInput> = {}): Promise<RunResult> {
+  const run = await agent.run({ message: "x", outputSchema: outputSchema as JsonSchema, ...input });
   return run.result;
 }
 
@@ -34,7 +34,7 @@ describe("an answer by a schema", () => {
   ] as const)
     it(`is read ${name}, without another question`, async (t) => {
       const { agent, provider } = make(t, [say(answer)]);
-      const result = await asked(agent, NAMED);
+      const result = await runWithSchema(agent, NAMED);
       assert.deepEqual([result.structured, result.output], [{ name: "Ada", age: 36 }, answer]);
       assert.equal(provider.requests.length, 1);
       const [request] = provider.requests;
@@ -50,7 +50,7 @@ describe("an answer by a schema", () => {
       [{ $schema: "http://json-schema.org/draft-07/schema#", type: "array", items: [{ const: 1 }] }, [1, "x"]],
       [{ $schema: "https://json-schema.org/draft/2020-12/schema", prefixItems: [{ const: 1 }] }, [1]],
       [
-        // A reference to the whole is no circle.
+        // A reference to the root schema is not a circular reference.
         { type: "object", properties: { child: { $ref: "#" } }, additionalProperties: false },
         { child: { child: {} } },
       ],
@@ -60,7 +60,7 @@ describe("an answer by a schema", () => {
       ],
     ] as const) {
       const { agent } = make(t, [say(JSON.stringify(value))]);
-      const result = await asked(agent, schema);
+      const result = await runWithSchema(agent, schema);
       assert.ok("structured" in result);
       assert.deepEqual(result.structured, value);
     }
@@ -80,15 +80,15 @@ describe("an answer by a schema", () => {
         words.map((message) => message?.role),
         ["user", "user"],
       );
-      const told = words.map((message) => JSON.stringify(message?.parts));
-      assert.match(told[0] ?? "", /it is not JSON/);
-      assert.match(told[1] ?? "", /\/name must be string/);
-      assert.match(told[1] ?? "", /must NOT have additional properties: .*size/);
+      const corrections = words.map((message) => JSON.stringify(message?.parts));
+      assert.match(corrections[0] ?? "", /it is not JSON/);
+      assert.match(corrections[1] ?? "", /\/name must be string/);
+      assert.match(corrections[1] ?? "", /must NOT have additional properties: .*size/);
       const record = await agent.runs.get(run.id);
       assert.deepEqual(record?.answer, { output, finishReason: "stop", structured: { name: "Ada" } });
       const roles = (await agent.sessions.messages(run.sessionId)).map(({ role }) => role);
       assert.deepEqual(roles, ["user", "assistant", "tool", "assistant", "user", "assistant", "user", "assistant"]);
-      // Whoever goes on without a schema is asked for none.
+      // A later run without a schema is not asked for structured output.
       const next = await agent.run({ message: "y", sessionId: run.sessionId });
       assert.equal((await next.result).output, "no");
       assert.equal(provider.requests.at(-1)?.outputSchema, undefined);
@@ -110,14 +110,14 @@ describe("an answer by a schema", () => {
         ["failed", "output_schema", 45],
       );
       assert.equal((await agent.sessions.messages(run.sessionId)).length, 6);
-      // The session goes on.
+      // The session can continue.
       assert.equal((await (await agent.run({ message: "y", sessionId: run.sessionId })).result).output, "no");
     }
   });
 
   it("is none where a limit ends the run", async (t) => {
     const { agent } = make(t, [callTools(["noop", {}])], { maxIterations: 1 });
-    const result = await asked(agent, NAMED);
+    const result = await runWithSchema(agent, NAMED);
     assert.deepEqual([result.endedBy, "structured" in result], ["max_iterations", false]);
   });
 
@@ -126,7 +126,7 @@ describe("an answer by a schema", () => {
     const { agent, provider } = make(t, [say(deep), say(`[${"1,".repeat(200_000)}1]`), say("[]")], {
       compaction: { strategy: "sliding-window" },
     });
-    const result = await asked(agent, { type: "array", items: { type: "string" } });
+    const result = await runWithSchema(agent, { type: "array", items: { type: "string" } });
     assert.deepEqual(result.structured, []);
     assert.match(JSON.stringify(provider.requests[1]?.messages.at(-1)), /nested deeper/);
     assert.ok(JSON.stringify(provider.requests[2]?.messages.at(-1)).length < 4_000);
@@ -165,7 +165,11 @@ describe("a schema that is none", () => {
   ] as const)
     it(`is refused before anything is stored: ${name}`, async (t) => {
       const { agent, provider } = make(t, []);
-      await assert.rejects(asked(agent, schema), { code: "invalid_input", field: "outputSchema", message: expected });
+      await assert.rejects(runWithSchema(agent, schema), {
+        code: "invalid_input",
+        field: "outputSchema",
+        message: expected,
+      });
       assert.equal(provider.requests.length, 0);
       assert.deepEqual((await agent.sessions.list()).sessions, []);
     });

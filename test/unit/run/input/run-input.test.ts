@@ -4,8 +4,8 @@ import { Agent, type AgentOptions, type RunInput } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { noop } from "../../../helpers/noop-tool.js";
 
-function make(t: TestContext, provider: ScriptedProvider, more: Partial<AgentOptions> = {}): Agent {
-  const agent = new Agent({ providers: [provider], ...more });
+function make(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
+  const agent = new Agent({ providers: [provider], ...options });
   t.after(() => agent.close());
   return agent;
 }
@@ -31,7 +31,7 @@ describe("a run's own system prompt", () => {
 });
 
 describe("a run's own tools", () => {
-  const named = (name: string, said = name) => ({ ...noop, name, run: () => Promise.resolve({ text: said }) });
+  const named = (name: string, answer = name) => ({ ...noop, name, run: () => Promise.resolve({ text: answer }) });
 
   it("stand in place of the agent's, for this run alone", async (t) => {
     const provider = new ScriptedProvider([callTools(["second", {}]), "ok", callTools(["second", {}]), "ok"]);
@@ -74,8 +74,8 @@ it("what is wrong with a run's input is told by field before anything is asked",
     [{ tools: [noop, {}] }, "tools[1]", /one of the tools, with name, parse, describe, run/],
     [{ tools: [noop, { ...noop }] }, "tools", /distinct names, got noop twice/],
   ];
-  for (const [more, field, message] of wrong)
-    await assert.rejects(agent.run({ message: "x", ...(more as Partial<RunInput>) }), {
+  for (const [input, field, message] of wrong)
+    await assert.rejects(agent.run({ message: "x", ...(input as Partial<RunInput>) }), {
       code: "invalid_input",
       field,
       message,

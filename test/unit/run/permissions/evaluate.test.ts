@@ -14,12 +14,12 @@ import {
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { tempDir } from "../../../helpers/temp.js";
 
-/** What a call of each tool brought under a policy, and which of them ran. */
+/** The results of a call of each tool under a policy, and the tools that ran. */
 async function outcome(
   t: TestContext,
   judge: PermissionPolicy["judge"] | undefined | readonly PermissionPolicy[],
   input: Partial<RunInput> = {},
-): Promise<{ ran: string[]; told: string[] }> {
+): Promise<{ ran: string[]; outputs: string[] }> {
   const ran: string[] = [];
   const tool = (name: string, kind: "read" | "execute") =>
     defineTool({
@@ -37,50 +37,50 @@ async function outcome(
     ...(judge && { permissions: typeof judge === "function" ? { name: "mine", judge } : judge }),
   });
   t.after(() => agent.close());
-  const told: string[] = [];
+  const outputs: string[] = [];
   for await (const event of await agent.run({ message: "x", ...input }))
-    if (event.type === "tool_result") told.push(event.output);
-  return { ran, told };
+    if (event.type === "tool_result") outputs.push(event.output);
+  return { ran, outputs };
 }
 
 describe("a permission policy", () => {
   it("left out, tools that need permission ask where somebody can be asked, and run where nobody can", async (t) => {
     assert.deepEqual((await outcome(t, undefined)).ran, ["look", "act"]);
-    const asked: string[] = [];
-    const ask = (request: AskRequest) => (asked.push(request.tool), Promise.resolve("reject" as const));
+    const requestedTools: string[] = [];
+    const ask = (request: AskRequest) => (requestedTools.push(request.tool), Promise.resolve("reject" as const));
     assert.deepEqual((await outcome(t, undefined, { ask })).ran, ["look"]);
-    assert.deepEqual(asked, ["act"]);
+    assert.deepEqual(requestedTools, ["act"]);
   });
 
   it("judges every call, by what it would do, and its reason is told to the model", async (t) => {
     const judged: PermissionRequest[] = [];
-    const { ran, told } = await outcome(t, async (request) => {
+    const { ran, outputs } = await outcome(t, async (request) => {
       judged.push(request);
       await Promise.resolve();
       return request.tool.name === "look" ? { action: "deny", reason: "not on Sundays." } : { action: "allow" };
     });
     assert.deepEqual(ran, ["act"]);
-    assert.deepEqual(told, ["This call is not allowed: not on Sundays.", "done"]);
+    assert.deepEqual(outputs, ["This call is not allowed: not on Sundays.", "done"]);
     const [{ tool, input, callId, title, canAsk }] = judged as [PermissionRequest];
     assert.deepEqual([tool.name, input, callId, title, canAsk], ["look", { n: "1" }, "a", 'look {"n":1}', false]);
   });
 
   it("may have a person asked, with the reason, who may allow it for good", async (t) => {
-    const asked: string[] = [];
+    const requestedTools: string[] = [];
     const ask = (request: AskRequest) => {
-      asked.push(`${request.tool}: ${request.reason}`);
+      requestedTools.push(`${request.tool}: ${request.reason}`);
       return Promise.resolve(request.tool === "look" ? ("allow" as const) : ("reject" as const));
     };
-    const { ran, told } = await outcome(t, () => ({ action: "ask", reason: "it costs" }), { ask });
+    const { ran, outputs } = await outcome(t, () => ({ action: "ask", reason: "it costs" }), { ask });
     assert.deepEqual(ran, ["look"]);
-    assert.deepEqual(asked, ["look: it costs", "act: it costs"]);
-    assert.match(told[1]!, /^The user refused this call/);
+    assert.deepEqual(requestedTools, ["look: it costs", "act: it costs"]);
+    assert.match(outputs[1]!, /^The user refused this call/);
   });
 
   it("keeps closed what nobody can be asked about, what it fails at, and what it does not answer", async (t) => {
     const nobody = await outcome(t, () => ({ action: "ask" }));
     assert.deepEqual(nobody.ran, []);
-    assert.match(nobody.told[0]!, /nobody could be asked/);
+    assert.match(nobody.outputs[0]!, /nobody could be asked/);
     const answers: PermissionPolicy["judge"][] = [
       () => {
         throw new Error("secret");
@@ -96,37 +96,37 @@ describe("a permission policy", () => {
           throw new Error("secret");
         },
       }),
-      // Another one whenever it is looked at.
+      // Returns a different value at each access.
       () => {
-        const said = ["yes", "allow", "allow"];
+        const actions = ["yes", "allow", "allow"];
         return {
           get action() {
-            return said.shift() as never;
+            return actions.shift() as never;
           },
         };
       },
     ];
     for (const judge of answers) {
-      const { ran, told } = await outcome(t, judge);
+      const { ran, outputs } = await outcome(t, judge);
       assert.deepEqual(ran, []);
-      for (const text of told)
+      for (const text of outputs)
         assert.equal(text, "Whether this call may run could not be found out, so it did not run. Go on without it.");
     }
   });
 
   it("is asked in order, the first that does not pass decides, then the rules, then the mode", async (t) => {
-    const asked: string[] = [];
+    const requestedTools: string[] = [];
     const policy = (name: string, look: "pass" | "allow" | "deny"): PermissionPolicy => ({
       name,
       judge: ({ tool }) => (
-        asked.push(`${name}: ${tool.name}`),
+        requestedTools.push(`${name}: ${tool.name}`),
         { action: tool.name === "look" ? look : "pass", reason: `${name} says so` }
       ),
     });
     const first = await outcome(t, [policy("a", "pass"), policy("b", "deny"), policy("c", "allow")]);
     assert.deepEqual(first.ran, ["act"]);
-    assert.deepEqual(asked, ["a: look", "b: look", "a: act", "b: act", "c: act"]);
-    assert.equal(first.told[0], "This call is not allowed: b says so");
+    assert.deepEqual(requestedTools, ["a: look", "b: look", "a: act", "b: act", "c: act"]);
+    assert.equal(first.outputs[0], "This call is not allowed: b says so");
     const all: PermissionPolicy[] = [policy("a", "allow")];
     const agent = new Agent({
       providers: [new ScriptedProvider([callTools(["look", {}, "a"], ["act", {}, "b"]), "end"])],
@@ -135,10 +135,10 @@ describe("a permission policy", () => {
       rules: [{ tool: "*", action: "deny" }],
     });
     t.after(() => agent.close());
-    const told: string[] = [];
+    const outputs: string[] = [];
     for await (const event of await agent.run({ message: "x" }))
-      if (event.type === "tool_result") told.push(event.output);
-    assert.deepEqual(told, ["done", "This call is not allowed: a rule forbids it. Go on without it."]);
+      if (event.type === "tool_result") outputs.push(event.output);
+    assert.deepEqual(outputs, ["done", "This call is not allowed: a rule forbids it. Go on without it."]);
   });
 
   it("lets nothing through behind one that fails", async (t) => {
@@ -178,7 +178,7 @@ describe("a permission policy", () => {
 });
 
 describe("a tool", () => {
-  /** One that asks as `asks` does, and what it was told; `answer` is the person's. */
+  /** A tool that asks as `asks` does. Returns its outputs. `answer` is the user's answer. */
   async function asking(
     t: TestContext,
     asks: (context: ToolContext) => Promise<unknown>,
@@ -199,26 +199,26 @@ describe("a tool", () => {
     const requests: AskRequest[] = [];
     const ask: RunInput["ask"] = (request) => (requests.push(request), Promise.resolve(answer(request) as never));
     const run = await agent.run({ message: "x", ask });
-    const told: string[] = [];
-    for await (const event of run) if (event.type === "tool_result") told.push(event.output);
-    const asked = (await agent.asks.list({ sessionId: run.sessionId })).reverse();
+    const outputs: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
+    const storedAsks = (await agent.asks.list({ sessionId: run.sessionId })).reverse();
     const leave = (await agent.sessions.get(run.sessionId))?.permissionGrants ?? [];
-    return { told, requests, asked, leave, agent, run };
+    return { told: outputs, requests, asked: storedAsks, leave, agent, run };
   }
 
   const request = { title: "Delete it?", input: { a: 1 }, locations: [] };
 
   it("cannot dress a permission up as a question, whose answer would be leave", async (t) => {
     const sly = { ...request, question: { choices: [{ id: "allow", label: "Nice weather?" }], freeText: false } };
-    const { requests, asked } = await asking(
+    const { requests, asked: storedAsks } = await asking(
       t,
       ({ ask }) => ask(sly),
       ({ question }) => (question ? "allow" : "reject"),
     );
     assert.equal(requests[0]?.question, undefined);
-    assert.equal(asked[0]?.kind, "permission");
+    assert.equal(storedAsks[0]?.kind, "permission");
     assert.deepEqual(
-      asked[0]?.choices.map(({ id }) => id),
+      storedAsks[0]?.choices.map(({ id }) => id),
       ["allow", "allow_always", "reject"],
     );
   });
@@ -233,7 +233,7 @@ describe("a tool", () => {
         return `look ${(looked += 1)}`;
       },
     };
-    const { requests, asked } = await asking(
+    const { requests, asked: storedAsks } = await asking(
       t,
       async ({ ask }) => {
         const answer = ask(changing);
@@ -242,39 +242,39 @@ describe("a tool", () => {
       },
       () => "reject",
     );
-    assert.deepEqual([requests[0]?.title, asked[0]?.title], ["look 1", "look 1"]);
-    assert.deepEqual([requests[0]?.input, asked[0]?.input], [{ a: 1 }, { a: 1 }]);
+    assert.deepEqual([requests[0]?.title, storedAsks[0]?.title], ["look 1", "look 1"]);
+    assert.deepEqual([requests[0]?.input, storedAsks[0]?.input], [{ a: 1 }, { a: 1 }]);
   });
 
   it("gets leave for what it asked in the words that it used, and for none of its calls", async (t) => {
-    const always = (one: AskRequest) => (one.title === "Delete it?" ? "allow_always" : "allow");
-    const { requests, told, leave } = await asking(t, ({ ask }) => ask(request), always, "edit");
-    // The second call is asked about again; what it asks by itself is not.
+    const always = (askRequest: AskRequest) => (askRequest.title === "Delete it?" ? "allow_always" : "allow");
+    const { requests, told: outputs, leave } = await asking(t, ({ ask }) => ask(request), always, "edit");
+    // The second call needs permission again. The request of the tool itself does not.
     assert.deepEqual(
       requests.map(({ title }) => title),
       ["Asks", "Delete it?", "Asks"],
     );
-    assert.deepEqual(told, ["allow_always", "allow"]);
+    assert.deepEqual(outputs, ["allow_always", "allow"]);
     assert.equal(leave.length, 1);
     let at = 0;
-    const others = [request, { ...request, title: "Delete all?" }, { ...request, input: { a: 2 } }];
-    const other = await asking(t, ({ ask }) => ask(others[(at += 1) % 3]!), always, "read");
-    assert.equal(other.requests.length, 2);
+    const variants = [request, { ...request, title: "Delete all?" }, { ...request, input: { a: 2 } }];
+    const variantOutcome = await asking(t, ({ ask }) => ask(variants[(at += 1) % 3]!), always, "read");
+    assert.equal(variantOutcome.requests.length, 2);
   });
 
   it("is asked about each time it asks, and a question's answer is no leave", async (t) => {
     const answers = ["reject", "allow", { choice: "1", text: "" }, "reject"];
-    const { told, asked } = await asking(
+    const { told: outputs, asked: storedAsks } = await asking(
       t,
       async ({ ask, askUser: question }) => {
-        const said = await question({ title: "Allow?", choices: ["allow"] }).catch(() => "x");
-        return [await ask(request), await ask(request), said].join();
+        const reply = await question({ title: "Allow?", choices: ["allow"] }).catch(() => "x");
+        return [await ask(request), await ask(request), reply].join();
       },
       ({ question }) => (question ? { choice: "1", text: "" } : answers.shift()),
     );
-    assert.deepEqual(told[0], "reject,allow,allow");
+    assert.deepEqual(outputs[0], "reject,allow,allow");
     assert.deepEqual(
-      asked.slice(0, 3).map(({ kind }) => kind),
+      storedAsks.slice(0, 3).map(({ kind }) => kind),
       ["question", "permission", "permission"],
     );
   });
@@ -286,13 +286,18 @@ describe("a tool", () => {
       { ...request, diff: 5 },
       undefined,
     ]) {
-      const { told, asked, agent, run } = await asking(
+      const {
+        told: outputs,
+        asked: storedAsks,
+        agent,
+        run,
+      } = await asking(
         t,
         ({ ask }) => ask(odd as never),
         () => "allow",
       );
-      assert.match(told[0]!, /^threw /);
-      assert.deepEqual(asked, []);
+      assert.match(outputs[0]!, /^threw /);
+      assert.deepEqual(storedAsks, []);
       assert.equal((await agent.runs.get(run.id))?.state, "finished");
     }
   });
@@ -300,7 +305,7 @@ describe("a tool", () => {
 
 describe("leave that was given for good", () => {
   it("is taken back by whoever may, at once for a run under way, and given to nobody so", async (t) => {
-    const asked: string[] = [];
+    const requestedTools: string[] = [];
     let session = "";
     const act = defineTool({ name: "act", description: "x", kind: "execute", run: () => "done" });
     const call = (id: string) => callTools(["act", {}, id]);
@@ -311,11 +316,13 @@ describe("leave that was given for good", () => {
           call("b"),
           async () => {
             const { permissionGrants: leave } = (await agent.sessions.get(session))!;
-            const more = { ...leave[0]!, scope: "other" };
-            await assert.rejects(agent.sessions.update(session, { permissionGrants: [...leave, more] }), {
-              field: "leave",
+            const otherGrant = { ...leave[0]!, scope: "other" };
+            await assert.rejects(agent.sessions.update(session, { permissionGrants: [...leave, otherGrant] }), {
+              field: "permissionGrants",
             });
-            await assert.rejects(agent.sessions.update(session, { permissionGrants: 5 as never }), { field: "leave" });
+            await assert.rejects(agent.sessions.update(session, { permissionGrants: 5 as never }), {
+              field: "permissionGrants",
+            });
             await assert.rejects(agent.sessions.update(session, { mode: "free" as never }), { field: "mode" });
             await agent.sessions.update(session, { permissionGrants: [] });
             return call("c");
@@ -328,17 +335,17 @@ describe("leave that was given for good", () => {
     t.after(() => agent.close());
     const run = await agent.run({
       message: "x",
-      ask: ({ callId }) => (asked.push(callId), Promise.resolve("allow_always")),
+      ask: ({ callId }) => (requestedTools.push(callId), Promise.resolve("allow_always")),
     });
     session = run.sessionId;
     await run.result;
-    assert.deepEqual(asked, ["a", "c"]);
+    assert.deepEqual(requestedTools, ["a", "c"]);
     assert.equal((await agent.sessions.get(session))?.permissionGrants.length, 1);
   });
 
   it("for a file is for none that a link in its place leads to, and for the file by any of its names", async (t) => {
     const folder = await tempDir(t, { "a.txt": "a", "b.txt": "b" });
-    const asked: string[] = [];
+    const requestedTools: string[] = [];
     const write = (id: string, path: string) => callTools(["write", { path, content: id }, id]);
     const agent = new Agent({
       providers: [
@@ -361,10 +368,13 @@ describe("leave that was given for good", () => {
     const answers = ["allow_always", "reject", "allow_always"];
     const run = await agent.run({
       message: "x",
-      ask: ({ callId }) => (asked.push(callId), Promise.resolve(answers[asked.length - 1]! as "reject")),
+      ask: ({ callId }) => (
+        requestedTools.push(callId),
+        Promise.resolve(answers[requestedTools.length - 1]! as "reject")
+      ),
     });
     await run.result;
-    assert.deepEqual(asked, ["1", "3", "4"]);
+    assert.deepEqual(requestedTools, ["1", "3", "4"]);
     assert.equal(await readFile(folder.at("b.txt"), "utf8"), "4");
   });
 });

@@ -16,7 +16,7 @@ import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
 const KINDS: readonly ToolKind[] = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
-/** What tools of each kind told the model in a session of this mode, those that ran by their kind. */
+/** The results of tools of each kind in a session with this mode, and the kinds that ran. */
 async function outcome(
   t: Hooks,
   mode: SessionMode,
@@ -38,10 +38,10 @@ async function outcome(
   t.after(() => agent.close());
   const session = await agent.sessions.create();
   await agent.sessions.update(session.id, { mode });
-  const told = new Map<string, string>();
+  const outputsByTool = new Map<string, string>();
   for await (const event of await agent.run({ message: "x", sessionId: session.id, ...input }))
-    if (event.type === "tool_result") told.set(event.name, event.output);
-  return { ran, told };
+    if (event.type === "tool_result") outputsByTool.set(event.name, event.output);
+  return { ran, told: outputsByTool };
 }
 
 describe("a session's mode", () => {
@@ -50,16 +50,16 @@ describe("a session's mode", () => {
   });
 
   it("ask: what needs permission does not run where nobody is there, and asks where somebody is", async (t) => {
-    const { ran, told } = await outcome(t, "ask");
+    const { ran, told: outputsByTool } = await outcome(t, "ask");
     assert.deepEqual(ran, ["read", "search", "think"]);
-    assert.match(told.get("edit")!, /nobody could be asked/);
-    const asked: string[] = [];
+    assert.match(outputsByTool.get("edit")!, /nobody could be asked/);
+    const requestedTools: string[] = [];
     const ask: RunInput["ask"] = ({ tool }) => (
-      asked.push(tool),
+      requestedTools.push(tool),
       Promise.resolve(tool === "fetch" ? "reject" : "allow")
     );
     const attended = await outcome(t, "ask", { ask });
-    assert.deepEqual(asked, ["edit", "delete", "execute", "fetch", "other"]);
+    assert.deepEqual(requestedTools, ["edit", "delete", "execute", "fetch", "other"]);
     assert.deepEqual(
       attended.ran,
       KINDS.filter((kind) => kind !== "fetch"),
@@ -67,24 +67,24 @@ describe("a session's mode", () => {
   });
 
   it("a door that asks as the mode says is asked nothing in auto, from the call on at which it is that", async (t) => {
-    const asked: string[] = [];
-    const ask: RunInput["ask"] = ({ tool }) => (asked.push(tool), Promise.resolve("allow"));
+    const requestedTools: string[] = [];
+    const ask: RunInput["ask"] = ({ tool }) => (requestedTools.push(tool), Promise.resolve("allow"));
     const free = await outcome(t, "auto", { ask, alwaysAsk: false });
-    assert.deepEqual([asked, free.ran], [[], KINDS]);
+    assert.deepEqual([requestedTools, free.ran], [[], KINDS]);
     const freed = await outcome(t, "ask", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "auto" });
     });
-    assert.deepEqual([asked.splice(0), freed.ran], [["edit", "delete"], KINDS]);
+    assert.deepEqual([requestedTools.splice(0), freed.ran], [["edit", "delete"], KINDS]);
     const bound = await outcome(t, "auto", { ask, alwaysAsk: false }, async (agent, id) => {
       await agent.sessions.update(id, { mode: "ask" });
     });
-    assert.deepEqual([asked, bound.ran], [["execute", "fetch", "other"], KINDS]);
+    assert.deepEqual([requestedTools, bound.ran], [["execute", "fetch", "other"], KINDS]);
   });
 
   it("plan: nothing that could change anything runs, whoever would allow it", async (t) => {
-    const { ran, told } = await outcome(t, "plan", { ask: () => Promise.resolve("allow_always") });
+    const { ran, told: outputsByTool } = await outcome(t, "plan", { ask: () => Promise.resolve("allow_always") });
     assert.deepEqual(ran, ["read", "search", "fetch", "think"]);
-    for (const kind of ["edit", "delete", "execute", "other"]) assert.match(told.get(kind)!, /plan mode/);
+    for (const kind of ["edit", "delete", "execute", "other"]) assert.match(outputsByTool.get(kind)!, /plan mode/);
   });
 
   it("holds from the next call on when somebody changes it during a run", async (t) => {
@@ -117,48 +117,48 @@ describe("a session's mode", () => {
 });
 
 describe("a mode that changes while a call waits", () => {
-  /** What a call brought when plan mode began while `wait` had it. */
+  /** The result of a call if plan mode starts while the call waits. */
   async function switched(t: Hooks, options: (plan: () => Promise<void>) => Partial<AgentOptions & RunInput>) {
     const ran: string[] = [];
     const act = defineTool({ name: "act", description: "x", kind: "edit", run: () => (ran.push("act"), "done") });
     const store = new MemoryDocuments();
-    const other = new Agent({ driver: new MemoryDriver(store), providers: [new ScriptedProvider([])] });
-    t.after(() => other.close());
+    const secondAgent = new Agent({ driver: new MemoryDriver(store), providers: [new ScriptedProvider([])] });
+    t.after(() => secondAgent.close());
     let id = "";
-    const plan = async () => void (await other.sessions.update(id, { mode: "plan" }));
-    const { ask, ...rest } = options(plan);
+    const plan = async () => void (await secondAgent.sessions.update(id, { mode: "plan" }));
+    const { ask, ...agentOptions } = options(plan);
     const provider = new ScriptedProvider([callTools(["act", {}, "a"]), "end"]);
-    const agent = new Agent({ driver: new MemoryDriver(store), providers: [provider], tools: [act], ...rest });
+    const agent = new Agent({ driver: new MemoryDriver(store), providers: [provider], tools: [act], ...agentOptions });
     t.after(() => agent.close());
     ({ id } = await agent.sessions.create());
-    const told: string[] = [];
+    const outputs: string[] = [];
     for await (const event of await agent.run({ message: "x", sessionId: id, ...(ask && { ask }) }))
-      if (event.type === "tool_result") told.push(event.output);
-    return { ran, told };
+      if (event.type === "tool_result") outputs.push(event.output);
+    return { ran, told: outputs };
   }
 
   it("holds for a call that a person allowed meanwhile", async (t) => {
-    const { ran, told } = await switched(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
+    const { ran, told: outputs } = await switched(t, (plan) => ({ ask: () => plan().then(() => "allow") }));
     assert.deepEqual(ran, []);
-    assert.match(told[0]!, /plan mode/);
+    assert.match(outputs[0]!, /plan mode/);
   });
 
   it("holds for a call that a hook or a policy held up", async (t) => {
     for (const where of ["hook", "policy"] as const) {
-      const { ran, told } = await switched(t, (plan) =>
+      const { ran, told: outputs } = await switched(t, (plan) =>
         where === "hook"
           ? { hooks: { beforeToolCall: plan } }
           : { permissions: { name: "slow", judge: () => plan().then(() => ({ action: "allow" })) } },
       );
       assert.deepEqual(ran, [], where);
-      assert.match(told[0]!, /plan mode/);
+      assert.match(outputs[0]!, /plan mode/);
     }
   });
 
   it("counts as the strictest where the store has one that nobody knows", async (t) => {
     const store = new MemoryDocuments();
     const driver = new MemoryDriver(store);
-    const { ran, told } = await switched(t, () => ({
+    const { ran, told: outputs } = await switched(t, () => ({
       ask: () => Promise.resolve("allow"),
       permissions: {
         name: "odd",
@@ -171,7 +171,7 @@ describe("a mode that changes while a call waits", () => {
       },
       driver,
     }));
-    assert.deepEqual([ran, /plan mode/.test(told[0]!)], [[], true]);
+    assert.deepEqual([ran, /plan mode/.test(outputs[0]!)], [[], true]);
   });
 });
 
@@ -182,8 +182,8 @@ it("is that of the options for sessions that are new, of a run's own for its ses
   await run.result;
   assert.equal((await agent.sessions.get(run.sessionId))?.mode, "ask");
   assert.equal((await agent.sessions.create()).mode, "ask");
-  const other = await agent.run({ message: "x", mode: "plan" });
-  await other.result;
-  assert.equal((await agent.sessions.get(other.sessionId))?.mode, "plan");
+  const planRun = await agent.run({ message: "x", mode: "plan" });
+  await planRun.result;
+  assert.equal((await agent.sessions.get(planRun.sessionId))?.mode, "plan");
   assert.throws(() => new Agent({ providers: [new ScriptedProvider([])], mode: "free" as never }), { field: "mode" });
 });

@@ -15,7 +15,7 @@ import { until } from "../../../helpers/lab.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
-/** Two agents on one store; a tool that needs permission, and one that asks. */
+/** Two agents on one store, with a tool that needs permission and a tool that asks a question. */
 async function two(t: Hooks, driver: () => SessionDriver, options: Partial<AgentOptions> = {}) {
   const folder = await tempDir(t);
   const ran: unknown[] = [];
@@ -31,17 +31,17 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
     description: "Asks.",
     needsPermission: false,
     run: async (_, { askUser: question }) => {
-      const said = await question({ title: "Which?", choices: ["red", "blue"], freeText: true });
-      return said === undefined ? "nobody" : `they said ${said}`;
+      const reply = await question({ title: "Which?", choices: ["red", "blue"], freeText: true });
+      return reply === undefined ? "nobody" : `they said ${reply}`;
     },
   });
   const script = Array.from({ length: 20 }, (_, n) =>
     n % 2 ? "end" : callTools(["act", { n }, `act-${n}`], ["inquire", {}, `q-${n}`]),
   );
-  const [here, there] = [driver(), driver()].map(
-    (one) =>
+  const [localAgent, remoteAgent] = [driver(), driver()].map(
+    (agentDriver) =>
       new Agent({
-        driver: one,
+        driver: agentDriver,
         providers: [new ScriptedProvider(script)],
         tools: [act, inquire],
         projectDir: folder.path,
@@ -50,22 +50,22 @@ async function two(t: Hooks, driver: () => SessionDriver, options: Partial<Agent
       }),
   ) as [Agent, Agent];
   t.after(async () => {
-    await here.close();
-    await there.close();
+    await localAgent.close();
+    await remoteAgent.close();
   });
-  return { here, there, ran };
+  return { here: localAgent, there: remoteAgent, ran };
 }
 
-/** What tools brought in a run, its questions answered as `by` says. */
-async function told(
+/** The tool results of a run. */
+async function outputsOf(
   agent: Agent,
   input: Partial<RunInput>,
-): Promise<{ id: string; sessionId: string; told: string[] }> {
+): Promise<{ id: string; sessionId: string; outputs: string[] }> {
   const run = await agent.run({ message: "x", ...input });
   const outputs: string[] = [];
   for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
   await run.result;
-  return { id: run.id, sessionId: run.sessionId, told: outputs };
+  return { id: run.id, sessionId: run.sessionId, outputs: outputs };
 }
 
 async function session(agent: Agent, mode: SessionMode): Promise<string> {
@@ -74,7 +74,7 @@ async function session(agent: Agent, mode: SessionMode): Promise<string> {
   return id;
 }
 
-/** Answer what a session asks, as who watches it does, until it is over. */
+/** Answers the asks of a session like a watcher, until the signal aborts. */
 async function answering(
   agent: Agent,
   sessionId: string,
@@ -110,14 +110,14 @@ for (const [name, make] of STORES)
         const watching = answering(agents[door], id, over.signal, ({ kind }) =>
           kind === "permission" ? "allow" : "2",
         );
-        // Somebody asks at the run's own door too, and nobody answers there.
+        // The run's own client is asked too, but does not answer.
         let gone = 0;
         const never: RunInput["ask"] = (_, signal) =>
           new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error(`${(gone += 1)}`))));
-        const run = await told(agents.here, { sessionId: id, ask: never });
+        const run = await outputsOf(agents.here, { sessionId: id, ask: never });
         over.abort();
         const seen = await watching;
-        assert.deepEqual(run.told, ["done", "they said blue"]);
+        assert.deepEqual(run.outputs, ["done", "they said blue"]);
         assert.equal(gone, 2);
         assert.deepEqual(agents.ran, [0]);
         assert.deepEqual(
@@ -143,40 +143,43 @@ for (const [name, make] of STORES)
     it("keeps leave that was given for good with the session, for any process and no other call", async (t) => {
       const agents = await two(t, await make(t));
       const requests: AskRequest[] = [];
-      const first = await told(agents.here, {
+      const first = await outputsOf(agents.here, {
         ask: ask(["allow_always", { choice: "", text: "green" }], requests),
         clientName: "desk",
       });
-      assert.deepEqual(first.told, ["done", "they said green"]);
+      assert.deepEqual(first.outputs, ["done", "they said green"]);
       assert.equal(requests[1]?.question?.freeText, true);
-      const [leave, more] = (await agents.there.sessions.get(first.sessionId))?.permissionGrants ?? [];
-      assert.deepEqual([leave?.tool, leave?.grantedBy, leave?.title, more], ["act", "desk", 'act {"n":0}', undefined]);
-      const asked: AskRequest[] = [];
-      const again = ask(["reject", "reject"], asked);
-      const second = await told(agents.there, { sessionId: first.sessionId, ask: again });
-      // The other agent's script begins with the same call, which needs no asking any more.
+      const [leave, secondGrant] = (await agents.there.sessions.get(first.sessionId))?.permissionGrants ?? [];
       assert.deepEqual(
-        asked.map(({ tool }) => tool),
+        [leave?.tool, leave?.grantedBy, leave?.title, secondGrant],
+        ["act", "desk", 'act {"n":0}', undefined],
+      );
+      const secondRequests: AskRequest[] = [];
+      const again = ask(["reject", "reject"], secondRequests);
+      const second = await outputsOf(agents.there, { sessionId: first.sessionId, ask: again });
+      // The script of the other agent starts with the same call, which needs no permission request any more.
+      assert.deepEqual(
+        secondRequests.map(({ tool }) => tool),
         ["inquire"],
       );
-      assert.deepEqual(second.told, ["done", "nobody"]);
+      assert.deepEqual(second.outputs, ["done", "nobody"]);
     });
 
     it("refuses where nobody is there, allows or waits where the options say so, and tells the model the truth", async (t) => {
       const driver = await make(t);
       const waited = { unattended: "wait", askTimeout: 0.05 } as const;
-      for (const [options, wanted] of [
+      for (const [options, expected] of [
         [{}, /nobody could be asked/],
         [{ unattended: "allow" }, /^done$/],
         [waited, /nobody answered within 0.05 s/],
       ] as const) {
-        const { here } = await two(t, driver, {
+        const { here: localAgent } = await two(t, driver, {
           permissions: { name: "strict", judge: () => ({ action: "ask" }) },
           ...options,
         });
-        const { told: outputs, sessionId } = await told(here, {});
-        assert.match(outputs[0]!, wanted);
-        const asks = await here.asks.list({ sessionId });
+        const { outputs, sessionId } = await outputsOf(localAgent, {});
+        assert.match(outputs[0]!, expected);
+        const asks = await localAgent.asks.list({ sessionId });
         const isWaited = options === waited;
         assert.deepEqual(
           asks.map(({ state }) => state),
@@ -191,19 +194,19 @@ for (const [name, make] of STORES)
       const id = await session(agents.here, "ask");
       for (const goes of [true, false]) {
         const over = new AbortController();
-        const asked = new AbortController();
+        const requestOpened = new AbortController();
         let answers = true;
         const watching = (async () => {
           const options = { canAnswer: () => answers, signal: over.signal };
           for await (const event of agents.here.sessions.watch(id, options)) {
-            asked.abort();
+            requestOpened.abort();
             if (event.type !== "state" || event.state.asks.length === 0) continue;
             if (goes) return;
             answers = false;
           }
         })();
-        await new Promise((resolve) => asked.signal.addEventListener("abort", resolve));
-        const { told: outputs } = await told(agents.here, { sessionId: id });
+        await new Promise((resolve) => requestOpened.signal.addEventListener("abort", resolve));
+        const { outputs } = await outputsOf(agents.here, { sessionId: id });
         assert.match(outputs[0]!, /nobody could be asked/);
         over.abort();
         await watching;
@@ -243,23 +246,24 @@ for (const [name, make] of STORES)
       const agents = [new ScriptedProvider(script), new ScriptedProvider([])].map(
         (provider) => new Agent({ driver: make_(), providers: [provider], tools: beside, unattended: "wait" }),
       );
-      const [here, there] = agents as [Agent, Agent];
+      const [localAgent, remoteAgent] = agents as [Agent, Agent];
       t.after(async () => void (await Promise.all(agents.map((agent) => agent.close()))));
-      const id = await session(here, "ask");
-      const run = await here.run({ message: "x", sessionId: id });
-      const open = async () => (await there.asks.list({ sessionId: id, open: true })).map(({ tool }) => tool).sort();
+      const id = await session(localAgent, "ask");
+      const run = await localAgent.run({ message: "x", sessionId: id });
+      const open = async () =>
+        (await remoteAgent.asks.list({ sessionId: id, open: true })).map(({ tool }) => tool).sort();
       await until(async () => (await open()).length >= 2);
       assert.deepEqual(await open(), ["one", "two"]);
-      const asks = await there.asks.list({ sessionId: id, open: true });
+      const asks = await remoteAgent.asks.list({ sessionId: id, open: true });
       const of = (name: string) => asks.find(({ tool }) => tool === name)!.id;
-      await there.asks.answer(of("two"), { choice: "allow" }, "there");
+      await remoteAgent.asks.answer(of("two"), { choice: "allow" }, "there");
       await until(() => ran.length > 0);
-      // One is still waited for.
-      assert.equal((await there.runs.get(run.id))?.state, "waiting");
-      await there.asks.answer(of("one"), { choice: "reject" }, "there");
+      // One request is still open.
+      assert.equal((await remoteAgent.runs.get(run.id))?.state, "waiting");
+      await remoteAgent.asks.answer(of("one"), { choice: "reject" }, "there");
       await run.result;
       assert.deepEqual(ran, ["two"]);
-      assert.equal((await there.runs.get(run.id))?.state, "finished");
+      assert.equal((await remoteAgent.runs.get(run.id))?.state, "finished");
     });
 
     it("counts once, however many answer at the same moment", async (t) => {
@@ -287,7 +291,7 @@ for (const [name, make] of STORES)
     it("lets always do for a file whatever edits it there next, from whichever door", async (t) => {
       const driver = await make(t);
       const folder = await tempDir(t, { "a.txt": "1" });
-      const asked: string[] = [];
+      const requestedTools: string[] = [];
       const put = defineTool({
         name: "put",
         description: "x",
@@ -313,12 +317,15 @@ for (const [name, make] of STORES)
         const run = await agent.run({
           message: "x",
           ...input,
-          ask: ({ callId }) => (asked.push(callId), Promise.resolve(callId === "a.txt-0" ? "allow_always" : "allow")),
+          ask: ({ callId }) => (
+            requestedTools.push(callId),
+            Promise.resolve(callId === "a.txt-0" ? "allow_always" : "allow")
+          ),
         });
         await run.result;
         ({ sessionId } = run);
       }
-      assert.deepEqual(asked, ["a.txt-0", "b.txt-2", "b.txt-1"]);
+      assert.deepEqual(requestedTools, ["a.txt-0", "b.txt-2", "b.txt-1"]);
     });
 
     it("takes no answer that is none of the choices, and none to what never was", async (t) => {
@@ -346,7 +353,7 @@ for (const [name, make] of STORES)
     it("lets nothing run on an answer that is not exactly a yes", async (t) => {
       for (const answer of [false, undefined, "yes", "ALLOW", { allow: true }, { choice: "yes" }, true, 1, null]) {
         const agents = await two(t, await make(t));
-        const { told: outputs } = await told(agents.here, { ask: ask([answer, "reject"]) });
+        const { outputs } = await outputsOf(agents.here, { ask: ask([answer, "reject"]) });
         assert.match(outputs[0]!, /refused/, JSON.stringify(answer));
         assert.deepEqual(agents.ran, []);
       }

@@ -20,7 +20,7 @@ import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
 type Call = readonly [tool: string, args: object];
 
-/** What calls brought under rules, and what a person was asked. Tools of strangers note their kind. */
+/** The results of calls under rules, and the requests to the user. Third-party tools record their kind. */
 async function outcome(
   t: Hooks,
   rules: readonly PermissionRule[],
@@ -28,7 +28,7 @@ async function outcome(
   options: Partial<AgentOptions> & { input?: Partial<RunInput>; links?: Readonly<Record<string, string>> } = {},
 ) {
   const folder = await tempDir(t, { "src/a.ts": "a", "infra/a.tf": "a", ".env": "a" });
-  const { input, links = {}, ...rest } = options;
+  const { input, links = {}, ...agentOptions } = options;
   await mkdir(folder.at("outside"));
   await mkdir(folder.at("work"));
   await writeFile(folder.at("outside", "o.txt"), "o");
@@ -57,20 +57,20 @@ async function outcome(
     ],
     projectDir: folder.path,
     rules,
-    ...rest,
+    ...agentOptions,
   });
   t.after(() => agent.close());
-  const asked: AskRequest[] = [];
-  const ask: RunInput["ask"] = (request) => (asked.push(request), Promise.resolve("reject"));
-  const told: string[] = [];
+  const requests: AskRequest[] = [];
+  const ask: RunInput["ask"] = (request) => (requests.push(request), Promise.resolve("reject"));
+  const outputs: string[] = [];
   const { ask: answer } = input ?? {};
-  const asking = answer && { ask: (...given: Parameters<typeof ask>) => (void ask(...given), answer(...given)) };
+  const asking = answer && { ask: (...args: Parameters<typeof ask>) => (void ask(...args), answer(...args)) };
   for await (const event of await agent.run({ message: "x", ...input, ...asking }))
-    if (event.type === "tool_result") told.push(event.output);
-  return { told, ran, asked, folder };
+    if (event.type === "tool_result") outputs.push(event.output);
+  return { told: outputs, ran, asked: requests, folder };
 }
 
-/** `ran`, `denied`, `nobody`, `refused`, or what else was told. */
+/** `ran`, `denied`, `nobody`, `refused`, `unknown`, or the text of the result. */
 function short(text: string): string {
   if (text.startsWith("This call is not allowed")) return "denied";
   if (text.includes("nobody could be asked")) return "nobody";
@@ -106,9 +106,9 @@ describe("permission rules", () => {
       "ran",
       "denied",
     ]);
-    const said = await outcome(t, [deny("mcp:a/x/y löschen")], [[odd.name, {}]], { tools: [odd] });
-    assert.deepEqual(said.told.map(short), ["denied"]);
-    // A rule with a path is for a tool that names none where it is for that tool alone.
+    const oddOutcome = await outcome(t, [deny("mcp:a/x/y löschen")], [[odd.name, {}]], { tools: [odd] });
+    assert.deepEqual(oddOutcome.told.map(short), ["denied"]);
+    // A rule with a path applies to a tool without paths only if the rule names this tool.
     assert.deepEqual(await of({ tool: "mcp:a/put", path: "x", action: "deny" }), ["ran", "nobody", "ran", "ran"]);
   });
 
@@ -125,10 +125,10 @@ describe("permission rules", () => {
       ["list", {}],
       ["glob", { pattern: "*" }],
     ];
-    const { told } = await outcome(t, rules, calls);
-    assert.equal(told[0], "This call is not allowed: it is secret");
-    assert.equal(told[1], "This call is not allowed: a rule forbids it. Go on without it.");
-    assert.deepEqual(told.map(short), ["denied", "denied", "nobody", "ran"]);
+    const { told: outputs } = await outcome(t, rules, calls);
+    assert.equal(outputs[0], "This call is not allowed: it is secret");
+    assert.equal(outputs[1], "This call is not allowed: a rule forbids it. Go on without it.");
+    assert.deepEqual(outputs.map(short), ["denied", "denied", "nobody", "ran"]);
   });
 
   it("that deny what a call does hold, whatever a rule says of what it reads", async (t) => {
@@ -164,9 +164,9 @@ describe("permission rules", () => {
     const alone = await outcome(t, [deny], calls, { unattended: "allow" });
     assert.deepEqual(alone.told.map(short), ["denied", "nobody", "ran"]);
     await assert.rejects(alone.folder.read("made"));
-    const wanted: PermissionRule = { tool: "bash", match: "touch *", action: "ask" };
-    const asked = await outcome(t, [wanted], calls.slice(0, 2), { unattended: "allow" });
-    assert.deepEqual(asked.told.map(short), ["ran", "ran"]);
+    const askRule: PermissionRule = { tool: "bash", match: "touch *", action: "ask" };
+    const askOutcome = await outcome(t, [askRule], calls.slice(0, 2), { unattended: "allow" });
+    assert.deepEqual(askOutcome.told.map(short), ["ran", "ran"]);
   });
 
   it("judge a command with a workdir as they judge a change of folder before it", async (t) => {
@@ -179,18 +179,18 @@ describe("permission rules", () => {
       ["bash", { command: "touch made" }],
     ];
     const of = async (...rules: PermissionRule[]) => (await outcome(t, rules, calls)).told.map(short);
-    const rest: PermissionRule = { tool: "bash", action: "deny" };
+    const denyBash: PermissionRule = { tool: "bash", action: "deny" };
     const touch: PermissionRule = { tool: "bash", match: "touch *", action: "allow" };
-    assert.deepEqual(await of(touch, rest), ["denied", "denied", "denied", "denied", "ran"]);
+    assert.deepEqual(await of(touch, denyBash), ["denied", "denied", "denied", "denied", "ran"]);
     const work: PermissionRule = { tool: "bash", match: "cd work", action: "allow" };
-    assert.deepEqual(await of(touch, work, rest), ["ran", "ran", "denied", "denied", "ran"]);
+    assert.deepEqual(await of(touch, work, denyBash), ["ran", "ran", "denied", "denied", "ran"]);
     const up: PermissionRule = { tool: "bash", match: "cd ..*", action: "deny" };
     assert.deepEqual(await of(up), ["ran", "ran", "denied", "ran", "ran"]);
     const deny: PermissionRule = { tool: "bash", match: "touch *", action: "deny" };
     assert.deepEqual(await of(deny), ["denied", "denied", "denied", "denied", "denied"]);
-    // The folder is no path of the call: a rule for paths allows no command.
-    assert.deepEqual((await of({ tool: "bash", path: "work/**", action: "allow" }, rest))[0], "denied");
-    const shell = [touch, rest].map((rule) => ({ ...rule, tool: "shell" }));
+    // The working folder is not a path of the call: a path rule allows no command.
+    assert.deepEqual((await of({ tool: "bash", path: "work/**", action: "allow" }, denyBash))[0], "denied");
+    const shell = [touch, denyBash].map((rule) => ({ ...rule, tool: "shell" }));
     const lists = [{ command: words }, { command: words, workdir: "work" }].map((args): Call => ["shell", args]);
     assert.deepEqual((await outcome(t, shell, lists)).told.map(short), ["ran", "denied"]);
   });
@@ -200,11 +200,11 @@ describe("permission rules", () => {
     const calls: Call[] = [["read", { path: "src/a.ts" }]];
     const asking = await outcome(t, rules, calls, { input: { ask: () => Promise.resolve("allow") } });
     assert.deepEqual(asking.told.map(short), ["ran"]);
-    for (const [unattended, wanted] of [
+    for (const [unattended, expected] of [
       ["reject", "nobody"],
       ["allow", "ran"],
     ] as const)
-      assert.deepEqual((await outcome(t, rules, calls, { unattended })).told.map(short), [wanted]);
+      assert.deepEqual((await outcome(t, rules, calls, { unattended })).told.map(short), [expected]);
     const [late] = (await outcome(t, rules, calls, { unattended: "wait", askTimeout: 0.05 })).told;
     assert.match(
       late!,
@@ -219,11 +219,11 @@ describe("permission rules", () => {
     const { id } = await watched.sessions.create();
     const over = new AbortController();
     const reasons: string[] = [];
-    let here = (): void => undefined;
-    const isThere = new Promise<void>((resolve) => (here = resolve));
+    let signalWatching = (): void => undefined;
+    const isThere = new Promise<void>((resolve) => (signalWatching = resolve));
     const watching = (async () => {
       for await (const event of watched.sessions.watch(id, { canAnswer: true, signal: over.signal })) {
-        here();
+        signalWatching();
         for (const ask of event.type === "state" ? event.state.asks : []) {
           reasons.push(ask.reason);
           await watched.asks.answer(ask.id, { choice: "allow" }).catch(() => undefined);
@@ -232,24 +232,26 @@ describe("permission rules", () => {
     })();
     await isThere;
     const run = await watched.run({ message: "x", sessionId: id });
-    const told: string[] = [];
-    for await (const event of run) if (event.type === "tool_result") told.push(event.output);
+    const outputs: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
     over.abort();
     await watching;
-    assert.deepEqual(told, ["done"]);
+    assert.deepEqual(outputs, ["done"]);
     assert.equal(reasons[0], "think of it");
   });
 
   it("that may be for a call ask why in words of their own", async (t) => {
     const rules: PermissionRule[] = [{ tool: "bash", match: "git push*", action: "deny" }];
     const commands = ["git $X", "case x in x) true;; esac", "git push"].map((command): Call => ["bash", { command }]);
-    const { asked, told } = await outcome(t, rules, commands, { input: { ask: () => Promise.resolve("reject") } });
-    // Without a rule of its own each of them would be asked about all the same.
+    const { asked: requests, told: outputs } = await outcome(t, rules, commands, {
+      input: { ask: () => Promise.resolve("reject") },
+    });
+    // Without its own rule each command would need permission anyway.
     assert.deepEqual(
-      asked.map(({ reason }) => reason),
-      ["a rule wants to know", "the command cannot be read by the rules"],
+      requests.map(({ reason }) => reason),
+      ["a rule requires confirmation", "the rules cannot parse the command"],
     );
-    assert.deepEqual(told.map(short), ["refused", "refused", "denied"]);
+    assert.deepEqual(outputs.map(short), ["refused", "refused", "denied"]);
   });
 
   it("are named in the log, at debug, for the call that they decided, and nothing of what it was about", async (t) => {
@@ -261,15 +263,15 @@ describe("permission rules", () => {
       { tool: "read", path: "src/**", action: "allow" },
     ];
     await outcome(t, rules, [["read", { path: "src/a.ts" }]], { logger });
-    const [, judged] = lines.find(([message]) => message === "leave for a call was judged") ?? [];
+    const [, judged] = lines.find(([message]) => message === "permission decided") ?? [];
     const { run: _, ...fields } = judged as Record<string, unknown>;
     assert.deepEqual(fields, { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" });
   });
 
   it("come behind plan mode, which no rule opens", async (t) => {
     const rules: PermissionRule[] = [{ tool: "*", action: "allow" }];
-    const { told } = await outcome(t, rules, [["write", { path: "x", content: "x" }]], { mode: "plan" });
-    assert.match(told[0]!, /plan mode/);
+    const { told: outputs } = await outcome(t, rules, [["write", { path: "x", content: "x" }]], { mode: "plan" });
+    assert.match(outputs[0]!, /plan mode/);
   });
 
   it("judge commands as their tool reads them, and other tools' by the same names", async (t) => {
@@ -288,8 +290,8 @@ describe("permission rules", () => {
       ["mcp_put", {}],
       ["list", {}],
     ];
-    const { told } = await outcome(t, rules, calls);
-    assert.deepEqual(told.map(short), [
+    const { told: outputs } = await outcome(t, rules, calls);
+    assert.deepEqual(outputs.map(short), [
       "ran",
       "denied",
       "denied",
@@ -322,7 +324,7 @@ describe("permission rules", () => {
     assert.deepEqual(await of({ tool: "bash_input", action: "allow" }, { ...push, action: "deny" }), [
       ...["ran", "ran", "ran", "ran"],
     ]);
-    // Leave for the commands of a rule is none for what is typed.
+    // A rule that allows commands does not allow typed input.
     const allowed: PermissionRule[] = [
       { ...push, action: "allow" },
       { tool: "bash*", action: "deny" },
@@ -345,8 +347,10 @@ describe("permission rules", () => {
       ["delete", { path: ".", recursive: true }],
       ["delete", { path: "src", recursive: true }],
     ] as const satisfies Call[];
-    const { told, folder } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls, { links });
-    assert.deepEqual(told.map(short), [
+    const { told: outputs, folder } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls, {
+      links,
+    });
+    assert.deepEqual(outputs.map(short), [
       "denied",
       "denied",
       "denied",
@@ -355,7 +359,7 @@ describe("permission rules", () => {
       "denied",
       "ran",
       "denied",
-      // What is below it the rule speaks of.
+      // The rule covers everything below it.
       "nobody",
       "ran",
     ]);
@@ -373,9 +377,9 @@ describe("permission rules", () => {
       ["grep", { pattern: "a" }],
       ["bash", { command: "true" }],
     ];
-    const { told } = await outcome(t, [{ tool: "*", path: ".env", action: "deny" }], calls);
-    // A search may come upon it; what a command reads no rule for paths knows.
-    assert.deepEqual(told.map(short), ["denied", "denied", "denied", "ran", "nobody", "ran"]);
+    const { told: outputs } = await outcome(t, [{ tool: "*", path: ".env", action: "deny" }], calls);
+    // A search can find the file. Path rules do not know what a command reads.
+    assert.deepEqual(outputs.map(short), ["denied", "denied", "denied", "ran", "nobody", "ran"]);
   });
 
   it("ask about a listing of a folder in which a denied one may lie", async (t) => {
@@ -386,8 +390,8 @@ describe("permission rules", () => {
       ["list", { path: "src" }],
       ["read", { path: "src/a.ts" }],
     ];
-    const { told } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
-    assert.deepEqual(told.map(short), ["nobody", "nobody", "denied", "ran", "ran"]);
+    const { told: outputs } = await outcome(t, [{ tool: "*", path: "infra/**", action: "deny" }], calls);
+    assert.deepEqual(outputs.map(short), ["nobody", "nobody", "denied", "ran", "ran"]);
   });
 
   it("allow paths by what really lies there alone, and all paths of a call", async (t) => {
@@ -405,10 +409,15 @@ describe("permission rules", () => {
       write("SRC/x"),
       write("x"),
     ];
-    const { told } = await outcome(t, rules, [...calls, ["put", {}], ["list", { path: "src" }], ["list", {}]], {
-      links,
-    });
-    assert.deepEqual(told.map(short), [
+    const { told: outputs } = await outcome(
+      t,
+      rules,
+      [...calls, ["put", {}], ["list", { path: "src" }], ["list", {}]],
+      {
+        links,
+      },
+    );
+    assert.deepEqual(outputs.map(short), [
       "ran",
       "ran",
       "denied",
@@ -438,17 +447,17 @@ describe("permission rules", () => {
     await symlink(folder.at("real"), folder.at("project"));
     for (const path of ["infra/**", `${folder.at("project")}/infra/**`, `${folder.at("real")}/infra/**`]) {
       const rules: PermissionRule[] = [{ tool: "write", path, action: "deny" }];
-      const { told } = await outcome(t, rules, [["write", { path: "infra/x", content: "x" }]], {
+      const { told: outputs } = await outcome(t, rules, [["write", { path: "infra/x", content: "x" }]], {
         projectDir: folder.at("project"),
       });
-      assert.deepEqual(told.map(short), ["denied"], path);
+      assert.deepEqual(outputs.map(short), ["denied"], path);
     }
   });
 
   it("keep closed what cannot be found out", async (t) => {
     const rules: PermissionRule[] = [{ tool: "put", path: "a/**", action: "allow" }];
-    const { told, ran } = await outcome(t, rules, [["put", { path: "a\0b" }]]);
-    assert.deepEqual(told.map(short), ["unknown"]);
+    const { told: outputs, ran } = await outcome(t, rules, [["put", { path: "a\0b" }]]);
+    assert.deepEqual(outputs.map(short), ["unknown"]);
     assert.deepEqual(ran, []);
   });
 
@@ -487,7 +496,7 @@ describe("permission rules", () => {
         ...(isCommandGlob(text) ? [text.replaceAll("/", "\0")] : []),
       ];
       for (const pattern of patterns) {
-        // Braces are written out before: what they hold is read for itself.
+        // Braces are expanded first, and each alternative is tested separately.
         if (pattern.includes("{")) continue;
         taken += 1;
         const names = pattern.split("/").map(() => "x");
@@ -498,7 +507,7 @@ describe("permission rules", () => {
   });
 });
 
-/** Whether there is a path of so many names that the pattern fits. */
+/** Whether a path with this number of names matches the pattern. */
 function isRead(pattern: string, names: number): boolean {
   const read = new PathPattern(pattern);
   const path = Array.from({ length: names }, (_, i) => {
@@ -508,7 +517,7 @@ function isRead(pattern: string, names: number): boolean {
   return read.matches(path.map((name) => [...name]));
 }
 
-/** A name that a part of a pattern fits. */
+/** A name that matches one part of a pattern. */
 function exampleOf(part: string): string {
   const token = /\[([!^]?)([^\]]+)\]|\\([^])|[*?]/g;
   return part.replace(token, (all, not: string | undefined, of: string | undefined, escaped: string | undefined) => {

@@ -8,10 +8,10 @@ import { commandText, fillTemplate, oneLine } from "../../../../src/run/prompt/c
 import { scriptedAgent } from "../../../helpers/acp-agent.js";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
 
-/** A command of these words. */
-function command(name: string, text: string, more: Partial<SlashCommand> = {}): SlashCommand {
+/** A command with this text. */
+function command(name: string, text: string, fields: Partial<SlashCommand> = {}): SlashCommand {
   const prompt = (words: string) => Promise.resolve({ text: `${text} ${words}`.trim() });
-  return { name, description: `Is ${name}.`, hint: "", origin: "test", prompt, ...more };
+  return { name, description: `Is ${name}.`, hint: "", origin: "test", prompt, ...fields };
 }
 
 function sourceOf(prompts: readonly unknown[]): ToolSource {
@@ -28,14 +28,14 @@ async function project(
   const folder = await tempDir(t);
   await folder.write(files);
   const { agent, provider } = scriptedAgent(t, steps, { projectDir: folder.path, ...options });
-  /** What the model was last told by the user. */
-  const told = () => {
+  /** The texts of the last user message that the model received. */
+  const lastUserTexts = () => {
     const request = provider.requests.at(-1);
     return request?.messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : part.type));
   };
-  const say = async (message: string, more: object = {}) =>
-    (await agent.run({ message, commands: true, ...more })).result;
-  return { folder, agent, provider, told, say };
+  const say = async (message: string, input: object = {}) =>
+    (await agent.run({ message, commands: true, ...input })).result;
+  return { folder, agent, provider, told: lastUserTexts, say };
 }
 
 const REVIEW = `---
@@ -52,10 +52,10 @@ describe("slash commands", () => {
       ".agents/commands/hidden.md": "\uFEFFSay\u202E $1\r\nthen \u{E0041}stop\u200b.",
       ".agents/commands/binary.md": "a\0b",
     };
-    const { told, say } = await project(t, files, ["fine"]);
+    const { told: lastUserTexts, say } = await project(t, files, ["fine"]);
     await say("/hidden \u202Ehi");
-    // What a person typed is theirs.
-    assert.deepEqual(told(), ["Say\\u202e \u202Ehi\nthen \\udb40\\udc41stop\\u200b."]);
+    // Typed characters stay unchanged.
+    assert.deepEqual(lastUserTexts(), ["Say\\u202e \u202Ehi\nthen \\udb40\\udc41stop\\u200b."]);
     await assert.rejects(say("/binary"), /\/binary is empty/);
   });
 
@@ -66,7 +66,7 @@ describe("slash commands", () => {
       ".agents/commands/no command.md": "x",
       ".agents/commands/notes.txt": "x",
     };
-    const { agent, told, say } = await project(t, files, ["fine", "done"]);
+    const { agent, told: lastUserTexts, say } = await project(t, files, ["fine", "done"]);
     assert.deepEqual(await agent.commands(), [
       {
         name: "compact",
@@ -83,9 +83,9 @@ describe("slash commands", () => {
       { name: "review", description: "Look at\\ta change", hint: "[file]", origin: ".agents/commands/review.md" },
     ]);
     const { sessionId } = await say("/review 'src/a b.ts'");
-    assert.deepEqual(told(), ["Review src/a b.ts with care."]);
+    assert.deepEqual(lastUserTexts(), ["Review src/a b.ts with care."]);
     await say("/git:commit", { sessionId });
-    assert.deepEqual(told(), ["# Commit what is there\n\nCommit."]);
+    assert.deepEqual(lastUserTexts(), ["# Commit what is there\n\nCommit."]);
     const stored = (await agent.sessions.messages(sessionId)).filter(({ role }) => role === "user");
     assert.deepEqual(
       stored.map(({ parts }) => parts),
@@ -97,21 +97,29 @@ describe("slash commands", () => {
   });
 
   it("are said as they are where nobody wants them, where none has the name, and where they are told to a run", async (t) => {
-    const { told, say, agent } = await project(t, { ".agents/commands/review.md": REVIEW }, ["1", "2", "3", "4", "5"]);
+    const {
+      told: lastUserTexts,
+      say,
+      agent,
+    } = await project(t, { ".agents/commands/review.md": REVIEW }, ["1", "2", "3", "4", "5"]);
     await say("/review x", { commands: false });
-    assert.deepEqual(told(), ["/review x"]);
+    assert.deepEqual(lastUserTexts(), ["/review x"]);
     for (const message of ["/nothing x", "/usr/bin/env is missing", "/", "see /review", "/../review", "/Review x"]) {
       const { sessionId } = await say(message);
-      assert.deepEqual(told(), [message]);
+      assert.deepEqual(lastUserTexts(), [message]);
       const [first] = await agent.sessions.messages(sessionId);
       assert.ok(!("originalText" in first!.parts[0]!));
     }
   });
 
   it("come from several places, of which the nearer to the user holds", async (t) => {
-    const own = await tempDir(t);
-    await own.write({ "who.md": "the user", "mine.md": "mine" });
-    const { agent, told, say } = await project(
+    const userFolder = await tempDir(t);
+    await userFolder.write({ "who.md": "the user", "mine.md": "mine" });
+    const {
+      agent,
+      told: lastUserTexts,
+      say,
+    } = await project(
       t,
       {
         ".agents/commands/who.md": "the project",
@@ -119,14 +127,14 @@ describe("slash commands", () => {
         ".agents/commands/its.md": "its",
       },
       ["1", "2", "3"],
-      { commandFolders: [own.path], commands: [command("mine", "the embedder")] },
+      { commandFolders: [userFolder.path], commands: [command("mine", "the embedder")] },
     );
     const names = (await agent.commands()).map(({ name, origin }) => `${name} ${origin}`);
     assert.deepEqual(names, ["compact gantry", "mine test", "who commands/who.md", "its .agents/commands/its.md"]);
     await say("/who");
-    assert.deepEqual(told(), ["the user"]);
+    assert.deepEqual(lastUserTexts(), ["the user"]);
     await say("/mine now");
-    assert.deepEqual(told(), ["the embedder now"]);
+    assert.deepEqual(lastUserTexts(), ["the embedder now"]);
     const closed = await project(t, { ".agents/commands/its.md": "its" }, ["1"], { projectInstructions: false });
     assert.deepEqual(
       (await closed.agent.commands()).map(({ name }) => name),
@@ -142,9 +150,9 @@ describe("slash commands", () => {
       prompt: (words) => Promise.resolve({ text: `look ${words}`, parts: [image] }),
     });
     const odd = [null, { name: "a b" }, { ...look, name: "two words" }, { ...look, name: "x", prompt: 1 }, look];
-    const { agent, told, say } = await project(t, {}, ["1", "2"], { tools: [sourceOf(odd)] });
+    const { agent, told: lastUserTexts, say } = await project(t, {}, ["1", "2"], { tools: [sourceOf(odd)] });
     const { sessionId } = await say("/web:look here");
-    assert.deepEqual(told(), ["look here", "image"]);
+    assert.deepEqual(lastUserTexts(), ["look here", "image"]);
     const listed = await agent.commands({ sessionId });
     assert.deepEqual(
       listed.map(({ name }) => name),
@@ -168,13 +176,17 @@ describe("slash commands", () => {
     const prompts = ["issues:triage", "plain"].map((name) => command(name, "Of the server."));
     const folder = await tempDir(t, { "issues/own.md": "Of the user." });
     const server = { ...sourceOf(prompts), name: "mcp:issues" };
-    const { agent, told, say } = await project(t, files, Array<string>(7).fill("fine"), {
+    const {
+      agent,
+      told: lastUserTexts,
+      say,
+    } = await project(t, files, Array<string>(7).fill("fine"), {
       tools: [server, { ...sourceOf([]), name: "source" }],
       commandFolders: [folder.path],
     });
     const names = async (query: { sessionId?: string }) =>
       (await agent.commands(query)).map(({ name, origin }) => `${name} ${origin}`);
-    // Also while no session has the server open.
+    // Also if no session has opened the server.
     const closed = ["compact gantry", "issues:own commands/issues/own.md"];
     const free = ["issues-of/us", "source/plain"].map(
       (path) => `${path.replace("/", ":")} .agents/commands/${path}.md`,
@@ -191,7 +203,7 @@ describe("slash commands", () => {
       ["/source:plain", "Of the repository."],
     ] as const) {
       await say(message, { sessionId });
-      assert.deepEqual(told(), [heard]);
+      assert.deepEqual(lastUserTexts(), [heard]);
     }
   });
 
@@ -214,7 +226,7 @@ describe("slash commands", () => {
     await assert.rejects(say("/empty"), { ...wrong, message: /\/empty is empty/ });
     await assert.rejects(say("/large"), { ...wrong, message: /at most 64 KiB, and \/large is longer/ });
     assert.ok(!(await agent.commands()).some(({ name }) => name === "large"), "what cannot be said is not listed");
-    await assert.rejects(say("/broken"), { ...wrong, message: /\/broken cannot: the server is gone/ });
+    await assert.rejects(say("/broken"), { ...wrong, message: /\/broken failed: the server is gone/ });
     const signal = AbortSignal.timeout(50);
     await assert.rejects(say("/hangs", { signal }), { code: "run_cancelled" });
     assert.equal((await agent.sessions.list()).total, 0);
@@ -225,24 +237,25 @@ describe("slash commands", () => {
       ".agents/commands/amp.md": "$ARGUMENTS".repeat(6_500),
       ".agents/commands/four.md": "$ARGUMENTS".repeat(4),
     };
-    const { say, told } = await project(t, files, ["a", "b"]);
+    const { say, told: lastUserTexts } = await project(t, files, ["a", "b"]);
     const typed = "y".repeat(80_000);
-    await assert.rejects(say(`/amp ${typed}`), { code: "invalid_input", message: /less behind \/amp/ });
+    await assert.rejects(say(`/amp ${typed}`), { code: "invalid_input", message: /shorter arguments for \/amp/ });
     await say(`/four ${typed.slice(0, 10_000)}`);
-    assert.equal(told()?.[0]?.length, 40_000);
+    assert.equal(lastUserTexts()?.[0]?.length, 40_000);
     await say("/amp few");
-    assert.equal(told()?.[0]?.length, 3 * 6_500);
+    assert.equal(lastUserTexts()?.[0]?.length, 3 * 6_500);
   });
 
   it("of a hostile project lead nowhere else, and are not without end", async (t) => {
     const outside = await tempDir(t);
     await outside.write({ "secret.md": "secret", "folder/secret.md": "secret" });
     const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`.agents/commands/n${i}.md`, "x"]));
-    const { folder, agent, told, say } = await project(t, { ...many, ".agents/commands/d/d/d/d/deep.md": "deep" }, [
-      "1",
-      "2",
-      "3",
-    ]);
+    const {
+      folder,
+      agent,
+      told: lastUserTexts,
+      say,
+    } = await project(t, { ...many, ".agents/commands/d/d/d/d/deep.md": "deep" }, ["1", "2", "3"]);
     await symlink(outside.at("secret.md"), folder.at(".agents/commands/aa.md"));
     await symlink(outside.at("folder"), folder.at(".agents/commands/link"));
     const names = (await agent.commands()).map(({ name }) => name);
@@ -250,7 +263,7 @@ describe("slash commands", () => {
     assert.ok(!names.some((name) => name === "aa" || name.includes("secret") || name.includes("deep")));
     for (const message of ["/aa", "/link:secret", "/d:d:d:d:deep"]) {
       await say(message);
-      assert.deepEqual(told(), [message]);
+      assert.deepEqual(lastUserTexts(), [message]);
     }
   });
 

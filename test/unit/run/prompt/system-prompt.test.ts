@@ -12,9 +12,9 @@ import { tempDir } from "../../../helpers/temp.js";
 
 const MODEL = { id: "test-model", name: "Test", ownedBy: "lab", contextWindow: 200_000, maxOutput: 4_000 };
 
-function make(t: TestContext, steps: readonly ScriptedStep[], more: Partial<AgentOptions> = {}) {
+function make(t: TestContext, steps: readonly ScriptedStep[], options: Partial<AgentOptions> = {}) {
   const provider = new ScriptedProvider(steps, { models: [MODEL] });
-  const agent = new Agent({ providers: [provider], tools: builtinTools(), ...more });
+  const agent = new Agent({ providers: [provider], tools: builtinTools(), ...options });
   t.after(() => agent.close());
   const prompt = async (message: string, sessionId?: string): Promise<string> => {
     const run = await agent.run({ message, ...(sessionId !== undefined && { sessionId }) });
@@ -57,7 +57,7 @@ describe("what stands before every message", () => {
       provider.requests[49]?.system ?? "",
       /Use tabs\.[\s\S]*branch main(\nTop .*\nsrc\/: a\.ts\nAGENTS\.md)?$/,
     );
-    // Between compactions each request goes on from the one before, messages included.
+    // Between compactions each request extends the previous one, including its messages.
     let same = 0;
     for (const [i, { messages }] of provider.requests.entries()) {
       const before = provider.requests[i - 1]?.messages ?? [];
@@ -78,12 +78,12 @@ describe("what stands before every message", () => {
       await folder.write({ "b.ts": "", ".git/HEAD": "ref: refs/heads/other\n" });
       const second = make(t, [], { ...options, driver: open() });
       await second.prompt("z", id);
-      const [said] = await second.agent.sessions.messages(id);
-      const fork = await second.agent.sessions.fork(id, said!.id);
+      const [firstMessage] = await second.agent.sessions.messages(id);
+      const fork = await second.agent.sessions.fork(id, firstMessage!.id);
       await second.prompt("z", fork.id);
       assert.deepEqual([...new Set([...first.systems(), ...second.systems()])], [first.systems()[0]]);
       assert.match(first.systems()[0] ?? "", /branch main(\nTop .*\na\.ts)?$/);
-      // What was stored for it is nobody's to read.
+      // The stored environment is not part of the messages.
       for (const { parts } of second.provider.requests.flatMap(({ messages }) => messages))
         assert.ok(parts.every((part) => !("opaque" in part)));
     });
@@ -99,12 +99,14 @@ describe("what stands before every message", () => {
     t.mock.timers.setTime(new Date(2026, 1, 1, 0, 1).getTime());
     await prompt("x", id);
     await prompt("x", id);
-    const told = systems().map((system) => /Date: (.*)\nGit when the session began: (.*)$/m.exec(system)?.slice(1));
+    const changingLines = systems().map((system) =>
+      /Date: (.*)\nGit when the session began: (.*)$/m.exec(system)?.slice(1),
+    );
     const [first, second] = [
       ["2026-01-31", "branch main"],
       ["2026-02-01", "branch other"],
     ];
-    assert.deepEqual(told, [first, first, second, second]);
+    assert.deepEqual(changingLines, [first, first, second, second]);
     const messages = await agent.sessions.messages(id);
     const carried = messages.map(({ parts: [part] }) => (part?.type === "text" ? part.opaque?.data : undefined));
     assert.deepEqual(
@@ -114,10 +116,10 @@ describe("what stands before every message", () => {
   });
 
   it("is believed of a store in its own form and bounds alone", () => {
-    const one = { day: "2026-01-31", folder: "/a", git: "x", tree: "y" };
-    assert.deepEqual(parseEnvironment(one), one);
+    const environment = { day: "2026-01-31", folder: "/a", git: "x", tree: "y" };
+    assert.deepEqual(parseEnvironment(environment), environment);
     const odd = [{ day: "x" }, { git: 1 }, { folder: undefined }, { tree: "x".repeat(10_000) }];
-    for (const changes of odd) assert.equal(parseEnvironment({ ...one, ...changes }), undefined);
+    for (const changes of odd) assert.equal(parseEnvironment({ ...environment, ...changes }), undefined);
     for (const none of [null, "x", {}]) assert.equal(parseEnvironment(none), undefined);
   });
 
@@ -132,7 +134,7 @@ describe("what stands before every message", () => {
       await agent.run({ message: "y", sessionId: id, projectDir: b.path })
     ).result;
     const [first, second] = systems();
-    // The tree is left out where it takes more than a second; test/unit/project/tree.test.ts proves its content.
+    // The tree is omitted if it takes more than a second. test/unit/project/tree.test.ts tests its content.
     assert.match(first ?? "", /branch of-a(\nTop .*\nonly-in-a)?$/);
     assert.match(second ?? "", /branch of-b/);
     assert.doesNotMatch(second ?? "", /of-a|only-in-a/);
@@ -145,9 +147,9 @@ describe("what stands before every message", () => {
     await prompt("x", id);
     await writeFile(folder.at("AGENTS.md"), "Use blanks, two.");
     await prompt("x", id);
-    const [one, two, three] = systems();
-    assert.equal(one, two);
-    assert.equal(three, one?.replace("Use tabs.", "Use blanks, two."));
+    const [firstSystem, secondSystem, thirdSystem] = systems();
+    assert.equal(firstSystem, secondSystem);
+    assert.equal(thirdSystem, firstSystem?.replace("Use tabs.", "Use blanks, two."));
   });
 });
 
@@ -224,14 +226,14 @@ describe("a system prompt", () => {
     await writeFile(folder.at(".git/MERGE_HEAD"), "");
     const run = await agent.run({ message: "x", tools: [], ask: () => Promise.resolve("reject") });
     await run.result;
-    const [one, two] = systems();
+    const [firstSystem, secondSystem] = systems();
     assert.match(
-      one ?? "",
+      firstSystem ?? "",
       /Nobody watches you work[\s\S]*todowrite[\s\S]*Do not commit[\s\S]*branch fix(\nTop .*\nsrc\/: a\n\.gitignore)?$/,
     );
-    assert.doesNotMatch(one ?? "", /ask_user|dist/);
-    // Whoever has no tool for files is told nothing of them.
-    assert.doesNotMatch(two ?? "", /todowrite|commit|branch|Top of/);
+    assert.doesNotMatch(firstSystem ?? "", /ask_user|dist/);
+    // An agent without file tools receives none of these texts.
+    assert.doesNotMatch(secondSystem ?? "", /todowrite|commit|branch|Top of/);
   });
 
   it("runs nothing that the repository names", async (t) => {
@@ -293,27 +295,27 @@ describe("instructions below the project folder", () => {
     assert.ok(makeStore);
     const open = await makeStore(t);
     const read = callTools(["read", { path: "a/x.ts" }]);
-    const one = make(t, [read, say("ok")], { projectDir: folder.path, driver: open() });
-    const id = await one.prompt("x");
-    assert.equal(count(results(one.provider, 1), /first rules/), 1);
-    await one.agent.close();
-    const two = make(t, [read, say("ok"), read, say("ok")], { projectDir: folder.path, driver: open() });
-    await two.prompt("y", id);
-    assert.equal(count(results(two.provider, 1), /first rules/), 1);
+    const firstProcess = make(t, [read, say("ok")], { projectDir: folder.path, driver: open() });
+    const id = await firstProcess.prompt("x");
+    assert.equal(count(results(firstProcess.provider, 1), /first rules/), 1);
+    await firstProcess.agent.close();
+    const secondProcess = make(t, [read, say("ok"), read, say("ok")], { projectDir: folder.path, driver: open() });
+    await secondProcess.prompt("y", id);
+    assert.equal(count(results(secondProcess.provider, 1), /first rules/), 1);
     await writeFile(folder.at("a/AGENTS.md"), "second rules");
-    await two.prompt("z", id);
-    assert.equal(count(results(two.provider, 3), /second rules/), 1);
-    await two.agent.close();
+    await secondProcess.prompt("z", id);
+    assert.equal(count(results(secondProcess.provider, 3), /second rules/), 1);
+    await secondProcess.agent.close();
     const long = "words ".repeat(2_000);
-    const three = make(t, [say(long), say(long), read, say("ok")], {
+    const thirdProcess = make(t, [say(long), say(long), read, say("ok")], {
       projectDir: folder.path,
       driver: open(),
       compaction: { strategy: "sliding-window", contextWindow: 12_000, keepMessages: 2 },
     });
-    for (let i = 0; i < 3; i++) await three.prompt(`again ${long}`, id);
-    const last = three.provider.requests.length - 1;
-    assert.equal(count(results(three.provider, last - 1), /second rules/), 0);
-    assert.equal(count(results(three.provider, last), /second rules/), 1);
+    for (let i = 0; i < 3; i++) await thirdProcess.prompt(`again ${long}`, id);
+    const last = thirdProcess.provider.requests.length - 1;
+    assert.equal(count(results(thirdProcess.provider, last - 1), /second rules/), 0);
+    assert.equal(count(results(thirdProcess.provider, last), /second rules/), 1);
   });
 
   it("are bounded over the calls of one answer, and told with the next where there was no room", async (t) => {
@@ -330,8 +332,8 @@ describe("instructions below the project folder", () => {
     const read = callTools(...names.map((name) => ["read", { path: `${name}/x` }] as const));
     const { prompt, provider } = make(t, [read, read, read, say("ok")], { projectDir: folder.path });
     await prompt("x");
-    const told = [1, 2, 3].map((at) => count(results(provider, at), /rules of/));
-    assert.deepEqual(told, [2, 4, 4]);
+    const ruleCounts = [1, 2, 3].map((at) => count(results(provider, at), /rules of/));
+    assert.deepEqual(ruleCounts, [2, 4, 4]);
     for (const name of names) assert.equal(count(results(provider, 3), RegExp(`rules of ${name} `)), 1);
   });
 

@@ -16,26 +16,27 @@ import { tempDir, type Hooks } from "../../../helpers/temp.js";
 const textOf = ({ role, parts }: Message): string =>
   `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
 
-/** Two agents on one store, as two processes have; the first has the script and a tool that waits for the gate. */
+/** Two agents on one store, like two processes. The first agent has the script and a tool that waits for the gate. */
 async function two(t: Hooks, driver: () => SessionDriver, script: readonly ScriptedStep[]) {
   const folder = await tempDir(t);
   const open = gate();
   const provider = new ScriptedProvider(script);
   const { driver: first, answered } = observed(driver());
-  const [here, there] = [first, driver()].map(
-    (one) => new Agent({ driver: one, providers: [provider], tools: [waitTool(open)], projectDir: folder.path }),
+  const [localAgent, remoteAgent] = [first, driver()].map(
+    (agentDriver) =>
+      new Agent({ driver: agentDriver, providers: [provider], tools: [waitTool(open)], projectDir: folder.path }),
   ) as [Agent, Agent];
   t.after(async () => {
     open.open();
-    await Promise.all([here.close(), there.close()]);
+    await Promise.all([localAgent.close(), remoteAgent.close()]);
   });
-  const said = async (id: string) => (await there.sessions.messages(id)).map(textOf);
-  return { here, there, open, provider, said, answered };
+  const textsOf = async (id: string) => (await remoteAgent.sessions.messages(id)).map(textOf);
+  return { here: localAgent, there: remoteAgent, open, provider, said: textsOf, answered };
 }
 
 const waits: ScriptedStep = callTools(["wait", {}]);
 
-/** Tell the run that ends next a text, when it looks no more and its end is about to be stored. */
+/** Sends a text to the next run that ends, after its last read of instructions and before its end is stored. */
 function tellLate(driver: SessionDriver): { text: string } {
   const late = { text: "" };
   const { write } = driver;
@@ -57,7 +58,7 @@ it("a hint that comes before a new session is there, for nothing, ends no run", 
   const driver = new MemoryDriver();
   const hints = new Set<() => void>();
   const hint = async () => {
-    for (const one of hints) one();
+    for (const notify of hints) notify();
     await turns();
   };
   const { create } = driver;
@@ -66,9 +67,9 @@ it("a hint that comes before a new session is there, for nothing, ends no run", 
     await create.call(driver, start);
     await hint();
   };
-  const subscribe = (_: string, one: () => void) => {
-    hints.add(one);
-    return () => hints.delete(one);
+  const subscribe = (_: string, listener: () => void) => {
+    hints.add(listener);
+    return () => hints.delete(listener);
   };
   Object.defineProperty(driver, "notifier", { value: { publish: () => undefined, subscribe } });
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [], projectDir });
@@ -82,10 +83,10 @@ it("what comes while an inbox looks is found by a second look", async (t) => {
   const isLooking = gate();
   let looks = 0;
   driver.instructions = async (id) => {
-    const found = await instructions.call(driver, id);
+    const pending = await instructions.call(driver, id);
     looks += 1;
     if (looks === 1) await isLooking.wait();
-    return found;
+    return pending;
   };
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done"])], tools: [] });
   t.after(() => agent.close());
@@ -93,7 +94,7 @@ it("what comes while an inbox looks is found by a second look", async (t) => {
   looks = 0;
   const options = { runId: "r", sessionId, store: driver, cancel: new AbortController(), logger: silentLogger };
   const inbox = new Inbox(options);
-  const looked = inbox.look();
+  const looked = inbox.read();
   await isLooking.reached;
   await instruct(driver, {
     id: "i",
@@ -103,7 +104,7 @@ it("what comes while an inbox looks is found by a second look", async (t) => {
     runId: "r",
     createdAt: "2026-01-01T00:00:00.000Z",
   });
-  void inbox.look();
+  void inbox.read();
   isLooking.open();
   await looked;
   await until(() => looks === 2);
@@ -128,7 +129,7 @@ for (const [name, make] of STORES)
         assert.equal((await cancelled(agents[which], run.id)).state, "cancelled");
         await assert.rejects(run.result, { code: "run_cancelled" });
         assert.deepEqual(await agents.said(run.sessionId), ["user: hi", "assistant: so far"]);
-        // Once more is no fault, and leaves nothing behind.
+        // A second cancel is no error and has no effect.
         assert.deepEqual(await agents.there.runs.cancel(run.id), await agents.here.runs.get(run.id));
         const next = await agents.here.run({ message: "again", sessionId: run.sessionId });
         await next.result;
@@ -163,21 +164,21 @@ for (const [name, make] of STORES)
     }
 
     it("goes on when its last answer came before what it was told was read", async (t) => {
-      const asked = gate();
+      const answerGate = gate();
       const agents = await two(t, await make(t), [
         async () => {
-          await asked.wait();
+          await answerGate.wait();
           return "first";
         },
         "second",
       ]);
       const run = await agents.here.run({ message: "hi" });
-      await asked.reached;
+      await answerGate.reached;
       await agents.here.runs.steer(run.id, "and this");
-      asked.open();
+      answerGate.open();
       assert.equal((await run.result).output, "second");
-      const wanted = ["user: hi", "assistant: first", "user: and this", "assistant: second"];
-      assert.deepEqual(await agents.said(run.sessionId), wanted);
+      const expectedTexts = ["user: hi", "assistant: first", "user: and this", "assistant: second"];
+      assert.deepEqual(await agents.said(run.sessionId), expectedTexts);
       assert.equal((await agents.here.runs.list({ sessionId: run.sessionId })).length, 1);
     });
 
@@ -190,20 +191,20 @@ for (const [name, make] of STORES)
       await run.result;
       const { sessionId } = run;
       await until(async () => (await agents.said(sessionId)).length >= 4);
-      const wanted = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
-      assert.deepEqual(await agents.said(sessionId), wanted);
+      const expectedTexts = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
+      assert.deepEqual(await agents.said(sessionId), expectedTexts);
       await until(async () => !(await agents.here.sessions.isRunning(sessionId)));
       const third = await agents.here.run({ message: "third", sessionId });
       late.text = "no more";
       await cancelled(agents.here, third.id);
       await assert.rejects(third.result);
       await until(async () => (await driver.instructions(sessionId)).length === 0);
-      // A run made of the instruction would come before this one.
+      // A run that starts from the instruction would come before this run.
       await (
         await agents.here.run({ message: "last", sessionId, queue: true })
       ).result;
       const last = ["user: third", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.said(sessionId), [...wanted, ...last]);
+      assert.deepEqual(await agents.said(sessionId), [...expectedTexts, ...last]);
     });
 
     it("follows nothing that was taken back as it ended, and nothing of other runs", async (t) => {
@@ -211,35 +212,42 @@ for (const [name, make] of STORES)
       const agents = await two(t, () => driver, ["done", "last"]);
       const { write } = driver;
       let isFirst = true;
-      const other = { id: "other", runId: "other", kind: "steer", text: "of a run in line", createdAt: "" } as const;
+      const foreignInstruction = {
+        id: "other",
+        runId: "other",
+        kind: "steer",
+        text: "of a run in line",
+        createdAt: "",
+      } as const;
       driver.write = async (id, change) => {
         const [ended] = change.runs ?? [];
         if (change.release !== true || !ended || !isFirst) return write.call(driver, id, change);
         isFirst = false;
-        const own = { ...other, id: "own", runId: ended.id, text: "too late" };
-        for (const one of [own, other]) await instruct(driver, { ...one, sessionId: id });
-        const left = await write.call(driver, id, change);
+        const lateInstruction = { ...foreignInstruction, id: "own", runId: ended.id, text: "too late" };
+        for (const instruction of [lateInstruction, foreignInstruction])
+          await instruct(driver, { ...instruction, sessionId: id });
+        const result = await write.call(driver, id, change);
         assert.deepEqual(
-          left.instructions.map(({ id }) => id),
+          result.instructions.map(({ id }) => id),
           ["own", "other"],
         );
         assert.equal(await withdraw(driver, id, "own"), true);
-        return left;
+        return result;
       };
-      const withdrawn = agents.answered("write", (told) => "consumedInstructions" in told);
+      const withdrawn = agents.answered("write", (result) => "consumedInstructions" in result);
       const run = await agents.here.run({ message: "hi" });
       await run.result;
       await withdrawn;
-      // A run that follows the first one would come before this one.
+      // A run that follows the first run would come before this run.
       const last = { message: "last", sessionId: run.sessionId, queue: true };
       await (
         await agents.here.run(last)
       ).result;
-      const wanted = ["user: hi", "assistant: done", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.said(run.sessionId), wanted);
-      const left = await driver.instructions(run.sessionId);
+      const expectedTexts = ["user: hi", "assistant: done", "user: last", "assistant: last"];
+      assert.deepEqual(await agents.said(run.sessionId), expectedTexts);
+      const pending = await driver.instructions(run.sessionId);
       assert.deepEqual(
-        left.map(({ id }) => id),
+        pending.map(({ id }) => id),
         ["other"],
       );
     });
@@ -274,13 +282,13 @@ for (const [name, make] of STORES)
     });
 
     it("refuses what cannot be told, and says so of a run that has ended", async (t) => {
-      const { here } = await two(t, await make(t), ["done"]);
-      await assert.rejects(here.runs.cancel("none"), { code: "run_not_found" });
-      await assert.rejects(here.runs.steer("none", "text"), { code: "run_not_found" });
-      const run = await here.run({ message: "hi" });
-      await assert.rejects(here.runs.steer(run.id, " "), { code: "invalid_input", field: "text" });
+      const { here: localAgent } = await two(t, await make(t), ["done"]);
+      await assert.rejects(localAgent.runs.cancel("none"), { code: "run_not_found" });
+      await assert.rejects(localAgent.runs.steer("none", "text"), { code: "run_not_found" });
+      const run = await localAgent.run({ message: "hi" });
+      await assert.rejects(localAgent.runs.steer(run.id, " "), { code: "invalid_input", field: "text" });
       await run.result;
-      assert.equal(await here.runs.steer(run.id, "more"), false);
-      assert.equal((await here.runs.cancel(run.id)).state, "finished");
+      assert.equal(await localAgent.runs.steer(run.id, "more"), false);
+      assert.equal((await localAgent.runs.cancel(run.id)).state, "finished");
     });
   });

@@ -16,7 +16,7 @@ import { tempDir } from "../../../helpers/temp.js";
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 const named = (name: string) => defineTool({ name, description: `Is ${name}.`, run: () => name });
 
-/** A source of tools of these names, and what happened to it. */
+/** A tool source with these tools. Records its openings and closings. */
 function source(name: string, tools: readonly string[]) {
   const opened: ToolSession[] = [];
   const closed: string[] = [];
@@ -46,7 +46,7 @@ function agentOf(
   const provider = new ScriptedProvider(script);
   const agent = new Agent({ providers: [provider], tools: tools ?? [] });
   t.after(() => agent.close());
-  /** What the model was offered, by call; titles are offered nothing. */
+  /** The tools that the model was offered, by request. Title requests have no tools. */
   const offered = () =>
     provider.requests.filter(({ tools }) => tools.length > 0).map(({ tools }) => tools.map(({ name }) => name));
   return { agent, provider, offered };
@@ -57,9 +57,9 @@ describe("a tool source", () => {
     const files = source("files", ["find"]);
     const { agent, offered } = agentOf(t, [named("own"), files], [callTools(["find", {}]), "one", "two", "three"]);
     const run = await agent.run({ message: "x" });
-    const told: string[] = [];
-    for await (const event of run) if (event.type === "tool_result") told.push(event.output);
-    assert.deepEqual(told, ["find"]);
+    const outputs: string[] = [];
+    for await (const event of run) if (event.type === "tool_result") outputs.push(event.output);
+    assert.deepEqual(outputs, ["find"]);
     const { sessionId } = run;
     files.tools = [named("seek")];
     await (
@@ -91,10 +91,10 @@ describe("a tool source", () => {
       open: () => Promise.resolve({ tools: builtinTools(), close: () => Promise.resolve() }),
     };
     const { agent } = agentOf(t, [builtIn], [callTools(["read", { path: "a.txt" }]), "done"]);
-    const told: string[] = [];
+    const outputs: string[] = [];
     for await (const event of await agent.run({ message: "x", projectDir: folder.path }))
-      if (event.type === "tool_result") told.push(event.output);
-    assert.deepEqual(told, ["1\tfound me"]);
+      if (event.type === "tool_result") outputs.push(event.output);
+    assert.deepEqual(outputs, ["1\tfound me"]);
   });
 
   it("of a session that is deleted, or works on another folder, is closed or opened anew", async (t) => {
@@ -117,9 +117,9 @@ describe("a tool source", () => {
     const made = new Map<string, ReturnType<typeof source>>();
     const mcpServerFactory = {
       source: ({ name }: McpServer) => {
-        const one = made.get(name) ?? source(name, [`${name}_say`]);
-        made.set(name, one);
-        return one;
+        const namedSource = made.get(name) ?? source(name, [`${name}_say`]);
+        made.set(name, namedSource);
+        return namedSource;
       },
     };
     const provider = new ScriptedProvider(["one", "two", "three"]);
@@ -153,17 +153,17 @@ describe("a tool source", () => {
       message: "mcpServers[0].url: expected an address with http or https",
     });
     await assert.rejects(agent.run({ message: "x", mcpServers: Array.from({ length: 65 }, () => wrong) }), {
-      message: "servers: expected a list of at most 64 servers of tools",
+      message: "mcpServers: expected a list of at most 64 MCP servers",
     });
   });
 
   it("that a run brings is closed with the run", async (t) => {
-    const [own, brought] = [source("own", ["a"]), source("brought", ["b"])];
-    const { agent, offered } = agentOf(t, [own], ["one", "two"]);
-    const run = await agent.run({ message: "x", tools: [named("c"), brought] });
+    const [agentSource, runSource] = [source("own", ["a"]), source("brought", ["b"])];
+    const { agent, offered } = agentOf(t, [agentSource], ["one", "two"]);
+    const run = await agent.run({ message: "x", tools: [named("c"), runSource] });
     await run.result;
     await run.result;
-    assert.deepEqual([brought.opened.length, brought.closed.length, own.opened.length], [1, 1, 0]);
+    assert.deepEqual([runSource.opened.length, runSource.closed.length, agentSource.opened.length], [1, 1, 0]);
     await (
       await agent.run({ message: "y", sessionId: run.sessionId })
     ).result;
@@ -179,12 +179,12 @@ describe("a tool source", () => {
     odd.tools = [{ ...named("find"), name: "find.all" }];
     const files = source("files", ["find"]);
     const { agent, provider, offered } = agentOf(t, [failing, empty, bare, files, doubled, odd], ["one", "two"]);
-    const told: string[] = [];
-    agent.on("tools.failed", ({ source: name, error }) => told.push(`${name}: ${error.message}`));
+    const failures: string[] = [];
+    agent.on("tools.failed", ({ source: name, error }) => failures.push(`${name}: ${error.message}`));
     const run = await agent.run({ message: "x" });
     await run.result;
     assert.deepEqual(offered(), [["find"]]);
-    assert.deepEqual(told, [
+    assert.deepEqual(failures, [
       "github: no such server",
       "empty: open: expected an object with tools and close",
       "bare: it has no tools",
@@ -194,7 +194,7 @@ describe("a tool source", () => {
     const { system } = provider.requests.find(({ tools }) => tools.length > 0)!;
     assert.match(system, /could not be had this time: those of github, empty, bare, doubled, odd\./);
     assert.equal(agent.describeCall("find", "{}", "/").title, "find");
-    // What failed is tried again; what is open stays open.
+    // Failed sources are tried again. Open sources stay open.
     failing.open = source("github", ["pull"]).open;
     await (
       await agent.run({ message: "y", sessionId: run.sessionId })
@@ -241,7 +241,7 @@ describe("a tool source", () => {
   it("is closed when its session had no run for a while, or too many sessions wait, and left when it hangs", async () => {
     const files = source("files", ["find"]);
     const bus = new Bus<BusEvents>(() => undefined);
-    const wanted = (sessionId: string) => ({
+    const toolSession = (sessionId: string) => ({
       sessionId,
       projectDir: "/",
       runId: "run",
@@ -250,20 +250,20 @@ describe("a tool source", () => {
     });
     const list = { tools: [], sources: [files] };
     const short = new ToolSources([files], bus, silentLogger, { openMs: 60_000, keptMs: 1 });
-    (await short.open(list, wanted("a"))).release();
+    (await short.open(list, toolSession("a"))).release();
     await until(() => files.closed.length > 0);
 
     const hanging: ToolSource = { name: "hanging", open: () => new Promise(() => undefined) };
     const hasty = new ToolSources([hanging], bus, silentLogger, { openMs: 1, keptMs: 60_000 });
-    const told: string[] = [];
-    bus.on("tools.failed", ({ error }) => told.push(error.message));
-    const without = await hasty.open({ tools: [named("own")], sources: [hanging] }, wanted("a"));
+    const failures: string[] = [];
+    bus.on("tools.failed", ({ error }) => failures.push(error.message));
+    const without = await hasty.open({ tools: [named("own")], sources: [hanging] }, toolSession("a"));
     assert.deepEqual([without.tools.map(({ name }) => name), without.missing], [["own"], ["hanging"]]);
-    assert.deepEqual(told, ["it was not ready within 0.001 s"]);
+    assert.deepEqual(failures, ["it was not ready within 0.001 s"]);
 
     const many = new ToolSources([files], bus, silentLogger);
-    const held = await many.open(list, wanted("held"));
-    for (let i = 0; i < 40; i += 1) (await many.open(list, wanted(`s${i}`))).release();
+    const held = await many.open(list, toolSession("held"));
+    for (let i = 0; i < 40; i += 1) (await many.open(list, toolSession(`s${i}`))).release();
     assert.deepEqual(files.closed.slice(1), ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"]);
     held.release();
     assert.equal(files.closed.at(-1), "s8");
@@ -271,22 +271,22 @@ describe("a tool source", () => {
     assert.equal(files.closed.length, files.opened.length);
   });
 
-  /** Sources as an agent has them for good, and what a session's run has of them. */
-  function sourcesOf(t: TestContext, kept: readonly ToolSource[], times: { openMs: number; startMs?: number }) {
+  /** Sources of an agent. `run` returns the tools, or the missing sources, of one run. */
+  function sourcesOf(t: TestContext, agentSources: readonly ToolSource[], times: { openMs: number; startMs?: number }) {
     const logger = noted();
     const bus = new Bus<BusEvents>(() => undefined);
-    const sources = new ToolSources(kept, bus, logger, times);
+    const sources = new ToolSources(agentSources, bus, logger, times);
     t.after(() => sources.close());
     const run = async (sessionId: string, signal = new AbortController().signal) => {
-      const wanted = { sessionId, projectDir: "/", runId: "run", logger: silentLogger, signal };
-      const { tools, missing, release } = await sources.open({ tools: [], sources: kept }, wanted);
+      const toolSession = { sessionId, projectDir: "/", runId: "run", logger: silentLogger, signal };
+      const { tools, missing, release } = await sources.open({ tools: [], sources: agentSources }, toolSession);
       release();
       return missing.length > 0 ? missing : tools.map(({ name }) => name);
     };
     return { sources, run, logger };
   }
 
-  /** A source that opens when it is told to. */
+  /** A source that opens when the test releases it. */
   function slow() {
     const ready = gate();
     const files = source("files", ["find"]);
@@ -300,22 +300,26 @@ describe("a tool source", () => {
   }
 
   it("that takes longer than a run waits goes on opening, and is there for the session's next run", async (t) => {
-    const { source: own, ready, signals, files } = slow();
-    const { run, logger } = sourcesOf(t, [own], { openMs: 20 });
+    const { source: slowSource, ready, signals, files } = slow();
+    const { run, logger } = sourcesOf(t, [slowSource], { openMs: 20 });
     assert.deepEqual(await run("a"), ["slow"]);
     assert.deepEqual(await run("a"), ["slow"]);
     ready.open();
     assert.deepEqual(await run("a"), ["find"]);
     assert.deepEqual([signals.length, signals[0]?.aborted, files.closed.length], [1, false, 0]);
     assert.deepEqual(logger.lines, [
-      ["info", "the tools of a source are there now, for the session's next run", { source: "slow", session: "a" }],
+      [
+        "info",
+        "tool source opened late; its tools are available to the session's next run",
+        { source: "slow", session: "a" },
+      ],
     ]);
   });
 
   it("that another session has waited for in vain is waited for no more, until it is there", async (t) => {
-    const { source: own, ready } = slow();
+    const { source: slowSource, ready } = slow();
     const { pass } = fakeTime(t);
-    const { run } = sourcesOf(t, [own], { openMs: 2_000 });
+    const { run } = sourcesOf(t, [slowSource], { openMs: 2_000 });
     const first = run("a");
     let isOver = false;
     void first.then(() => (isOver = true));
@@ -334,8 +338,8 @@ describe("a tool source", () => {
   });
 
   it("goes on opening when the run that waits for it is cancelled", async (t) => {
-    const { source: own, ready, signals } = slow();
-    const { run } = sourcesOf(t, [own], { openMs: 60_000 });
+    const { source: slowSource, ready, signals } = slow();
+    const { run } = sourcesOf(t, [slowSource], { openMs: 60_000 });
     const abort = new AbortController();
     const first = run("a", abort.signal);
     abort.abort(new Error("cancelled"));
@@ -346,12 +350,12 @@ describe("a tool source", () => {
   });
 
   it("that is never ready is given up after a while, and opened anew by the next run", async (t) => {
-    const { source: own, signals } = slow();
-    const { run, logger } = sourcesOf(t, [own], { openMs: 1, startMs: 100 });
+    const { source: slowSource, signals } = slow();
+    const { run, logger } = sourcesOf(t, [slowSource], { openMs: 1, startMs: 100 });
     assert.deepEqual(await run("a"), ["slow"]);
     await until(() => logger.lines.length > 0);
     const [[level, message, fields] = []] = logger.lines;
-    assert.deepEqual([level, message], ["warn", "a source of tools that was waited for could not be opened"]);
+    assert.deepEqual([level, message], ["warn", "tool source could not be opened"]);
     assert.equal(String(fields?.["error"]), "TimeoutError: it was not ready within 0.1 s");
     assert.deepEqual(await run("a"), ["slow"]);
     assert.deepEqual(
@@ -361,8 +365,8 @@ describe("a tool source", () => {
   });
 
   it("that is still opening when its agent closes is told to stop, and closed should it open after all", async (t) => {
-    const { source: own, ready, signals, files } = slow();
-    const { run, sources, logger } = sourcesOf(t, [own], { openMs: 1 });
+    const { source: slowSource, ready, signals, files } = slow();
+    const { run, sources, logger } = sourcesOf(t, [slowSource], { openMs: 1 });
     assert.deepEqual(await run("a"), ["slow"]);
     const closing = sources.close();
     assert.equal(signals[0]?.aborted, true);

@@ -3,12 +3,12 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools, type Tool } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { stateOf } from "../../../../src/conversation/stored-state.js";
+import { collectState } from "../../../../src/conversation/stored-state.js";
 import { CallState } from "../../../../src/run/tools/tool-state.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp.js";
 
-/** What the tools answered in a run of these steps. */
+/** The outputs of the tools in a run of these steps. */
 async function outputs(
   driver: SessionDriver,
   projectDir: string,
@@ -85,28 +85,33 @@ describe("what a session's tools remember", () => {
       const open = await makeStore(t);
       const list = (content: string) => callTools(["todowrite", { todos: [{ content, status: "pending" }] }]);
       const tools = builtinTools().filter(({ name }) => /todo/.test(name));
-      const [here, there] = [new ScriptedProvider([list("mine"), say("ok")]), new ScriptedProvider([])];
-      const agents = [here, there].map((provider) => new Agent({ providers: [provider], driver: open(), tools }));
+      const [firstProvider, secondProvider] = [
+        new ScriptedProvider([list("mine"), say("ok")]),
+        new ScriptedProvider([]),
+      ];
+      const agents = [firstProvider, secondProvider].map(
+        (provider) => new Agent({ providers: [provider], driver: open(), tools }),
+      );
       t.after(() => Promise.all(agents.map((agent) => agent.close())));
-      const [one, other] = agents as [Agent, Agent];
-      const first = await one.run({ message: "x" });
+      const [firstAgent, secondAgent] = agents as [Agent, Agent];
+      const first = await firstAgent.run({ message: "x" });
       await first.result;
       const { sessionId } = first;
-      there.push(list("theirs"), say("ok"));
+      secondProvider.push(list("theirs"), say("ok"));
       await (
-        await other.run({ message: "y", sessionId })
+        await secondAgent.run({ message: "y", sessionId })
       ).result;
       const read = async () => {
-        here.push(callTools(["todoread", {}]), say("ok"));
-        const run = await one.run({ message: "read", sessionId });
+        firstProvider.push(callTools(["todoread", {}]), say("ok"));
+        const run = await firstAgent.run({ message: "read", sessionId });
         const texts: string[] = [];
         for await (const event of run) if (event.type === "tool_result") texts.push(event.output);
         return texts;
       };
       assert.deepEqual(await read(), ["[ ] theirs"]);
-      const said = await one.sessions.messages(sessionId);
-      const prompts = said.filter(({ role }) => role === "user");
-      await one.sessions.revert(sessionId, said[said.indexOf(prompts[1]!) - 1]!.id);
+      const messages = await firstAgent.sessions.messages(sessionId);
+      const prompts = messages.filter(({ role }) => role === "user");
+      await firstAgent.sessions.revert(sessionId, messages[messages.indexOf(prompts[1]!) - 1]!.id);
       assert.deepEqual(await read(), ["[ ] mine"]);
     });
   }
@@ -130,8 +135,8 @@ describe("what a session's tools remember", () => {
       role: "tool" as const,
       parts: [{ type: "text" as const, text: "x", opaque }],
     };
-    assert.deepEqual([...stateOf([message])], [["list", [1]]]);
-    assert.deepEqual([...stateOf([{ ...message, role: "user" }])], []);
+    assert.deepEqual([...collectState([message])], [["list", [1]]]);
+    assert.deepEqual([...collectState([{ ...message, role: "user" }])], []);
   });
 
   it("is no part of what a model sees", async (t) => {

@@ -4,7 +4,7 @@ import { Agent, builtinTools, type AgentOptions, type AskReply, type AskRequest,
 import { callTools, ScriptedProvider } from "gantry/testing";
 import type { Hooks } from "../../../helpers/temp.js";
 
-/** What the model was told of the tool, and what a call of it brought. */
+/** Whether the tool was offered to the model, and the result of a call. */
 async function outcome(
   t: Hooks,
   options: Partial<AgentOptions>,
@@ -17,9 +17,9 @@ async function outcome(
   const run = await agent.run({ message: "x", ...input });
   await run.result;
   const offered = provider.requests[0]!.tools.some(({ name }) => name === "ask_user");
-  const told = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool")!;
-  const [part] = told.parts;
-  return { offered, text: part?.type === "text" ? part.text : "", failed: told.failed, agent, run };
+  const toolMessage = (await agent.sessions.messages(run.sessionId)).find(({ role }) => role === "tool")!;
+  const [part] = toolMessage.parts;
+  return { offered, text: part?.type === "text" ? part.text : "", failed: toolMessage.failed, agent, run };
 }
 
 const NOBODY = "Nobody answered. Decide by yourself, and say what you took for granted.";
@@ -44,14 +44,14 @@ it("brings what was chosen or written, and says when nobody answered, in plan mo
     [{ choice: "", text: "a name" }, { question: "x" }, "The user answered: a name"],
     ["reject", undefined, NOBODY],
   ];
-  for (const [reply, args, wanted] of cases) {
-    const asked: AskRequest[] = [];
-    const ask = (request: AskRequest) => (asked.push(request), Promise.resolve(reply));
+  for (const [reply, args, expected] of cases) {
+    const requests: AskRequest[] = [];
+    const ask = (request: AskRequest) => (requests.push(request), Promise.resolve(reply));
     const { offered, text } = await outcome(t, {}, { ask, mode: "plan" }, args);
-    assert.deepEqual([offered, text], [true, wanted]);
+    assert.deepEqual([offered, text], [true, expected]);
     if (args !== undefined) continue;
-    assert.equal(asked[0]?.title, "Which way?");
-    assert.deepEqual(asked[0]?.question, {
+    assert.equal(requests[0]?.title, "Which way?");
+    assert.deepEqual(requests[0]?.question, {
       choices: [
         { id: "1", label: "left" },
         { id: "2", label: "right" },
@@ -74,6 +74,6 @@ it("is answered by who watches", async (t) => {
     if (event.state.run?.state === "finished") break;
   }
   await run;
-  const told = (await agent.sessions.messages(id)).find(({ role }) => role === "tool");
-  assert.deepEqual(told?.parts, [{ type: "text", text: "The user answered: a" }]);
+  const toolMessage = (await agent.sessions.messages(id)).find(({ role }) => role === "tool");
+  assert.deepEqual(toolMessage?.parts, [{ type: "text", text: "The user answered: a" }]);
 });

@@ -7,7 +7,7 @@ import { callTool, toolContext } from "../../../helpers/tool-context.js";
 const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0 };
 const tool = builtinTools().find(({ name }) => name === "task")!;
 
-/** What the tool makes of a helper that ends so, and what it asked for. */
+/** The result of the tool for a subagent that ends in this way, and the tool's request. */
 async function called(ending: Partial<SubagentResult> | Error, args: object = {}) {
   const inputs: SpawnInput[] = [];
   const spawn: ToolContext["spawn"] = async (input) => {
@@ -30,9 +30,9 @@ it("asks for a helper with what the model said, and gives its last answer", asyn
   assert.deepEqual([text, failed], ["found\n\n[helper session s-1]", false]);
   assert.deepEqual(input, { message: "Find it.", title: "Find it", readOnly: false, budget: {}, maxIterations: 50 });
   const args = { tools: ["read"], read_only: true, budget: { usd: "0.5", tokens: 1000, seconds: null } };
-  const more = (await called({}, args)).input;
+  const spawnInput = (await called({}, args)).input;
   assert.deepEqual(
-    [more?.tools, more?.readOnly, more?.budget],
+    [spawnInput?.tools, spawnInput?.readOnly, spawnInput?.budget],
     [["read"], true, { usd: 0.5, tokens: 1000, seconds: undefined }],
   );
 });
@@ -46,9 +46,9 @@ it("says how a helper ended that did not come to its end", async () => {
     [new TooManyRunsError(), /^No helper could begin/],
     [new Error("the model is away"), /^The helper failed: the model is away/],
   ];
-  for (const [ending, said] of cases) {
+  for (const [ending, expected] of cases) {
     const { text, failed } = await called(ending);
-    assert.match(text, said);
+    assert.match(text, expected);
     assert.equal(failed, !(!(ending instanceof Error) && ending.endedBy === undefined), text);
   }
 });
@@ -61,11 +61,11 @@ it("cuts a long answer in the middle", async () => {
 });
 
 it("tells the model what is wrong with its arguments", () => {
-  for (const [args, said] of [
+  for (const [args, expected] of [
     [{ prompt: "x" }, /description/],
     [{ description: "x", prompt: "" }, /prompt/],
     [{ description: "x", prompt: "y", budget: { usd: 0 } }, /budget.*usd.*a number above 0/s],
     [{ description: "x", prompt: "y", tools: "read" }, /tools/],
   ] as const)
-    assert.throws(() => tool.parse(args) as unknown, { code: "tool_input", message: said });
+    assert.throws(() => tool.parse(args) as unknown, { code: "tool_input", message: expected });
 });

@@ -5,16 +5,16 @@ import { callTool, toolContext } from "../../../helpers/tool-context.js";
 
 it("keeps a list for each session", async () => {
   const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
-  const [one, other] = [toolContext("/"), toolContext("/")];
+  const [firstContext, secondContext] = [toolContext("/"), toolContext("/")];
   const todos = [
     { content: "read", status: "completed" },
     { content: "write", status: "in_progress", priority: "high" },
     { content: "test", status: "pending" },
   ];
-  const written = await callTool(tools.get("todowrite")!, { todos: JSON.stringify(todos) }, one);
+  const written = await callTool(tools.get("todowrite")!, { todos: JSON.stringify(todos) }, firstContext);
   assert.equal(written.text, "[x] read\n[>] write\n[ ] test");
-  assert.equal((await callTool(tools.get("todoread")!, {}, one)).text, written.text);
-  assert.equal((await callTool(tools.get("todoread")!, {}, other)).text, "The list is empty.");
+  assert.equal((await callTool(tools.get("todoread")!, {}, firstContext)).text, written.text);
+  assert.equal((await callTool(tools.get("todoread")!, {}, secondContext)).text, "The list is empty.");
   assert.equal(
     tools.get("todowrite")!.describe(tools.get("todowrite")!.parse({ todos }), "/").title,
     "Update todos (1/3 done)",

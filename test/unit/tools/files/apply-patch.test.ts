@@ -11,7 +11,7 @@ import { callTool, temporaryFolder, toolContext } from "../../../helpers/tool-co
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
 const tool = (name: string): Tool => tools.get(name)!;
 
-/** A patch with this in it. */
+/** A patch with this body. */
 const patchOf = (body: string): string => `*** Begin Patch\n${body}\n*** End Patch\n`;
 
 const modelOf = (id: string) => ({ id, name: id, ownedBy: "lab" });
@@ -28,12 +28,12 @@ async function project(files: Readonly<Record<string, string | Buffer>> = {}) {
     context,
     patch: (body: string) => callTool(tool("apply_patch"), { input: patchOf(body) }, context),
     read: (path: string) => callTool(tool("read"), { path }, context),
-    /** All files and what is in them. */
+    /** All files and their contents. */
     async now() {
-      const names = (await readdir(folder.path, { recursive: true, withFileTypes: true })).filter((one) =>
-        one.isFile(),
+      const names = (await readdir(folder.path, { recursive: true, withFileTypes: true })).filter((dirEntry) =>
+        dirEntry.isFile(),
       );
-      const paths = names.map((one) => join(one.parentPath, one.name)).sort();
+      const paths = names.map((dirEntry) => join(dirEntry.parentPath, dirEntry.name)).sort();
       return Object.fromEntries(
         await Promise.all(
           paths.map(async (path) => [path.slice(folder.path.length + 1), await readFile(path, "utf8")] as const),
@@ -96,7 +96,7 @@ describe("a patch", () => {
       ],
     );
     assert.deepEqual(output.locations!.find(({ path }) => path.endsWith("a.py"))!.line, 6);
-    // What it made may be changed again, as it was seen.
+    // A file that a patch wrote can be changed again without a read.
     await p.patch("*** Update File: deep/new.txt\n-third\n+3\n*** Add File: lib/to.js\n+all new");
     assert.equal((await p.now())["deep/new.txt"], "first\n\n3\n");
     assert.equal((await p.now())["lib/to.js"], "all new\n");
@@ -136,7 +136,7 @@ describe("a patch", () => {
     await assert.rejects(p.patch(body.join("\n")), /x: is a folder\. .*Nothing was changed\./);
     assert.deepEqual(await p.now(), files);
     assert.equal((await stat(join(p.path, "src/c.txt"))).mode & 0o777, 0o755);
-    // Nor does it think that it saw what it took back.
+    // After the rollback, the tool does not treat the rolled-back content as read.
     await writeFile(join(p.path, "a.txt"), "one\n2\n");
     await p.patch(body[0]!);
     assert.equal((await p.now())["a.txt"], "1\n2\n");
@@ -183,14 +183,14 @@ describe("a patch", () => {
 
   it("shows who is asked the files as they would be, and changes nothing", async () => {
     await using p = await project({ "a.txt": "one  \ntwo\n", "big.txt": `${"x".repeat(300_000)}\nend\n` });
-    const one = tool("apply_patch");
-    const args: unknown = one.parse({
+    const patchTool = tool("apply_patch");
+    const args: unknown = patchTool.parse({
       input: patchOf(
         "*** Update File: a.txt\n one\n-two\n+2\n*** Update File: big.txt\n-end\n+END\n*** Add File: n\n+n",
       ),
     });
     const reach = { projectDir: p.path, signal: AbortSignal.timeout(10_000) };
-    assert.deepEqual(await one.preview!(args, reach), {
+    assert.deepEqual(await patchTool.preview!(args, reach), {
       diff: [
         { path: join(p.path, "a.txt"), oldText: "one  \ntwo\n", newText: "one  \n2\n" },
         { path: join(p.path, "n"), oldText: null, newText: "n\n" },
@@ -198,7 +198,7 @@ describe("a patch", () => {
       note: "Not shown, being large or no text: big.txt. Found not to the letter: a.txt (line 1: blanks at the ends of lines differ).",
     });
     assert.deepEqual(Object.keys(await p.now()), ["a.txt", "big.txt"]);
-    assert.deepEqual(one.describe(args, p.path), {
+    assert.deepEqual(patchTool.describe(args, p.path), {
       title: "Patch 3 files",
       locations: ["a.txt", "big.txt", "n"].map((name) => ({ path: join(p.path, name) })),
       diff: [
@@ -244,7 +244,7 @@ describe("the text of a patch", () => {
     const end = "\\ No newline at end of file";
     await p.patch(`*** Update File: a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n${end}\n+2\n${end}`);
     assert.deepEqual(await p.now(), { "a.txt": "one\n2\n" });
-    // Without numbers these are lines.
+    // Without line numbers these lines are content, not headers.
     await using q = await project({ "a.txt": "-- a\n" });
     await q.patch("*** Update File: a.txt\n--- a\n+++ b");
     assert.deepEqual(await q.now(), { "a.txt": "++ b\n" });
@@ -304,10 +304,10 @@ describe("who is offered patches", () => {
   });
 
   const EDITING = ["apply_patch", "delete", "edit", "multiedit", "write"];
-  const offered = async (model: string, own: Tool[] = builtinTools()): Promise<string[]> => {
+  const offered = async (model: string, offeredTools: Tool[] = builtinTools()): Promise<string[]> => {
     await using folder = await temporaryFolder();
     const provider = new ScriptedProvider(["done"], { models: [modelOf(model)] });
-    const agent = new Agent({ providers: [provider], tools: own, projectDir: folder.path });
+    const agent = new Agent({ providers: [provider], tools: offeredTools, projectDir: folder.path });
     await (
       await agent.run({ message: "go" })
     ).result;
@@ -321,17 +321,17 @@ describe("who is offered patches", () => {
   });
 
   it("keeps edit where an agent has no patches, and leaves out a tool that cannot say whose it is", async () => {
-    const some = builtinTools().filter(({ name }) => name === "edit" || name === "write");
-    assert.deepEqual(await offered("gpt-5", some), ["edit", "write"]);
-    const broken = builtinTools().map((one) =>
-      one.name === "apply_patch"
+    const editTools = builtinTools().filter(({ name }) => name === "edit" || name === "write");
+    assert.deepEqual(await offered("gpt-5", editTools), ["edit", "write"]);
+    const broken = builtinTools().map((builtin) =>
+      builtin.name === "apply_patch"
         ? {
-            ...one,
+            ...builtin,
             models: () => {
               throw new Error("broken");
             },
           }
-        : one,
+        : builtin,
     );
     assert.deepEqual(await offered("gpt-5", broken), ["delete", "edit", "multiedit", "write"]);
   });

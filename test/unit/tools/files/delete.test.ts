@@ -22,7 +22,7 @@ it("deletes files, links and folders, and nothing outside", async () => {
   await symlink(outside, join(project, "link"));
   await symlink(outside, join(project, "c", "link"));
   const context = toolContext(project);
-  const tool = builtinTools({ deniedPaths: [home] }).find((one) => one.name === "delete")!;
+  const tool = builtinTools({ deniedPaths: [home] }).find((candidate) => candidate.name === "delete")!;
   const remove = (path: string, recursive = false) => callTool(tool, { path, recursive }, context);
 
   const gone = await remove("f.txt");
@@ -46,7 +46,7 @@ it("deletes files, links and folders, and nothing outside", async () => {
 it("deletes many files of one folder tree concurrently", async () => {
   await using folder = await temporaryFolder();
   for (let i = 0; i < 30; i++) await writeFile(join(folder.path, `f${i}`), "x");
-  const tool = builtinTools().find((one) => one.name === "delete")!;
+  const tool = builtinTools().find((candidate) => candidate.name === "delete")!;
   await Promise.all(Array.from({ length: 30 }, (_, i) => callTool(tool, { path: `f${i}` }, toolContext(folder.path))));
   assert.deepEqual(await readdir(folder.path), []);
 });
@@ -58,8 +58,8 @@ it("deletes only what a person was asked about", async (t) => {
     await mkdir(at(name));
     await writeFile(at(`${name}/x`), name);
   }
-  /** Returns the result of a call that the model gets, if `meanwhile` happens while the person is asked. */
-  const told = async (path: string, meanwhile: () => Promise<unknown>): Promise<string> => {
+  /** The result that the model gets if `meanwhile` runs while the user is asked. */
+  const resultAfter = async (path: string, meanwhile: () => Promise<unknown>): Promise<string> => {
     const provider = new ScriptedProvider([callTools(["delete", { path, recursive: true }]), "Done."]);
     const agent = new Agent({ providers: [provider], tools: builtinTools(), projectDir: folder.path });
     t.after(() => agent.close());
@@ -77,9 +77,12 @@ it("deletes only what a person was asked about", async (t) => {
     await rename(at("old"), at("aside"));
     await rename(at("src"), at("old"));
   };
-  assert.match(await told("old", swap), /old: was replaced while permission was asked for. Nothing was deleted/);
+  assert.match(await resultAfter("old", swap), /old: was replaced while permission was asked for. Nothing was deleted/);
   assert.equal(await readFile(at("old/x"), "utf8"), "src");
-  assert.match(await told("new", () => mkdir(at("new"))), /new: was replaced/);
-  assert.match(await told("old", () => writeFile(at("old/y"), "more")), /^Deleted old\/ with all that was in it\./);
+  assert.match(await resultAfter("new", () => mkdir(at("new"))), /new: was replaced/);
+  assert.match(
+    await resultAfter("old", () => writeFile(at("old/y"), "more")),
+    /^Deleted old\/ with all that was in it\./,
+  );
   assert.deepEqual((await readdir(folder.path)).sort(), ["aside", "new"]);
 });

@@ -7,8 +7,8 @@ it("says how much it wrote, and how much was there before", async () => {
   await using folder = await temporaryFolder();
   const context = toolContext(folder.path);
   const write = builtinTools().find(({ name }) => name === "write")!;
-  const told = async (content: string) => (await callTool(write, { path: "a.txt", content }, context)).text;
-  assert.equal(await told(""), "Created a.txt: empty.");
-  assert.equal(await told("one"), "Replaced a.txt: 1 line, before empty.");
-  assert.equal(await told("one\ntwo\n"), "Replaced a.txt: 2 lines, before 1 line.");
+  const writeResult = async (content: string) => (await callTool(write, { path: "a.txt", content }, context)).text;
+  assert.equal(await writeResult(""), "Created a.txt: empty.");
+  assert.equal(await writeResult("one"), "Replaced a.txt: 1 line, before empty.");
+  assert.equal(await writeResult("one\ntwo\n"), "Replaced a.txt: 2 lines, before 1 line.");
 });

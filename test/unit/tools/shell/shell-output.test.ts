@@ -7,16 +7,16 @@ import { randomOf } from "../../../helpers/random.js";
 
 const SEEDS = Number(process.env["SEEDS"] ?? 15);
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
-const SHORT = 'pa"s5';
-const redactor = new Redactor([KEY, SHORT]);
+const SHORT_KEY = 'pa"s5';
+const redactor = new Redactor([KEY, SHORT_KEY]);
 
-/** Time: longer than the interval of `LiveOutput` in these tests, whose timer was set before and fires first. */
+/** Time: longer than the interval of `LiveOutput` in these tests. Its timer was set earlier and fires first. */
 const nextReport = (): Promise<void> => pause(2);
 
-/** The text that is reported for output in these pieces; at each `null` a report is due. */
-async function told(pieces: readonly (string | Buffer | null)[], hidden = redactor): Promise<string> {
+/** The text that is reported for output in these pieces. At each `null` a report is due. */
+async function reportedText(pieces: readonly (string | Buffer | null)[], hidden = redactor): Promise<string> {
   let text = "";
-  const live = new LiveOutput(hidden, (more) => (text += more), 0);
+  const live = new LiveOutput(hidden, (addition) => (text += addition), 0);
   for (const piece of pieces) {
     if (piece === null) await nextReport();
     else live.push(Buffer.from(piece));
@@ -26,7 +26,7 @@ async function told(pieces: readonly (string | Buffer | null)[], hidden = redact
   return text;
 }
 
-/** Bytes in random pieces, with time between some. */
+/** Random pieces of the bytes, with a delay after some pieces. */
 function inPieces(text: string, random: () => number): (Buffer | null)[] {
   const bytes = Buffer.from(text);
   const pieces: (Buffer | null)[] = [];
@@ -47,8 +47,8 @@ describe("what a command prints, while it runs", () => {
     for (let seed = 1; seed <= SEEDS; seed += 1) {
       const random = randomOf(seed);
       const text = Array.from({ length: 30 }, () => WORDS[Math.floor(random() * WORDS.length)]).join("");
-      const shown = await told(inPieces(text, random));
-      // Of what may be the begin of a secret the end waits.
+      const shown = await reportedText(inPieces(text, random));
+      // The end is held back if it could be the start of a secret.
       assert.ok(tidy(text).startsWith(shown), `seed ${seed}`);
       assert.ok(tidy(text).length - shown.length < 5, `seed ${seed}`);
     }
@@ -60,7 +60,7 @@ describe("what a command prints, while it runs", () => {
     const readable = [KEY, ...base64.map((text) => text.slice(4, -4))];
     const printed = [
       KEY,
-      SHORT,
+      SHORT_KEY,
       ...base64,
       hex.toUpperCase(),
       hex.replace(/../g, "$& "),
@@ -72,32 +72,35 @@ describe("what a command prints, while it runs", () => {
       const random = randomOf(seed);
       const any = (list: readonly string[]) => list[Math.floor(random() * list.length)]!;
       const text = Array.from({ length: 12 }, () => any(random() < 0.4 ? printed : WORDS)).join(" | ");
-      const shown = await told(inPieces(text, random));
+      const shown = await reportedText(inPieces(text, random));
       const shape = shown.replace(/[\s:,]+/g, "");
       for (const [form, within, least] of [
-        ...readable.map((one) => [one, shape, 5] as const),
+        ...readable.map((character) => [character, shape, 5] as const),
         [hex, shape.toLowerCase(), 9] as const,
       ])
         for (let at = 0; at + least <= form.length; at += 1)
           assert.ok(!within.includes(form.slice(at, at + least)), `seed ${seed}: ${form.slice(at, at + least)}`);
-      assert.ok(!shown.includes(SHORT.slice(0, 3)), `seed ${seed}`);
+      assert.ok(!shown.includes(SHORT_KEY.slice(0, 3)), `seed ${seed}`);
     }
   });
 
   it("does not wait behind a secret that is whole, nor for what only begins like one", async () => {
-    assert.equal(await told([`key: ${KEY}\n`]), "key: [redacted]\n");
-    assert.equal(await told(["a k3y-9fQ2", null]), "a ");
-    assert.equal(await told(["a k3y-9fQ2", null, "? no"]), "a k3y-9fQ2? no");
-    assert.equal(await told([..."1\n2\n3\n"].flatMap((one) => [one, null])), "1\n2\n3\n");
+    assert.equal(await reportedText([`key: ${KEY}\n`]), "key: [redacted]\n");
+    assert.equal(await reportedText(["a k3y-9fQ2", null]), "a ");
+    assert.equal(await reportedText(["a k3y-9fQ2", null, "? no"]), "a k3y-9fQ2? no");
+    assert.equal(await reportedText([..."1\n2\n3\n"].flatMap((character) => [character, null])), "1\n2\n3\n");
   });
 
   it("is without colours, and of a bar that overwrites its line each state that was told has a line", async () => {
     assert.equal(
-      await told(["\u001b[1", null, "mbold\u001b[0", null, "m\u001b]0;a-ti", null, "tle\u0007!\n"]),
+      await reportedText(["\u001b[1", null, "mbold\u001b[0", null, "m\u001b]0;a-ti", null, "tle\u0007!\n"]),
       "bold!\n",
     );
-    assert.equal(await told(["10%\r20%\r", null, "30%\r4", null, "0%\r\n", null, "done\r\n"]), "20%\n40%\ndone\n");
-    assert.equal(await told(["a\r\nb\r", null, "\nc\n"]), "a\nb\nc\n");
+    assert.equal(
+      await reportedText(["10%\r20%\r", null, "30%\r4", null, "0%\r\n", null, "done\r\n"]),
+      "20%\n40%\ndone\n",
+    );
+    assert.equal(await reportedText(["a\r\nb\r", null, "\nc\n"]), "a\nb\nc\n");
   });
 
   it("is bounded: of what comes faster than anybody reads the end is told, and that something is missing", async () => {
@@ -106,9 +109,9 @@ describe("what a command prints, while it runs", () => {
     let text = "";
     const live = new LiveOutput(
       redactor,
-      (more) => {
-        most = Math.max(most, more.length);
-        text += more;
+      (addition) => {
+        most = Math.max(most, addition.length);
+        text += addition;
       },
       0,
     );

@@ -32,8 +32,8 @@ async function site(answer: (request: IncomingMessage, response: ServerResponse)
 
 const open = webfetchTool({ allowPrivate: true });
 const closed = webfetchTool({ allowPrivate: false });
-const fetchText = async (url: string, more: object = {}) =>
-  (await callTool(open, { url, ...more }, toolContext("/"))).text;
+const fetchText = async (url: string, args: object = {}) =>
+  (await callTool(open, { url, ...args }, toolContext("/"))).text;
 
 function send(
   response: ServerResponse,
@@ -80,11 +80,11 @@ describe("webfetch", () => {
     await using s = await site((request, response) => {
       if (request.url === "/long") return send(response, "text/plain", lines);
       response.writeHead(200, { "content-type": "text/plain" });
-      const more = (): void => {
+      const sendMore = (): void => {
         while (response.write("x".repeat(65_536)));
-        if (!response.destroyed) response.once("drain", more);
+        if (!response.destroyed) response.once("drain", sendMore);
       };
-      more();
+      sendMore();
     });
     const first = await fetchText(`${s.url}/long`);
     const next = /\[characters 0-(\d+) of 48889; go on with offset \1\]$/.exec(first);
@@ -230,11 +230,11 @@ describe("HTML to text", () => {
   it("ends with the text that is kept of one page", async () => {
     const long = await htmlToText("<p>word ".repeat(1_000_000), "https://example.com/");
     assert.deepEqual(
-      [long.cut, long.text.length <= 5 * 1024 * 1024, long.text.startsWith("word\n\nword")],
+      [long.isTruncated, long.text.length <= 5 * 1024 * 1024, long.text.startsWith("word\n\nword")],
       [true, true, true],
     );
     const links = await htmlToText("<a href=y>x</a> ".repeat(300_000), `https://example.com/${"x/".repeat(200)}`);
-    assert.equal(links.cut, true);
+    assert.equal(links.isTruncated, true);
   });
 
   it("takes any nesting and any rubbish in linear time", async () => {

@@ -36,13 +36,13 @@ class B:
         one()
         return 1
 `;
-/** `CLASSES` with another text at a line, from 1. */
+/** `CLASSES` with another text in one line, counted from 1. */
 const changed = (line: number, text: string): string =>
   CLASSES.split("\n")
     .with(line - 1, text)
     .join("\n");
 
-/** A file, the pieces of a patch, and what comes of it. */
+/** A file, the chunks of a patch, and the result. */
 const CASES: readonly (readonly [name: string, file: string, body: string, becomes: string | RegExp])[] = [
   ["one piece", "a\nb\nc\n", " a\n-b\n+B\n c", "a\nB\nc\n"],
   [
@@ -274,23 +274,23 @@ describe("pieces of a patch", () => {
         const to = Math.min(file.length, from + 1 + (size % 4));
         const gone = from + (at % (to - from));
         const body = file.slice(from, to).flatMap((text, i) => {
-          const own = copy(text);
-          return from + i === gone ? [`-${own}`, "+NEW()"] : [` ${own}`];
+          const copiedLine = copy(text);
+          return from + i === gone ? [`-${copiedLine}`, "+NEW()"] : [` ${copiedLine}`];
         });
         const end = ended ? "\n" : "";
         const got = outcome(`${file.join("\n")}\nlast${end}`, `@@\n${body.join("\n")}`);
         if (typeof got !== "string") return;
         landed++;
-        // One line is another: which one it is, what stands around it says.
+        // Exactly one line has changed. Its surrounding lines must match the patch.
         const now = got.split("\n").slice(0, file.length);
-        const others = now.flatMap((text, i) => (text === file[i] ? [] : [i]));
-        const where = others[0] ?? -1;
-        assert.equal(others.length, 1, JSON.stringify({ file, body, now }));
+        const changedLines = now.flatMap((text, i) => (text === file[i] ? [] : [i]));
+        const where = changedLines[0] ?? -1;
+        assert.equal(changedLines.length, 1, JSON.stringify({ file, body, now }));
         assert.equal(now[where]!.trim(), "NEW()");
         const bare = (text: string): string => text.replace(/[“”]/g, '"').trim();
         for (let i = from; i < to; i++)
           assert.equal(bare(file[where - gone + i]!), bare(file[i]!), JSON.stringify({ file, body, now }));
-        // To the letter there is no better place.
+        // No other place matches the patch exactly.
         const isAt = (place: number): boolean =>
           file.slice(from, to).every((text, i) => copy(text) === file[place + i]);
         const exact = file.flatMap((_, place) => (isAt(place) ? [place] : []));

@@ -56,25 +56,25 @@ describe("texts that are not in the file to the letter", () => {
 
   const addBlankEnds = (lines: string[]): string[] => ["", ...lines, ""];
 
-  /** What a model makes of lines that it copies. */
+  /** Typical changes that a model makes to lines that it copies. */
   const SLIPS: ((lines: string[]) => string[])[] = [
-    (lines) => lines.map((one) => one.trimEnd()),
-    (lines) => lines.map((one) => `${one} `),
-    (lines) => lines.map((one) => (one.trim() === "" ? one : `  ${one}`)),
-    (lines) => lines.map((one) => one.replace(/^ {2}/, "")),
-    (lines) => lines.map((one) => one.replace(/^\t+/, (tabs) => "    ".repeat(tabs.length))),
-    (lines) => lines.map((one) => one.replace(/[“”]/g, '"').replaceAll("’", "'").replaceAll("–", "-")),
-    (lines) => lines.map((one) => one.replaceAll("\u00A0", " ")),
-    (lines) => lines.map((one) => one.replace(/(\S) (\S)/g, "$1  $2")),
-    (lines) => lines.map((one, at) => `${at + 7}\t${one}`),
+    (lines) => lines.map((line) => line.trimEnd()),
+    (lines) => lines.map((line) => `${line} `),
+    (lines) => lines.map((line) => (line.trim() === "" ? line : `  ${line}`)),
+    (lines) => lines.map((line) => line.replace(/^ {2}/, "")),
+    (lines) => lines.map((line) => line.replace(/^\t+/, (tabs) => "    ".repeat(tabs.length))),
+    (lines) => lines.map((line) => line.replace(/[“”]/g, '"').replaceAll("’", "'").replaceAll("–", "-")),
+    (lines) => lines.map((line) => line.replaceAll("\u00A0", " ")),
+    (lines) => lines.map((line) => line.replace(/(\S) (\S)/g, "$1  $2")),
+    (lines) => lines.map((line, at) => `${at + 7}\t${line}`),
     (lines) => ["```", ...lines, "```"],
     addBlankEnds,
-    (lines) => lines.map((one) => one.trim()),
+    (lines) => lines.map((line) => line.trim()),
     (lines) => [...lines].reverse(),
     (lines) => lines.slice(1),
     (lines) => [lines.join("\\n")],
   ];
-  /** Nothing that could tell two places apart. */
+  /** Removes everything that could distinguish two places. */
   const bare = (text: string): string =>
     text
       .replace(/[“”]/g, '"')
@@ -86,12 +86,12 @@ describe("texts that are not in the file to the letter", () => {
     before: block,
     target: block,
     behind: block,
-    /** The target is there twice, the second time with a slip. */
+    /** The target occurs twice, the second time with a mutation. */
     twin: fc.option(fc.constantFrom(...SLIPS.slice(0, 8)), { nil: undefined }),
     slips: fc.array(fc.constantFrom(...SLIPS), { minLength: 1, maxLength: 2 }),
     end: fc.constantFrom("\n", "\r\n"),
     change: fc.constantFrom<(lines: string[]) => string[]>(
-      (lines) => lines.map((one, at) => (at === 0 ? one.replace(/\S/, "changed $&") : one)),
+      (lines) => lines.map((line, at) => (at === 0 ? line.replace(/\S/, "changed $&") : line)),
       (lines) => [...lines, "added()"],
       (lines) => lines.slice(0, -1),
       (lines) => ["other", "lines"].concat(lines.slice(1)),
@@ -104,26 +104,26 @@ describe("texts that are not in the file to the letter", () => {
       fc.property(cases, ({ before, target, behind, twin, slips, end, change }) => {
         const copy = twin?.(target) ?? [];
         const file = [...before, "// 1", ...target, "// 2", ...behind, "// 3", ...copy, "// 4"].join(end);
-        const asked = slips.reduce((lines, slip) => slip(lines), target);
+        const copiedLines = slips.reduce((lines, slip) => slip(lines), target);
         const fresh = slips.reduce((lines, slip) => slip(lines), change(target));
-        const slip = { name: "", file, old: asked.join("\n"), fresh: fresh.join("\n") };
+        const slip = { name: "", file, old: copiedLines.join("\n"), fresh: fresh.join("\n") };
         if (slip.old === "") return;
         const got = outcome(slip);
         if ("refused" in got) return void counted.refused++;
         counted.landed++;
         const lines = file.split(end);
         const exact = file.includes(slip.old) || file.includes(slip.old.replaceAll("\n", "\r\n"));
-        if (slips.some((one) => SLIPS.indexOf(one) >= 11) || exact) return;
-        // `edit` overlooks blank lines at the ends of a text, so the text is wherever the lines between them are.
+        if (slips.some((mutation) => SLIPS.indexOf(mutation) >= 11) || exact) return;
+        // `edit` ignores blank lines at the ends of a text, so the lines between them decide the place.
         const isBlank = (line: string | undefined): boolean => line?.trim() === "";
         const first = target.findIndex((line) => !isBlank(line));
         const last = target.findLastIndex((line) => !isBlank(line));
         const size = last - first + 1;
         const raw = (at: number): string => lines.slice(at, at + size).join("\n");
-        const wanted = bare(target.slice(first, last + 1).join("\n"));
-        const places = [...lines.keys()].filter((at) => first >= 0 && bare(raw(at)) === wanted);
-        // Counts the blank lines beside a place, at most as many as the text has.
-        const added = slips.filter((one) => one === addBlankEnds).length;
+        const expectedText = bare(target.slice(first, last + 1).join("\n"));
+        const places = [...lines.keys()].filter((at) => first >= 0 && bare(raw(at)) === expectedText);
+        // Counts the blank lines beside a place, up to the number in the text.
+        const added = slips.filter((mutation) => mutation === addBlankEnds).length;
         const blankLines = (at: number, step: -1 | 1, most: number): number => {
           let count = 0;
           while (count < most && isBlank(lines[at + count * step])) count++;
@@ -141,9 +141,10 @@ describe("texts that are not in the file to the letter", () => {
           );
         });
         assert.ok(landed.length > 0, JSON.stringify({ ...slip, ...got }));
-        // Two places that neither a slip nor the blank lines beside them tell apart are not chosen between.
+        // Two places that differ neither in their text nor in the blank lines beside them must be rejected as
+        // ambiguous.
         const seen = (at: number): string => JSON.stringify([raw(at), blanks(at)]);
-        const alone = landed.some((at) => places.filter((other) => seen(other) === seen(at)).length === 1);
+        const alone = landed.some((at) => places.filter((place) => seen(place) === seen(at)).length === 1);
         assert.ok(alone, JSON.stringify({ ...slip, ...got }));
       }),
       { numRuns: Number(process.env["FUZZ_RUNS"] ?? 3_000) },

@@ -4,9 +4,9 @@ import { FileLines, TextView } from "../../../../src/untrusted/edits/text-views.
 import { MATCH_MODES } from "../../../../src/untrusted/edits/match-modes.js";
 import { fc } from "../../../helpers/properties.js";
 
-/** Of which no word tells where to look. */
+/** A file whose words give no hint where to search. */
 class Unhelpful extends FileLines {
-  override rowsOf(): undefined {
+  override candidateRows(): undefined {
     return undefined;
   }
 }
@@ -23,14 +23,18 @@ it("finds by the words of a text what it finds by looking at all lines", () => {
   );
   const latin = (lines: readonly string[]): string => Buffer.from(lines.join("\n")).toString("latin1");
   fc.assert(
-    fc.property(fc.array(line, { maxLength: 12 }), fc.array(line, { minLength: 1, maxLength: 3 }), (file, wanted) => {
-      const text = latin(file);
-      for (const way of MATCH_MODES)
-        assert.deepEqual(
-          new TextView(new FileLines(text), way).places(latin(wanted).split("\n")),
-          new TextView(new Unhelpful(text), way).places(latin(wanted).split("\n")),
-        );
-    }),
+    fc.property(
+      fc.array(line, { maxLength: 12 }),
+      fc.array(line, { minLength: 1, maxLength: 3 }),
+      (file, searchedLines) => {
+        const text = latin(file);
+        for (const way of MATCH_MODES)
+          assert.deepEqual(
+            new TextView(new FileLines(text), way).places(latin(searchedLines).split("\n")),
+            new TextView(new Unhelpful(text), way).places(latin(searchedLines).split("\n")),
+          );
+      },
+    ),
     { numRuns: 500 },
   );
 });

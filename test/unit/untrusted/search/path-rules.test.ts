@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { namesOf, PathPattern } from "../../../../src/untrusted/search/glob-match.js";
 import { compileGlob } from "../../../../src/untrusted/search/globs.js";
-import { Allowance, TimeLimitExceeded, PathRules } from "../../../../src/untrusted/search/path-rules.js";
+import { TimeBudget, TimeLimitExceeded, PathRules } from "../../../../src/untrusted/search/path-rules.js";
 import { fc } from "../../../helpers/properties.js";
 
 const piece = fc.constantFrom(
@@ -36,7 +36,7 @@ describe("rules for paths", () => {
         fc.array(fc.array(name, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 10 }),
         fc.boolean(),
         (rules, paths, isFolder) => {
-          const indexed = new PathRules(rules, new Allowance(60_000));
+          const indexed = new PathRules(rules, new TimeBudget(60_000));
           for (const path of paths.map((names) => names.join("/"))) {
             const expected = rules.findLastIndex(
               (rule) => (isFolder || !rule.foldersOnly) && new PathPattern(rule.pattern).matches(namesOf(path)),
@@ -53,21 +53,21 @@ describe("rules for paths", () => {
     const evil = `${"*[!b]".repeat(100)}*x*`;
     const rules = new PathRules(
       Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
-      new Allowance(60_000),
+      new TimeBudget(60_000),
     );
     assert.equal(rules.last("b", false), -1);
-    const little = new Allowance(50);
+    const little = new TimeBudget(50);
     const hard = new PathRules(
       Array.from({ length: 2_000 }, () => ({ pattern: `**/${evil}`, foldersOnly: false })),
       little,
     );
     assert.throws(() => {
-      for (let n = 0; n < 10_000; n++) little.spend(() => hard.last("a".repeat(255), false));
+      for (let n = 0; n < 10_000; n++) little.measure(() => hard.last("a".repeat(255), false));
     }, TimeLimitExceeded);
   });
 
   it("of braces are many at most, and none takes long to take apart", () => {
-    const compile = (glob: string) => compileGlob(glob, new Allowance(60_000));
+    const compile = (glob: string) => compileGlob(glob, new TimeBudget(60_000));
     assert.equal(compile("{".repeat(900) + "{a,b}".repeat(8))("{".repeat(900) + "abababab"), true);
     assert.throws(() => compile("{a,b}".repeat(9)), RangeError);
     assert.throws(() => compile("{a,{b,{c,{d,e}}}}".repeat(4)), RangeError);
