@@ -1,4 +1,4 @@
-// The client's side of ACP over stdio, as light as it can be: it asks, counts what comes, and leaves everything open.
+// A minimal ACP client over stdio. It sends requests, counts updates and permits everything.
 import type { ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 
@@ -10,16 +10,16 @@ interface Frame {
   error?: { message: string };
 }
 
-/** A turn, as the client saw it. */
+/** Measurements of one prompt turn. */
 export interface Turn {
   ms: number;
-  /** Characters of the answer. */
+  /** Length of the answer, in characters. */
   characters: number;
   toolCalls: number;
   stopReason: string;
 }
 
-/** One agent on its standard input and output. */
+/** A connection to one agent over its standard input and output. */
 export class AcpClient {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number | string, { resolve: (value: any) => void; reject: (why: Error) => void }>(); // eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents
@@ -39,7 +39,7 @@ export class AcpClient {
     child.once("exit", (code, signal) => gone(`the agent ended (${code ?? signal})`));
   }
 
-  /** From the first byte to a session that takes prompts; resolves with its id. */
+  /** Initializes the agent and creates a session. Resolves with the session id. */
   async open(cwd: string): Promise<string> {
     await this.ask("initialize", {
       protocolVersion: 1,
@@ -50,7 +50,7 @@ export class AcpClient {
     return sessionId;
   }
 
-  /** One prompt to its end. Rejects when the agent says that it failed. */
+  /** Sends one prompt and waits for its end. Rejects if the agent reports a failure. */
   async turn(sessionId: string, text: string): Promise<Turn> {
     this.#characters = this.#toolCalls = 0;
     const since = performance.now();
@@ -95,7 +95,7 @@ export class AcpClient {
     }
   }
 
-  /** Agents that ask for leave get it. */
+  /** Grants permission to agents that request it. */
   #answer(id: number | string, method: string, params: Frame["params"]): void {
     if (method === "session/request_permission") {
       const options = params?.options as { optionId: string; kind: string }[];

@@ -1,4 +1,4 @@
-// What all rows share: the model, what is measured beside what, and rounds that take turns.
+// Shared parts of all rows: the model server, the measured subjects, and interleaved rounds.
 import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { ChildProcess } from "node:child_process";
@@ -8,62 +8,62 @@ import type { HttpPeer } from "./http-peer.js";
 import { end, folder, start } from "./processes.js";
 
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** A file of this folder that runs by itself. */
+/** Path of a file in this folder that runs as its own process. */
 export const beside = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-/** What the command line said. */
+/** Options of the command line. */
 export interface BenchOptions {
   quick: boolean;
   /** Ids of rows; empty for all. */
   rows: readonly string[];
-  /** The checkout that is measured, built. */
+  /** The built checkout that is measured. */
   product: string;
-  /** The Node that gantry and the floors run on. */
+  /** Path of the Node that runs gantry and the floors (minimal reference programs). */
   node: string;
-  /** ACP agents over stdio. */
+  /** ACP agents over stdio that are measured for comparison. */
   peers: readonly Peer[];
-  /** HTTP servers. */
+  /** HTTP servers that are measured for comparison. */
   httpPeers: readonly HttpPeer[];
-  /** Port of the model; 0 for any. */
+  /** Port of the model server; 0 for any. */
   modelPort: number;
 }
 
-/** An ACP agent over stdio, by a line for the shell. */
+/** An ACP agent over stdio, started by a shell command. */
 export interface Peer {
   name: string;
   command: string;
 }
 
-/** Samples of one subject in one row, and what CPU each took at the mean. */
+/** Samples of one subject in one row, and the mean CPU time of a sample. */
 export interface Figure {
   samples: number[];
   cpuMs?: number;
 }
 
-/** What a row measured. */
+/** Result of a row. */
 export interface Line {
   row: string;
-  /** What is compared with the goal. */
+  /** The value that is compared with the goal. */
   judged: number;
   gantry: Figure;
   floor?: Figure;
   peers?: Readonly<Record<string, Figure>>;
-  /** What else was seen. */
+  /** Additional observations. */
   notes?: readonly string[];
 }
 
-/** Measures some rows at once. Only what is wanted need be told. */
+/** Measures one or more rows together. It returns at least the requested rows. */
 export interface Scenario {
   rows: readonly string[];
-  /** Why it cannot be measured here; undefined where it can. */
+  /** Why the rows cannot be measured here; undefined if they can. */
   lacks?(): Promise<string | undefined>;
   run(bench: Bench): Promise<Line[]>;
 }
 
-/** The model and the command line; made once. */
+/** The model server and the options. Created once. */
 export class Bench {
   readonly options: BenchOptions;
-  /** Of the model: `http://127.0.0.1:1234/v1`. */
+  /** Base URL of the model, for example `http://127.0.0.1:1234/v1`. */
   readonly model: string;
   readonly #child: ChildProcess;
 
@@ -83,7 +83,7 @@ export class Bench {
     await end(this.#child);
   }
 
-  /** So many in a full run, so many in a quick one. */
+  /** Number of rounds: `full` in a full run, `quick` in a quick one. */
   rounds(full: number, quick: number): number {
     return this.options.quick ? quick : full;
   }
@@ -92,7 +92,10 @@ export class Bench {
     return this.options.rows.length === 0 || this.options.rows.includes(row);
   }
 
-  /** A home with the config of somebody who has one provider; sessions are stored as by default unless `session` says how. */
+  /**
+   * Creates a home folder with a config that has one provider. Without `session`, sessions are stored in the default
+   * store.
+   */
   home(session?: { driver: string; [option: string]: unknown }): string {
     const home = folder();
     const models = [{ id: "m1", name: "M1", context_window: 10_000_000 }];
@@ -102,7 +105,7 @@ export class Bench {
     return home;
   }
 
-  /** A project folder with a few files. */
+  /** Creates a project folder with a few files. */
   project(): string {
     const project = folder();
     mkdirSync(path.join(project, "src"));
@@ -117,30 +120,30 @@ export class Bench {
     return [node, path.join(product, bin.gantry), ...args];
   }
 
-  /** A clean environment, so that nothing of who runs the bench gets in. */
+  /** A clean environment, so that settings of the caller have no effect. */
   environment(home: string): NodeJS.ProcessEnv {
     return { PATH: process.env.PATH, HOME: home, GANTRY_HOME: home };
   }
 
-  /** `gantry serve`, listening. */
+  /** Starts `gantry serve` and waits until it listens. */
   async serve(home = this.home(), cwd = this.project(), nodeArgs: readonly string[] = []): Promise<Server> {
-    const [node, ...rest] = this.gantry("serve", "--port", "0");
+    const [node, ...gantryArguments] = this.gantry("serve", "--port", "0");
     const since = performance.now();
-    const child = start([node, ...nodeArgs, ...rest], { cwd, env: this.environment(home) });
+    const child = start([node, ...nodeArgs, ...gantryArguments], { cwd, env: this.environment(home) });
     const base = await lineOf(child, /listening on (\S+)/);
     return { child, base, ms: performance.now() - since };
   }
 }
 
-/** A server that listens. */
+/** A listening server. */
 export interface Server {
   child: ChildProcess;
   base: string;
-  /** From its spawn to the line that says so. */
+  /** Time from the spawn to the line that reports the address, in ms. */
   ms: number;
 }
 
-/** What a process's output says where it matches; the rest is thrown away. Rejects when it ends first. */
+/** Resolves with the first match in a process's output and discards the rest. Rejects if the process exits first. */
 export async function lineOf(child: ChildProcess, pattern: RegExp): Promise<string> {
   const { stdout } = child;
   if (!stdout) throw new Error("no output to read");
@@ -148,7 +151,7 @@ export async function lineOf(child: ChildProcess, pattern: RegExp): Promise<stri
     throw new Error(`${child.spawnargs.join(" ")} ended (${code ?? signal}) before it was up`);
   });
   let output = "";
-  const found = new Promise<string>((resolve) =>
+  const match = new Promise<string>((resolve) =>
     stdout.setEncoding("utf8").on("data", (text: string) => {
       if (output === "-") return;
       output += text;
@@ -158,10 +161,13 @@ export async function lineOf(child: ChildProcess, pattern: RegExp): Promise<stri
       resolve(match[1] ?? match[0]);
     }),
   );
-  return Promise.race([found, gone]);
+  return Promise.race([match, gone]);
 }
 
-/** Rounds in which each subject has its turn, every other round in the opposite order, so that none is always first. */
+/**
+ * Runs rounds in which each subject has a turn. Every other round has the reverse order, so that no subject is always
+ * first.
+ */
 export async function interleaved<Subject>(
   subjects: readonly Subject[],
   rounds: number,

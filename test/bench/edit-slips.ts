@@ -1,4 +1,5 @@
-// How many of the slips in `test/helpers/edit-slips.ts` land, by their kinds, and that none lands elsewhere.
+// Counts by kind how many of the inexact edits in `test/helpers/edit-slips.ts` are applied, and checks that none is
+// applied at a wrong place.
 import { editText } from "../../src/untrusted/edits/apply-edit.js";
 import { EDIT_SLIPS } from "../helpers/edit-slips.js";
 

@@ -1,7 +1,8 @@
-// What the fake model says, in the words of each wire protocol: `understand` a request, render events of an answer.
+// The fake model's answers in each wire protocol: `understand` parses a request; the other functions render the events
+// of an answer.
 
 const sse = (data, event) => `${event ? `event: ${event}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
-/** Five characters each; hardly ever the same, because some agents end an answer that repeats itself. */
+/** Words of five characters. They rarely repeat, because some agents stop an answer that repeats itself. */
 const word = (index) =>
   index === 0 ? "hello" : ` ${(((index * 2654435761) >>> 0) % 1679616).toString(36).padStart(4, "z")}`;
 const TITLE = /\btitle\b/i;
@@ -12,7 +13,7 @@ const textOf = (content) =>
     ? content
     : (Array.isArray(content) ? content : []).map(({ text }) => text ?? "").join("\n");
 
-/** The prompt is the newest message of a person that asks for something; what came behind it may answer a call. */
+/** The prompt is the newest user message with text. `answered`: a tool result follows it. */
 function promptOf(messages, isPerson, isResult, text) {
   for (let at = messages.length - 1, answered = false; at >= 0; at--) {
     if (isResult(messages[at])) answered = true;

@@ -1,10 +1,12 @@
-// A model server that is no bottleneck: answers are bytes that were made before, and the prompt says which.
-//   [tokens=5000]            so many, as fast as they can be written
-//   [tokens=200 every=20]    so many, one a write, so many ms apart
-//   [tool=read path=/a/b]    a call of the agent's own tool that reads a file
-//   [tool=shell]             a call of its tool that runs a command: `true`
-// Anything else, a question for a title and one behind a tool's result get a short answer at once.
-// Its argument is a port, any by default. Prints its port as a line of JSON; ends with its standard input.
+// A model server that is no bottleneck: it sends prepared bytes. The prompt selects the answer:
+//
+// - `[tokens=5000]`: this many tokens, as fast as possible
+// - `[tokens=200 every=20]`: this many tokens, one for each write, at this interval in ms
+// - `[tool=read path=/a/b]`: a call of the agent's tool that reads a file
+// - `[tool=shell]`: a call of the agent's tool that runs a command, with the command `true`
+//
+// Any other prompt, a request for a title and a tool result get a short answer at once. The argument is a port;
+// default: any. It prints its port as a line of JSON and exits when its standard input ends.
 import { createServer } from "node:http";
 import { wires } from "./fake-model-wires.mjs";
 
@@ -12,10 +14,10 @@ const WRITE = 64 * 1024;
 const SHORT = { tokens: 1 };
 const READ = /^(read|read_file|read_text_file|readfile|view|cat)$/i;
 const SHELL = /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i;
-/** Bodies beyond this are not looked into: they cost what the agent is measured for. */
+/** Maximum body size that is parsed, in bytes: parsing larger ones would use CPU time of the measured machine. */
 const LOOKED_INTO = 512 * 1024;
 
-/** What a prompt asks for. */
+/** Selects the answer that a request's prompt asks for. */
 function planOf(body, wire) {
   if (body.length > LOOKED_INTO) return SHORT;
   const { prompt, tools, title, answered } = wire.understand(JSON.parse(body));
@@ -30,7 +32,7 @@ function planOf(body, wire) {
   return SHORT;
 }
 
-/** Arguments that a tool takes, whatever it calls them. */
+/** Arguments for a tool, whatever its parameters are called. */
 function argumentsOf({ properties = {}, required = [] }, path) {
   const values = {};
   for (const [name, { type, items }] of Object.entries(properties)) {
@@ -44,7 +46,7 @@ function argumentsOf({ properties = {}, required = [] }, path) {
 
 const made = new Map();
 
-/** The pieces of a plan's answer: one a write. */
+/** The parts of an answer, one for each write. */
 function piecesOf(plan, wire) {
   const key = `${wire.name} ${JSON.stringify(plan)}`;
   let pieces = made.get(key);
@@ -56,14 +58,17 @@ function piecesOf(plan, wire) {
     const whole = Buffer.from(events.join(""));
     for (let from = 0; from < whole.length; from += WRITE) pieces.push(whole.subarray(from, from + WRITE));
   }
-  // Calls name files of one run; answers are few.
+  // Calls contain file names of one run and are not cached; other answers are few.
   if (!plan.call) made.set(key, pieces);
   return pieces;
 }
 
 let streams = 0;
 
-/** One token a write, so many ms apart. Streams that begin together do not talk in step. */
+/**
+ * Writes one token at a time, every `every` ms. Concurrent streams start at different offsets, so that they do not
+ * write in step.
+ */
 function pace(response, pieces, { tokens, every }) {
   let next = 0;
   let timer = setTimeout(
@@ -105,7 +110,7 @@ const server = createServer((request, response) => {
     pace(response, pieces, plan);
   });
 });
-// A socket that the client keeps is never closed under a request.
+// Prevents the server from closing a kept-alive socket while a request is sent.
 server.keepAliveTimeout = 600_000;
 server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", 4096, () =>
   process.stdout.write(`${JSON.stringify(server.address())}\n`),

@@ -1,4 +1,4 @@
-// The floor of an agent over stdio: what must be done and no more, without a store. The model's URL is its argument.
+// Reference for an agent over stdio: the minimal work without a store. The argument is the model's URL.
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { Agent, request } from "node:http";
@@ -17,7 +17,7 @@ const TOOLS = [tool("read", { path: text }), tool("bash", { command: text })];
 const send = (frame) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...frame })}\n`);
 const update = (sessionId, said) => send({ method: "session/update", params: { sessionId, update: said } });
 
-/** One question to the model; each delta of its text is told as it comes. */
+/** Sends one request to the model. Calls `onText` with each text delta. */
 function ask(messages, onText) {
   return new Promise((resolve, reject) => {
     const body = JSON.stringify({ model: "m1", stream: true, messages, tools: TOOLS });

@@ -1,5 +1,5 @@
-// The floor of a server that streams: each delta of the model's is an event, nothing is stored. The model's URL is its
-// argument. Prints where it listens; ends with its standard input.
+// Reference for a streaming server: it forwards each delta of the model as an event and stores nothing. The argument is
+// the model's URL. It prints its address and exits when its standard input ends.
 import { Agent, createServer, request } from "node:http";
 
 const url = `${process.argv[2]}/chat/completions`;

@@ -1,5 +1,5 @@
-// The floor of a turn on a stored session: read its rows, ask the model. `node floor-session.mjs PRODUCT FILE MODEL ID
-// TIMES`; prints what each time took, in ms, as a line of JSON.
+// Reference for a turn on a stored session: reads its rows, then requests the model. `node floor-session.mjs PRODUCT
+// FILE MODEL ID TIMES` prints the time of each turn in ms, as a line of JSON.
 import { Agent, request } from "node:http";
 import { createRequire } from "node:module";
 import path from "node:path";

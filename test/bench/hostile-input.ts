@@ -1,5 +1,5 @@
-// `npm run bench:hostile [NAME]`: what the slowest pages, ignore files and globs that we know cost, and for how long they
-// keep the server's event loop from everything else. Never part of the tests: it measures the machine as well.
+// `npm run bench:hostile [NAME]`: time of the slowest known pages, ignore files and globs, and how long they block the
+// server's event loop. Not part of the tests, because the result depends on the machine.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -10,12 +10,12 @@ import { callTool, toolContext } from "../helpers/tool-context.js";
 
 const MIB = 1024 * 1024;
 const ONLY = process.argv[2] ?? "";
-/** A case that takes longer is told as such, and given up where that is possible. */
+/** Time limit of a case, in ms. A slower case is aborted if possible. */
 const LIMIT_MS = 150_000;
 
 const tools = new Map(builtinTools({ webfetch: { allowPrivate: true } }).map((tool) => [tool.name, tool] as const));
 
-/** Pieces of markup repeated to 4.5 MiB: what comes once, what again and again. */
+/** Markup up to 4.5 MiB: a head that occurs once, and a piece that is repeated. */
 const PAGES: Readonly<Record<string, [head: string, piece: string]>> = {
   "an ordinary page": [
     "<title>T</title>",
@@ -43,7 +43,7 @@ const PAGES: Readonly<Record<string, [head: string, piece: string]>> = {
 interface Measured {
   what: string;
   ms: number;
-  /** Longest time that the event loop was held, in ms. */
+  /** Longest time that the event loop was blocked, in ms. */
   delay: number;
   end: string;
 }
@@ -96,7 +96,7 @@ async function pages(): Promise<void> {
   server.close();
 }
 
-/** As a web project's own, with the usual shapes of rules. */
+/** Rules as in the ignore file of a normal web project. */
 const ORDINARY = Array.from({ length: 50 }, (_, n) => [
   `name${n}/`,
   `*.ext${n}`,
@@ -154,7 +154,7 @@ async function rules(): Promise<void> {
   );
 }
 
-// What the machine itself does to a program that waits; to be read with the rest.
+// Delay caused by the machine itself, for comparison with the other results.
 await measure("nothing, for 3 s", async () => {
   await new Promise((resolve) => setTimeout(resolve, 3_000));
   return { text: "" };

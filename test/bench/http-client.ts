@@ -1,7 +1,7 @@
-// The client's side of HTTP, as light as it can be: connections that are kept, bodies that are counted.
+// A minimal HTTP client: it keeps connections alive and counts bodies.
 import http from "node:http";
 
-/** One answer, whole. */
+/** A complete response. */
 export interface Answer {
   ms: number;
   status: number;
@@ -9,16 +9,16 @@ export interface Answer {
   body: string;
 }
 
-/** A stream of server-sent events, read to its end. */
+/** Measurements of a stream of server-sent events, read to its end. */
 export interface Stream {
   ms: number;
-  /** Milliseconds to the first piece of text. */
+  /** Time to the first text, in ms. */
   firstMs: number;
-  /** Characters of text that came. */
+  /** Characters of text received. */
   characters: number;
 }
 
-/** Asks one server; `close` it. */
+/** Sends requests to one server. Callers must `close` it. */
 export class HttpClient {
   readonly base: string;
   readonly #agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
@@ -27,7 +27,7 @@ export class HttpClient {
     this.base = base;
   }
 
-  /** Rejects for any status but 200. */
+  /** Rejects for any status other than 200. */
   async post(path: string, body: unknown): Promise<Answer> {
     return this.#ask("POST", path, typeof body === "string" ? body : JSON.stringify(body));
   }
@@ -36,23 +36,23 @@ export class HttpClient {
     return this.#ask("GET", path);
   }
 
-  /** Post, and read the events that come: `text` says what a payload holds of the answer's text. */
+  /** Posts a body and reads the events of the response. `text` returns the answer text of a payload. */
   async stream<Payload>(path: string, body: unknown, text: (payload: Payload) => string | undefined): Promise<Stream> {
     const since = performance.now();
     const response = await this.#open("POST", path, JSON.stringify(body));
-    let left = "";
+    let incompleteLine = "";
     let firstMs = NaN;
     let characters = 0;
     response.setEncoding("utf8");
     for await (const piece of response as AsyncIterable<string>) {
-      const lines = (left + piece).split("\n");
-      left = lines.pop() ?? "";
+      const lines = (incompleteLine + piece).split("\n");
+      incompleteLine = lines.pop() ?? "";
       for (const line of lines) {
         if (!line.startsWith("data: {")) continue;
-        const said = text(JSON.parse(line.slice(6)) as Payload);
-        if (!said) continue;
+        const deltaText = text(JSON.parse(line.slice(6)) as Payload);
+        if (!deltaText) continue;
         if (characters === 0) firstMs = performance.now() - since;
-        characters += said.length;
+        characters += deltaText.length;
       }
     }
     return { ms: performance.now() - since, firstMs, characters };
@@ -86,10 +86,10 @@ export class HttpClient {
   }
 }
 
-/** Text of a `token` event of gantry's. */
+/** Text of a `token` event of gantry. */
 export const textOfRun = (payload: { type?: string; content?: string; done?: boolean }): string | undefined =>
   payload.type === "token" ? payload.content : undefined;
 
-/** Text of a chunk of chat completions. */
+/** Text of a chat completions chunk. */
 export const textOfChunk = (payload: { choices?: { delta?: { content?: string } }[] }): string | undefined =>
   payload.choices?.[0]?.delta?.content;

@@ -1,4 +1,5 @@
-// Another server beside `gantry serve`: a file says how it is started, when it is up, and how a run is asked for.
+// A server to compare with `gantry serve`. A file describes how to start it, when it is ready, and how to request a
+// run.
 import type { ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
@@ -6,31 +7,31 @@ import type { Bench, Figure } from "./bench.js";
 import { HttpClient } from "./http-client.js";
 import { end, start } from "./processes.js";
 
-/** What a file of a peer says; `{model}` in its texts becomes the model's base URL. */
+/** Contents of a peer's file. `{model}` in its texts is replaced with the model's base URL. */
 export interface HttpPeer {
   name: string;
-  /** For the shell. */
+  /** Shell command that starts the server. */
   command: string;
-  /** It is up when a GET of this gives 200. */
+  /** URL whose GET returns 200 once the server is ready. */
   ready: string;
   /**
-   * What is posted for a fresh run, one after the other; a turn on a stored session posts the last alone. `{prompt}` and
-   * `{id}` are put in; the id is the field `id` of the first answer. Left out: only the start is measured.
+   * Requests of a fresh run, in order; a turn on a stored session sends only the last. `{prompt}` and `{id}` are
+   * replaced; the id is the field `id` of the first response. If absent, only the start is measured.
    */
   run?: readonly (readonly [path: string, body: unknown])[];
 }
 
 const START_LIMIT_MS = 60_000;
 
-/** Read a peer's file. */
+/** Reads a peer's file. */
 export function httpPeerOf(file: string): HttpPeer {
   return JSON.parse(readFileSync(file, "utf8")) as HttpPeer;
 }
 
-/** A peer that is up; `close` it. */
+/** A running peer. Callers must `close` it. */
 export class HttpPeerServer {
   readonly peer: HttpPeer;
-  /** From its spawn until it was up. */
+  /** Time from the spawn until it was ready, in ms. */
   readonly ms: number;
   readonly #child: ChildProcess;
   readonly #client: HttpClient;
@@ -42,7 +43,7 @@ export class HttpPeerServer {
     this.#client = new HttpClient(new URL(peer.ready).origin);
   }
 
-  /** Rejects when it is not up in a minute. */
+  /** Rejects if the server is not ready within a minute. */
   static async start(bench: Bench, peer: HttpPeer, cwd: string): Promise<HttpPeerServer> {
     const since = performance.now();
     const child = start(peer.command.replaceAll("{model}", bench.model), { cwd, env: process.env });
@@ -56,7 +57,7 @@ export class HttpPeerServer {
     throw new Error(`${peer.name} was not up after ${START_LIMIT_MS / 1000} s`);
   }
 
-  /** A run on a new session, or a turn on one; resolves with its session's id and how long it took. */
+  /** Runs a prompt in a new session or the given one. Resolves with the session id and the duration. */
   async run(prompt: string, sessionId = ""): Promise<{ id: string; ms: number }> {
     const since = performance.now();
     const steps = this.peer.run ?? [];
@@ -75,7 +76,7 @@ export class HttpPeerServer {
   }
 }
 
-/** A figure of each peer that can be asked for runs, each in a process of its own after a few that warm it up. */
+/** Figures of all peers that accept runs. Each peer has its own process and a few warm-up runs. */
 export async function figuresOfPeers(
   bench: Bench,
   measure: (server: HttpPeerServer) => Promise<Figure>,

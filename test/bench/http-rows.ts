@@ -1,4 +1,4 @@
-// Rows of `gantry serve`: its start, single runs, and many at once.
+// Rows of `gantry serve`: start, single runs and concurrent runs.
 import { once } from "node:events";
 import { interleaved, type Figure, type Line, type Scenario, type Server } from "./bench.js";
 import { HttpClient } from "./http-client.js";
@@ -6,17 +6,17 @@ import { HttpPeerServer, figuresOfPeers } from "./http-peer.js";
 import { cpuOf, end, start } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 
-/** Clients that ask at once. */
-export const AT_ONCE = 64;
+/** Number of concurrent clients. */
+export const CONCURRENT_CLIENTS = 64;
 
-/** A question as `gantry` asks it, without gantry. */
+/** A model request like gantry's, sent directly to the model. */
 export const direct = (message: string) => ({
   model: "m1",
   stream: true,
   messages: [{ role: "user", content: message }],
 });
 
-/** One run; resolves with its session's id and how long it took. */
+/** Runs a prompt. Resolves with the session id and the duration. */
 export async function run(
   client: HttpClient,
   message: string,
@@ -26,23 +26,23 @@ export async function run(
   return { id: String(headers["x-session-id"]), ms };
 }
 
-/** So many jobs, a number of them at once. Resolves with what each took and how many a second there were. */
+/** Runs `jobs` jobs with `workers` of them at a time. Resolves with each duration and the rate per second. */
 export async function atOnce(
   jobs: number,
   work: (worker: number) => Promise<{ ms: number }>,
-  workers = AT_ONCE,
+  workers = CONCURRENT_CLIENTS,
 ): Promise<{ perSecond: number; samples: number[] }> {
   const samples: number[] = [];
-  let left = jobs;
+  let remainingJobs = jobs;
   const since = performance.now();
   const worker = async (_: unknown, index: number): Promise<void> => {
-    while (left-- > 0) samples.push((await work(index)).ms);
+    while (remainingJobs-- > 0) samples.push((await work(index)).ms);
   };
   await Promise.all(Array.from({ length: workers }, worker));
   return { perSecond: (samples.length / (performance.now() - since)) * 1000, samples };
 }
 
-/** From spawn to the listen line, beside an empty Node and peers that serve. */
+/** Time from spawn to the listening line, compared with an empty Node and with peers. */
 export const serveStart: Scenario = {
   rows: ["serve-start"],
   async run(bench) {
@@ -51,7 +51,7 @@ export const serveStart: Scenario = {
     const gantry = { samples: [] as number[], cpu: [] as number[] };
     const floor = { samples: [] as number[], cpu: [] as number[] };
     const peers = bench.options.httpPeers.map((peer) => ({ peer, samples: [] as number[] }));
-    const own = async (): Promise<void> => {
+    const measureGantry = async (): Promise<void> => {
       const server = await bench.serve(home, project);
       gantry.cpu.push(cpuOf(server.child));
       gantry.samples.push(server.ms);
@@ -64,17 +64,17 @@ export const serveStart: Scenario = {
       floor.samples.push(performance.now() - since);
       await end(child);
     };
-    const others = peers.map(({ peer, samples }) => async () => {
-      // They take seconds; a few are enough.
+    const peerMeasurements = peers.map(({ peer, samples }) => async () => {
+      // A few samples are enough, because a peer takes seconds to start.
       if (samples.length >= 5) return;
       const server = await HttpPeerServer.start(bench, peer, project);
       samples.push(server.ms);
       await server.close();
     });
-    await own();
+    await measureGantry();
     await bare();
     gantry.samples.length = gantry.cpu.length = floor.samples.length = 0;
-    await interleaved([own, bare, ...others], bench.rounds(30, 10), (measure) => measure());
+    await interleaved([measureGantry, bare, ...peerMeasurements], bench.rounds(30, 10), (measure) => measure());
     return [
       {
         row: "serve-start",
@@ -87,7 +87,7 @@ export const serveStart: Scenario = {
   },
 };
 
-/** The first turn of a process, fresh runs beside direct requests, and how they do in a young process. */
+/** The first turn of a process, fresh runs compared with direct requests, and runs in a young process. */
 export const singleRuns: Scenario = {
   rows: ["first-turn-http", "fresh-run"],
   async run(bench) {
@@ -107,7 +107,7 @@ export const singleRuns: Scenario = {
     const client = new HttpClient(server.base);
     const model = new HttpClient(bench.model);
     const fresh = { samples: [] as number[], cpu: [] as number[] };
-    const asked = { samples: [] as number[] };
+    const directRequests = { samples: [] as number[] };
     const turns = { samples: [] as number[] };
     const { id } = await run(client, "hi");
     for (let n = 0; n < bench.rounds(400, 200); n++) {
@@ -120,7 +120,7 @@ export const singleRuns: Scenario = {
       fresh.cpu.push(cpuOf(server.child) - before);
     };
     const requests = async (): Promise<void> => {
-      asked.samples.push((await model.post("/chat/completions", direct("hi"))).ms);
+      directRequests.samples.push((await model.post("/chat/completions", direct("hi"))).ms);
     };
     const again = async (): Promise<void> => {
       turns.samples.push((await run(client, "hi", id)).ms);
@@ -143,9 +143,9 @@ export const singleRuns: Scenario = {
       },
       {
         row: "fresh-run",
-        judged: median(fresh.samples) - median(asked.samples),
+        judged: median(fresh.samples) - median(directRequests.samples),
         gantry: { samples: fresh.samples, cpuMs: mean(fresh.cpu) },
-        floor: asked,
+        floor: directRequests,
         peers,
         notes: [`in a process's first 200: ${median(young).toFixed(1)} ms`],
       },
@@ -153,15 +153,20 @@ export const singleRuns: Scenario = {
   },
 };
 
-/** What 64 at once took of one server, by rounds. */
-export interface Load {
+/** Rates, durations and CPU time of rounds with 64 concurrent clients. */
+export interface LoadSamples {
   rates: number[];
   samples: number[];
   cpuMs: number;
 }
 
-/** Fresh runs of 64 clients. */
-export async function freshAtOnce({ child }: Server, client: HttpClient, jobs: number, load: Load): Promise<void> {
+/** Measures fresh runs of 64 concurrent clients. */
+export async function freshAtOnce(
+  { child }: Server,
+  client: HttpClient,
+  jobs: number,
+  load: LoadSamples,
+): Promise<void> {
   const before = cpuOf(child);
   const { perSecond, samples } = await atOnce(jobs, () => run(client, "hi"));
   load.cpuMs += cpuOf(child) - before;
@@ -169,7 +174,7 @@ export async function freshAtOnce({ child }: Server, client: HttpClient, jobs: n
   load.samples.push(...samples);
 }
 
-/** Fresh runs, turns on stored sessions and the model alone, 64 at once. */
+/** Fresh runs, turns on stored sessions and direct model requests, 64 at a time. */
 export const manyRuns: Scenario = {
   rows: ["runs-64", "runs-64-p99", "turns-64", "turns-64-p99"],
   async run(bench) {
@@ -178,7 +183,9 @@ export const manyRuns: Scenario = {
     const model = new HttpClient(bench.model);
     const jobs = bench.rounds(1280, 640);
     const loads = { fresh: load(), turns: load(), model: load() };
-    const sessions = await Promise.all(Array.from({ length: AT_ONCE }, async () => (await run(client, "hi")).id));
+    const sessions = await Promise.all(
+      Array.from({ length: CONCURRENT_CLIENTS }, async () => (await run(client, "hi")).id),
+    );
     const work = {
       fresh: () => freshAtOnce(server, client, jobs, loads.fresh),
       turns: async () => {
@@ -194,7 +201,7 @@ export const manyRuns: Scenario = {
         loads.model.samples.push(...samples);
       },
     };
-    // The first of each finds cold code.
+    // The first round runs cold code and is not counted.
     for (const kind of ["fresh", "turns", "model"] as const) {
       await work[kind]();
       loads[kind] = load();
@@ -207,9 +214,9 @@ export const manyRuns: Scenario = {
     for (const kind of ["fresh", "turns"] as const) {
       const p99: Record<string, Figure> = {};
       const peers = await figuresOfPeers(bench, async (peer) => {
-        const stored = Array.from({ length: kind === "turns" ? AT_ONCE : 0 }, () => peer.run("hi"));
+        const stored = Array.from({ length: kind === "turns" ? CONCURRENT_CLIENTS : 0 }, () => peer.run("hi"));
         const ids = (await Promise.all(stored)).map(({ id }) => id);
-        const { perSecond, samples } = await atOnce(2 * AT_ONCE, (worker) => peer.run("hi", ids[worker]));
+        const { perSecond, samples } = await atOnce(2 * CONCURRENT_CLIENTS, (worker) => peer.run("hi", ids[worker]));
         p99[peer.peer.name] = { samples: [quantile(samples, 0.99)] };
         return { samples: [perSecond] };
       });
@@ -220,23 +227,24 @@ export const manyRuns: Scenario = {
   },
 };
 
-/** An empty load. */
-export function load(): Load {
+export function load(): LoadSamples {
   return { rates: [], samples: [], cpuMs: 0 };
 }
 
-function linesOfLoad(row: string, own: Load, model: Load): [rate: Line, p99: Line] {
-  const p99 = quantile(own.samples, 0.99);
-  const cpuMs = own.cpuMs / own.samples.length;
-  const rates: Figure = { samples: own.rates, cpuMs };
+function linesOfLoad(row: string, gantryLoad: LoadSamples, model: LoadSamples): [rate: Line, p99: Line] {
+  const p99 = quantile(gantryLoad.samples, 0.99);
+  const cpuMs = gantryLoad.cpuMs / gantryLoad.samples.length;
+  const rates: Figure = { samples: gantryLoad.rates, cpuMs };
   return [
-    { row, judged: median(own.rates), gantry: rates, floor: { samples: model.rates } },
+    { row, judged: median(gantryLoad.rates), gantry: rates, floor: { samples: model.rates } },
     {
       row: `${row}-p99`,
       judged: p99,
       gantry: { samples: [p99] },
       floor: { samples: [quantile(model.samples, 0.99)] },
-      notes: [`p50 ${median(own.samples).toFixed(0)} ms, at most ${Math.max(...own.samples).toFixed(0)} ms`],
+      notes: [
+        `p50 ${median(gantryLoad.samples).toFixed(0)} ms, at most ${Math.max(...gantryLoad.samples).toFixed(0)} ms`,
+      ],
     },
   ];
 }

@@ -1,5 +1,5 @@
-// `npm run bench:json`: what the JSON driver takes for each kind of work, beside the SQLite driver in the same run, each
-// the quickest of several rounds. Never part of the tests: it measures the machine as well.
+// `npm run bench:json`: duration of each operation of the JSON driver, compared with the SQLite driver in the same run.
+// It takes the fastest of several rounds. Not part of the tests, because the result depends on the machine.
 import type { SessionDriver } from "gantry/plugin";
 import {
   aMessage,
@@ -28,7 +28,7 @@ async function opened(kind: Kind, path: string): Promise<SessionDriver> {
   return driver;
 }
 
-/** Microseconds that one of each kind of work took. */
+/** Duration of one operation of each kind, in µs. */
 async function measure(kind: Kind): Promise<Map<string, number>> {
   await using folder = await makeTempDir();
   const took = new Map<string, number>();
@@ -55,9 +55,9 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   await time("head of a chain", 500, (n) => driver.head(`s${n}`));
   await time("a page of messages", 200, (n) => driver.messages("long", { after: 2 * n, limit: 20 }));
   await time("a run: lease, two messages, release", 100, async (n) => {
-    const { fence, ...rest } = await leaseOf(driver, `s${n}`, "h");
+    const { fence, ...leaseFields } = await leaseOf(driver, `s${n}`, "h");
     for (const seq of [2, 3]) await driver.write(`s${n}`, change({ fence, add: [aMessage(`s${n}`, seq)], sync: true }));
-    await release(driver, { fence, ...rest });
+    await release(driver, { fence, ...leaseFields });
   });
   await driver.close();
   await time(`open ${SESSIONS} sessions, list and close`, 5, async () => {

@@ -1,5 +1,5 @@
-// `npm run bench`: whole processes of gantry beside the floor of the runtime. Never part of the tests: it measures the
-// machine as well.
+// `npm run bench`: measures whole processes of gantry, compared with minimal reference programs. Not part of the tests,
+// because the result depends on the machine.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -36,11 +36,11 @@ const results: Result[] = [];
 const bench = await Bench.create(options);
 try {
   for (const scenario of SCENARIOS) {
-    const wanted = scenario.rows.filter((row) => bench.wants(row));
-    if (wanted.length === 0) continue;
+    const requestedRows = scenario.rows.filter((row) => bench.wants(row));
+    if (requestedRows.length === 0) continue;
     const lacks = await scenario.lacks?.();
     if (lacks !== undefined) {
-      for (const row of wanted) console.log(`SKIP  ${rowOf(row).title}: ${lacks}`);
+      for (const row of requestedRows) console.log(`SKIP  ${rowOf(row).title}: ${lacks}`);
       continue;
     }
     for (const line of await scenario.run(bench)) {
@@ -66,10 +66,10 @@ if (options.markdown !== undefined) {
   const text = readFileSync(options.markdown, "utf8");
   if (!marks.test(text))
     throw new Error(`${options.markdown} has no marks <!-- bench:begin --> and <!-- bench:end -->`);
-  const told = `\n${markdown(results, [...sitting, ...quiet])}\n`;
+  const resultTable = `\n${markdown(results, [...sitting, ...quiet])}\n`;
   writeFileSync(
     options.markdown,
-    text.replace(marks, (_all, begin: string, finish: string) => begin + told + finish),
+    text.replace(marks, (_all, begin: string, finish: string) => begin + resultTable + finish),
   );
 }
 if (options.check && results.some(({ pass }) => !pass)) process.exitCode = 1;

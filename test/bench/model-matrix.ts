@@ -1,4 +1,7 @@
-/** `node --import tsx --conditions=@gantry/source test/bench/model-matrix.ts`: runs every situation on every wire and prints the table of docs/models.md. */
+/**
+ * Runs every situation on every wire protocol and prints the table of docs/models.md. Run it with `node --import tsx
+ * --conditions=@gantry/source test/bench/model-matrix.ts`.
+ */
 import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../helpers/model-situations.js";

@@ -1,4 +1,3 @@
-// The command line of the bench.
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { ROOT, type BenchOptions, type Peer } from "./bench.js";
@@ -8,7 +7,7 @@ import { ROWS, rowOf } from "./rows.js";
 export const PROFILES = ["start", "turn", "runs", "stream", "postgres-turn", "postgres-runs"] as const;
 export type Profiled = (typeof PROFILES)[number];
 
-/** What is done, beside what is measured. */
+/** Options of the output, in addition to those of the measurement. */
 export interface Options extends BenchOptions {
   json: string | undefined;
   markdown: string | undefined;
@@ -30,7 +29,7 @@ export const HELP = `npm run bench -- [options]
   --profile WHAT        the ten largest costs instead: ${PROFILES.join(", ")}
 `;
 
-/** Reads the arguments. Throws with a sentence for what is wrong. */
+/** Parses the arguments. Throws an error with a readable message for invalid ones. */
 export function optionsOf(args: readonly string[]): Options {
   const { values } = parseArgs({
     args: [...args],
@@ -67,7 +66,7 @@ export function optionsOf(args: readonly string[]): Options {
   };
 }
 
-/** `name=rest`, split at the first sign. */
+/** Parses `name=command`, split at the first `=`. */
 function peerOf(text: string): Peer {
   const at = text.indexOf("=");
   if (at < 1) throw new Error(`a peer is NAME=COMMAND, not ${text}`);

@@ -1,28 +1,28 @@
-// A counter between a client and PostgreSQL: it passes every byte on and understands as much of the frontend/backend
-// protocol as it takes to tell statements, round trips and bytes apart. Without TLS.
+// A counting proxy between a client and PostgreSQL. It forwards every byte and parses enough of the frontend/backend
+// protocol to count statements, round trips and bytes. Does not support TLS.
 import { once } from "node:events";
 import net from "node:net";
 
-/** What went over all connections since the last `take`. */
+/** Traffic of all connections since the last `take`. */
 export interface Traffic {
-  /** Statements that were executed, as functions or first words name them; in the order in which they were sent. */
+  /** Executed statements in the order of sending, named by their function or first words. */
   statements: string[];
-  /** Times that somebody waits for the server: Sync and simple Query. */
+  /** Number of waits for the server: Sync and simple Query messages. */
   roundTrips: number;
-  /** Bytes to the server, without those of the start of a connection. */
+  /** Bytes to the server, without those of connection setup. */
   sent: number;
-  /** Bytes from the server, likewise. */
+  /** Bytes from the server, without those of connection setup. */
   received: number;
-  /** Notifications that came. */
+  /** Number of received notifications. */
   notices: number;
 }
 
 const none = (): Traffic => ({ statements: [], roundTrips: 0, sent: 0, received: 0, notices: 0 });
 
-/** How statements that tell others of news are called here: nobody waits for them, and they go together. */
+/** Name for statements that notify other connections. No client waits for them, and they are sent together. */
 export const HINT = "hint";
 
-/** What a statement is called here: the function of a schema that it calls, without what tells its version; else its first two words. */
+/** Name of a statement: the called function without its version suffix, or else the first two words. */
 export function nameOf(text: string): string {
   const [, called] =
     /\b(?:from|select)\s+(?:"(?:[^"]|"")*"|\w+)\."?([a-z_]+?)(?:_?v?\d\w*|_[0-9a-f]{6,})?"?\s*\(/i.exec(text) ?? [];
@@ -30,17 +30,17 @@ export function nameOf(text: string): string {
   return called ?? text.trim().split(/\s+/).slice(0, 2).join(" ");
 }
 
-/** The messages of one direction, cut out of what comes in pieces: a type, then a length that counts itself. */
+/** Splits the byte stream of one direction into messages: a type, then a length that includes itself. */
 export class Messages {
   #left: Buffer<ArrayBufferLike> = Buffer.alloc(0);
-  /** Whether the next message has no type: the first of a client. */
+  /** Whether the next message has no type, as a client's first one. */
   #untyped: boolean;
 
   constructor(untyped: boolean) {
     this.#untyped = untyped;
   }
 
-  /** Whole messages that a piece completes; `type` is `""` for those without one. */
+  /** Yields the messages that a piece completes. `type` is `""` for a message without a type. */
   *read(piece: Buffer): Generator<{ type: string; body: Buffer }> {
     this.#left = this.#left.length === 0 ? piece : Buffer.concat([this.#left, piece]);
     for (;;) {
@@ -57,10 +57,10 @@ export class Messages {
   }
 }
 
-/** Text up to the NUL that ends it. */
+/** Text up to the terminating NUL. */
 const textAt = (body: Buffer, from: number): string => body.toString("utf8", from, body.indexOf(0, from));
 
-/** Listens on loopback and counts what goes through. `close` it. */
+/** Listens on loopback and counts the traffic. Callers must `close` it. */
 export class CountingProxy {
   readonly #server: net.Server;
   readonly #sockets = new Set<net.Socket>();
@@ -83,7 +83,7 @@ export class CountingProxy {
     return (this.#server.address() as net.AddressInfo).port;
   }
 
-  /** What was counted, and begin anew. */
+  /** Returns the counts and resets them. */
   take(): Traffic {
     const taken = this.#traffic;
     this.#traffic = none();
@@ -97,35 +97,35 @@ export class CountingProxy {
   }
 
   #join(client: net.Socket, server: net.Socket): void {
-    const asked = new Messages(true);
-    const told = new Messages(false);
-    // Prepared once, executed often: what a name stands for, and what a portal runs.
+    const clientMessages = new Messages(true);
+    const serverMessages = new Messages(false);
+    // Texts of prepared statements by name, and statement names by portal.
     const texts = new Map<string, string>();
     const portals = new Map<string, string>();
     let started = false;
     client.on("data", (piece: Buffer) => {
       if (started) this.#traffic.sent += piece.length;
-      for (const { type, body } of asked.read(piece)) this.#asked(type, body, texts, portals);
+      for (const { type, body } of clientMessages.read(piece)) this.#asked(type, body, texts, portals);
       server.write(piece);
     });
     server.on("data", (piece: Buffer) => {
       if (started) this.#traffic.received += piece.length;
-      for (const { type } of told.read(piece)) {
+      for (const { type } of serverMessages.read(piece)) {
         if (type === "A") this.#traffic.notices += 1;
         if (type === "Z") started = true;
       }
       client.write(piece);
     });
-    for (const [one, other] of [
+    for (const [socket, peerSocket] of [
       [client, server],
       [server, client],
     ] as const) {
-      this.#sockets.add(one);
-      one.on("error", () => other.destroy());
-      one.on("end", () => other.end());
-      one.on("close", () => {
-        this.#sockets.delete(one);
-        other.destroy();
+      this.#sockets.add(socket);
+      socket.on("error", () => peerSocket.destroy());
+      socket.on("end", () => peerSocket.end());
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        peerSocket.destroy();
       });
     }
   }

@@ -1,10 +1,10 @@
-// The PostgreSQL that is measured: a private server with the durability that a user's has, its files where the other stores
-// are. Where no server is installed, the one that GANTRY_TEST_POSTGRES names.
+// The measured PostgreSQL: a private server with default durability, and its files on the same disk as the other
+// stores. If no server is installed, the one that GANTRY_TEST_POSTGRES names.
 import { randomBytes } from "node:crypto";
 import type { PostgresOptions } from "gantry/adapters/postgres-driver";
 import { cpuOfTree } from "./processes.js";
 
-/** What tests turn off for speed, as it is by default. */
+/** Default values of the settings that tests change for speed. */
 const AS_BY_DEFAULT = {
   fsync: "on",
   full_page_writes: "on",
@@ -13,13 +13,13 @@ const AS_BY_DEFAULT = {
   max_wal_size: "1GB",
 };
 
-/** Why PostgreSQL cannot be measured here; undefined where it can. */
+/** Why PostgreSQL cannot be measured here; undefined if it can. */
 export async function lacksPostgres(): Promise<string | undefined> {
   const { NO_POSTGRES } = await import("../helpers/postgres.js");
   return NO_POSTGRES || undefined;
 }
 
-/** A schema of a server's, both gone when it is disposed of. */
+/** A schema on a server. Disposal removes both; a server from GANTRY_TEST_POSTGRES remains. */
 export class BenchDatabase implements AsyncDisposable {
   readonly #url: URL;
   readonly #schema = `gantry_${randomBytes(8).toString("hex")}`;
@@ -49,7 +49,7 @@ export class BenchDatabase implements AsyncDisposable {
     return database;
   }
 
-  /** Of an administrator. */
+  /** URL of an administrator. */
   get url(): string {
     return this.#url.href;
   }
@@ -62,20 +62,20 @@ export class BenchDatabase implements AsyncDisposable {
     return { host: this.#url.hostname, port: Number(this.#url.port || 5432) };
   }
 
-  /** The `session` of a config, by way of a port of this machine's where one is named. */
+  /** The `session` section of a config. With `port`, it uses that port on this machine. */
   session(port?: number): { driver: string; url: string; schema: string } {
     const url = new URL(this.#url);
     if (port !== undefined) [url.hostname, url.port] = ["127.0.0.1", String(port)];
     return { driver: "postgres", url: url.href, schema: this.#schema };
   }
 
-  /** What the driver is made with. */
+  /** Options for the driver. */
   options(size = 10): PostgresOptions {
     const { url, schema } = this.session();
     return { url, schema, pool: { size } };
   }
 
-  /** CPU milliseconds of the server with all its connections so far; NaN where it is not ours. */
+  /** CPU time of the server and all its connections until now, in ms. NaN if the server is not private. */
   cpu(): number {
     return this.#pid === undefined ? NaN : cpuOfTree(this.#pid);
   }

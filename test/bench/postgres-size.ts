@@ -1,5 +1,6 @@
-// `npm run bench:size -- [sessions]`: what sessions, messages and runs take in PostgreSQL, in tables, indexes and log: so many
-// sessions of 12 to 20 messages are written, then each lives one more turn as the kernel writes it. Never part of the tests.
+// `npm run bench:size -- [sessions]`: bytes of sessions, messages and runs in PostgreSQL's tables, indexes and log. It
+// writes that many sessions of 12 to 20 messages, then adds a turn to each with the same writes as the kernel. Not part
+// of the tests.
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import type { Message, RunRecord, Session } from "gantry";
@@ -10,13 +11,13 @@ import { ROOT } from "./bench.js";
 import { BenchDatabase } from "./postgres-server.js";
 
 const SESSIONS = Number(process.argv[2] ?? 100_000);
-const AT_ONCE = 24;
+const MAX_CONCURRENT = 24;
 const HOLDER = { id: "size", host: "bench", boot: "b", pid: 1, started: "1" };
 /** Characters of a prompt, a call's arguments, a tool's result and an answer. */
 const LENGTHS = { prompt: 200, call: 120, result: 2000, answer: 800 };
 
-/** Prose and code of this repository: text that compresses as what agents read and write does. */
-const TEXT = ["docs", "src/run", "src/tools", "src/live"]
+/** Prose and code of this repository, which compress like the texts that agents read and write. */
+const TEXT = ["docs", "src/run", "src/tools", "src/watch"]
   .flatMap((folder) => readdirSync(path.join(ROOT, folder)).map((name) => path.join(ROOT, folder, name)))
   .filter((name) => /\.(md|ts)$/.test(name))
   .map((name) => readFileSync(name, "utf8"))
@@ -50,15 +51,22 @@ function session(n: number): Session {
     chain: { root: id, index: 0 },
     lastSeq: 0,
   };
-  const rest = { mode: "auto", permissionGrants: [], rewinds: [], createdAt: at(n), updatedAt: at(n), usage: USAGE };
-  return { ...start, ...where, ...rest } as Session;
+  const otherFields = {
+    mode: "auto",
+    permissionGrants: [],
+    rewinds: [],
+    createdAt: at(n),
+    updatedAt: at(n),
+    usage: USAGE,
+  };
+  return { ...start, ...where, ...otherFields } as Session;
 }
 
-/** What one turn says: a prompt, a call, its result, an answer. */
+/** Messages of one turn: a prompt, a call, its result, an answer. */
 function turn(sessionId: string, from: number, n: number): Message[] {
-  const message = (seq: number, role: Message["role"], more: Partial<Message>): Message => ({
+  const message = (seq: number, role: Message["role"], fields: Partial<Message>): Message => ({
     ...{ id: uuid(seq + 16, n), sessionId, seq, role, parts: [], toolCallId: "", name: "", failed: false },
-    ...{ createdAt: at(n + seq), finished: true, ...more },
+    ...{ createdAt: at(n + seq), finished: true, ...fields },
   });
   const call = { type: "tool_call" as const, id: "call_0123456789abcdef01234567", name: "read" };
   return [
@@ -76,7 +84,7 @@ function turn(sessionId: string, from: number, n: number): Message[] {
 }
 
 function run(sessionId: string, n: number, over: boolean): RunRecord {
-  const told = {
+  const identity = {
     id: uuid(2, n),
     sessionId,
     idempotencyKey: "",
@@ -87,7 +95,7 @@ function run(sessionId: string, n: number, over: boolean): RunRecord {
   };
   const times = { startedAt: at(n), endedAt: over ? at(n + 5) : "", usage: USAGE, iterations: 2 };
   const end = { state: over ? "finished" : "running", endedBy: over ? "model" : "", error: null, queueLease: null };
-  return { ...told, ...times, ...end, retry: null, answer: null } as RunRecord;
+  return { ...identity, ...times, ...end, retry: null, answer: null } as RunRecord;
 }
 
 async function all(count: number, work: (n: number) => Promise<unknown>): Promise<number> {
@@ -96,20 +104,20 @@ async function all(count: number, work: (n: number) => Promise<unknown>): Promis
   const worker = async (): Promise<void> => {
     while (next < count) await work(next++);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
   return (performance.now() - since) / 1000;
 }
 
 const turnsOf = (n: number): number => 3 + (n % 3);
 
-/** As a fresh session with all that was said, but for the last turn. */
+/** Creates a session with all messages except the last turn. */
 async function load(driver: SessionDriver, n: number): Promise<void> {
   const start = session(n);
   const messages = Array.from({ length: turnsOf(n) - 1 }, (_, each) => turn(start.id, 1 + each * 4, n)).flat();
   await driver.create({ session: start, messages, sync: false, run: run(start.id, n * 2, true) });
 }
 
-/** The last turn, in the writes of a run: the prompt, the call, its result, the answer. */
+/** Adds the last turn with the writes of a run: the prompt, the call, its result, the answer. */
 async function live(driver: SessionDriver, n: number): Promise<void> {
   const id = uuid(1, n);
   const from = 1 + (turnsOf(n) - 1) * 4;
@@ -129,7 +137,7 @@ async function live(driver: SessionDriver, n: number): Promise<void> {
 await using database = await BenchDatabase.create({ shared_buffers: "512MB", max_wal_size: "4GB" });
 const { schema, url } = database;
 
-const driver = new PostgresDriver(database.options(AT_ONCE) as never);
+const driver = new PostgresDriver(database.options(MAX_CONCURRENT) as never);
 await driver.open();
 
 const print = (line: string): boolean => process.stdout.write(`${line}\n`);
@@ -152,16 +160,16 @@ async function sizes(per: Record<string, number>): Promise<void> {
     total += Number(bytes) + Number(toast ?? 0);
     if (Number(bytes) + Number(toast ?? 0) < 64 * 1024) continue;
     const mb = ((Number(bytes) + Number(toast ?? 0)) / 1e6).toFixed(1).padStart(8);
-    const told = String(name) === String(of);
+    const isTable = String(name) === String(of);
     const each = per[String(of)];
     const figures = [
       each ? `${((Number(bytes) + Number(toast ?? 0)) / each).toFixed(0)} B each` : "",
-      told && Number(live) ? `${live} rows, ${dead} dead` : "",
-      told && Number(toast) ? `of it TOAST ${(Number(toast) / 1e6).toFixed(1)} MB` : "",
-      told && hot !== null && hot !== undefined ? `HOT ${(Number(hot) * 100).toFixed(0)} %` : "",
-      told && Number(vacuums) ? `${vacuums} autovacuums` : "",
+      isTable && Number(live) ? `${live} rows, ${dead} dead` : "",
+      isTable && Number(toast) ? `of it TOAST ${(Number(toast) / 1e6).toFixed(1)} MB` : "",
+      isTable && hot !== null && hot !== undefined ? `HOT ${(Number(hot) * 100).toFixed(0)} %` : "",
+      isTable && Number(vacuums) ? `${vacuums} autovacuums` : "",
     ];
-    print(`${mb} MB  ${told ? "" : "  "}${name}  ${figures.filter(Boolean).join("; ")}`);
+    print(`${mb} MB  ${isTable ? "" : "  "}${name}  ${figures.filter(Boolean).join("; ")}`);
   }
   print(`${(total / 1e6).toFixed(1).padStart(8)} MB  in all, ${(total / SESSIONS).toFixed(0)} B a session`);
 }
@@ -193,11 +201,11 @@ for (const [title, work] of [
   );
   await sizes(await counts());
 }
-const said = await asAdmin(
+const bodySizes = await asAdmin(
   url,
   `SELECT avg(octet_length(body))::float8 AS body, sum(octet_length(body))::float8 AS total FROM ${schema}.messages`,
 );
 print(
-  `\na message's body as JSON: ${Number(said[0]?.body).toFixed(0)} B in the middle; all ${(Number(said[0]?.total) / 1e6).toFixed(1)} MB`,
+  `\na message's body as JSON: ${Number(bodySizes[0]?.body).toFixed(0)} B in the middle; all ${(Number(bodySizes[0]?.total) / 1e6).toFixed(1)} MB`,
 );
 await driver.close();

@@ -1,4 +1,4 @@
-// Rows of what a turn sends to PostgreSQL and gets from it, however much was said before.
+// Rows for the traffic of a turn with PostgreSQL, for different lengths of history.
 import type { Line, Scenario } from "./bench.js";
 import { HttpClient } from "./http-client.js";
 import { run } from "./http-rows.js";
@@ -8,28 +8,33 @@ import { end } from "./processes.js";
 import { median } from "./statistics.js";
 import { filled } from "./store-rows.js";
 
-/** Messages that a session has before. */
+/** Numbers of messages that a session has before the turn. */
 const HISTORIES = [1, 100, 10_000] as const;
-/** As chat completions are sent one of those messages, with the sign behind it. */
+/** Bytes of one of these messages in a chat completions request, with the comma after it. */
 const SENT = Buffer.byteLength('{"role":"assistant","content":"What is said as number 5000 of this conversation."},');
 
-/** An answer as slow as those of real models. */
+/** An answer at the speed of real models. */
 const SLOW = { tokens: 200, seconds: 4, prompt: "[tokens=200 every=20]" };
 
-/** What a connection asks every 2 s at most, however many turns there are: whether the server has room for others. */
-const ROOM = "SELECT pg_backend_pid()";
+/** Statement that a connection sends at most every 2 s, to ask whether the server accepts more connections. */
+const CAPACITY_QUERY = "SELECT pg_backend_pid()";
 
-/** No turn's own: hints, for which nobody waits, pages of what the model must be sent, and what connections ask for themselves. */
-const BESIDE: readonly string[] = [HINT, "messages", ROOM];
+/**
+ * Statements that do not count as waits of a turn: hints, which nothing waits for, pages of messages for the model, and
+ * the connections' own statements.
+ */
+const BESIDE: readonly string[] = [HINT, "messages", CAPACITY_QUERY];
 
-/** `waited`: round trips without those beside. */
+/** `waited`: round trips without the statements in `BESIDE`. */
 type Counted = Pick<Traffic, "roundTrips" | "sent" | "received"> & { waited: number; statements: string };
 
-/** The turns that were counted, as one: the middle of each figure, and the statements of most. */
+/** Summary of the counted turns: the median of each figure, and the most frequent statements. */
 function middle(turns: readonly Traffic[]): Counted {
   const figure = (of: (turn: Traffic) => number): number => median(turns.map(of));
-  const told = turns.map(({ statements }) => inWords(statements)).sort();
-  const often = new Map(told.map((each) => [each, told.filter((other) => other === each).length]));
+  const statementTexts = turns.map(({ statements }) => inWords(statements)).sort();
+  const often = new Map(
+    statementTexts.map((each) => [each, statementTexts.filter((statementText) => statementText === each).length]),
+  );
   const [[statements = ""] = []] = [...often].sort(([, a], [, b]) => b - a);
   return {
     roundTrips: figure((turn) => turn.roundTrips),
@@ -40,7 +45,7 @@ function middle(turns: readonly Traffic[]): Counted {
   };
 }
 
-/** `get, lease, write, write; 2 hints`. */
+/** Formats statements, for example `get, lease, write, write; 2 x hint`. */
 function inWords(statements: readonly string[]): string {
   const counted = new Map<string, number>();
   for (const name of statements) if (BESIDE.includes(name)) counted.set(name, (counted.get(name) ?? 0) + 1);
@@ -51,7 +56,7 @@ function inWords(statements: readonly string[]): string {
 
 const bytesOf = ({ sent, received }: Counted): number => sent + received;
 
-/** What was done before is done, and what a turn leaves for later is too. */
+/** Waits until earlier work and deferred work of a turn are complete. */
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 200));
 
 async function counted(proxy: CountingProxy, work: () => Promise<unknown>): Promise<Traffic> {
@@ -62,7 +67,10 @@ async function counted(proxy: CountingProxy, work: () => Promise<unknown>): Prom
   return proxy.take();
 }
 
-/** Statements, round trips and bytes of a turn: on a session that the process had last, and on one that another had. */
+/**
+ * Statements, round trips and bytes of a turn: on a session that this process used last, and on one that another
+ * process used last.
+ */
 export const postgresTraffic: Scenario = {
   rows: ["pg-trips", "pg-trips-cold", "pg-bytes", "pg-bytes-cold"],
   lacks: lacksPostgres,
@@ -72,19 +80,19 @@ export const postgresTraffic: Scenario = {
     const project = bench.project();
     const groups = HISTORIES.map((messages) => `1x${messages}`);
     const ids = await filled(bench, "postgres", database.options(), project, groups);
-    const here = await bench.serve(bench.home(database.session(proxy.port)), project);
+    const measuredServer = await bench.serve(bench.home(database.session(proxy.port)), project);
     const elsewhere = await bench.serve(bench.home(database.session()), project);
-    const clients = { here: new HttpClient(here.base), elsewhere: new HttpClient(elsewhere.base) };
+    const clients = { measured: new HttpClient(measuredServer.base), elsewhere: new HttpClient(elsewhere.base) };
     const rounds = bench.rounds(7, 3);
     const warm: Counted[] = [];
     const cold: Counted[] = [];
     for (const id of ids) {
       const turns: Record<"warm" | "cold", Traffic[]> = { warm: [], cold: [] };
-      await run(clients.here, "hi", id);
+      await run(clients.measured, "hi", id);
       for (let n = 0; n < rounds; n++) {
-        turns.warm.push(await counted(proxy, () => run(clients.here, "hi", id)));
+        turns.warm.push(await counted(proxy, () => run(clients.measured, "hi", id)));
         await run(clients.elsewhere, "hi", id);
-        turns.cold.push(await counted(proxy, () => run(clients.here, "hi", id)));
+        turns.cold.push(await counted(proxy, () => run(clients.measured, "hi", id)));
       }
       warm.push(middle(turns.warm));
       cold.push(middle(turns.cold));
@@ -93,11 +101,11 @@ export const postgresTraffic: Scenario = {
     const streamed: Traffic[] = [];
     const [short = ""] = ids;
     for (let n = 0; n < rounds; n++) {
-      fresh.push(await counted(proxy, () => run(clients.here, "hi")));
-      if (n < 3) streamed.push(await counted(proxy, () => run(clients.here, SLOW.prompt, short)));
+      fresh.push(await counted(proxy, () => run(clients.measured, "hi")));
+      if (n < 3) streamed.push(await counted(proxy, () => run(clients.measured, SLOW.prompt, short)));
     }
     for (const client of Object.values(clients)) client.close();
-    for (const { child } of [here, elsewhere]) await end(child);
+    for (const { child } of [measuredServer, elsewhere]) await end(child);
     await proxy.close();
     return linesOf(warm, cold, middle(fresh), middle(streamed));
   },
@@ -108,7 +116,7 @@ function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Coun
   const [few, many] = [cold.at(0), cold.at(-1)].map((each) => (each ? bytesOf(each) : NaN));
   const perMessage = ((many ?? NaN) - (few ?? NaN)) / ((HISTORIES.at(-1) ?? 0) - (HISTORIES.at(0) ?? 0));
   const bytes = warm.map(bytesOf);
-  const told = (all: readonly Counted[]): string[] =>
+  const describe = (all: readonly Counted[]): string[] =>
     all.map(
       ({ sent, received, roundTrips, statements }, index) =>
         `on ${HISTORIES[index]?.toLocaleString("en-US")}: ${roundTrips} round trips, ${sent.toLocaleString("en-US")} bytes there, ` +
@@ -120,12 +128,12 @@ function linesOf(warm: readonly Counted[], cold: readonly Counted[], fresh: Coun
       judged: Math.max(...trips(warm)),
       gantry: { samples: trips(warm) },
       notes: [
-        ...told(warm),
+        ...describe(warm),
         `a fresh run, with the title: ${fresh.roundTrips} round trips, ${bytesOf(fresh).toLocaleString("en-US")} bytes: ${fresh.statements}`,
         `an answer of ${SLOW.tokens} tokens in ${SLOW.seconds} s: ${slow.roundTrips} round trips, ${bytesOf(slow).toLocaleString("en-US")} bytes: ${slow.statements}`,
       ],
     },
-    { row: "pg-trips-cold", judged: Math.max(...trips(cold)), gantry: { samples: trips(cold) }, notes: told(cold) },
+    { row: "pg-trips-cold", judged: Math.max(...trips(cold)), gantry: { samples: trips(cold) }, notes: describe(cold) },
     {
       row: "pg-bytes",
       judged: (bytes.at(-1) ?? NaN) / (bytes.at(0) ?? NaN),

@@ -1,32 +1,32 @@
-// Processes that are measured: each the leader of a group of its own, ended with all it started, also when the bench is
-// interrupted. What they take is read from /proc, on Linux alone.
+// The measured processes. Each leads its own process group, which is killed at the end, also if the bench is
+// interrupted. Resource usage is read from /proc, only on Linux.
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, mkdtempSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-/** What is started: a program with its arguments, or a line for the shell. */
+/** A program with its arguments, or a shell command. */
 export type Command = readonly [program: string, ...args: string[]] | string;
 
 export interface StartOptions {
   cwd?: string;
   env?: NodeJS.ProcessEnv;
-  /** Default `pipe`, `pipe`, `ignore`. */
+  /** Default: `ignore`. */
   stderr?: "ignore" | "inherit" | "pipe";
 }
 
 const running = new Set<ChildProcess>();
 const folders = new Set<string>();
-/** Clock ticks of /proc: USER_HZ, 100 wherever Node runs. */
+/** Duration of a clock tick in /proc: USER_HZ is 100 on all platforms of Node. */
 const TICK_MS = 10;
 
-/** Start a process. `end` it, or `endAll`. */
+/** Starts a process. Callers must `end` it, or call `endAll`. */
 export function start(command: Command, { cwd, env, stderr = "ignore" }: StartOptions = {}): ChildProcess {
   const [program, ...args] = typeof command === "string" ? ["/bin/sh", "-c", `exec env ${command}`] : command;
   const child = spawn(program, args, { cwd, env, stdio: ["pipe", "pipe", stderr], detached: true });
   running.add(child);
-  // Writes to what has gone are told by its exit.
+  // Write errors after the exit are ignored; the exit event reports it.
   child.stdin?.on("error", () => {});
   child.once("error", () => running.delete(child));
   return child;
@@ -37,11 +37,11 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // The group is gone.
+    // The group no longer exists.
   }
 }
 
-/** Ask a process to end, and see to it that it and all of its group have. */
+/** Asks a process to exit and waits for that. Kills it after 6 s, and then the rest of its group. */
 export async function end(child: ChildProcess): Promise<void> {
   if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) {
     const gone = once(child, "exit");
@@ -55,14 +55,14 @@ export async function end(child: ChildProcess): Promise<void> {
   running.delete(child);
 }
 
-/** A new folder under the system's temporary one; gone at the end. */
+/** Creates a temporary folder, which `endAll` removes. */
 export function folder(): string {
   const made = realpathSync(mkdtempSync(path.join(tmpdir(), "gantry-bench-")));
   folders.add(made);
   return made;
 }
 
-/** Nothing is left: no process, no file. */
+/** Kills all processes and removes all temporary folders. */
 export function endAll(): void {
   for (const child of running) signalGroup(child, "SIGKILL");
   for (const made of folders) rmSync(made, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
@@ -70,7 +70,7 @@ export function endAll(): void {
   folders.clear();
 }
 
-/** Leave nothing behind either when somebody ends the bench. */
+/** Cleans up also if a signal ends the bench. */
 export function endWithSignals(): void {
   for (const [signal, code] of [
     ["SIGINT", 130],
@@ -84,7 +84,7 @@ export function endWithSignals(): void {
   process.once("exit", endAll);
 }
 
-/** Fields of /proc/PID/stat behind the name, which may hold anything. */
+/** Fields of /proc/PID/stat after the name, which may contain any character. */
 function statOf(pid: number | string): string[] | undefined {
   try {
     return readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").pop()?.split(" ");
@@ -93,7 +93,7 @@ function statOf(pid: number | string): string[] | undefined {
   }
 }
 
-/** A process and what it started, as long as it lives. */
+/** A process and its living descendants. */
 function treeOf(root: number): number[] {
   const parents = new Map<number, number>();
   for (const name of readdirSync("/proc"))
@@ -106,24 +106,26 @@ function treeOf(root: number): number[] {
   return tree;
 }
 
-/** CPU milliseconds, user and system, of a process with all that it started, so far; in steps of 10. NaN where unknown. */
-export function cpuOf({ pid }: ChildProcess, whole = true): number {
-  return pid === undefined ? NaN : cpuOfTree(pid, whole);
+/**
+ * User and system CPU time of a process and its descendants until now, in ms with a resolution of 10. NaN if unknown.
+ */
+export function cpuOf({ pid }: ChildProcess, includesDescendants = true): number {
+  return pid === undefined ? NaN : cpuOfTree(pid, includesDescendants);
 }
 
-/** The same, by its number. */
-export function cpuOfTree(pid: number, whole = true): number {
+/** The same, by process id. */
+export function cpuOfTree(pid: number, includesDescendants = true): number {
   if (process.platform !== "linux") return NaN;
   let ticks = 0;
-  for (const each of whole ? treeOf(pid) : [pid]) {
+  for (const each of includesDescendants ? treeOf(pid) : [pid]) {
     const stat = statOf(each);
-    // utime, stime, and what ended children took.
+    // utime, stime, and the times of ended children.
     for (const field of [11, 12, 13, 14]) ticks += Number(stat?.[field] ?? 0);
   }
   return ticks * TICK_MS;
 }
 
-/** Megabytes that a process with all that it started has in memory now, and had at most. NaN where unknown. */
+/** Current and peak memory of a process and its descendants, in MB. NaN if unknown. */
 export function memoryOf({ pid }: ChildProcess): { now: number; peak: number } {
   if (process.platform !== "linux" || pid === undefined) return { now: NaN, peak: NaN };
   const total = { now: 0, peak: 0 };
@@ -132,7 +134,7 @@ export function memoryOf({ pid }: ChildProcess): { now: number; peak: number } {
     try {
       status = readFileSync(`/proc/${each}/status`, "utf8");
     } catch {
-      // It has just ended.
+      // The process has just ended.
     }
     const field = (name: string): number =>
       Number(new RegExp(`^${name}:\\s*(\\d+)`, "m").exec(status)?.[1] ?? 0) / 1024;

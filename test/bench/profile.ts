@@ -1,5 +1,5 @@
-// `npm run bench -- --profile WHAT`: the ten largest costs of one kind of work, by package and by
-// function, as V8 samples them, told in the words of the sources.
+// `npm run bench -- --profile WHAT`: the ten largest costs of one kind of work, by package and by function. V8 samples
+// them, and source maps give the names of the sources.
 import { readdirSync, readFileSync } from "node:fs";
 import { SourceMap } from "node:module";
 import path from "node:path";
@@ -15,7 +15,7 @@ import { end, folder, start } from "./processes.js";
 const LARGEST = 10;
 
 interface Profile {
-  /** Microseconds of the machine's monotonic clock, as all times here. */
+  /** In µs of the machine's monotonic clock, as all times in this file. */
   startTime: number;
   nodes: { id: number; callFrame: Frame }[];
   samples: number[];
@@ -29,7 +29,7 @@ interface Frame {
   columnNumber: number;
 }
 
-/** The part of a process's life that is looked at, and how much was done in it. */
+/** The measured part of a process's life, and the number of repetitions in it. */
 interface Window {
   from: number;
   to: number;
@@ -38,7 +38,7 @@ interface Window {
 
 const now = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** Profile one kind of work and tell its largest costs. */
+/** Profiles one kind of work. Resolves with a report of its largest costs. */
 export async function profile(bench: Bench, what: Profiled): Promise<string> {
   const out = folder();
   const nodeArgs = ["--cpu-prof", "--cpu-prof-interval=100", `--cpu-prof-dir=${out}`];
@@ -69,10 +69,10 @@ const WORK: Record<Profiled, (bench: Bench, nodeArgs: readonly string[]) => Prom
   async start(bench, nodeArgs) {
     const home = bench.home();
     const cwd = bench.project();
-    const [node, ...rest] = bench.gantry("serve", "--acp", "--stdio");
+    const [node, ...gantryArguments] = bench.gantry("serve", "--acp", "--stdio");
     for (const args of [[], nodeArgs]) {
       const from = now();
-      const child = start([node, ...args, ...rest], { cwd, env: bench.environment(home) });
+      const child = start([node, ...args, ...gantryArguments], { cwd, env: bench.environment(home) });
       await new AcpClient(child).open(cwd);
       const window = { from, to: now(), times: 1 };
       await end(child);
@@ -107,7 +107,7 @@ const turns: Prepare = async (client) => {
   };
 };
 
-/** Fresh runs, 64 at once. */
+/** Fresh runs, 64 at a time. */
 const manyRuns: Prepare = async (client) => async (times) => {
   await atOnce(times, () => run(client, "hi"));
 };
@@ -161,7 +161,7 @@ function costsOf(
   return { total, byPackage, byFunction };
 }
 
-/** Whose code a frame is (a package, a folder of ours, a part of Node), and which function. */
+/** Owner of a frame's code (a package, a folder of this project, a part of Node), and its function. */
 function originOf(
   { functionName, url, lineNumber, columnNumber }: Frame,
   product: string,

@@ -1,10 +1,10 @@
-// Prints what stands before every message, in bytes: the system prompt and the tools, for each family of models.
+// Prints the size of the constant prompt prefix in bytes: the system prompt and the tools, for each model family.
 import { silentLogger } from "../../src/base/log.js";
 import { offeredTools } from "../../src/run/tools/offered-tools.js";
 import { builtinTools } from "../../src/tools/all.js";
 import { workInstructions, type PromptFamily } from "../../src/run/prompt/sections.js";
 
-/** A model of each. */
+/** A model of each family. */
 const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
   ["claude", "claude-sonnet-4-5"],
   ["gpt", "gpt-5.1-codex"],
@@ -15,10 +15,10 @@ const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
 
 const rows = [["family", "alone", "with a person", "tools"]];
 for (const [family, id] of FAMILIES) {
-  const told = (person: boolean) =>
+  const toolsFor = (person: boolean) =>
     offeredTools(builtinTools(), { provider: "", id }, { person, skills: false }, silentLogger);
-  const words = (isAttended: boolean) => Buffer.byteLength(workInstructions({ family, tools: told(isAttended) }));
-  const specs = told(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
+  const words = (isAttended: boolean) => Buffer.byteLength(workInstructions({ family, tools: toolsFor(isAttended) }));
+  const specs = toolsFor(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
   rows.push([family, words(false), words(true), Buffer.byteLength(JSON.stringify(specs))].map(String));
 }
 for (const row of rows)

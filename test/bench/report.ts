@@ -1,9 +1,9 @@
-// What the bench says: a table, PASS or FAIL a row, the same as JSON or Markdown.
+// Output of the bench: a table with PASS or FAIL for each row, as text, JSON or Markdown.
 import { ROWS, passes, rowOf, wordsOf, type Row } from "./rows.js";
 import { summary, type Summary } from "./statistics.js";
 import type { Figure, Line } from "./bench.js";
 
-/** A row's result, as JSON holds it. */
+/** Result of a row, as in the JSON output. */
 export interface Result {
   row: string;
   title: string;
@@ -19,9 +19,12 @@ export interface Result {
 
 type Told = Summary & { cpuMs?: number };
 
-const told = ({ samples, cpuMs }: Figure): Told => ({ ...summary(samples), ...(cpuMs === undefined ? {} : { cpuMs }) });
+const summarize = ({ samples, cpuMs }: Figure): Told => ({
+  ...summary(samples),
+  ...(cpuMs === undefined ? {} : { cpuMs }),
+});
 
-/** A measured line beside its goal. */
+/** A measured line together with its goal. */
 export function resultOf({ row: id, judged, gantry, floor, peers = {}, notes = [] }: Line): Result {
   const row = rowOf(id);
   return {
@@ -31,14 +34,14 @@ export function resultOf({ row: id, judged, gantry, floor, peers = {}, notes = [
     goal: wordsOf(row),
     judged,
     pass: passes(row, judged),
-    gantry: told(gantry),
-    ...(floor ? { floor: { ...told(floor), what: row.floor } } : {}),
-    peers: Object.fromEntries(Object.entries(peers).map(([name, figure]) => [name, told(figure)])),
+    gantry: summarize(gantry),
+    ...(floor ? { floor: { ...summarize(floor), what: row.floor } } : {}),
+    peers: Object.fromEntries(Object.entries(peers).map(([name, figure]) => [name, summarize(figure)])),
     notes,
   };
 }
 
-/** Three figures that matter, never more. */
+/** Formats a value with three significant figures. */
 export function short(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return "-";
   const size = Math.abs(value);
@@ -81,7 +84,7 @@ function inOrder(results: readonly Result[]): Result[] {
   return [...results].sort((a, b) => order.indexOf(a.row) - order.indexOf(b.row));
 }
 
-/** For a terminal. */
+/** The results as a text table for a terminal. */
 export function table(results: readonly Result[]): string {
   const rows = tableOf(results);
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
@@ -91,15 +94,19 @@ export function table(results: readonly Result[]): string {
       .join("  ")
       .trimEnd(),
   );
-  const notes = inOrder(results).flatMap(({ title, notes: said }) => said.map((note) => `  ${title}: ${note}`));
+  const notes = inOrder(results).flatMap(({ title, notes: resultNotes }) =>
+    resultNotes.map((note) => `  ${title}: ${note}`),
+  );
   return `${[...lines, ...(notes.length > 0 ? ["", ...notes] : [])].join("\n")}\n`;
 }
 
-/** For docs/performance.md. */
+/** The results as Markdown for docs/performance.md. */
 export function markdown(results: readonly Result[], sitting: readonly string[]): string {
   const [head = [], ...rows] = tableOf(results);
   const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
-  const notes = inOrder(results).flatMap(({ title, notes: said }) => said.map((note) => `- ${title}: ${note}`));
+  const notes = inOrder(results).flatMap(({ title, notes: resultNotes }) =>
+    resultNotes.map((note) => `- ${title}: ${note}`),
+  );
   return [
     sitting.join("; "),
     "",
@@ -110,10 +117,10 @@ export function markdown(results: readonly Result[], sitting: readonly string[])
   ].join("\n");
 }
 
-/** One line as soon as a row is measured. */
+/** One line that is printed as soon as a row is measured. */
 export function verdict(result: Result): string {
   const { pass, title, goal, floor, gantry, unit } = result;
   const base = floor ? `, ${floor.what || "floor"} ${short(floor.median)}` : "";
-  const own = `gantry ${short(gantry.median)} ${unit}`;
-  return `${pass ? "PASS" : "FAIL"}  ${title}: ${judgedOf(result)} (goal ${goal}; ${own}${base})`;
+  const gantryResult = `gantry ${short(gantry.median)} ${unit}`;
+  return `${pass ? "PASS" : "FAIL"}  ${title}: ${judgedOf(result)} (goal ${goal}; ${gantryResult}${base})`;
 }

@@ -1,26 +1,28 @@
-// The rows of the bench and what each has to reach. A goal is data: nothing else says what passes.
+// The rows of the bench and their goals. Nothing else decides whether a row passes.
 
-/** What of a row is compared with its goal. */
+/** The figure of a row that is compared with its goal. */
 export interface Goal {
-  /** `ratio`: gantry's figure over the floor's; `difference`: gantry's less the floor's; `value`: gantry's own. */
+  /**
+   * `ratio`: gantry's figure divided by the floor's. `difference`: gantry's minus the floor's. `value`: gantry's alone.
+   * The floor is a minimal reference program.
+   */
   figure: "ratio" | "difference" | "value";
   atMost?: number;
   atLeast?: number;
 }
 
-/** One row. */
 export interface Row {
   id: string;
   title: string;
   unit: "ms" | "MB" | "runs/s" | "turns/s" | "round trips" | "bytes";
   goal: Goal;
-  /** What stands in the floor's column. */
+  /** Description of the reference in the floor column. */
   floor: string;
 }
 
 const AGENT = "floor agent";
 
-/** Every row, in the order of the table. */
+/** All rows, in the order of the table. */
 export const ROWS: readonly Row[] = [
   row("stdio-start", "stdio: spawn to a usable session", "ms", { figure: "ratio", atMost: 2.3 }, AGENT),
   row("warm-turn", "warm turn", "ms", { figure: "ratio", atMost: 3 }, AGENT),
@@ -114,20 +116,20 @@ function row(id: string, title: string, unit: Row["unit"], goal: Goal, floor: st
   return { id, title, unit, goal, floor };
 }
 
-/** A row by its id. Throws for an unknown one. */
+/** A row by its id. Throws for an unknown id. */
 export function rowOf(id: string): Row {
-  const found = ROWS.find((row) => row.id === id);
-  if (!found) throw new Error(`no row is called ${id}; there are ${ROWS.map((each) => each.id).join(", ")}`);
-  return found;
+  const knownRow = ROWS.find((row) => row.id === id);
+  if (!knownRow) throw new Error(`no row is called ${id}; there are ${ROWS.map((each) => each.id).join(", ")}`);
+  return knownRow;
 }
 
-/** The goal in words: `<= 3x`. */
+/** The goal as text, for example `<= 3x`. */
 export function wordsOf({ goal: { figure, atMost, atLeast = 0 }, unit }: Row): string {
   const bound = atMost === undefined ? `>= ${atLeast}` : `<= ${atMost}`;
   return figure === "ratio" ? `${bound}x` : `${figure === "difference" ? "+ " : ""}${bound} ${unit}`;
 }
 
-/** Whether a figure is good enough. */
+/** Whether a figure meets the goal. */
 export function passes({ goal: { atMost = Infinity, atLeast = -Infinity } }: Row, judged: number): boolean {
   return judged <= atMost && judged >= atLeast;
 }

@@ -1,4 +1,4 @@
-// What measures the rows, in the order in which it is done.
+// The scenarios that measure the rows, in the order of execution.
 import type { Scenario } from "./bench.js";
 import { manyRuns, serveStart, singleRuns } from "./http-rows.js";
 import { postgresRuns } from "./postgres-rows.js";
@@ -8,7 +8,7 @@ import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
 import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
 import { watchedStream } from "./watch-rows.js";
 
-/** Every row is measured by one of these. */
+/** Together they measure every row. */
 export const SCENARIOS: readonly Scenario[] = [
   stdioRows,
   serveStart,

@@ -1,5 +1,5 @@
-// `npm run bench:search [FILES]`: the time of grep, glob and list in folders with
-// 1,000, 10,000 and 100,000 files, and that of plain `rg` on the same folder in the same run. It measures the machine as well.
+// `npm run bench:search [FILES]`: time of grep, glob and list in folders with 1,000, 10,000 and 100,000 files, compared
+// with plain `rg` on the same folder. The result depends on the machine.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -9,14 +9,14 @@ import { callTool, toolContext } from "../helpers/tool-context.js";
 
 const SIZES = process.argv[2] === undefined ? [1_000, 10_000, 100_000] : [Number(process.argv[2])];
 const ROUNDS = 7;
-/** A call that takes longer than this is measured once. */
+/** A call that takes longer is measured only once, in ms. */
 const LONG_MS = 5_000;
 const RG_FLAGS = ["--no-config", "--hidden", "--no-require-git", "--glob=!.git"];
 
 const { rgPath } = await import("@vscode/ripgrep");
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
 
-/** Files of 20 lines, 50 in a folder, of which 20 match; one more folder is ignored. */
+/** Writes files of 20 lines, 50 in a folder. 20 files match. One more folder is ignored. */
 async function fill(folder: TempDir, size: number): Promise<void> {
   await folder.write({ ".gitignore": "node_modules/\n*.log\n/build\n", ".git/HEAD": "ref: refs/heads/main\n" });
   await folder.write({ "node_modules/x/index.js": "a needle\n" });
@@ -64,19 +64,19 @@ for (const size of SIZES) {
   const context = toolContext(folder.path);
   for (const [name, input, args] of CASES) {
     const ours: number[] = [];
-    const theirs: number[] = [];
+    const rgTimes: number[] = [];
     const call = () => callTool(tools.get(name)!, input, context);
-    // One after the other, so that both meet the same machine. The first round fills caches.
+    // Alternates both, so that they run under the same conditions. The first round fills caches.
     for (let round = 0; round <= ROUNDS && (ours[0] ?? 0) < LONG_MS; round++) {
-      const [own, other] = [await time(call), await time(() => plain(args, folder.path))];
-      if (round === 0 && own <= LONG_MS) continue;
-      ours.push(own);
-      theirs.push(other);
+      const [toolTime, rgTime] = [await time(call), await time(() => plain(args, folder.path))];
+      if (round === 0 && toolTime <= LONG_MS) continue;
+      ours.push(toolTime);
+      rgTimes.push(rgTime);
     }
-    const [own, other] = [median(ours), median(theirs)];
+    const [toolMedian, rgMedian] = [median(ours), median(rgTimes)];
     console.log(
       `${String(size).padStart(7)} files  ${name} ${JSON.stringify(input).padEnd(40)} ` +
-        `${own.toFixed(1).padStart(9)} ms  rg ${other.toFixed(1).padStart(7)} ms  ratio ${(own / other).toFixed(2)}`,
+        `${toolMedian.toFixed(1).padStart(9)} ms  rg ${rgMedian.toFixed(1).padStart(7)} ms  ratio ${(toolMedian / rgMedian).toFixed(2)}`,
     );
   }
 }

@@ -1,6 +1,6 @@
-// What is said of many samples: the middle, the ends, and what nearly all stay under.
+// Statistics of samples: median, extremes and quantiles.
 
-/** Samples of one figure, all of one unit, as they were told. */
+/** Summary of samples of one figure, in the unit of the samples. */
 export interface Summary {
   count: number;
   median: number;
@@ -9,25 +9,25 @@ export interface Summary {
   p99: number;
 }
 
-/** The value that so much of the samples (0 to 1) is at or under; NaN of none. */
+/** The smallest sample that is not below the given part (0 to 1) of the samples; NaN without samples. */
 export function quantile(samples: readonly number[], part: number): number {
   const sorted = [...samples].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] ?? NaN;
 }
 
-/** The middle one; of an even number, the mean of the two in the middle. NaN of none. */
+/** The median; for an even number, the mean of the two middle samples. NaN without samples. */
 export function median(samples: readonly number[]): number {
   const sorted = [...samples].sort((a, b) => a - b);
   const half = sorted.length / 2;
   return ((sorted[Math.ceil(half) - 1] ?? NaN) + (sorted[Math.floor(half)] ?? NaN)) / 2;
 }
 
-/** The mean; NaN of none. For what is counted in coarse steps, such as CPU time. */
+/** The mean; NaN without samples. For values measured in coarse steps, such as CPU time. */
 export function mean(samples: readonly number[]): number {
   return samples.reduce((sum, sample) => sum + sample, 0) / samples.length;
 }
 
-/** What tables and JSON tell of samples. */
+/** Summarizes samples for tables and JSON. */
 export function summary(samples: readonly number[]): Summary {
   return {
     count: samples.length,

@@ -1,4 +1,4 @@
-// Rows of an agent on its standard input and output, beside the floor agent and any peers.
+// Rows of an agent over standard input and output, compared with the floor agent and any peers.
 import type { ChildProcess } from "node:child_process";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -7,10 +7,10 @@ import { beside, interleaved, type Bench, type Figure, type Line, type Scenario 
 import { cpuOf, end, memoryOf, start, type Command } from "./processes.js";
 import { mean, median } from "./statistics.js";
 
-/** A peer that takes longer for one thing is left out of what follows. */
-const PATIENCE_MS = 60_000;
-/** A slow peer has been measured well enough after so many samples of one row that took so long together. */
-const ENOUGH = { samples: 5, ms: 10_000 };
+/** Time limit of one operation, in ms. A slower peer is excluded from the rest. */
+const OPERATION_TIMEOUT_MS = 60_000;
+/** A slow peer is not measured further once it has this many samples of a row, which took this time together. */
+const MIN_PEER_SAMPLING = { samples: 5, ms: 10_000 };
 
 interface Subject {
   name: string;
@@ -18,21 +18,21 @@ interface Subject {
   env: NodeJS.ProcessEnv;
   cwd: string;
   figures: Map<string, Figure & { cpu: number[] }>;
-  /** By row, or `start` for all: why it is not measured. */
+  /** Why a row is not measured, by row; the key `start` stands for all rows. */
   failures: Map<string, string>;
 }
 
-interface Live {
+interface LiveAgent {
   subject: Subject;
   child: ChildProcess;
   client: AcpClient;
-  /** The newest: there are agents that hold no more than one. */
+  /** The newest session: some agents support only one. */
   session: string;
 }
 
 /**
- * What is asked in the rows of turns, how often (in a full run, in a quick one), and how much must come. One turn of
- * each subject after the other: in a row of its own turns a process is warmer than anybody finds it.
+ * Turn rows: prompt, rounds (full run, quick run), and the minimum result. The subjects take turns, because consecutive
+ * turns of one process would be warmer than in normal use.
  */
 const TURNS = {
   "warm-turn": { prompt: () => "hi", rounds: [200, 60], characters: 1, tools: 0 },
@@ -49,13 +49,12 @@ type TurnRow = keyof typeof TURNS;
 
 const WARM_UP: Record<TurnRow, number> = { "warm-turn": 60, "tokens-5000": 3, "tool-read": 10, "tool-shell": 10 };
 
-/** All rows over stdio. */
 export const stdioRows: Scenario = {
   rows: ["stdio-start", "warm-turn", "first-turn", "tokens-5000", "tool-read", "tool-shell", "rss-idle", "rss-peak"],
   async run(bench) {
     const subjects = subjectsOf(bench);
     const starts = ["stdio-start", "first-turn", "rss-idle"].some((row) => bench.wants(row));
-    // Turns before starts: `first-turn` is compared with the warm one.
+    // Turns run before starts, because `first-turn` is compared with the warm turn.
     await turns(bench, subjects);
     if (starts) {
       await interleaved(subjects, bench.rounds(20, 5), startOnce);
@@ -87,13 +86,13 @@ function note({ figures }: Subject, row: string, value: number, cpu = NaN): void
   if (!Number.isNaN(cpu)) figure.cpu.push(cpu);
 }
 
-/** A peer that cannot do something is told and left out of it; gantry and the floor must. */
+/** Runs a measurement. A peer's failure is recorded and excludes it; a failure of gantry or the floor is thrown. */
 async function attempt({ name, failures }: Subject, what: string, work: () => Promise<void>): Promise<void> {
   if (failures.has("start") || failures.has(what)) return;
   const late = new AbortController();
   try {
-    const timeout = delay(PATIENCE_MS, undefined, { signal: late.signal }).then(() => {
-      throw new Error(`not done after ${PATIENCE_MS / 1000} s`);
+    const timeout = delay(OPERATION_TIMEOUT_MS, undefined, { signal: late.signal }).then(() => {
+      throw new Error(`not done after ${OPERATION_TIMEOUT_MS / 1000} s`);
     });
     timeout.catch(() => {});
     await Promise.race([work(), timeout]);
@@ -106,29 +105,31 @@ async function attempt({ name, failures }: Subject, what: string, work: () => Pr
   }
 }
 
-/** Gantry and the floor are measured in every round. */
+/** Whether a peer has enough samples. Gantry and the floor are measured in every round. */
 function enough({ name, figures }: Subject, row: string): boolean {
   const samples = name === "gantry" || name === "floor" ? [] : (figures.get(row)?.samples ?? []);
-  return samples.length >= ENOUGH.samples && samples.reduce((sum, ms) => sum + ms, 0) > ENOUGH.ms;
+  return samples.length >= MIN_PEER_SAMPLING.samples && samples.reduce((sum, ms) => sum + ms, 0) > MIN_PEER_SAMPLING.ms;
 }
 
 async function turns(bench: Bench, subjects: readonly Subject[]): Promise<void> {
-  const wanted = (Object.keys(TURNS) as TurnRow[]).filter(
+  const requestedRows = (Object.keys(TURNS) as TurnRow[]).filter(
     (row) => bench.wants(row) || (row === "warm-turn" && bench.wants("first-turn")) || bench.wants("rss-peak"),
   );
-  if (wanted.length === 0) return;
-  const live: Live[] = [];
+  if (requestedRows.length === 0) return;
+  const live: LiveAgent[] = [];
   try {
     for (const subject of subjects)
       await attempt(subject, "start", async () => {
         const child = start(subject.command, subject);
-        const one = { subject, child, client: new AcpClient(child), session: "" };
-        live.push(one);
-        one.session = await one.client.open(subject.cwd);
+        const liveAgent = { subject, child, client: new AcpClient(child), session: "" };
+        live.push(liveAgent);
+        liveAgent.session = await liveAgent.client.open(subject.cwd);
       });
-    for (const row of wanted) {
-      for (const one of live) await warmUp(one, row);
-      await interleaved(live, bench.rounds(TURNS[row].rounds[0], TURNS[row].rounds[1]), (one) => measureTurn(one, row));
+    for (const row of requestedRows) {
+      for (const liveAgent of live) await warmUp(liveAgent, row);
+      await interleaved(live, bench.rounds(TURNS[row].rounds[0], TURNS[row].rounds[1]), (liveAgent) =>
+        measureTurn(liveAgent, row),
+      );
     }
     for (const { subject, child } of live) note(subject, "rss-peak", memoryOf(child).peak);
   } finally {
@@ -136,16 +137,16 @@ async function turns(bench: Bench, subjects: readonly Subject[]): Promise<void> 
   }
 }
 
-async function warmUp(one: Live, row: TurnRow): Promise<void> {
+async function warmUp(liveAgent: LiveAgent, row: TurnRow): Promise<void> {
   const until = performance.now() + 5_000;
-  await attempt(one.subject, row, async () => {
-    const { sessionId } = await one.client.ask("session/new", { cwd: one.subject.cwd, mcpServers: [] });
-    one.session = sessionId as string;
-    for (let n = 0; n < WARM_UP[row] && performance.now() < until; n++) await turn(one, row);
+  await attempt(liveAgent.subject, row, async () => {
+    const { sessionId } = await liveAgent.client.ask("session/new", { cwd: liveAgent.subject.cwd, mcpServers: [] });
+    liveAgent.session = sessionId as string;
+    for (let n = 0; n < WARM_UP[row] && performance.now() < until; n++) await turn(liveAgent, row);
   });
 }
 
-async function turn({ client, subject, session }: Live, row: TurnRow): Promise<number> {
+async function turn({ client, subject, session }: LiveAgent, row: TurnRow): Promise<number> {
   const { prompt, characters, tools } = TURNS[row];
   const done = await client.turn(session, prompt(subject.cwd));
   if (done.characters < characters) throw new Error(`only ${done.characters} characters came`);
@@ -153,16 +154,16 @@ async function turn({ client, subject, session }: Live, row: TurnRow): Promise<n
   return done.ms;
 }
 
-async function measureTurn(one: Live, row: TurnRow): Promise<void> {
-  if (enough(one.subject, row)) return;
-  await attempt(one.subject, row, async () => {
-    const before = cpuOf(one.child);
-    const ms = await turn(one, row);
-    note(one.subject, row, ms, cpuOf(one.child) - before);
+async function measureTurn(liveAgent: LiveAgent, row: TurnRow): Promise<void> {
+  if (enough(liveAgent.subject, row)) return;
+  await attempt(liveAgent.subject, row, async () => {
+    const before = cpuOf(liveAgent.child);
+    const ms = await turn(liveAgent, row);
+    note(liveAgent.subject, row, ms, cpuOf(liveAgent.child) - before);
   });
 }
 
-/** One process from its spawn to the end of its first turn. */
+/** Measures one process from its spawn to the end of its first turn. */
 async function startOnce(subject: Subject): Promise<void> {
   if (enough(subject, "stdio-start")) return;
   await attempt(subject, "start", async () => {
@@ -179,7 +180,7 @@ async function startOnce(subject: Subject): Promise<void> {
   });
 }
 
-/** What a process holds that has a session and nothing to do. */
+/** Measures the memory of an idle process with one session. */
 async function idleOnce(subject: Subject): Promise<void> {
   await attempt(subject, "start", async () => {
     const child = start(subject.command, subject);
@@ -196,13 +197,13 @@ async function idleOnce(subject: Subject): Promise<void> {
 function linesOf(bench: Bench, subjects: readonly Subject[]): Line[] {
   const [gantry, floor, ...peers] = subjects;
   const figureOf = (subject: Subject | undefined, row: string): Figure | undefined => {
-    const found = subject?.figures.get(row);
-    return found && { samples: found.samples, ...(found.cpu.length > 0 ? { cpuMs: mean(found.cpu) } : {}) };
+    const figure = subject?.figures.get(row);
+    return figure && { samples: figure.samples, ...(figure.cpu.length > 0 ? { cpuMs: mean(figure.cpu) } : {}) };
   };
   const lines: Line[] = [];
   for (const row of stdioRows.rows) {
-    const own = figureOf(gantry, row);
-    if (!own || !bench.wants(row)) continue;
+    const gantryFigure = figureOf(gantry, row);
+    if (!gantryFigure || !bench.wants(row)) continue;
     const base = row === "first-turn" ? figureOf(gantry, "warm-turn") : figureOf(floor, row);
     const beside = peers.map((peer) => [peer.name, figureOf(peer, row) ?? { samples: [] }] as const);
     const notes = peers.flatMap(({ name, failures }) => {
@@ -213,11 +214,11 @@ function linesOf(bench: Bench, subjects: readonly Subject[]): Line[] {
       const first = median(figureOf(floor, row)?.samples ?? []);
       notes.push(`the floor agent's first turn: ${first.toFixed(1)} ms`);
     }
-    const judged = median(own.samples) / (row.startsWith("rss") ? 1 : median(base?.samples ?? []));
+    const judged = median(gantryFigure.samples) / (row.startsWith("rss") ? 1 : median(base?.samples ?? []));
     lines.push({
       row,
       judged,
-      gantry: own,
+      gantry: gantryFigure,
       ...(base ? { floor: base } : {}),
       peers: Object.fromEntries(beside),
       notes,

@@ -1,4 +1,4 @@
-// Rows of stores that are full already: long sessions, long lists, and the JSON driver beside SQLite.
+// Rows for stores that already have content: long sessions, long lists, and the JSON driver compared with SQLite.
 import { once } from "node:events";
 import path from "node:path";
 import { beside, interleaved, lineOf, type Bench, type Figure, type Scenario, type Server } from "./bench.js";
@@ -17,11 +17,14 @@ interface Prepared {
   server: Server;
   client: HttpClient;
   ids: string[];
-  /** Of the store. */
+  /** Path of the store. */
   file: string;
 }
 
-/** Fill a store with what `groups` say: `100000x0` sessions without messages, `1x50000` one of so many. Resolves with the ids of few. */
+/**
+ * Fills a store. `groups`: `100000x0` is 100,000 sessions without messages, `1x50000` one session of 50,000. Resolves
+ * with the session ids of groups with fewer than ten sessions.
+ */
 export async function filled(
   bench: Bench,
   driver: Driver | "postgres",
@@ -42,7 +45,7 @@ export async function filled(
   return output.trim().split("\n");
 }
 
-/** A server on a store that was filled. */
+/** Starts a server on a filled store. */
 async function prepared(bench: Bench, driver: Driver, groups: readonly string[]): Promise<Prepared> {
   const home = bench.home({ driver });
   const project = bench.project();
@@ -57,7 +60,7 @@ async function closed({ client, server }: Prepared): Promise<void> {
   await end(server.child);
 }
 
-/** What one stored turn more costs each turn: a session of many turns beside one of few. */
+/** Cost of each stored turn for a new turn: compares a session of many turns with one of few. */
 async function slope(bench: Bench, driver: Driver): Promise<{ slope: number; long: number[]; short: number[] }> {
   const store = await prepared(bench, driver, [`1x${2 * SHORT_TURNS}`, `1x${2 * LONG_TURNS}`]);
   const [short = "", long = ""] = store.ids;
@@ -76,7 +79,7 @@ async function slope(bench: Bench, driver: Driver): Promise<{ slope: number; lon
 const wordsOfSlope = (long: readonly number[], short: readonly number[]): string =>
   `a turn on ${SHORT_TURNS} stored ones ${median(short).toFixed(1)} ms, on ${LONG_TURNS} ${median(long).toFixed(1)} ms`;
 
-/** What history costs. */
+/** Cost of history. */
 export const slopes: Scenario = {
   rows: ["slope"],
   async run(bench) {
@@ -107,7 +110,7 @@ export const longList: Scenario = {
   },
 };
 
-/** Turns on sessions of 50,000 messages, all of which the model is shown. */
+/** Turns on sessions of 50,000 messages, all of which are sent to the model. */
 export const longSession: Scenario = {
   rows: ["newest-50000"],
   async run(bench) {
@@ -117,7 +120,7 @@ export const longSession: Scenario = {
     const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
     const cold: number[] = [];
     const health: number[] = [];
-    // A process that has run, and has not had these sessions.
+    // The process is warm, but has not loaded these sessions.
     for (let n = 0; n < 40; n++) await run(store.client, "hi");
     for (const id of store.ids) {
       cold.push((await run(store.client, "hi", id)).ms);
@@ -141,7 +144,7 @@ export const longSession: Scenario = {
   },
 };
 
-/** Reading the session from the file and asking the model, by hand. */
+/** Reference: reads the session from the file and requests the model directly. */
 async function floorOfSession(bench: Bench, { file, ids: [id = ""] }: Prepared): Promise<number[]> {
   const { node, product } = bench.options;
   const args = [product, file, bench.model, id, String(bench.rounds(15, 6))];
@@ -151,7 +154,7 @@ async function floorOfSession(bench: Bench, { file, ids: [id = ""] }: Prepared):
   return took.slice(2);
 }
 
-/** The JSON driver beside SQLite. */
+/** The JSON driver compared with SQLite. */
 export const jsonDriver: Scenario = {
   rows: ["json-runs", "json-slope"],
   async run(bench) {
@@ -164,7 +167,7 @@ export const jsonDriver: Scenario = {
     );
     const [json, sqlite] = stores.map(({ load: each }) => each);
     if (bench.wants("json-runs")) {
-      // The first find cold code.
+      // The first round runs cold code and is not counted.
       for (const { server, client } of stores) await freshAtOnce(server, client, jobs / 2, load());
       await interleaved(stores, bench.rounds(4, 2), ({ server, client, load: each }) =>
         freshAtOnce(server, client, jobs, each),

@@ -1,11 +1,12 @@
-// Prepares a store through the product's own driver: `node store.mjs PRODUCT DRIVER OPTIONS PROJECT SESSIONS...`: options
-// of the driver as JSON, and sessions as `count x messages` (`100000x0`, `1x50000`). Prints the ids, one a line, of which there are few.
+// Fills a store through the product's own driver: `node store.mjs PRODUCT DRIVER OPTIONS PROJECT SESSIONS...`. OPTIONS
+// are the driver's as JSON; SESSIONS are `count x messages` (`100000x0`, `1x50000`). It prints the ids of groups with
+// fewer than ten sessions, one a line.
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
 const [product, kind, options, projectDir, ...groups] = process.argv.slice(2);
-/** Changes that nobody waits for are written together. */
+/** Number of writes that run concurrently. */
 const TOGETHER = 1000;
 
 const [name, face] = {
@@ -24,13 +25,13 @@ const session = (id, seconds) => ({
   id,
   alias: "",
   title: `Session ${id}`,
-  titled: true,
+  hasFinalTitle: true,
   provider: "lab",
   model: "m1",
   reasoningEffort: "",
   mode: "auto",
-  leave: [],
-  cuts: [],
+  permissionGrants: [],
+  rewinds: [],
   projectDir,
   parentId: "",
   chain: { root: id, index: 0 },

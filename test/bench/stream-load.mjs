@@ -1,5 +1,5 @@
-// Many streams at once, read in a process of its own: `node stream-load.mjs BASE COUNT MESSAGE`. Prints `{"all":true}`
-// when each has begun to talk, and at the end what they took, in ms, and how much text came.
+// Reads many concurrent streams in its own process: `node stream-load.mjs BASE COUNT MESSAGE`. It prints `{"all":true}`
+// once each stream has sent text. At the end it prints the durations in ms and the number of characters.
 import { Agent, request } from "node:http";
 
 const [base, count, message] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-// Rows of streams over HTTP: one that is long, and many at once beside a floor server.
+// Rows of HTTP streams: one long stream, and many concurrent ones compared with a floor server.
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
 import {
@@ -17,38 +17,39 @@ import { direct } from "./http-rows.js";
 import { cpuOf, end, start } from "./processes.js";
 import { mean, median, quantile } from "./statistics.js";
 
-const LONG = 20_000;
-const MANY = 100;
+const LONG_STREAM_TOKENS = 20_000;
+const CONCURRENT_STREAMS = 100;
 const CROWD = 500;
-/** Characters of a word of the model's, but for the first. */
+/** Characters of each word from the model. */
 const WORD = 5;
 
-/** 20,000 tokens as fast as the model writes, beside a reader of the model's own stream. */
+/** 20,000 tokens at the model's full speed, compared with reading the model's own stream. */
 export const longStream: Scenario = {
   rows: ["sse-20000"],
   async run(bench) {
     const server = await bench.serve();
     const client = new HttpClient(server.base);
     const model = new HttpClient(bench.model);
-    const prompt = `[tokens=${LONG}]`;
+    const prompt = `[tokens=${LONG_STREAM_TOKENS}]`;
     const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
     const floor: Figure = { samples: [] };
-    const whole = ({ ms, characters }: Stream): number => {
-      if (characters !== LONG * WORD) throw new Error(`${characters} characters of ${LONG * WORD} came`);
+    const requireComplete = ({ ms, characters }: Stream): number => {
+      if (characters !== LONG_STREAM_TOKENS * WORD)
+        throw new Error(`${characters} characters of ${LONG_STREAM_TOKENS * WORD} came`);
       return ms;
     };
-    const own = async (): Promise<void> => {
+    const measureGantry = async (): Promise<void> => {
       const before = cpuOf(server.child);
       const stream = await client.stream("/api/run", { message: prompt, stream: true }, textOfRun);
-      gantry.samples.push(whole(stream));
+      gantry.samples.push(requireComplete(stream));
       gantry.cpu.push(cpuOf(server.child) - before);
     };
     const bare = async (): Promise<void> => {
-      floor.samples.push(whole(await model.stream("/chat/completions", direct(prompt), textOfChunk)));
+      floor.samples.push(requireComplete(await model.stream("/chat/completions", direct(prompt), textOfChunk)));
     };
-    for (let n = 0; n < 3; n++) await Promise.all([own(), bare()]);
+    for (let n = 0; n < 3; n++) await Promise.all([measureGantry(), bare()]);
     gantry.samples.length = gantry.cpu.length = floor.samples.length = 0;
-    await interleaved([own, bare], bench.rounds(20, 8), (measure) => measure());
+    await interleaved([measureGantry, bare], bench.rounds(20, 8), (measure) => measure());
     client.close();
     model.close();
     await end(server.child);
@@ -65,17 +66,17 @@ export const longStream: Scenario = {
   },
 };
 
-/** What many streams at once took. */
+/** Measurements of many concurrent streams. */
 interface Crowd {
   first: number[];
   ms: number;
   characters: number;
 }
 
-/** A reader of many streams, in its own process, so that reading slows no probe down. */
+/** A reader of many streams in its own process, so that reading does not slow down the probes. */
 class Reader {
   readonly #child: ChildProcess;
-  /** When each stream has begun to talk. */
+  /** Resolves once each stream has sent text. */
   readonly talking: Promise<unknown>;
   readonly done: Promise<Crowd>;
 
@@ -109,7 +110,8 @@ async function both(bench: Bench, work: (servers: readonly Subject[]) => Promise
     { name: "floor", server: await floorServer(bench), samples: [], cpu: [], notes: [] },
   ];
   try {
-    for (const { server } of servers) await new Reader(bench, server.base, MANY, "[tokens=50 every=5]").done;
+    for (const { server } of servers)
+      await new Reader(bench, server.base, CONCURRENT_STREAMS, "[tokens=50 every=5]").done;
     return await work(servers);
   } finally {
     await Promise.all(servers.map(({ server }) => end(server.child)));
@@ -125,11 +127,11 @@ interface Subject {
 }
 
 function complete({ characters }: Crowd, streams: number, tokens: number): void {
-  const wanted = streams * tokens * WORD;
-  if (characters !== wanted) throw new Error(`${characters} characters of ${wanted} came`);
+  const expectedCharacters = streams * tokens * WORD;
+  if (characters !== expectedCharacters) throw new Error(`${characters} characters of ${expectedCharacters} came`);
 }
 
-/** What a token costs that comes alone, when many streams talk at an even pace. */
+/** CPU time of a token that arrives separately, while many streams run at an even pace. */
 export const tokenCpu: Scenario = {
   rows: ["token-cpu"],
   run: (bench) =>
@@ -137,9 +139,9 @@ export const tokenCpu: Scenario = {
       const tokens = bench.rounds(500, 150);
       await interleaved(servers, bench.rounds(3, 1), async ({ server, samples, notes }) => {
         const before = cpuOf(server.child);
-        const crowd = await new Reader(bench, server.base, MANY, `[tokens=${tokens} every=20]`).done;
-        complete(crowd, MANY, tokens);
-        samples.push((cpuOf(server.child) - before) / (MANY * tokens));
+        const crowd = await new Reader(bench, server.base, CONCURRENT_STREAMS, `[tokens=${tokens} every=20]`).done;
+        complete(crowd, CONCURRENT_STREAMS, tokens);
+        samples.push((cpuOf(server.child) - before) / (CONCURRENT_STREAMS * tokens));
         notes.push(crowd.ms);
       });
       const [gantry, floor] = servers;
@@ -148,7 +150,7 @@ export const tokenCpu: Scenario = {
     }),
 };
 
-/** How long each of many waits that ask at once, of a model that answers as fast as it can. */
+/** Time to the first token of many concurrent requests, with a model at full speed. */
 export const firstToken: Scenario = {
   rows: ["first-token-100"],
   run: (bench) =>
@@ -157,20 +159,20 @@ export const firstToken: Scenario = {
       const tokens = 500;
       await interleaved(servers, bench.rounds(8, 2), async ({ name, server, samples, notes, cpu }) => {
         const before = cpuOf(server.child);
-        const crowd = await new Reader(bench, server.base, MANY, `[tokens=${tokens}]`).done;
-        complete(crowd, MANY, tokens);
+        const crowd = await new Reader(bench, server.base, CONCURRENT_STREAMS, `[tokens=${tokens}]`).done;
+        complete(crowd, CONCURRENT_STREAMS, tokens);
         cpu.push(cpuOf(server.child) - before);
         samples.push(quantile(crowd.first, 0.5));
         notes.push(quantile(crowd.first, 0.99));
         if (name === "gantry") totals.push(crowd.ms);
       });
       const [gantry, floor] = servers;
-      const said = `p99 ${median(gantry?.notes ?? []).toFixed(0)} ms; all ${MANY} x ${tokens} tokens ${median(totals).toFixed(0)} ms`;
-      return [line("first-token-100", gantry, floor, median(gantry?.samples ?? []), [said])];
+      const summaryNote = `p99 ${median(gantry?.notes ?? []).toFixed(0)} ms; all ${CONCURRENT_STREAMS} x ${tokens} tokens ${median(totals).toFixed(0)} ms`;
+      return [line("first-token-100", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
     }),
 };
 
-/** Whether a server still answers others while many streams talk. */
+/** Response time of the health endpoint during many streams. */
 export const healthBeside: Scenario = {
   rows: ["health-500"],
   run: (bench) =>
@@ -188,12 +190,12 @@ export const healthBeside: Scenario = {
       });
       const [gantry, floor] = servers;
       const p50 = median(gantry?.notes ?? []).toFixed(1);
-      const said = `p50 ${p50} ms; while the ${CROWD} streams began, p99 ${quantile(opening, 0.99).toFixed(0)} ms`;
-      return [line("health-500", gantry, floor, median(gantry?.samples ?? []), [said])];
+      const summaryNote = `p50 ${p50} ms; while the ${CROWD} streams began, p99 ${quantile(opening, 0.99).toFixed(0)} ms`;
+      return [line("health-500", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
     }),
 };
 
-/** What a health check takes, asked every few ms until something is done. */
+/** Response times of the health endpoint, requested every few ms until a promise settles. */
 export async function probe(base: string, until: Promise<unknown>): Promise<number[]> {
   const client = new HttpClient(base);
   const waits: number[] = [];
@@ -208,10 +210,16 @@ export async function probe(base: string, until: Promise<unknown>): Promise<numb
   return waits;
 }
 
-function line(row: string, own: Subject | undefined, base: Subject | undefined, judged: number, notes: string[]): Line {
+function line(
+  row: string,
+  gantrySubject: Subject | undefined,
+  base: Subject | undefined,
+  judged: number,
+  notes: string[],
+): Line {
   const figure = ({ samples = [], cpu = [] }: Partial<Subject> = {}): Figure => ({
     samples,
     ...(cpu.length > 0 ? { cpuMs: mean(cpu) } : {}),
   });
-  return { row, judged, gantry: figure(own), floor: figure(base), notes };
+  return { row, judged, gantry: figure(gantrySubject), floor: figure(base), notes };
 }

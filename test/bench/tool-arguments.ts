@@ -1,6 +1,7 @@
 /**
- * `node --import tsx --conditions=@gantry/source test/bench/tool-arguments.ts`: how long a tool call takes whose arguments
- * stream in many pieces. Ten times the bytes in ten times the pieces must take about ten times as long, not a hundred.
+ * Measures tool calls whose arguments stream in many pieces. Run it with `node --import tsx --conditions=@gantry/source
+ * test/bench/tool-arguments.ts`. Ten times the bytes in ten times the pieces must take about ten times as long, not a
+ * hundred.
  */
 import { performance } from "node:perf_hooks";
 import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
@@ -27,13 +28,13 @@ for (const wire of WIRES) {
       const start = performance.now();
       const { calls } = await take(provider, ask({ model: WIRE_MODELS[wire], tools: [writeTool] }));
       if (calls[0]!.arguments.length < content.length) throw new Error("arguments were lost");
-      // The first round loads the package.
+      // The first round loads the package and is not counted.
       if (round > 0) times.push(performance.now() - start);
     }
     medians.push(times.sort((a, b) => a - b)[Math.floor(times.length / 2)]!);
   }
   const [small, large] = medians as [number, number];
-  // Gemini gives calls in one piece.
+  // Gemini sends a call in one piece.
   const note = wire === "google" ? " (one piece)" : "";
   rows.push(
     `${(wire + note).padEnd(22)}${small.toFixed(0).padStart(8)} ms${large.toFixed(0).padStart(10)} ms${(large / small).toFixed(1).padStart(8)} x`,

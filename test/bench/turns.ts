@@ -1,6 +1,6 @@
-// `npm run bench:turns`: turns per second of one session that grows, by store: whether a turn costs more the longer its
-// session is. A turn is what the kernel asks of a driver for a prompt whose model answers at once, with streamed text.
-// Never part of the tests: it measures the machine as well.
+// `npm run bench:turns`: turns per second of one growing session, by store. It shows whether turns become slower with
+// the session's length. A turn is the kernel's driver calls for a prompt with a streamed answer. Not part of the tests,
+// because the result depends on the machine.
 import type { SessionDriver } from "gantry/plugin";
 import { MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";

@@ -1,6 +1,6 @@
-// Watchers of one session, in a process of their own: `node watch-load.mjs BASE SESSION COUNT`. The last of them takes a
-// byte a second, the others all there is. Prints `{"all":true}` when each watches, and `{"characters":[...]}` of each but the
-// last when its standard input ends.
+// Watchers of one session in their own process: `node watch-load.mjs BASE SESSION COUNT`. The last watcher reads one
+// byte a second, the others read everything. It prints `{"all":true}` once all are connected. When its standard input
+// ends, it prints `{"characters":[...]}` of all except the last.
 import { Agent, request } from "node:http";
 
 const [base, session, count] = process.argv.slice(2);

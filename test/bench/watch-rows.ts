@@ -1,16 +1,16 @@
-// The row of a run that others watch: the same run beside it, unwatched.
+// The row of a watched run, compared with the same run without watchers.
 import { once } from "node:events";
 import { interleaved, beside, lineOf, type Bench, type Figure, type Scenario, type Server } from "./bench.js";
 import { HttpClient, textOfRun } from "./http-client.js";
 import { cpuOf, memoryOf, end, start } from "./processes.js";
 import { mean, median } from "./statistics.js";
 
-const LONG = 20_000;
+const RUN_TOKENS = 20_000;
 const WATCHERS = 20;
-/** Characters of a word of the model's. */
+/** Characters of each word from the model. */
 const WORD = 5;
 
-/** What those who watch have read when they are ended, in characters of answers; who is slow is not among them. */
+/** Runs `work` with watchers. Resolves with the answer characters that each watcher has read, except the slow one. */
 async function watched(bench: Bench, base: string, session: string, work: () => Promise<void>): Promise<number[]> {
   const child = start([bench.options.node, beside("watch-load.mjs"), base, session, String(WATCHERS)], {
     env: bench.environment(""),
@@ -21,7 +21,7 @@ async function watched(bench: Bench, base: string, session: string, work: () => 
   const closed = once(child, "close");
   await lineOf(child, /^\{"all":true\}$/m);
   await work();
-  // What is told last comes within the time that hints take.
+  // The last events arrive within the notification delay.
   await new Promise((resolve) => setTimeout(resolve, 500));
   child.stdin?.end();
   await closed;
@@ -29,7 +29,7 @@ async function watched(bench: Bench, base: string, session: string, work: () => 
   return (JSON.parse(output.trim().split("\n").at(-1) ?? "") as { characters: number[] }).characters;
 }
 
-/** 20,000 tokens that 20 others watch, one of them at a byte a second, beside the same that nobody watches. */
+/** A run of 20,000 tokens with 20 watchers, one of which reads a byte a second, compared with an unwatched run. */
 export const watchedStream: Scenario = {
   rows: ["watch-20"],
   async run(bench) {
@@ -44,7 +44,7 @@ export const watchedStream: Scenario = {
       const work = () => turn(server, client, figure, session);
       if (figure === floor) return work();
       for (const characters of await watched(bench, server.base, session, work))
-        if (characters !== LONG * WORD + WORD) throw new Error(`a watcher was told ${characters} characters`);
+        if (characters !== RUN_TOKENS * WORD + WORD) throw new Error(`a watcher was told ${characters} characters`);
     });
     const memory = memoryOf(server.child).peak.toFixed(0);
     client.close();
@@ -64,7 +64,7 @@ export const watchedStream: Scenario = {
   },
 };
 
-/** A session with a short turn. */
+/** Creates a session with a short turn. Resolves with its id. */
 async function begun(client: HttpClient): Promise<string> {
   const { headers } = await client.post("/api/run", { message: "hello" });
   return String(headers["x-session-id"]);
@@ -72,9 +72,9 @@ async function begun(client: HttpClient): Promise<string> {
 
 async function turn({ child }: Server, client: HttpClient, figure: Figure & { cpu: number[] }, session?: string) {
   const before = cpuOf(child);
-  const body = { message: `[tokens=${LONG}]`, stream: true, ...(session && { session_id: session }) };
+  const body = { message: `[tokens=${RUN_TOKENS}]`, stream: true, ...(session && { session_id: session }) };
   const { ms, characters } = await client.stream("/api/run", body, textOfRun);
-  if (characters !== LONG * WORD) throw new Error(`${characters} characters of ${LONG * WORD} came`);
+  if (characters !== RUN_TOKENS * WORD) throw new Error(`${characters} characters of ${RUN_TOKENS * WORD} came`);
   figure.samples.push(ms);
   figure.cpu.push(cpuOf(child) - before);
 }

@@ -4,9 +4,9 @@ import type { Page } from "playwright-core";
 
 const AXE = fileURLToPath(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url));
 
-/** What axe finds on a page that is serious or worse, a line each. */
+/** Serious or critical accessibility findings of axe on a page, a line each. */
 export async function accessFindings(page: Page): Promise<string[]> {
-  // By way of the debugger: the page's policy lets in no script of others.
+  // Injected through the debugger, because the page's policy blocks foreign scripts.
   await page.evaluate(await readFile(AXE, "utf8"));
   const violations = await page.evaluate<Violation[]>("axe.run().then(({ violations }) => violations)");
   return violations
@@ -20,7 +20,7 @@ interface Violation {
   nodes: { html: string }[];
 }
 
-/** What sticks out of the window of a page that scrolls sideways. */
+/** Elements that extend beyond the window of a page that scrolls sideways. */
 export async function sidewaysScroll(page: Page): Promise<string[]> {
   return page.evaluate<string[]>(`(() => {
     const { clientWidth, scrollWidth } = document.documentElement;

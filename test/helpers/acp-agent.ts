@@ -6,7 +6,7 @@ import { silentLogger } from "gantry";
 import { AcpPeer } from "./acp-peer.js";
 import type { Hooks } from "./temp.js";
 
-/** A tool of a test: its arguments are an object, checked by nobody. */
+/** A tool for tests. Its arguments are an object without a schema. */
 export function testTool(
   name: string,
   run: (args: Record<string, unknown>, context: ToolContext) => Promise<ToolOutput> | ToolOutput,
@@ -29,26 +29,26 @@ export function testTool(
   };
 }
 
-/** Says the last message again, in pieces. */
+/** Repeats the last message, in pieces. */
 export const echo: ScriptedStep = ({ messages }) => {
   const last = messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : "")) ?? [];
   return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: last.join("") }];
 };
 
-/** An agent whose model says what the steps say. Its questions do not wait for clients that left. */
+/** An agent whose model plays the steps. Its questions do not wait for disconnected clients. */
 export function scriptedAgent(
   hooks: Hooks,
   steps: readonly ScriptedStep[] = [],
   options: Partial<AgentOptions> & { provider?: ScriptedProviderOptions } = {},
 ): { agent: Agent; provider: ScriptedProvider } {
-  const { provider: providerOptions, ...rest } = options;
+  const { provider: providerOptions, ...agentOptions } = options;
   const provider = new ScriptedProvider(steps, providerOptions);
-  const agent = new Agent({ providers: [provider], logger: silentLogger, clientGrace: 0, ...rest });
+  const agent = new Agent({ providers: [provider], logger: silentLogger, clientGrace: 0, ...agentOptions });
   hooks.after(() => agent.close());
   return { agent, provider };
 }
 
-/** A server on an agent, and clients that are connected to it without a socket. */
+/** A server on an agent, with clients that connect without a socket. */
 export class MemoryAcp {
   readonly server: AcpServer;
   readonly options: AcpOptions;
@@ -65,7 +65,7 @@ export class MemoryAcp {
       this.options.profile === "official" ? "official" : "spec",
     );
     const connection = this.server.connect({
-      // Through JSON, as on a wire.
+      // Serialized as JSON, as on a wire.
       send: (message) => peer.take(JSON.parse(JSON.stringify(message))),
       ready: () => undefined,
       reader: () => undefined,

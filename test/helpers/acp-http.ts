@@ -8,7 +8,7 @@ import type { Profile } from "../../adapters/acp-shared/index.js";
 import { AcpPeer, type Json } from "./acp-peer.js";
 import type { Hooks } from "./temp.js";
 
-/** Serve an agent on a port of its own; stopped after the test. */
+/** Serves an agent on its own port; stopped after the test. */
 export async function serveHttp(
   hooks: Hooks,
   agent: Agent,
@@ -26,7 +26,7 @@ export interface HttpAnswer {
   json: Json;
 }
 
-/** One plain request with exactly these headers. */
+/** Sends one plain request with exactly these headers. */
 export async function http(
   url: string,
   method: string,
@@ -51,7 +51,7 @@ export async function http(
 
 const JSON_HEADERS = { "content-type": "application/json" };
 
-/** An SSE stream that is read as it comes. */
+/** An SSE stream, parsed while it arrives. */
 export class Sse {
   readonly response: IncomingMessage;
   readonly messages: Json[] = [];
@@ -82,7 +82,7 @@ export class Sse {
   }
 }
 
-/** A client by hand over HTTP: POSTs what it sends, and opens the streams that it is told to. */
+/** An ACP client over HTTP: it POSTs each message, and opens streams on request. */
 export class HttpPeer extends AcpPeer {
   readonly url: string;
   id = "";
@@ -95,7 +95,7 @@ export class HttpPeer extends AcpPeer {
     this.url = url;
   }
 
-  /** Step 1; the answer is in the body. */
+  /** Step 1 of the protocol: initializes; the response is in the body. */
   async open(params: Json = {}): Promise<HttpAnswer> {
     const message = { jsonrpc: "2.0", id: 0, method: "initialize", params: { protocolVersion: 1, ...params } };
     const answer = await http(this.url, "POST", { ...JSON_HEADERS, ...this.headers }, JSON.stringify(message));
@@ -107,7 +107,7 @@ export class HttpPeer extends AcpPeer {
     return http(this.url, "POST", { ...JSON_HEADERS, "acp-connection-id": this.id, ...this.headers, ...headers }, text);
   }
 
-  /** Step 2; resolves when the headers are there. */
+  /** Step 2: opens a stream. Resolves when the response headers have arrived. */
   async stream(sessionId?: string): Promise<Sse> {
     const headers = {
       accept: "text/event-stream",
@@ -123,16 +123,16 @@ export class HttpPeer extends AcpPeer {
     return new Sse(response, (message) => this.take(message));
   }
 
-  /** Step 4. */
+  /** Step 4: closes the connection. */
   remove(): Promise<HttpAnswer> {
     return http(this.url, "DELETE", { "acp-connection-id": this.id, ...this.headers });
   }
 }
 
-/** A client by hand over a WebSocket. */
+/** An ACP client over a WebSocket. */
 export class SocketPeer extends AcpPeer {
   readonly socket: WebSocket;
-  /** Of the 101. */
+  /** Connection id from the headers of the 101 response. */
   id = "";
   readonly closed: Promise<number>;
 
@@ -148,7 +148,7 @@ export class SocketPeer extends AcpPeer {
     this.socket.on("error", () => undefined);
   }
 
-  /** Resolves when it is open, rejects with the status when it was refused. */
+  /** Resolves when the socket is open; rejects with the status if the server refuses it. */
   opened(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.socket.once("open", resolve);

@@ -4,7 +4,7 @@ import type { Profile } from "../../adapters/acp-shared/index.js";
 import { assertValidMessage } from "./acp-schema.js";
 import { WAIT_LIMIT_MS } from "./wait.js";
 
-/** JSON of a test; shapes are asserted by the schema. */
+/** JSON in tests; the schema asserts its shape. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = any;
 
@@ -20,17 +20,17 @@ interface Waiter {
   reject: (error: Error) => void;
 }
 
-/** Limits of the waits that are pending. They hold the process up while tests run, and no longer. */
+/** Timers of pending waits. They keep the process alive only while tests run. */
 const limits = new Set<NodeJS.Timeout>();
 after(() => limits.forEach((timer) => timer.unref()));
 
-/** A client by hand: it writes what it is told to and checks everything that comes against the official schema. */
+/** A client controlled by a test. It validates everything that it receives against the official schema. */
 export class AcpPeer {
-  /** Everything that came, in order. */
+  /** All received messages, in order. */
   readonly received: Json[] = [];
-  /** What was invalid. */
+  /** Validation errors of received messages. */
   readonly faults: Error[] = [];
-  /** Answers requests of the agent; default -32601. */
+  /** Answers requests of the agent. Default: error -32601. */
   onRequest: ((method: string, params: Json) => unknown) | undefined;
   profile: Profile;
   readonly #write: (text: string) => void;
@@ -43,7 +43,7 @@ export class AcpPeer {
     this.profile = profile;
   }
 
-  /** A message came. */
+  /** Handles a received message. */
   take(message: Json): void {
     this.received.push(message);
     const key = JSON.stringify(message?.id ?? null);
@@ -61,7 +61,7 @@ export class AcpPeer {
     }
   }
 
-  /** Send a text as it is. */
+  /** Sends a text unchanged. */
   raw(text: string): void {
     this.#write(text);
   }
@@ -77,21 +77,21 @@ export class AcpPeer {
     this.send({ jsonrpc: "2.0", method, params });
   }
 
-  /** Send a request; resolves with its whole answer. */
+  /** Sends a request. Resolves with the complete response. */
   async call(method: string, params?: Json, id: unknown = (this.#lastId += 1)): Promise<Answer> {
     const answer = this.next((message) => !("method" in message) && message.id === id);
     this.send({ jsonrpc: "2.0", id, method, params });
     return answer;
   }
 
-  /** Send a request; resolves with its result, rejects with its error. */
+  /** Sends a request. Resolves with its result, rejects with its error. */
   async request(method: string, params?: Json, id?: unknown): Promise<Json> {
     const answer = await (id === undefined ? this.call(method, params) : this.call(method, params, id));
     if (answer.error) throw new Error(`${method}: ${answer.error.code} ${answer.error.message}`);
     return answer.result;
   }
 
-  /** The next message that passes. */
+  /** Waits for the next message that matches. */
   next(test: (message: Json) => boolean): Promise<Json> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -110,13 +110,13 @@ export class AcpPeer {
     });
   }
 
-  /** A message that passes, already here or yet to come. */
+  /** A matching message that was already received, or the next one. */
   seen(test: (message: Json) => boolean): Promise<Json> {
-    const found: Json = this.received.find(test);
-    return found === undefined ? this.next(test) : Promise.resolve(found);
+    const match: Json = this.received.find(test);
+    return match === undefined ? this.next(test) : Promise.resolve(match);
   }
 
-  /** Updates so far, of one session or of all. */
+  /** Session updates until now, of one session or of all. */
   updates(sessionId?: string): Json[] {
     return this.received
       .filter((message) => message.method === "session/update")
@@ -124,7 +124,7 @@ export class AcpPeer {
       .map((message) => message.params.update);
   }
 
-  /** Text of all chunks of a kind. */
+  /** Concatenated text of all chunks of a kind. */
   text(sessionId?: string, kind = "agent_message_chunk"): string {
     return this.updates(sessionId)
       .filter((update) => update.sessionUpdate === kind)
@@ -141,12 +141,12 @@ export class AcpPeer {
     return sessionId as string;
   }
 
-  /** Prompt with one text; resolves with the result. */
+  /** Sends a prompt with one text. Resolves with the result. */
   prompt(sessionId: string, text: string): Promise<Json> {
     return this.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
   }
 
-  /** Assert that nothing invalid came. */
+  /** Asserts that all received messages were valid. */
   assertClean(): void {
     const [first] = this.faults;
     if (first) throw first;

@@ -47,7 +47,7 @@ function assertFits(definition: string, value: unknown, what: string): void {
   }
 }
 
-/** Whether the specification fixes this result otherwise than the schema, in the `spec` profile. */
+/** Whether gantry's specification defines this result differently from the schema, in the `spec` profile. */
 function isException(method: string, result: unknown, profile: Profile): boolean {
   if (profile !== "spec") return false;
   if (method === "session/load" || method === "session/delete") return result === null;
@@ -55,8 +55,8 @@ function isException(method: string, result: unknown, profile: Profile): boolean
 }
 
 /**
- * Assert that a message of the agent is valid under the official schema, the exceptions of the `spec` profile aside.
- * `method`: of the request that a response answers.
+ * Asserts that a message of the agent is valid under the official schema, except for the differences of the `spec`
+ * profile. `method`: method of the request that a response answers.
  */
 export function assertValidMessage(message: unknown, method: string | undefined, profile: Profile): void {
   assert.ok(typeof message === "object" && message !== null && !Array.isArray(message), "a message is an object");

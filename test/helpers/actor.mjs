@@ -1,5 +1,6 @@
-// Tries everything that a person may do at a server of gantry. Usage: actor.mjs URL SESSION RUN ASK FILE; writes the
-// answers to FILE, as JSON: [action, status, code][]. With `mcp` before it all, as an MCP server whose tool does that.
+// Tries everything that a user may do on a server of gantry. Usage: actor.mjs URL SESSION RUN ASK FILE. It writes the
+// results to FILE as JSON: [action, status, code][]. With `mcp` as the first argument it is an MCP server whose tool
+// does this.
 import { createHash } from "node:crypto";
 import { renameSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
@@ -12,7 +13,7 @@ const upgrade = {
 };
 const initialize = { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } };
 
-/** The harmless ones first: a session can be deleted once. */
+/** Harmless actions come first, because a session can be deleted only once. */
 const actionsOf = (session, run, ask) => [
   ["list sessions", "GET", "/api/sessions"],
   ["read a session", "GET", `/api/sessions/${session}`],
@@ -52,13 +53,13 @@ function ask(url, method, path, body, headers) {
       }
       let text = "";
       for await (const chunk of response) text += chunk;
-      // ACP has another form of errors.
+      // ACP has a different error format.
       let code = text.includes("request of a command refused") ? "command_refused" : "";
       try {
         const { code: word, headers: given } = JSON.parse(text);
         code = word ?? (given?.Authorization ? "token" : code);
       } catch {
-        // A page.
+        // The response is an HTML page.
       }
       resolve([response.statusCode, code]);
     });

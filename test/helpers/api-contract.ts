@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { openApi } from "../../adapters/koa-http-api/openapi.js";
 
-/** What was asked, and what was answered. */
+/** A request and its response. */
 export interface Exchange {
   method: string;
-  /** With its query. */
+  /** With the query. */
   path: string;
   body?: string | Uint8Array | undefined;
   status: number;
@@ -20,12 +20,12 @@ interface Described {
   responses: Record<string, { headers?: Json; content?: Record<string, { schema: Json }> }>;
 }
 
-/** Told of what never became a request of a path. */
+/** Error codes for input that never became a request of a path. */
 const BROKEN = new Set(["bad_request", "request_timeout", "headers_too_large"]);
-/** Why nobody comes in, whatever they ask for. */
-const DOOR = new Set([400, 401, 403, 413, 415, 503]);
-/** Parameters that tests send to see that nothing comes of them. */
-const PASSED_OVER = new Set(["authorization", "x"]);
+/** Statuses that can refuse any request, before its path is considered. */
+const ACCESS_STATUSES = new Set([400, 401, 403, 413, 415, 503]);
+/** Query parameters that tests send to verify that they have no effect. */
+const IGNORED_PARAMETERS = new Set(["authorization", "x"]);
 const OWN_HEADERS = ["x-session-id", "x-run-id", "x-model", "x-ignored-fields", "retry-after"];
 
 const document = openApi("0.0.0") as {
@@ -36,10 +36,10 @@ const ajv = new Ajv2020({ strict: false });
 ajv.addSchema(document, "open");
 ajv.addSchema(closed(document) as Json, "closed");
 
-/** Each path, status and event that was seen in this process, as `GET /api/health 200` and `GET ... event: state`. */
+/** Each path, status and event observed in this process, as `GET /api/health 200` and `GET ... event: state`. */
 export const seen = new Set<string>();
 
-/** All that the document has, in the same words. */
+/** All paths, statuses and events of the document, in the same format. */
 export function documented(): string[] {
   return operations().flatMap(({ method, path, described }) =>
     Object.entries(described.responses).flatMap(([status, { content = {} }]) => {
@@ -52,7 +52,7 @@ export function documented(): string[] {
   );
 }
 
-/** Throws where the document does not say so: a path, a status, a field, a header or an event that it has not. */
+/** Throws if the exchange has a path, status, field, header or event that the document lacks. */
 export function checkExchange(exchange: Exchange): void {
   const { method, path, status, text } = exchange;
   const [pathname = ""] = path.split("?");
@@ -60,23 +60,25 @@ export function checkExchange(exchange: Exchange): void {
   const what = `${method} ${path} ${status} ${text.slice(0, 300)}`;
   if (method === "OPTIONS" || method === "HEAD") assert.equal(text, "", what);
   if (method === "OPTIONS") return;
-  const found = operationOf(method === "HEAD" ? "GET" : method, pathname);
+  const operation = operationOf(method === "HEAD" ? "GET" : method, pathname);
   const isJson = exchange.headers["content-type"] === "application/json";
-  if (!found?.described || !found.described.responses[status]) {
+  if (!operation?.described || !operation.described.responses[status]) {
     const failure = method === "HEAD" ? { code: "" } : (JSON.parse(text) as { code: string });
     if (method !== "HEAD") assertIs("closed", { $ref: "#/components/schemas/Failure" }, failure, what);
-    const isDoor = !found?.described && DOOR.has(status);
-    assert.ok(isDoor || BROKEN.has(failure.code) || status === (found ? 405 : 404), `not documented: ${what}`);
+    const isDoor = !operation?.described && ACCESS_STATUSES.has(status);
+    assert.ok(isDoor || BROKEN.has(failure.code) || status === (operation ? 405 : 404), `not documented: ${what}`);
     if (status === 405) assert.ok(exchange.headers["allow"], what);
     return;
   }
-  const { described, name } = found as { described: Described; name: string };
+  const { described, name } = operation as { described: Described; name: string };
   const { headers = {}, content = {} } = described.responses[status]!;
   seen.add(`${name} ${status}`);
   if (status < 300) checkRequest(described, exchange, what);
-  for (const header of OWN_HEADERS.filter((one) => one in exchange.headers && (status < 300 || one === "retry-after")))
+  for (const header of OWN_HEADERS.filter(
+    (name) => name in exchange.headers && (status < 300 || name === "retry-after"),
+  ))
     assert.ok(
-      Object.keys(headers).some((one) => one.toLowerCase() === header),
+      Object.keys(headers).some((name) => name.toLowerCase() === header),
       `${header} is not documented: ${what}`,
     );
   if (method === "HEAD") return;
@@ -86,25 +88,25 @@ export function checkExchange(exchange: Exchange): void {
     return;
   }
   assert.equal(exchange.headers["content-type"], "text/event-stream", what);
-  for (const block of text.split("\n\n").filter((one) => /^event: /.test(one) && /^data: .*$/m.test(one)))
+  for (const block of text.split("\n\n").filter((block) => /^event: /.test(block) && /^data: .*$/m.test(block)))
     checkEvent(method, pathname, block);
 }
 
-/** An event of a stream, as it came. */
+/** Checks one event of a stream, as received. */
 export function checkEvent(method: string, path: string, block: string): void {
   const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1];
   const [event, id, data] = [field("event"), field("id"), field("data") ?? "null"];
-  const found = operationOf(method, path.split("?")[0]!);
-  const schema = found?.described?.responses[200]?.content?.["text/event-stream"]?.schema;
+  const operation = operationOf(method, path.split("?")[0]!);
+  const schema = operation?.described?.responses[200]?.content?.["text/event-stream"]?.schema;
   assert.ok(schema, `no stream is documented: ${method} ${path}`);
   assertIs("closed", schema, { event, ...(id !== undefined && { id }), data: JSON.parse(data) as unknown }, block);
-  seen.add(`${found!.name} event: ${event}`);
+  seen.add(`${operation!.name} event: ${event}`);
 }
 
 function checkRequest({ parameters = [], requestBody }: Described, { path, body }: Exchange, what: string): void {
   for (const [name, value] of new URLSearchParams(path.split("?")[1] ?? "")) {
-    if (PASSED_OVER.has(name)) continue;
-    const parameter = parameters.find((one) => one.in === "query" && one.name === name);
+    if (IGNORED_PARAMETERS.has(name)) continue;
+    const parameter = parameters.find((candidate) => candidate.in === "query" && candidate.name === name);
     assert.ok(parameter, `the parameter ${name} is not documented: ${what}`);
     const isText = parameter.schema["type"] === "string" || !/^(\d+|true|false)$/.test(value);
     assertIs("open", parameter.schema, isText ? value : (JSON.parse(value) as unknown), what);
@@ -124,22 +126,24 @@ function assertIs(which: "open" | "closed", schema: Json, value: unknown, what: 
   assert.ok(check(value), `${ajv.errorsText(check.errors)}: ${what}`);
 }
 
-/** With its references in the document. */
+/** Makes the references of a schema relative to the document. */
 function located(value: unknown, which: string): unknown {
-  return mapped(value, (one) => (typeof one["$ref"] === "string" ? { ...one, $ref: `${which}${one["$ref"]}` } : one));
-}
-
-/** Nothing may be there that is not described. */
-function closed(value: unknown): unknown {
-  return mapped(value, (one) =>
-    one["type"] === "object" && "properties" in one ? { ...one, additionalProperties: false } : one,
+  return mapped(value, (schema) =>
+    typeof schema["$ref"] === "string" ? { ...schema, $ref: `${which}${schema["$ref"]}` } : schema,
   );
 }
 
-function mapped(value: unknown, change: (one: Json) => Json): unknown {
-  if (Array.isArray(value)) return value.map((one) => mapped(one, change));
+/** Forbids properties that the schema does not describe. */
+function closed(value: unknown): unknown {
+  return mapped(value, (schema) =>
+    schema["type"] === "object" && "properties" in schema ? { ...schema, additionalProperties: false } : schema,
+  );
+}
+
+function mapped(value: unknown, change: (schema: Json) => Json): unknown {
+  if (Array.isArray(value)) return value.map((item) => mapped(item, change));
   if (typeof value !== "object" || value === null) return value;
-  return change(Object.fromEntries(Object.entries(value).map(([key, one]) => [key, mapped(one, change)])));
+  return change(Object.fromEntries(Object.entries(value).map(([key, property]) => [key, mapped(property, change)])));
 }
 
 function operations() {
@@ -149,10 +153,10 @@ function operations() {
 }
 
 function operationOf(method: string, pathname: string): { described: Described | undefined; name: string } | undefined {
-  // What is written out counts before what stands for anything.
+  // A literal path wins over one with parameters.
   const path = Object.keys(document.paths)
     .sort((a, b) => a.split("{").length - b.split("{").length)
-    .find((one) => new RegExp(`^${one.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(pathname));
+    .find((template) => new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(pathname));
   return path === undefined
     ? undefined
     : { described: document.paths[path]![method.toLowerCase()], name: `${method} ${path}` };

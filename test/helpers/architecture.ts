@@ -1,16 +1,16 @@
 import path from "node:path";
 import ts from "typescript";
 
-/** Source text by path from the repository's root, with `/`. */
+/** Source text by path relative to the repository's root, with `/`. */
 export type Sources = ReadonlyMap<string, string>;
 
 interface Import {
   specifier: string;
-  /** Erased by the compiler: no edge when the program runs. */
+  /** Type-only import: the compiler removes it, so it has no effect at run time. */
   typeOnly: boolean;
-  /** By `import()`: followed when that line runs, not when the file is loaded. */
+  /** An `import()`, which loads the file when the line runs. */
   dynamic: boolean;
-  /** File of the repository that it leads to. */
+  /** Imported file of the repository; undefined for packages. */
   target: string | undefined;
 }
 
@@ -20,12 +20,12 @@ interface Module {
   imports: Import[];
 }
 
-/** Files of src that speak HTTP for the transports. */
+/** Files of src that implement HTTP for the transports. */
 const SPEAKS_HTTP = /^src\/http\//;
 
 /**
- * The modules of src, from the highest layer down. An import leads down this list, or stays in its module. The folders
- * of `src/run` are modules of their own: they never import the files of `src/run` itself.
+ * Modules of src, from the highest layer down. An import stays in its module or goes down this list. The folders of
+ * `src/run` are separate modules: they never import the files of `src/run` itself.
  */
 const MODULES: readonly (readonly [name: string, has: RegExp])[] = [
   ...["cli", "serve", "testing"].map(folder),
@@ -43,23 +43,23 @@ function folder(name: string): readonly [string, RegExp] {
   return [name, new RegExp(`^src/${name}/`)];
 }
 
-/** -1 if the file is in no module. */
+/** Index of the file's module; -1 if it is in none. */
 function layerOf(file: string): number {
   return MODULES.findIndex(([, has]) => has.test(file));
 }
 const CONTAINER = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = /^src\/(plugin|serve)\//;
-/** Composition loads adapters, and only when they are wanted. */
+/** Only these files load adapters, and only when needed. */
 const LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
-/** A person's door is no part of an agent: its command loads it, by its public name. */
+/** The terminal is not part of an agent. Its command loads it by its public name. */
 const CHAT = "src/cli/chat.ts";
 const TERMINAL = "gantry/adapters/terminal";
-/** Doors for people are built on the client alone. */
-const FOR_PEOPLE = /^adapters\/(terminal|web-console\/app)\//;
-/** What works on a project's files: paths are opened by src/files/path-guard.ts alone, which checks what it has opened. */
+/** User interfaces import only the client. */
+const USER_INTERFACES = /^adapters\/(terminal|web-console\/app)\//;
+/** Code that works on a project's files. Only src/files/path-guard.ts opens paths, and it checks what it has opened. */
 const WORKS_ON_PROJECTS =
   /^src\/(tools\/|project\/|untrusted\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
-/** Of those, what looks at the system and not at the project: the sandbox, processes. */
+/** Exceptions that access the system and not the project: the sandbox, processes. */
 const LOOKS_AT_SYSTEM = /^src\/tools\/(shell\/sandbox\/|shell\/shell-command|files\/checks\/quick-command)/;
 const WIRE_WORDS = new Set(
   (
@@ -69,48 +69,54 @@ const WIRE_WORDS = new Set(
   ).split(" "),
 );
 /**
- * Where bytes of a model provider come in, under limits; nobody else there asks by himself, or reads a body whole. Who
- * asks also looks for a proxy in the environment, as every client of HTTP does.
+ * Receives bytes of a model provider under limits. No other code there sends requests or reads a whole body. It also
+ * reads proxy settings from the environment, as every HTTP client does.
  */
 const ASKS_PROVIDERS = "adapters/language-models/connections.ts";
-/** The reader for all others, the redactor of secrets, and the HTTP client, which looks for a proxy. */
+/**
+ * Files that may read process.env: the reader for all other code, the redactor of secrets, and HTTP clients, which read
+ * proxy settings.
+ */
 const READS_ENVIRONMENT = new Set([
   // It finds the folder of compiled code before it loads a module.
   "src/cli/main.ts",
   "src/serve/environment.ts",
   "src/base/process-secrets.ts",
-  // Programs of others use the client, without gantry's config.
+  // Third-party programs use the client without gantry's config.
   "adapters/koa-http-api/client/person-token.ts",
   ASKS_PROVIDERS,
 ]);
 const READS_PROVIDERS = "adapters/language-models/bodies.ts";
-/** The tool that reads pages, under limits of its own, and the terminal's way to the server of whoever sits there. */
+/** The tool that fetches pages, under its own limits, and the terminal's connection to the user's own server. */
 const READS_PAGES = /^src\/(tools\/web\/|cli\/own-server\.ts$)/;
 const WHOLE_BODY = new Set(["text", "json", "arrayBuffer", "blob", "bytes", "formData"]);
-/** Never loaded before the server listens: each costs more than the kernel. */
+/** Packages that must not be loaded before the server listens: each costs more than the kernel. */
 const HEAVY =
   /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|lowdb$|lowdb\/|@pydantic\/|jsonc-parser$|import-meta-resolve$|typescript$|esbuild$)/;
-/** May stand in an adapter's own start: it was chosen. */
+/** Packages that an adapter may not load at its start. The others are permitted, because the adapter was chosen. */
 const HEAVY_FOR_ADAPTERS = /^(@ai-sdk\/|zod$|zod\/|undici$|better-sqlite3$|koa-body$|@pydantic\/)/;
 
-/** `gantry/client` runs in browsers: nothing that it imports at run time is another's. */
+/** `gantry/client` runs in browsers: it imports no other code at run time. */
 const CLIENT = /^adapters\/koa-http-api\/client\//;
-/** What it knows of the server: types, which are erased. */
+/** The client may import types of this file, which the compiler removes. */
 const SHAPES = "adapters/koa-http-api/shapes.ts";
 
-/** Where foreign input is worked on. Only the door may be used from outside; the rest runs in a thread, under its limits. */
+/**
+ * Code that processes untrusted input. Other modules may import only the module that starts its workers; the rest runs
+ * in a thread with limits.
+ */
 const UNTRUSTED = /^src\/untrusted\//;
 const WORKERS = "src/untrusted/workers.ts";
-/** The code of a thread as text: nothing of it runs where it is imported. */
+/** Source code of a thread as text: importing it runs nothing. */
 const THREAD_CODE = "src/untrusted/worker-code.ts";
-/** What parses what strangers wrote. */
+/** Parsers of third-party content. */
 const PARSES_FOREIGN = /^htmlparser2(\/|$)/;
-/** Make expressions of the user's own config: protected paths, secrets. */
+/** May compile expressions from the user's own config: protected paths, secrets. */
 const TRUSTED_EXPRESSIONS = new Set(["src/files/protection.ts", "src/base/redact.ts"]);
-/** Threads of src have limits; an adapter looks after its own. */
+/** Threads of src have limits; adapters manage their own threads. */
 const THREADS = /^(node:)?worker_threads$/;
 
-/** Every broken rule, as `file: what`. Type-only imports are erased, and so are exempt from the start path alone. */
+/** Returns every violation as `file: what`. Only the rules of the start path ignore type-only imports. */
 export function architectureFaults(sources: Sources): string[] {
   const modules = new Map<string, Module>();
   for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
@@ -200,13 +206,14 @@ function edges({ file, imports }: Module): string[] {
       } else if (target !== undefined && !/^package\.json$/.test(target)) fault(`imports ${target}, outside src`);
       if (specifier.startsWith("gantry") && !file.startsWith("src/testing/")) fault("imports its own package by name");
     } else if (file.startsWith("adapters/")) {
-      const own = file.split("/").slice(0, 2).join("/");
+      const adapterFolder = file.split("/").slice(0, 2).join("/");
       if (CLIENT.test(file) && !(target && CLIENT.test(target)) && !(typeOnly && target === SHAPES))
         fault(`imports ${specifier}; the client runs in browsers, and has types of ${SHAPES} alone`);
       if (specifier.startsWith(".")) {
         const shared = /^adapters\/acp-(?!shared)/.test(file) && target?.startsWith("adapters/acp-shared/");
-        if (!target?.startsWith(`${own}/`) && !shared) fault(`imports ${String(target)}, outside its own folder`);
-      } else if (FOR_PEOPLE.test(file)) {
+        if (!target?.startsWith(`${adapterFolder}/`) && !shared)
+          fault(`imports ${String(target)}, outside its own folder`);
+      } else if (USER_INTERFACES.test(file)) {
         if (/^gantry(\/|$)/.test(specifier) && specifier !== "gantry/client")
           fault(`imports ${specifier}; doors for people are built on "gantry/client" alone`);
       } else if (specifier.startsWith("gantry/") && !/^gantry\/(plugin|http|client)$/.test(specifier))
@@ -220,7 +227,7 @@ function edges({ file, imports }: Module): string[] {
   return faults;
 }
 
-/** Where a path of a project is opened past the one place that does. */
+/** Finds imports of `fs` in code that must open project paths through the path guard. */
 function opening({ file, ast }: Module): string[] {
   if (!WORKS_ON_PROJECTS.test(file) || LOOKS_AT_SYSTEM.test(file)) return [];
   const faults: string[] = [];
@@ -235,7 +242,9 @@ function opening({ file, ast }: Module): string[] {
       const bindings = ts.isImportDeclaration(node) ? node.importClause?.namedBindings : undefined;
       const names =
         bindings && ts.isNamedImports(bindings)
-          ? bindings.elements.filter((one) => !one.isTypeOnly).map((one) => (one.propertyName ?? one.name).text)
+          ? bindings.elements
+              .filter((element) => !element.isTypeOnly)
+              .map((element) => (element.propertyName ?? element.name).text)
           : ["all of it"];
       if (names.length > 0)
         faults.push(`${file}: takes ${names.join(", ")} from ${from.text}; src/files/path-guard.ts opens paths`);
@@ -290,7 +299,7 @@ function words({ file, ast }: Module): string[] {
   return faults;
 }
 
-/** A question to another server, or a body read whole, beside the places that have limits for it. */
+/** Finds requests to other servers, and whole-body reads, outside the modules that apply limits to them. */
 function readsForeign(file: string, node: ts.Node): string | undefined {
   if (READS_PAGES.test(file) || !/^(src|adapters\/language-models)\//.test(file)) return undefined;
   const asks = `asks another server by itself; only ${ASKS_PROVIDERS} may`;
@@ -307,15 +316,18 @@ function readsForeign(file: string, node: ts.Node): string | undefined {
   }
   if (file === READS_PROVIDERS || !ts.isCallExpression(node) || node.arguments.length > 0) return undefined;
   const { expression } = node;
-  // Helpers of the kits are called like methods of a body.
+  // Functions of the testing kit have names like methods of a body.
   if (!ts.isPropertyAccessExpression(expression) || file.startsWith("src/testing/")) return undefined;
   if (!WHOLE_BODY.has(expression.name.text)) return undefined;
-  // The kernel has words of its own that are called so, none of which is waited for.
+  // The kernel has methods with the same names, which are never awaited.
   if (file.startsWith("src/") && !ts.isAwaitExpression(node.parent)) return undefined;
   return `reads a body whole; only ${READS_PROVIDERS} may`;
 }
 
-/** `fetch` that nobody in the file has brought: called, or taken from `globalThis`; types are no calls. */
+/**
+ * Whether `fetch` is the global one: called without a local declaration, or taken from `globalThis`. Types are no
+ * calls.
+ */
 function isGlobalFetch(node: ts.Identifier): boolean {
   const { parent } = node;
   if (ts.isPropertyAccessExpression(parent))
@@ -324,25 +336,25 @@ function isGlobalFetch(node: ts.Identifier): boolean {
   for (let scope: ts.Node | undefined = parent; scope; scope = scope.parent) {
     if (ts.isFunctionLike(scope) && scope.parameters.some(({ name }) => name.getText() === "fetch")) return false;
     if (ts.isBlock(scope) || ts.isSourceFile(scope)) {
-      const brought = scope.statements.some(
+      const isDeclared = scope.statements.some(
         (statement) =>
           ts.isVariableStatement(statement) &&
           statement.declarationList.declarations.some(({ name }) => /\bfetch\b/.test(name.getText())),
       );
-      if (brought) return false;
+      if (isDeclared) return false;
     }
   }
   return true;
 }
 
-/** `RegExp(x)` or `new RegExp(x)` of anything but a text that stands there. */
+/** `RegExp(x)` or `new RegExp(x)` with anything except a string literal. */
 function compilesExpression(node: ts.Node): boolean {
   if (!ts.isNewExpression(node) && !ts.isCallExpression(node)) return false;
   if (!ts.isIdentifier(node.expression) || node.expression.text !== "RegExp") return false;
-  return !node.arguments?.every((one) => ts.isStringLiteralLike(one));
+  return !node.arguments?.every((argument) => ts.isStringLiteralLike(argument));
 }
 
-/** A port of its own would be without the checks of who asks. */
+/** A separate port would lack the checks of the client's identity. */
 function opensHttpPort(node: ts.Node): boolean {
   if (!ts.isImportSpecifier(node) || (node.propertyName ?? node.name).text !== "createServer") return false;
   const from = node.parent.parent.parent.moduleSpecifier;
@@ -351,7 +363,7 @@ function opensHttpPort(node: ts.Node): boolean {
 
 const BODY_PARSERS = /^(koa-body|koa-bodyparser|co-body|raw-body|body-parser)$/;
 
-/** A body that is gathered elsewhere is bounded by nobody. */
+/** A body that is collected elsewhere has no size limit. */
 function readsBody(node: ts.Node): boolean {
   if (ts.isStringLiteralLike(node))
     return BODY_PARSERS.test(node.text) && !node.getSourceFile().text.includes("gatheredBody(");
@@ -391,7 +403,7 @@ function isProcess(node: ts.Expression): boolean {
   );
 }
 
-/** An identifier that means the global, not a property or a declaration of that name. */
+/** Whether an identifier refers to the global, not to a property or declaration of that name. */
 function isReference(node: ts.Identifier): boolean {
   const { parent } = node;
   if (ts.isPropertyAccessExpression(parent))
@@ -399,7 +411,7 @@ function isReference(node: ts.Identifier): boolean {
   return !(ts.isPropertyAssignment(parent) && parent.name === node) && !ts.isPropertySignature(parent);
 }
 
-/** Circles of imports; of types too, since they bind two files as fast. A file may name itself in a type. */
+/** Import cycles, including type-only imports, which couple files as well. A file may import itself in a type. */
 function circles(modules: ReadonlyMap<string, Module>): string[] {
   const faults = new Set<string>();
   const done = new Set<string>();
@@ -425,7 +437,7 @@ function circles(modules: ReadonlyMap<string, Module>): string[] {
   return [...faults];
 }
 
-/** Packages in what is loaded together with the command line, or with an adapter that is switched on. */
+/** Packages that are loaded together with the command line, or with an enabled adapter. */
 function startPath(modules: ReadonlyMap<string, Module>): string[] {
   const faults: string[] = [];
   const roots: [string, RegExp][] = [

@@ -10,41 +10,43 @@ import { connect, type AddressInfo, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Hooks } from "./temp.js";
 
-/** How a request finds its server: each in turn, or the one that a client's earlier request found. */
+/** How a server is selected for a request: round robin, or the server of the client's earlier requests. */
 export type Affinity = "none" | "cookie" | "header";
 
 export interface BalancerOptions {
   affinity?: Affinity;
-  /** Answers with which the next server is asked; what refuses the connection is passed over always. */
+  /** Statuses after which the next server is tried. A refused connection always tries the next server. */
   nextOn?: readonly number[];
-  /** Whether a server is asked at all; default: each. */
+  /** Whether a server receives requests. Default: all do. */
   isReady?: (index: number) => boolean;
 }
 
 const COOKIE = "replica";
-/** Which client it is, as a server answers with it and the client sends it from then on. */
+/** Headers that identify a client. A server sets them, and the client then sends them. */
 const NAMES = ["acp-connection-id", "acp-session-id"] as const;
 
 /**
- * What a team has before its servers: a port that passes each request on to one of several. A connection that breaks
- * after the request was passed on is a 502, or cuts the answer: nobody knows what became of it.
+ * A load balancer: a port that forwards each request to one of several servers. If a connection breaks after
+ * forwarding, the result is unknown: it answers 502, or cuts the response.
  */
 export class Balancer {
-  /** Requests by the server that answered them. */
+  /** Number of answered requests by server index. */
   readonly answered: number[] = [];
-  /** Connections that a server refused, and answers of `nextOn`. */
+  /** Number of refused connections and of answers with a status in `nextOn`. */
   passedOver = 0;
-  /** Answers 502. */
+  /** Number of 502 responses. */
   broken = 0;
   readonly #http = createServer((request, response) => void this.#serve(request, response));
   readonly #servers: () => readonly string[];
   readonly #options: BalancerOptions;
   readonly #sockets = new Set<Duplex>();
-  /** Server by what names a client. */
+  /** Server index by the header that identifies a client. */
   readonly #known = new Map<string, number>();
   #turn = 0;
 
-  /** On a free port; closed after the test. `servers` gives their origins, of those that are down too. */
+  /**
+   * Starts on a free port; closed after the test. `servers` returns the origins of all servers, including stopped ones.
+   */
   static async start(hooks: Hooks, servers: () => readonly string[], options: BalancerOptions = {}): Promise<Balancer> {
     const balancer = new Balancer(servers, options);
     balancer.#http.listen(0, "127.0.0.1");
@@ -77,7 +79,7 @@ export class Balancer {
     await closed;
   }
 
-  /** Servers in the order in which they are tried. */
+  /** Server indexes in the order in which they are tried. */
   #order(headers: IncomingHttpHeaders): number[] {
     const count = this.#servers().length;
     const first = this.#bound(headers) ?? (this.#turn = (this.#turn + 1) % count);
@@ -87,7 +89,7 @@ export class Balancer {
     return ready.length > 0 ? ready : all;
   }
 
-  /** The server that this client had. */
+  /** The server of this client's earlier requests. */
   #bound(headers: IncomingHttpHeaders): number | undefined {
     const { affinity = "none" } = this.#options;
     if (affinity === "cookie") {
@@ -96,13 +98,13 @@ export class Balancer {
     }
     if (affinity === "header")
       for (const name of NAMES) {
-        const known = this.#known.get(`${name} ${String(headers[name])}`);
-        if (known !== undefined) return known;
+        const serverIndex = this.#known.get(`${name} ${String(headers[name])}`);
+        if (serverIndex !== undefined) return serverIndex;
       }
     return undefined;
   }
 
-  /** Keep which server a client has. Tells the header that the client is to be sent. */
+  /** Records the server of a client. Returns the headers to add to the response. */
   #learn(headers: IncomingHttpHeaders, index: number): Record<string, string> {
     const { affinity = "none" } = this.#options;
     if (affinity === "header")
@@ -150,7 +152,7 @@ export class Balancer {
     }
   }
 
-  /** The head of a server's answer; undefined where the connection broke. */
+  /** Forwards a request. Resolves with the response when its headers arrive, or undefined if the connection broke. */
   #ask(
     index: number,
     { method, url, rawHeaders }: IncomingMessage,
@@ -158,29 +160,29 @@ export class Balancer {
     client: ServerResponse,
   ): Promise<IncomingMessage | "refused" | undefined> {
     return new Promise((resolve) => {
-      const asked = httpRequest(new URL(url ?? "/", this.#servers()[index]), {
+      const forwarded = httpRequest(new URL(url ?? "/", this.#servers()[index]), {
         method,
         headers: plain(rawHeaders, new URL(this.#servers()[index]!).host),
         agent: false,
       });
-      const leave = () => asked.destroy();
+      const leave = () => forwarded.destroy();
       client.once("close", leave);
-      asked.once("response", (answer) => {
+      forwarded.once("response", (answer) => {
         client.off("close", leave);
         resolve(answer);
       });
-      asked.once("error", (error: NodeJS.ErrnoException) => {
+      forwarded.once("error", (error: NodeJS.ErrnoException) => {
         client.off("close", leave);
         resolve(error.code === "ECONNREFUSED" ? "refused" : undefined);
       });
-      asked.end(body);
+      forwarded.end(body);
     });
   }
 
   #upgrade(request: IncomingMessage, client: Socket, head: Buffer): void {
     client.on("error", () => undefined);
-    const [index, ...others] = this.#order(request.headers);
-    const attempt = (at: number, rest: readonly number[]): void => {
+    const [index, ...otherServers] = this.#order(request.headers);
+    const attempt = (at: number, remainingServers: readonly number[]): void => {
       const { hostname, port, host } = new URL(this.#servers()[at]!);
       const server = connect(Number(port), hostname);
       this.#sockets.add(server);
@@ -189,7 +191,7 @@ export class Balancer {
         client.destroy();
       });
       server.once("error", (error: NodeJS.ErrnoException) => {
-        const [next, ...last] = rest;
+        const [next, ...last] = remainingServers;
         if (error.code !== "ECONNREFUSED" || next === undefined) return void client.destroy();
         this.passedOver += 1;
         server.removeAllListeners("close");
@@ -198,31 +200,33 @@ export class Balancer {
       });
       server.once("connect", () => {
         const headers = Object.entries(plain(request.rawHeaders, host, true)).flatMap(([name, value]) =>
-          (Array.isArray(value) ? value : [value]).map((one) => `${name}: ${one}\r\n`),
+          (Array.isArray(value) ? value : [value]).map((value) => `${name}: ${value}\r\n`),
         );
         server.write(`${request.method} ${request.url} HTTP/1.1\r\n${headers.join("")}\r\n`);
         server.write(head);
         server.once("data", (first: Buffer) => {
           const answer = first.toString("latin1");
           const lines = answer.slice(0, answer.indexOf("\r\n\r\n")).split("\r\n").slice(1);
-          const said = Object.fromEntries(
+          const responseHeaders = Object.fromEntries(
             lines.map((line) => [line.slice(0, line.indexOf(":")).toLowerCase(), line.slice(line.indexOf(":") + 2)]),
           );
           this.answered[at] = (this.answered[at] ?? 0) + 1;
-          const more = Object.entries(this.#learn(said, at)).map(([name, value]) => `${name}: ${value}\r\n`);
+          const addedLines = Object.entries(this.#learn(responseHeaders, at)).map(
+            ([name, value]) => `${name}: ${value}\r\n`,
+          );
           const end = first.indexOf("\r\n") + 2;
-          client.write(Buffer.concat([first.subarray(0, end), Buffer.from(more.join("")), first.subarray(end)]));
+          client.write(Buffer.concat([first.subarray(0, end), Buffer.from(addedLines.join("")), first.subarray(end)]));
           server.pipe(client);
         });
         client.pipe(server);
       });
       client.once("close", () => server.destroy());
     };
-    if (index !== undefined) attempt(index, others);
+    if (index !== undefined) attempt(index, otherServers);
   }
 }
 
-/** Headers as they came, with the host of the server. Those of one connection alone are left out, but for an upgrade. */
+/** The received headers with the server's host. Hop-by-hop headers are removed, except for an upgrade. */
 function plain(raw: readonly string[], host: string, isUpgrade = false): Record<string, string | string[]> {
   const headers: Record<string, string | string[]> = {};
   for (let n = 0; n < raw.length; n += 2) {

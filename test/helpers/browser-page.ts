@@ -7,15 +7,18 @@ import { openBrowser, type BrowserName } from "./browser.js";
 import type { Hooks } from "./temp.js";
 import { waitFor, withLimit } from "./wait.js";
 
-/** A page in a browser, as a person would have it before them. */
+/** A page in a real browser. */
 export interface BrowserPage {
-  /** Run the body of an async function there, which has the page's `window` and `document`; resolves with what it returns, as JSON. */
+  /**
+   * Runs the body of an async function with the page's `window` and `document`. Resolves with its return value,
+   * transferred as JSON.
+   */
   evaluate<T>(body: string): Promise<T>;
-  /** Evaluate an expression until `fits` says that it is what was awaited. */
+  /** Evaluates an expression repeatedly until `fits` accepts its value. */
   until<T>(expression: string, fits: (value: T) => boolean): Promise<T>;
 }
 
-/** In a frame of its own, so that a page is as it is, and what is evaluated comes from beside it. */
+/** The page runs unchanged in a frame; the outer page evaluates scripts. */
 const AROUND = `<!doctype html><title>around</title><iframe></iframe><script type="module">
 const frame = document.querySelector("iframe");
 frame.src = "/page" + location.search + location.hash;
@@ -28,11 +31,11 @@ for (;;) {
 }
 </script>`;
 
-/** Open an HTML file with a query in a browser; both are gone after the test. */
+/** Opens an HTML file with a query in a browser. Both are closed after the test. */
 export async function openPage(hooks: Hooks, name: BrowserName, file: string, query: string): Promise<BrowserPage> {
   const page = await readFile(file);
   const bodies: string[] = [];
-  const told: ((answer: { value?: unknown; error?: string }) => void)[] = [];
+  const answerCallbacks: ((answer: { value?: unknown; error?: string }) => void)[] = [];
   let waiting: ServerResponse | undefined;
   const hand = () => {
     const body = waiting ? bodies.shift() : undefined;
@@ -47,10 +50,10 @@ export async function openPage(hooks: Hooks, name: BrowserName, file: string, qu
       return void response.writeHead(html ? 200 : 404, { "content-type": "text/html; charset=utf-8" }).end(html ?? "");
     }
     let text = "";
-    request.setEncoding("utf8").on("data", (more: string) => (text += more));
+    request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
     request.on("end", () => {
       const answer = JSON.parse(text) as { value?: unknown; error?: string } | null;
-      if (answer) told.shift()?.(answer);
+      if (answer) answerCallbacks.shift()?.(answer);
       waiting = response;
       hand();
     });
@@ -69,7 +72,7 @@ export async function openPage(hooks: Hooks, name: BrowserName, file: string, qu
     loopbackName: "page.example",
   });
   const evaluate = async <T>(body: string): Promise<T> => {
-    const answer = new Promise<{ value?: unknown; error?: string }>((resolve) => told.push(resolve));
+    const answer = new Promise<{ value?: unknown; error?: string }>((resolve) => answerCallbacks.push(resolve));
     bodies.push(body);
     hand();
     const { value, error } = await withLimit(`an answer of the page to ${body}`, Promise.race([answer, ended]));

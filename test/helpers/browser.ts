@@ -11,7 +11,7 @@ const PROGRAMS: Readonly<Record<BrowserName, readonly string[]>> = {
   chromium: ["chromium", "chromium-browser"],
 };
 
-/** Where a browser is; undefined where there is none. */
+/** Path of a browser; undefined if it is not installed. */
 export function findBrowser(name: BrowserName): string | undefined {
   const folders = (process.env.PATH ?? "").split(delimiter);
   return PROGRAMS[name]
@@ -27,14 +27,14 @@ export function findBrowser(name: BrowserName): string | undefined {
 }
 
 /**
- * Open a page in a browser without a window and with a fresh profile; it is gone, with its profile, after the test.
- * `ended` rejects when the browser goes by itself, which it must not.
+ * Opens a page in a headless browser with a fresh profile. Both are removed after the test. `ended` rejects if the
+ * browser exits earlier.
  */
 export async function openBrowser(
   hooks: Hooks,
   name: BrowserName,
   page: string,
-  /** `through`: a command that runs it. `loopbackName`: a name that leads to 127.0.0.1. */
+  /** `through`: a command that runs the browser. `loopbackName`: a host name that resolves to 127.0.0.1. */
   options: { through: readonly string[]; loopbackName: string },
 ): Promise<{ ended: Promise<never> }> {
   const program = findBrowser(name);
@@ -47,7 +47,7 @@ export async function openBrowser(
     page,
   ];
   const child = spawn(command, args, {
-    // Of its own group, so that what it starts ends with it.
+    // In its own process group, so that its child processes end with it.
     detached: true,
     stdio: "ignore",
     env: { PATH: process.env.PATH, HOME: profile.path, TMPDIR: profile.path, LANG: "C.UTF-8" },
@@ -57,13 +57,13 @@ export async function openBrowser(
     try {
       if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
     } catch {
-      // It has ended by itself.
+      // The browser has already exited.
     }
     await closed;
     await profile.remove();
   });
   const ended = closed.then(([code, signal]) => {
-    throw new Error(`${program} ended by itself (${String(code ?? signal)})`);
+    throw new Error(`${program} exited unexpectedly (${String(code ?? signal)})`);
   });
   ended.catch(() => undefined);
   return { ended };
@@ -85,14 +85,14 @@ async function flags(
       "--disable-background-networking",
       "--disable-component-update",
       "--disable-sync",
-      // Its own guard of local addresses is not what is tested, and other versions have none.
+      // Chromium's own protection of local addresses is not under test, and other versions have none.
       "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests",
       `--host-resolver-rules=MAP ${loopbackName} 127.0.0.1`,
       `--user-data-dir=${profile.path}`,
     ];
   const preferences = {
     "network.dns.localDomains": loopbackName,
-    // Its own guard of such addresses is not what is tested, and other versions have none.
+    // Firefox's own protection of such addresses is not under test, and other versions have none.
     "network.socket.ip_addr_any.disabled": false,
     "browser.shell.checkDefaultBrowser": false,
     "datareporting.policy.dataSubmissionEnabled": false,

@@ -1,4 +1,5 @@
-// The program that test/package/bundling.test.ts bundles. It loads a native addon, WebAssembly and all files of a worker.
+// The program that test/package/bundling.test.ts bundles. It loads a native addon, WebAssembly and all files of a
+// worker.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +10,7 @@ import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { openHttpHost } from "gantry/http";
 import { callTools, ScriptedProvider } from "gantry/testing";
 
-/** It outlives the program, held by a process that the program starts with its own executable. */
+/** A detached command. It outlives the program, in a process that the program starts with its own executable. */
 const KEPT = 'test -z "$ELECTRON_RUN_AS_NODE" && echo from a kept command';
 
 async function main(projectDir) {
@@ -48,6 +49,6 @@ main(folder)
   .finally(() => rmSync(folder, { recursive: true }))
   .catch((error) => {
     console.error(error);
-    // The port is still open.
+    // The open port would keep the process alive.
     process.exit(1);
   });

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import type { Agent, RunRecord } from "gantry";
 import { until } from "./lab.js";
 
-/** A cancel waits so long for the end of the run, in ms. */
+/** Time that a cancel waits for the run's end, in ms. */
 const CANCEL_MS = 5_000;
 
 /**
- * Cancels a run and resolves with it as it ended. The product gives up waiting after five seconds, which a machine that
- * stalls can use up: then the cancel is repeated. A cancel that returns an open run earlier is a failure.
+ * Cancels a run and resolves with its final record. The product stops waiting after five seconds, which a stalled
+ * machine can exceed; the cancel is then repeated. A cancel that returns an open run earlier is a failure.
  */
 export async function cancelled(agent: Agent, id: string): Promise<RunRecord> {
   let run!: RunRecord;

@@ -1,4 +1,7 @@
-/** A certificate that nobody trusts unless told to, for `localhost`, `127.0.0.1` and `models.invalid`, until 2126; the key guards nothing. */
+/**
+ * A self-signed certificate for `localhost`, `127.0.0.1` and `models.invalid`, valid until 2126. Its key protects
+ * nothing.
+ */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBrzCCAVWgAwIBAgIURQ14KyMZOj2rcYkLtxE36LyOZDEwCgYIKoZIzj0EAwIw
 FjEUMBIGA1UEAwwLbW9kZWxzLnRlc3QwIBcNMjYxMTIyMDQzMDQzWhgPMjEyNjEw

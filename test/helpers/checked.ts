@@ -19,7 +19,7 @@ export async function checked(
       result.stdout += text;
       return Promise.resolve();
     },
-    tell: (line: string) => void (result.stderr += `${line}\n`),
+    report: (line: string) => void (result.stderr += `${line}\n`),
     columns: undefined,
     draw: () => undefined,
     isShown: false,

@@ -5,10 +5,10 @@ import path from "node:path";
 import { SOURCE_FLAGS, source } from "./node.js";
 import { waitFor, withLimit } from "./wait.js";
 
-/** A script of `test/helpers`, in a process of its own. */
+/** A script of `test/helpers` in its own process. */
 export class Child {
   readonly process: ChildProcess;
-  /** All that it wrote to stdout. */
+  /** Everything that it wrote to stdout. */
   stdout = "";
   stderr = "";
   readonly #closed: Promise<void>;
@@ -25,7 +25,7 @@ export class Child {
     this.#closed = once(this.process, "close").then(() => undefined);
   }
 
-  /** The next message that it sends. Rejects when it ends first. */
+  /** Resolves with the next message from the script. Rejects if the script ends first. */
   async message(): Promise<unknown> {
     const ended = this.#closed.then(() => {
       throw new Error(`child ended: ${this.stderr}`);
@@ -39,19 +39,19 @@ export class Child {
     this.process.send(message);
   }
 
-  /** Resolves when it has ended well and all its output is read. */
+  /** Resolves when the script has ended with exit code 0 and its output is read. */
   async ended(): Promise<void> {
     await withLimit(`the end of ${this.#script}`, this.#closed, () => this.#output());
     if (this.process.exitCode !== 0) throw new Error(`child ended with ${this.process.exitCode}: ${this.stderr}`);
   }
 
-  /** kill -9; resolves when it is gone and all its output is read. */
+  /** Sends SIGKILL. Resolves when the process has ended and its output is read. */
   async kill(): Promise<void> {
     this.process.kill("SIGKILL");
     await this.#closed;
   }
 
-  /** Resolves when stdout has so many lines. */
+  /** Resolves when stdout has at least `count` lines. */
   async lines(count: number): Promise<void> {
     await waitFor(
       `${count} lines of ${this.#script}`,
@@ -69,7 +69,7 @@ export class Child {
   }
 }
 
-/** Start several, wait until all are ready, let them go at once, and wait for their end. */
+/** Waits until all children are ready, starts them at the same time, and waits for their end. */
 export async function allAtOnce(children: readonly Child[]): Promise<void> {
   await Promise.all(children.map((child) => child.message()));
   for (const child of children) child.send("go");

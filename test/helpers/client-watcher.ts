@@ -2,22 +2,22 @@ import { GantryClient, SessionPage } from "gantry/client";
 import { CountedPage } from "./http-watcher.js";
 
 /**
- * The same with `gantry/client`, which comes back by itself: its connections drop after random numbers of bytes, and each
- * goes to whichever server there is.
+ * A watcher that uses `gantry/client`, which reconnects automatically. Its connections drop after random numbers of
+ * bytes, and each goes to any available server.
  */
 export class ClientWatcher {
   readonly page = new CountedPage();
-  readonly own = new SessionPage();
+  readonly clientPage = new SessionPage();
   connections = 0;
   drops = 0;
   /** Drops in the middle of an event. */
   broken = 0;
-  /** As a reader that comes back by itself, it is never refused. */
+  /** Always 0: the client retries refused connections itself. */
   readonly refused = 0;
   readonly #over = new AbortController();
   readonly #done: Promise<void>;
 
-  /** `base` gives the origin of a server that may be there. */
+  /** `base` returns the origin of a server that may be available. */
   constructor(sessionId: string, base: () => string | undefined, random: () => number) {
     const client = new GantryClient({
       url: "http://gantry.invalid",
@@ -32,7 +32,7 @@ export class ClientWatcher {
     this.#done = this.#watch(client, sessionId);
   }
 
-  /** Resolves when it watches no more. */
+  /** Stops watching. Resolves when the watch has ended. */
   async end(): Promise<void> {
     this.#over.abort();
     await this.#done;
@@ -42,29 +42,29 @@ export class ClientWatcher {
     const onConnection = (state: string) => void this.page.trace.push(`connection ${state}`);
     try {
       for await (const event of client.sessions.watch(sessionId, { signal: this.#over.signal, onConnection })) {
-        this.own.apply(event);
+        this.clientPage.apply(event);
         const { type, cursor: id, first: _first, ...data } = event;
-        // The other page changes messages where they are.
+        // A copy, because the other page changes messages in place.
         this.page.apply({ type, id, data: structuredClone(data) });
       }
     } catch (error) {
       this.page.faults.push(String(error));
     }
-    if (JSON.stringify(this.own.messages) !== JSON.stringify(this.page.messages))
+    if (JSON.stringify(this.clientPage.messages) !== JSON.stringify(this.page.messages))
       this.page.faults.push("the client's page is another one");
   }
 
   #cut(response: Response, limit: number): Response {
     this.connections += 1;
-    let left = limit;
+    let remainingBytes = limit;
     let last = 0;
     const cut = new TransformStream<Uint8Array, Uint8Array>({
       transform: (piece, controller) => {
-        const passed = piece.subarray(0, left);
+        const passed = piece.subarray(0, remainingBytes);
         if (passed.length > 0) controller.enqueue(passed);
         last = passed.at(-1) ?? last;
-        left -= passed.length;
-        if (left > 0) return;
+        remainingBytes -= passed.length;
+        if (remainingBytes > 0) return;
         this.drops += 1;
         if (last !== 10) this.broken += 1;
         controller.error(new Error("the connection is cut"));

@@ -1,6 +1,6 @@
-// `npm run docs` generates documents from the code: from the definitions of the options the tables of
-// docs/configuration-reference.md, docs/config.schema.json and test/unit/serve/wrong-values.md (the error for each wrong value); from
-// the shapes and the table of paths of the HTTP API docs/openapi.json. It also copies the version of package.json.
+// `npm run docs` generates documents from the code. Option definitions give the tables of docs/configuration.md,
+// docs/config.schema.json and test/unit/serve/wrong-values.md (the error for each wrong value). The shapes and paths of
+// the HTTP API give docs/openapi.json. It also copies the version of package.json.
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { format, resolveConfig } from "prettier";
@@ -16,7 +16,7 @@ import sqlite from "gantry/adapters/sqlite-driver";
 import webConsole from "gantry/adapters/web-console";
 import { openApi } from "../../adapters/koa-http-api/openapi.js";
 import { configOptions } from "../../src/serve/config-options.js";
-import { wholeSection } from "../../src/serve/config.js";
+import { fullSection } from "../../src/serve/config.js";
 import { wrongValues } from "./wrong-values.js";
 
 export const COMMAND = "npm run docs";
@@ -31,11 +31,11 @@ const rule = permissions.entries.rules.docs.item as unknown as option.Section;
 const toolServer = configOptions.entries.mcp_servers.docs.item as unknown as option.Section;
 const model = (provider["models"] as Described).docs.item as unknown as option.Section;
 
-/** Every section of the config as it stands in the file, those of adapters too, by the name of its table. */
+/** All sections of the config file, including those of adapters, by the name of their table. */
 export const SECTIONS: Readonly<Record<string, option.Section>> = {
   ...(configOptions.entries as unknown as Record<string, option.Section>),
-  server: await wholeSection("server"),
-  acp: await wholeSection("acp"),
+  server: await fullSection("server"),
+  acp: await fullSection("acp"),
   session: option.section({ ...session.entries, ...entriesOf(sqlite) }),
   'session with `"driver": "postgres"`': option.section(entriesOf(postgres)),
   providers: option.section(provider),
@@ -46,7 +46,7 @@ export const SECTIONS: Readonly<Record<string, option.Section>> = {
 };
 for (const key of ["$schema", "mcp_servers", "hooks"]) delete (SECTIONS as Record<string, unknown>)[key];
 
-/** Each option of a section, with the path of its key. */
+/** The options of a section with their full keys. */
 export function leavesOf({ entries }: option.Section, before = ""): [key: string, leaf: Described][] {
   return Object.entries(entries).flatMap(([name, entry]): [string, Described][] => {
     const leaf = entry as Described;
@@ -56,23 +56,23 @@ export function leavesOf({ entries }: option.Section, before = ""): [key: string
 
 function table(section: option.Section): string {
   const cell = (text: string) => text.replaceAll("|", "\\|");
-  const rows = leavesOf(section).map(([key, { docs: told }]) => {
-    const value = JSON.stringify(told.default);
-    const standard = told.required
+  const rows = leavesOf(section).map(([key, { docs }]) => {
+    const value = JSON.stringify(docs.default);
+    const standard = docs.required
       ? "required"
       : value === undefined
         ? ""
         : value.length > 40
           ? "a list"
           : `\`${value}\``;
-    return `| \`${key}\` | ${cell(told.type || "list")} | ${cell(standard)} | ${cell(told.about)} |`;
+    return `| \`${key}\` | ${cell(docs.type || "list")} | ${cell(standard)} | ${cell(docs.about)} |`;
   });
   return ["| Key | Type | Default | Meaning |", "| --- | --- | --- | --- |", ...rows].join("\n");
 }
 
 const TABLE = /(<!-- options of (.+?) -->\n)[^]*?(\n<!-- end -->)/g;
 
-/** The page with its tables made anew. */
+/** The page with regenerated tables. */
 export async function configurationPage(page: string): Promise<string> {
   const made = page.replace(TABLE, (_all, begin: string, name: string, end: string) => {
     const section = SECTIONS[name];
@@ -82,7 +82,7 @@ export async function configurationPage(page: string): Promise<string> {
   return pretty(made, "configuration-reference.md");
 }
 
-/** JSON Schema of a config. Of what several options must be together it says what JSON Schema can say. */
+/** JSON Schema of a config. Constraints between options are included as far as JSON Schema can express them. */
 export function configSchema(): JsonSchema {
   const properties: Record<string, JsonSchema> = {};
   for (const [name, entry] of Object.entries(configOptions.entries))
@@ -129,11 +129,11 @@ export function configSchema(): JsonSchema {
   };
 }
 
-/** A value of an option, in JSON Schema. */
+/** JSON Schema of an option's value. */
 function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Record<string, JsonSchema> } {
-  const { docs: told } = entry as Partial<Described>;
-  if (!told) return { ...(entry as StandardSchema)["~standard"].jsonSchema?.input({ target: "draft-07" }) };
-  const { about, json: plain, entries, open = false, item, isMap = false, orText, default: standard } = told;
+  const { docs } = entry as Partial<Described>;
+  if (!docs) return { ...(entry as StandardSchema)["~standard"].jsonSchema?.input({ target: "draft-07" }) };
+  const { about, json: plain, entries, open = false, item, isMap = false, orText, default: standard } = docs;
   const description = about.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1");
   const noted = {
     ...(description === "" ? {} : { description }),
@@ -141,7 +141,7 @@ function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Re
   };
   if (item) return { ...noted, ...plain, [isMap ? "additionalProperties" : "items"]: schemaOf(item) };
   if (!entries) {
-    // A variable may bring what the words are.
+    // An environment variable may supply an enumerated value.
     const narrow = plain["type"] === "string" && Object.keys(plain).length > 1;
     return narrow ? { ...noted, anyOf: [plain, { type: "string", pattern: "\\$\\{\\w+\\}" }] } : { ...noted, ...plain };
   }
@@ -149,21 +149,21 @@ function schemaOf(entry: option.Entries[string]): JsonSchema & { properties?: Re
   const object = {
     ...noted,
     ...plain,
-    properties: Object.fromEntries(Object.entries(entries).map(([key, one]) => [key, schemaOf(one)])),
+    properties: Object.fromEntries(Object.entries(entries).map(([key, child]) => [key, schemaOf(child)])),
     ...(required.length === 0 ? {} : { required }),
     additionalProperties: open,
   };
   return orText ? { anyOf: [{ type: "string", minLength: 1 }, object] } : object;
 }
 
-/** In the format of this repository. */
+/** Formats a text with the repository's settings. */
 export async function pretty(text: string, name: string): Promise<string> {
   const filepath = fileURLToPath(new URL(`../../docs/${name}`, import.meta.url));
   return format(text, { ...(await resolveConfig(filepath)), filepath });
 }
 
 const VERSION = "\\d+\\.\\d+\\.\\d+(?:-[\\w.-]+?)?";
-/** Where the version stands, by the file: what is before it, and behind. */
+/** Places of the version: file, and the patterns before and after it. */
 const VERSIONED: readonly [path: string, before: string, behind: string][] = [
   ["docs/installing.md", "gantry-", "\\.tgz"],
   ["docs/http-api.md", '"status":"\\w+","version":"', '"'],
@@ -173,7 +173,7 @@ const VERSIONED: readonly [path: string, before: string, behind: string][] = [
   ["package-lock.json", '"name": "gantry",\\n +"version": "', '"'],
 ];
 
-/** The text of such a file with this version. */
+/** The text of such a file with the given version. */
 export function withVersion(path: string, text: string, version: string): string {
   return VERSIONED.filter(([file]) => file === path).reduce(
     (made, [, before, behind]) => made.replace(new RegExp(`(${before})${VERSION}(?=${behind})`, "gm"), `$1${version}`),
@@ -181,7 +181,7 @@ export function withVersion(path: string, text: string, version: string): string
   );
 }
 
-/** Every document: where it stands, what stands there, and what should. */
+/** All generated documents: their file, current text and expected text. */
 export async function documents(): Promise<{ file: URL; is: string; should: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, leavesOf(section)]));
   const at = (path: string) => new URL(`../../${path}`, import.meta.url);

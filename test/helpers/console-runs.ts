@@ -3,7 +3,7 @@ import type { GantryServer } from "./server.js";
 import type { Hooks } from "./temp.js";
 import { waitFor } from "./wait.js";
 
-/** The answer of a path of the API, which must be there. */
+/** JSON of an API response. Throws if the request fails. */
 export async function fetchJson<T>(server: Pick<GantryServer, "fetch">, path: string, init?: RequestInit): Promise<T> {
   const response = await server.fetch(path, init);
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
@@ -11,16 +11,16 @@ export async function fetchJson<T>(server: Pick<GantryServer, "fetch">, path: st
 }
 
 /**
- * What a window prints when it tells something to a run that has just ended: it is refused, and goes out as the next prompt, as
- * it should.
+ * Console message of a window that sends an instruction to a run that has just ended. The server refuses it, and the
+ * window sends it as the next prompt.
  */
 export const LATE = /409 \(Conflict\)/;
 
-/** What a window prints when its server ends before it, or the test refuses a request. */
-export const GONE =
+/** Console message of a window whose server stops before it, or whose request the test blocks. */
+export const SERVER_GONE =
   /ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|ERR_FAILED/;
 
-/** Hooks of a whole file that may be used while its tests run; what was made last ends first. */
+/** Hooks of a whole file that tests may also use. They run in reverse order. */
 export function fileHooks(after: (run: () => Promise<void>) => void): Hooks {
   const ends: (() => Promise<void> | void)[] = [];
   after(async () => {
@@ -29,17 +29,20 @@ export function fileHooks(after: (run: () => Promise<void>) => void): Hooks {
   return { after: (run) => void ends.push(run) };
 }
 
-/** Wait until `holds`. */
+/** Waits until `holds` resolves with true. */
 export async function settled(holds: () => Promise<boolean>): Promise<void> {
   await waitFor(String(holds), async () => (await holds()) || undefined, undefined, 20);
 }
 
-/** Wait until a question has the focus, and has been there long enough to be answered by a key. */
+/** Waits until a question has the focus and accepts a key as its answer. */
 export async function untilAsked(page: Page): Promise<void> {
   await until(page, `document.activeElement.matches('.ask:not([aria-busy="true"])')`);
 }
 
-/** Wait until `condition` holds on the page. Asked by way of the debugger: the page's policy evaluates nothing. */
+/**
+ * Waits until `condition` is true on the page. Evaluated through the debugger, because the page's policy forbids
+ * evaluation.
+ */
 export async function until(page: Page, condition: string): Promise<void> {
   const look = async () => Boolean(await page.evaluate(condition)) || undefined;
   await waitFor(`${condition} on the page`, look, undefined, 20);

@@ -15,11 +15,14 @@ const FLAGS = [
   ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
 ];
 
-/** Why there is nothing to test with; false where there is. */
+/** Reason to skip browser tests; false if a browser is installed. */
 export const noBrowser: string | false =
   findBrowser("chromium") === undefined && "needs Chromium: apt-get install chromium";
 
-/** A browser that the tests of a file share; each opens windows of its own. Closed after them; its temporary files are removed. */
+/**
+ * A browser that the tests of a file share; each test opens its own windows. Closed after the tests, with its temporary
+ * files removed.
+ */
 export function sharedBrowser(hooks: Hooks, flags: readonly string[] = []): () => Promise<Browser> {
   let browser: Promise<Browser> | undefined;
   let folder: TempDir | undefined;
@@ -44,18 +47,18 @@ export function sharedBrowser(hooks: Hooks, flags: readonly string[] = []): () =
 
 export interface ConsoleOptions {
   models?: FakeModelServerOptions;
-  /** What the config says of the models; default that there is `m1`. */
+  /** Model entries of the config. Default: `m1`. */
   described?: readonly Record<string, unknown>[];
   config?: Record<string, unknown>;
   files?: Record<string, string | Uint8Array>;
   home?: string;
 }
 
-/** A real server with the console, and the models that it asks. */
+/** A real server with the console and a fake model server. */
 export interface ConsoleServer {
   readonly server: GantryServer;
   readonly models: FakeModelServer;
-  /** Of the console, without a session. */
+  /** URL of the console, without a session. */
   readonly url: string;
 }
 
@@ -64,16 +67,16 @@ interface OpenWindows {
   faults: string[][];
 }
 
-/** The windows of a test, by its hooks. */
+/** Windows of each test, by its hooks. */
 const windows = new WeakMap<Hooks, OpenWindows>();
 
-/** Start a server with the console. */
+/** Starts a server with the console. */
 export async function startConsole(
   hooks: Hooks,
-  { models: modelOptions, described, config, ...rest }: ConsoleOptions = {},
+  { models: modelOptions, described, config, ...serverOptions }: ConsoleOptions = {},
 ): Promise<ConsoleServer> {
   await built();
-  // Before the server goes, so that nothing is amiss that was not.
+  // Windows close before the server stops, so that the stop causes no faults in them.
   const opened: OpenWindows = { contexts: [], faults: [] };
   windows.set(hooks, opened);
   hooks.after(async () => {
@@ -82,9 +85,9 @@ export async function startConsole(
   const models = await lab(hooks, modelOptions);
   const server = await startServer(hooks, {
     config: labConfig(models, { ...(described && { providers: [describedProvider(models, described)] }), ...config }),
-    ...rest,
+    ...serverOptions,
   });
-  // Behind what ends the server: of hooks that fail the next ones are not run.
+  // Registered after the hook that stops the server: if a hook fails, the following ones do not run.
   hooks.after(() => {
     const faults = opened.faults.flat();
     if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
@@ -98,19 +101,19 @@ function describedProvider(models: FakeModelServer, described: readonly Record<s
 
 let build: Promise<unknown> | undefined;
 
-/** `npm test` has just built the pages; who runs one file has not. */
+/** `npm test` has just built the pages; a single test file builds them itself. */
 function built(): Promise<unknown> {
   if (process.env.GANTRY_TEST_DIST === "1") return Promise.resolve();
   return (build ??= promisify(execFile)(process.execPath, [`${REPOSITORY}.ci/console.mjs`]));
 }
 
-/** A window with the console. `faults` is what went wrong in it: it must be empty at the end. */
+/** A window with the console. `faults` must be empty at the end of the test. */
 export interface Window {
   readonly page: Page;
   readonly context: BrowserContext;
-  /** Errors of the page, violations of its policy, requests to other hosts, dialogues. */
+  /** Errors of the page, policy violations, requests to other hosts, dialogs. */
   readonly faults: string[];
-  /** Paths that were asked for, in their order. */
+  /** Requested methods and paths, in order. */
   readonly requests: string[];
 }
 
@@ -118,11 +121,11 @@ export interface WindowOptions {
   width?: number;
   height?: number;
   dark?: boolean;
-  /** Errors that are a part of the test: lost connections print some. */
+  /** Errors that are part of the test, for example of lost connections. */
   expected?: RegExp;
 }
 
-/** Open a window; it is closed after the test, which fails where it had faults. */
+/** Opens a window, which is closed after the test. The test fails if it had faults. */
 export async function openWindow(
   hooks: Hooks,
   browser: Browser,
@@ -151,8 +154,8 @@ export async function openWindow(
     fault(`dialogue: ${dialog.message()}`);
     void dialog.dismiss().catch(() => undefined);
   });
-  context.on("page", (other) => {
-    if (other !== page) fault(`window: ${other.url()}`);
+  context.on("page", (openedPage) => {
+    if (openedPage !== page) fault(`window: ${openedPage.url()}`);
   });
   page.on("request", (request) => {
     const to = new URL(request.url());
@@ -160,7 +163,7 @@ export async function openWindow(
     if (to.host === host) requests.push(`${request.method()} ${to.pathname}${to.search}`);
     else fault(`request: ${request.url()}`);
   });
-  // As text, for it runs in the page.
+  // A string, because it runs in the page.
   await page.addInitScript(`document.addEventListener("securitypolicyviolation", (event) => {
     console.error("policy: " + event.violatedDirective + " " + event.blockedURI + " " + event.sample);
   })`);
@@ -169,7 +172,7 @@ export async function openWindow(
     opened.contexts.push(context);
     opened.faults.push(faults);
   } else {
-    // Of a console that other tests use as well.
+    // A console that several tests share.
     hooks.after(async () => {
       await context.close();
       if (faults.length > 0) throw new Error(`the console had faults:\n${faults.join("\n")}`);
@@ -179,12 +182,12 @@ export async function openWindow(
   return { page, context, faults, requests };
 }
 
-/** The address of a session in the console. */
+/** URL of a session in the console. */
 export function sessionUrl({ url }: ConsoleServer, sessionId: string): string {
   return `${url}#/s/${sessionId}`;
 }
 
-/** Ask a page again until it says so. Its policy allows no `waitForFunction`, which evaluates there. */
+/** Polls until `holds` returns true. The page's policy forbids `waitForFunction`, which evaluates in the page. */
 export async function pageUntil(page: Page, holds: () => Promise<boolean> | boolean): Promise<void> {
   await waitFor(
     String(holds),

@@ -2,18 +2,20 @@ import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import Sqlite from "better-sqlite3";
-import { keep, prepare } from "../../adapters/sqlite-driver/retained-objects.js";
+import { retain, prepare } from "../../adapters/sqlite-driver/retained-objects.js";
 
-/** What is done to SQLite and to files from now on, in words that a difference of two lists is read by. */
-export class Counted {
-  /** A line for each statement outside of a transaction, for each transaction with its statements, and for each sync of the disk. */
+/** Records SQLite statements and file operations as short texts, so that two lists can be compared. */
+export class OperationRecorder {
+  /**
+   * A line for each statement outside a transaction, for each transaction with its statements, and for each disk sync.
+   */
   #store: string[] = [];
   #files: string[] = [];
   #open: string[] | undefined;
   #counting = false;
 
   constructor() {
-    const statement = Object.getPrototypeOf(prepare(keep(new Sqlite(":memory:")), "SELECT 1")) as object;
+    const statement = Object.getPrototypeOf(prepare(retain(new Sqlite(":memory:")), "SELECT 1")) as object;
     for (const name of ["run", "get", "all", "iterate"])
       wrap(
         statement,
@@ -36,7 +38,7 @@ export class Counted {
         (path) => `${name} ${String(path)}`,
         (call) => this.#file(call),
       );
-    for (const name of ["open", ...Object.keys(fs).filter((one) => one.endsWith("Sync"))])
+    for (const name of ["open", ...Object.keys(fs).filter((name) => name.endsWith("Sync"))])
       wrap(
         fs,
         name,
@@ -53,7 +55,7 @@ export class Counted {
     syncBuiltinESMExports();
   }
 
-  /** What `work` did. */
+  /** Records the operations of `work`. */
   async of(work: () => Promise<unknown>): Promise<{ store: string[]; files: string[] }> {
     this.#store = [];
     this.#files = [];
@@ -85,13 +87,13 @@ export class Counted {
   }
 }
 
-/** `INSERT messages`, `SELECT sessions`. */
+/** Short form of a statement, for example `INSERT messages` or `SELECT sessions`. */
 function inShort(sql: string): string {
   const table = /\b(?:FROM|INTO|UPDATE)\s+(\w+)/.exec(sql)?.[1] ?? sql.slice(0, 40);
   return `${/^\w+/.exec(sql)?.[0] ?? ""} ${table}`;
 }
 
-/** Have `note` told what each call is about. */
+/** Wraps a method: passes a description of each call to `note`. */
 function wrap(
   on: object,
   name: string,
@@ -101,10 +103,10 @@ function wrap(
   const methods = on as Record<string, unknown>;
   const method = methods[name];
   if (typeof method !== "function") return;
-  const noting = (one: (this: never, ...args: unknown[]) => unknown) =>
+  const noting = (original: (this: never, ...args: unknown[]) => unknown) =>
     function (this: never, ...args: unknown[]): unknown {
       note(about.apply(this, args));
-      return one.apply(this, args);
+      return original.apply(this, args);
     };
   const { native } = method as { native?: () => unknown };
   methods[name] = Object.assign(noting(method as () => unknown), native && { native: noting(native) });

@@ -4,32 +4,35 @@ import type { AddressInfo } from "node:net";
 import { pipeline } from "node:stream";
 import type { Hooks } from "./temp.js";
 
-/** What is answered in place of the server. */
+/** A response that replaces the server's. */
 export interface OddAnswer {
   status: number;
   headers?: Readonly<Record<string, string>>;
   body?: string;
-  /** The connection is cut behind the body; else the answer ends. */
+  /** Whether the connection breaks after the body; otherwise the response ends normally. */
   breaks?: boolean;
-  /** The answer goes on, without a word. */
+  /** Whether the response stays open without further data. */
   hangs?: boolean;
 }
 
 /** A proxy in front of a server. */
-export interface Door {
+export interface ScriptedProxy {
   url: string;
-  /** Requests that came: method, path with its query, headers, and when (`performance.now()`). */
+  /** Received requests: method, path with query, headers, and time (`performance.now()`). */
   requests: { method: string; path: string; headers: IncomingHttpHeaders; at: number }[];
-  /** The next request is answered so, without the server's doing; further ones wait in line. "hang": not at all. */
+  /**
+   * Answers the next request with `answer` instead of forwarding it. Several answers are queued. "hang" sends no
+   * response.
+   */
   next(answer: OddAnswer | "hang"): void;
 }
 
-/** Passes all on to the server at `target`, but for what it is told to answer by itself. */
-export async function door(hooks: Hooks, target: string): Promise<Door> {
+/** Forwards all requests to the server at `target`, except those with a scripted answer. */
+export async function startScriptedProxy(hooks: Hooks, target: string): Promise<ScriptedProxy> {
   const answers: (OddAnswer | "hang")[] = [];
-  const requests: Door["requests"] = [];
-  const server = createServer((asked, response) => {
-    const { method = "", url: path = "", headers } = asked;
+  const requests: ScriptedProxy["requests"] = [];
+  const server = createServer((incoming, response) => {
+    const { method = "", url: path = "", headers } = incoming;
     requests.push({ method, path, headers, at: performance.now() });
     const odd = answers.shift();
     if (odd === "hang") return;
@@ -48,7 +51,7 @@ export async function door(hooks: Hooks, target: string): Promise<Door> {
     });
     onward.on("error", () => response.destroy());
     response.on("close", () => onward.destroy());
-    pipeline(asked, onward, () => {});
+    pipeline(incoming, onward, () => {});
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -1,12 +1,12 @@
-/** An edit as a model got it wrong, and what must come of it. */
+/** An inexact edit of a model, and its required result. */
 export interface EditSlip {
-  /** What kind of slip it is; where there are several, they are told apart by what follows. */
+  /** Kind of inexactness, or the specific case of it. */
   readonly name: string;
   readonly file: string;
   readonly old: string;
   readonly fresh: string;
   readonly all?: boolean;
-  /** The file afterwards; left out where the edit must be refused, for which `refused` says why. */
+  /** The file afterwards. If absent, the edit must be refused with a message that matches `refused`. */
   readonly becomes?: string;
   readonly refused?: RegExp;
 }
@@ -621,7 +621,7 @@ const additions: EditSlip[] = [
   },
 ];
 
-const others: EditSlip[] = [
+const otherEdits: EditSlip[] = [
   {
     name: "a part of a line that may be a whole one elsewhere",
     file: "{\n    it's\n}\n{\n  it’s total\n",
@@ -745,12 +745,12 @@ const others: EditSlip[] = [
   },
 ];
 
-/** Slips as models make them, and for each what must happen. */
+/** Inexact edits as models make them, each with the required result. */
 export const EDIT_SLIPS: readonly EditSlip[] = [
   ...blanks,
   ...indentation,
   ...print,
   ...escapes,
   ...additions,
-  ...others,
+  ...otherEdits,
 ];

@@ -1,30 +1,32 @@
 import assert from "node:assert/strict";
 import { checkEvent } from "./api-contract.js";
 
-/** A message as the API shows it. */
+/** A message in the format of the API. */
 export type WireMessage = Record<string, unknown> & { seq: number; content: unknown; reasoning: string | null };
 
-/** One event as it came. */
+/** An event as received. */
 export interface WireEvent {
   type: string;
   id: string | undefined;
-  // Tests look into what came as they like.
+  // Tests read arbitrary fields of the data.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   data: any;
 }
 
-/** Events of `GET /api/sessions/{id}/events`, as they come; ends with the stream. Throws for an answer that is none. */
+/**
+ * Yields the events of `GET /api/sessions/{id}/events` until the stream ends. Throws if the response is not a stream.
+ */
 export async function* eventsOf(url: string, headers: Record<string, string> = {}, signal?: AbortSignal) {
   const response = await fetch(url, { headers, ...(signal && { signal }) });
   if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
   assert.equal(response.headers.get("content-type"), "text/event-stream");
-  let rest = "";
+  let incompleteText = "";
   const decoder = new TextDecoder();
   for await (const bytes of response.body) {
-    rest += decoder.decode(bytes as Uint8Array, { stream: true });
-    for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
-      const block = rest.slice(0, end);
-      rest = rest.slice(end + 2);
+    incompleteText += decoder.decode(bytes as Uint8Array, { stream: true });
+    for (let end = incompleteText.indexOf("\n\n"); end >= 0; end = incompleteText.indexOf("\n\n")) {
+      const block = incompleteText.slice(0, end);
+      incompleteText = incompleteText.slice(end + 2);
       if (block.startsWith(":")) continue;
       checkEvent("GET", new URL(url).pathname, block);
       const fields = new Map(
@@ -39,11 +41,11 @@ export async function* eventsOf(url: string, headers: Record<string, string> = {
   }
 }
 
-/** A page that a browser makes of a session's events: 30 lines, as the documents show them. */
+/** A page that a browser builds from a session's events: 30 lines, as in the documents. */
 export class EventPage {
   readonly #messages = new Map<number, WireMessage>();
   lastId = "";
-  // As `WireEvent`.
+  // As in `WireEvent`.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   state: any;
   deleted = false;
@@ -61,12 +63,12 @@ export class EventPage {
       if (data.reasoning !== undefined) message.reasoning = (message.reasoning ?? "") + data.reasoning;
     }
     if (type === "message_end" && message) {
-      const { finished: _, ...said } = message;
-      this.#messages.set(message.seq, { ...said, ...data.message });
+      const { finished: _, ...finishedMessage } = message;
+      this.#messages.set(message.seq, { ...finishedMessage, ...data.message });
     }
   }
 
-  /** The message with this `seq`, as far as it was told. */
+  /** The message with this `seq`, as received until now. */
   at(seq: number): WireMessage | undefined {
     return this.#messages.get(seq);
   }

@@ -1,7 +1,7 @@
 import path from "node:path";
 import ts from "typescript";
 
-/** The types that the declarations of `faces` lead to. */
+/** Collects the types that the declarations of `faces` refer to. */
 class Reach {
   readonly missing = new Map<ts.Symbol, string>();
   readonly #checker: ts.TypeChecker;
@@ -14,7 +14,7 @@ class Reach {
     this.#exported = exported;
   }
 
-  /** `isTypeOnly`: nobody can construct the class. */
+  /** `isTypeOnly`: the class is exported only as a type, so its constructor is ignored. */
   follow(symbol: ts.Symbol, isTypeOnly: boolean): void {
     this.#from = symbol.name;
     for (const declaration of symbol.declarations ?? [])
@@ -47,12 +47,12 @@ class Reach {
       this.#meetType(argument, seen);
   }
 
-  #meet(found: ts.Symbol | undefined): void {
-    const symbol = found && resolved(this.#checker, found);
+  #meet(referenced: ts.Symbol | undefined): void {
+    const symbol = referenced && resolved(this.#checker, referenced);
     const [declaration] = symbol?.declarations ?? [];
     if (!symbol || !declaration || !isOurs(declaration) || ts.isTypeParameterDeclaration(declaration)) return;
     if (this.#exported.has(symbol)) return;
-    // A step of a computed type: the compiler takes it, and nobody could do anything with its name.
+    // An intermediate step of a computed type. The compiler inlines it, and users have no use for its name.
     const isStep = ts.isTypeAliasDeclaration(declaration) && declaration.typeParameters && !isExported(declaration);
     if (!isStep) this.missing.set(symbol, this.#from);
     else if (!this.#helpers.has(symbol)) {
@@ -68,7 +68,7 @@ interface Faces {
   exports: readonly (readonly [symbol: ts.Symbol, isTypeOnly: boolean])[];
 }
 
-/** The exports of files, and what the compiler knows of them. */
+/** The exports of files, with the type checker. */
 export function facesOf(root: string, files: readonly string[]): Faces {
   const config = ts.readConfigFile(path.join(root, "tsconfig.json"), (file) => ts.sys.readFile(file)).config as unknown;
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
@@ -89,7 +89,7 @@ export function facesOf(root: string, files: readonly string[]): Faces {
   return { root, checker, exports };
 }
 
-/** Types that an exported signature names and no face exports: `type (file), of export`. */
+/** Types that an exported signature refers to and no entry module exports: `type (file), of export`. */
 export function unexportedTypes({ root, checker, exports }: Faces): string[] {
   const exported = new Set(exports.flatMap(([symbol]) => [symbol, ...renamed(checker, symbol)]));
   const reach = new Reach(checker, exported);
@@ -99,13 +99,13 @@ export function unexportedTypes({ root, checker, exports }: Faces): string[] {
   return [...reach.missing].map(([symbol, from]) => `${symbol.name} (${place(symbol)}), of ${from}`).sort();
 }
 
-/** What programs give: the types that a user of `exactOptionalPropertyTypes` makes objects of. */
-const GIVEN =
+/** Input types, whose objects a user with `exactOptionalPropertyTypes` creates. */
+const INPUT_TYPES =
   /(Options|Input|Definition|Query|Budget|Fixture|Hooks|Program|Address|Rule)$|^(NewSession|HttpMount|Model|ModelUsage|Refusal|ToolOutput)$/;
-/** Inputs that a driver gets from the kernel. */
+/** Inputs that a driver receives from the kernel. */
 const DRIVER = /\/ports\/session-driver\.ts$/;
 
-/** Fields that a program may leave out and may not set to `undefined`: `Type.field`. */
+/** Optional input fields that do not accept `undefined`, as `Type.field`. */
 export function fieldsWithoutUndefined({ checker, exports }: Faces): string[] {
   const faults = new Set<string>();
   const visit = (type: ts.Type, name: string): void => {
@@ -114,7 +114,7 @@ export function fieldsWithoutUndefined({ checker, exports }: Faces): string[] {
       if (!declaration || !isOurs(declaration) || DRIVER.test(declaration.getSourceFile().fileName)) continue;
       const fieldType = checker.getTypeOfSymbol(field);
       const parts = fieldType.isUnion() ? fieldType.types : [fieldType];
-      // The type that stands for a missing field is another undefined.
+      // The type of a missing field differs from the normal undefined type.
       const isLoose = parts.some((part) => part === checker.getUndefinedType() || part.flags & ts.TypeFlags.Unknown);
       if (field.flags & ts.SymbolFlags.Optional && !isLoose) faults.add(`${name}.${field.name}`);
       for (const part of parts)
@@ -123,12 +123,12 @@ export function fieldsWithoutUndefined({ checker, exports }: Faces): string[] {
     }
   };
   for (const [symbol] of exports)
-    if (GIVEN.test(symbol.name) && symbol.flags & ts.SymbolFlags.Type)
+    if (INPUT_TYPES.test(symbol.name) && symbol.flags & ts.SymbolFlags.Type)
       visit(checker.getDeclaredTypeOfSymbol(symbol), symbol.name);
   return [...faults].sort();
 }
 
-/** The type that an alias gives another name, and nothing else. */
+/** The type that an alias renames without any change. */
 function renamed(checker: ts.TypeChecker, { declarations: [alias] = [] }: ts.Symbol): ts.Symbol[] {
   if (!alias || !ts.isTypeAliasDeclaration(alias) || !ts.isTypeReferenceNode(alias.type)) return [];
   const symbol = checker.getSymbolAtLocation(alias.type.typeName);
@@ -147,7 +147,7 @@ function isExported(node: ts.Declaration): boolean {
   return (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Export) !== 0;
 }
 
-/** Private, or marked `@internal`, which declaration files leave out. */
+/** Private, or marked `@internal`, which declaration files omit. */
 function isHidden(node: ts.Node): boolean {
   if (!ts.isClassElement(node) && !ts.isTypeElement(node)) return false;
   const isPrivate = (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Private) !== 0;

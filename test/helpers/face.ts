@@ -2,24 +2,24 @@ import path from "node:path";
 import ts from "typescript";
 import type { Sources } from "./architecture.js";
 
-/** An export of a public face, and the declaration that it leads to. */
+/** An export of an entry module, and its declaration. */
 interface Export {
   name: string;
   face: string;
   declaration: ts.Node | undefined;
 }
 
-/** Texts that may use what a face exports. */
+/** Texts that may use the exports of an entry module. */
 export interface Users {
   /** Texts of adapters, examples and tests. */
   programs: readonly string[];
-  /** Of documents; their code counts too. */
+  /** Texts of documents, including their code. */
   pages: readonly string[];
 }
 
 /**
- * What is wrong with the exports of faces that are one body of names: `{ gantry: "src/index.ts" }`. Each name is explained,
- * exported by one of them, and used.
+ * Problems of the exports of the entry modules (faces) in `{ gantry: "src/index.ts" }`. Each name must have a doc
+ * comment, must be exported by only one of them, and must be used.
  */
 export function faceFaults(faces: Readonly<Record<string, string>>, sources: Sources, users: Users): string[] {
   const parsed = new Map<string, ts.SourceFile>();
@@ -32,10 +32,10 @@ export function faceFaults(faces: Readonly<Record<string, string>>, sources: Sou
   const faults: string[] = [];
   const exports = new Map<string, Export>();
   for (const face of Object.values(faces))
-    for (const one of exportsOf(face, parse, faults)) {
-      const other = exports.get(one.name);
-      if (other) faults.push(`${face}: ${one.name} is exported by ${other.face} too`);
-      else exports.set(one.name, one);
+    for (const entry of exportsOf(face, parse, faults)) {
+      const existing = exports.get(entry.name);
+      if (existing) faults.push(`${face}: ${entry.name} is exported by ${existing.face} too`);
+      else exports.set(entry.name, entry);
     }
   const used = reached(exports, usedBy(users, faces, exports));
   for (const { name, face, declaration } of exports.values()) {
@@ -83,8 +83,8 @@ function usedBy(
 }
 
 /**
- * The declaration that a name of a file leads to, through files that pass it on; what a package exports stays where it is
- * passed on. A type may share its name with a constant.
+ * The declaration of a name, found through re-exports. A re-export of a package counts as its declaration. A type may
+ * have the same name as a constant.
  */
 function find(
   file: string,
@@ -101,7 +101,12 @@ function find(
     }
     if (isType && ts.isVariableStatement(statement)) continue;
     const named = ts.isVariableStatement(statement) ? [...statement.declarationList.declarations] : [statement];
-    if (named.some((one) => "name" in one && (one.name as ts.Node | undefined)?.getText() === name)) return statement;
+    if (
+      named.some(
+        (declaration) => "name" in declaration && (declaration.name as ts.Node | undefined)?.getText() === name,
+      )
+    )
+      return statement;
   }
   return undefined;
 }
@@ -111,12 +116,17 @@ function targetOf(file: string, { moduleSpecifier }: ts.ExportDeclaration): stri
   return path.posix.join(path.posix.dirname(file), from).replace(/\.js$/, ".ts");
 }
 
-/** What a file declares and exports, by name. */
+/** Declarations that a file exports, by name. */
 function exportedBy(file: ts.SourceFile | undefined): [string, ts.Node][] {
   return (file?.statements ?? []).flatMap((statement): [string, ts.Node][] => {
     const exported = ts.canHaveModifiers(statement) && ts.getModifiers(statement)?.some(isExport);
     const named = ts.isVariableStatement(statement) ? [...statement.declarationList.declarations] : [statement];
-    return exported ? named.map((one) => [("name" in one && (one.name as ts.Node).getText()) || "", statement]) : [];
+    return exported
+      ? named.map((declaration) => [
+          ("name" in declaration && (declaration.name as ts.Node).getText()) || "",
+          statement,
+        ])
+      : [];
   });
 }
 
@@ -133,7 +143,7 @@ function sentence(declaration: ts.Node): string {
     .trim();
 }
 
-/** Names in import statements, of programs and of the code in pages. */
+/** Names in import statements of programs and of code in pages. */
 function importedFrom(specifier: string, texts: readonly string[]): string[] {
   return texts.flatMap((text) =>
     [...text.matchAll(/import\s+(?:type\s+)?\{([^}]*)\}\s+from\s+"([^"]+)"/g)]
@@ -143,26 +153,26 @@ function importedFrom(specifier: string, texts: readonly string[]): string[] {
   );
 }
 
-/** Names that a page says in code marks: `Thing`, `thing(argument)`. */
+/** Names that a page mentions in code marks: `Thing`, `thing(argument)`. */
 function mentioned(pages: readonly string[]): string[] {
   return pages.flatMap((text) =>
     [...text.matchAll(/`(?:new |@)?([A-Za-z]\w*)(?:[.(<][^`\n]*)?`/g)].map(([, name = ""]) => name),
   );
 }
 
-/** These exports, and those that their declarations name: whoever uses the one has the other in hands. */
+/** The given exports, and those that their declarations refer to: users of the former also use the latter. */
 function reached(byName: ReadonlyMap<string, Export>, names: readonly string[]): Set<string> {
-  const found = new Set(names.filter((name) => byName.has(name)));
-  for (const name of found) {
+  const reachedNames = new Set(names.filter((name) => byName.has(name)));
+  for (const name of reachedNames) {
     const visit = (node: ts.Node): void => {
       if (ts.isBlock(node) || ((ts.isClassElement(node) || ts.isPropertyDeclaration(node)) && isPrivate(node))) return;
-      if (ts.isIdentifier(node) && byName.has(node.text) && isType(node)) found.add(node.text);
+      if (ts.isIdentifier(node) && byName.has(node.text) && isType(node)) reachedNames.add(node.text);
       ts.forEachChild(node, visit);
     };
     const declaration = byName.get(name)?.declaration;
     if (declaration) visit(declaration);
   }
-  return found;
+  return reachedNames;
 }
 
 function isPrivate(node: ts.ClassElement): boolean {

@@ -1,7 +1,9 @@
 /**
- * The fake model server by hand: `tsx test/helpers/fake-model-server-cli.ts [script.json]` prints its base URL and serves until it is stopped.
- * The script: `{ "port": 0, "steps": [...], "fallback": {...}, "aside": {...}, "models": [...], "apiKey": "...", "dialect": {...} }`.
- * Gates open with `curl <url>/__open/<name>`.
+ * The fake model server for manual use: `tsx test/helpers/fake-model-server-cli.ts [script.json]` prints its base URL
+ * and serves until it is stopped.
+ *
+ * The script: `{ "port": 0, "steps": [...], "fallback": {...}, "aside": {...}, "models": [...], "apiKey": "...",
+ * "dialect": {...} }`. Gates open with `curl <url>/__open/<name>`.
  */
 import { readFileSync } from "node:fs";
 import { startFakeModelServer, type FakeModelServerOptions, type FakeStep } from "./fake-model-server.js";

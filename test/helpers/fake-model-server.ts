@@ -14,7 +14,7 @@ export type { Dialect, FakeWireName } from "./fake-model-server/wire.js";
 
 const WIRES: readonly FakeWire[] = [openaiChat, openaiResponses, anthropic, google];
 
-/** A request as it came, and what became of it. */
+/** A received request and its outcome. */
 export interface FakeRequest extends WireRequest {
   readonly method: string;
   /** With the query. */
@@ -22,54 +22,54 @@ export interface FakeRequest extends WireRequest {
   readonly wire: FakeWireName | undefined;
   readonly model: string;
   readonly stream: boolean;
-  /** Names of the tools on offer. */
+  /** Names of the offered tools. */
   readonly tools: readonly string[];
-  /** Settles when the answer is over: `true` when the client left before its end. */
+  /** Resolves when the answer has ended: `true` if the client disconnected before its end. */
   readonly done: Promise<boolean>;
 }
 
 export type Answer = FakeStep | ((request: FakeRequest) => FakeStep | Promise<FakeStep>);
 
 export interface FakeModelServerOptions {
-  /** What is answered when the queue is empty. Default: the text `OK.` */
+  /** Answer when the queue is empty. Default: the text `OK.` */
   fallback?: Answer;
-  /** Answers requests that offer no tools (titles, summaries) without taking from the queue. Default: they take from it too. */
+  /** Answers requests without tools (titles, summaries) without using the queue. Default: they use the queue too. */
   aside?: Answer;
-  /** Entries of the listing; a string is an id. Default `m1`. */
+  /** Entries of the model listing; a string is an id. Default: `m1`. */
   models?: readonly (string | Record<string, unknown>)[];
-  /** Requests with another key get 401, in a message that echoes what was sent. */
+  /** Requests with another key get 401, in a message that contains the sent key. */
   apiKey?: string;
-  /** What is taken beyond the provider's own rules. */
+  /** Differences from the provider's own rules. */
   dialect?: Dialect;
 }
 
-/** A model provider on a real socket that does what it is told and takes nothing that a real one would refuse. */
+/** A scripted model provider on a real socket. It rejects everything that a real provider would reject. */
 export interface FakeModelServer {
   /** Origin, without a path: `http://127.0.0.1:1234`. */
   readonly url: string;
   /** Base URL of OpenAI's wires: `<url>/v1`. */
   readonly baseUrl: string;
-  /** Model requests in order of arrival, refused ones included. */
+  /** Model requests in order of arrival, including rejected ones. */
   readonly requests: readonly FakeRequest[];
   /** The last request that offers tools. A request for a title offers none, and may arrive after the run has ended. */
   readonly lastOfRun: FakeRequest | undefined;
-  /** Requests for the listing. */
+  /** Requests for the model listing. */
   readonly listings: readonly FakeRequest[];
-  /** Every rule that a request broke; those were answered 400. */
+  /** Every rule that a request violated; such requests got 400. */
   readonly violations: readonly string[];
   fallback: Answer;
   aside: Answer | undefined;
   models: readonly (string | Record<string, unknown>)[];
-  /** Answers the listing instead of `models`; with `say`, the gates and silences in it come before `models`. */
+  /** Replaces the listing. With `say`, its gates and delays come before `models`. */
   listing: FakeStep | undefined;
   dialect: Dialect;
-  /** Answers to the next requests, in order. */
+  /** Adds answers to the queue for the next requests. */
   enqueue(...answers: Answer[]): void;
-  /** How many answers wait in the queue. */
+  /** Number of answers in the queue. */
   readonly queued: number;
-  /** Let pieces `{ gate: name }` go on, now and later. */
+  /** Opens a gate: pieces `{ gate: name }` continue, now and later. */
   open(gate: string): void;
-  /** The request number `count` (from 1), as soon as it is there. */
+  /** Resolves with request number `count` (from 1) once it has arrived. */
   request(count: number): Promise<FakeRequest>;
   close(): Promise<void>;
 }
@@ -99,7 +99,7 @@ class Server implements FakeModelServer {
     this.dialect = options.dialect ?? {};
     this.#apiKey = options.apiKey;
     this.#http.keepAliveTimeout = 60_000;
-    // Each answer that waits listens.
+    // Each waiting answer adds a listener.
     setMaxListeners(0, this.#closing.signal);
   }
 
@@ -158,7 +158,7 @@ class Server implements FakeModelServer {
     try {
       await this.#answer(incoming, response);
     } catch (error) {
-      // The client left, or the script is wrong: either way the connection is of no more use.
+      // The client has disconnected, or the script is wrong: the connection cannot be used further.
       if (!response.headersSent && !response.destroyed) response.writeHead(500).end(String(error));
       else response.destroy();
     }
@@ -182,9 +182,9 @@ class Server implements FakeModelServer {
     } catch {
       body = bytes;
     }
-    let left = (_early: boolean): void => {};
-    const done = new Promise<boolean>((resolve) => (left = resolve));
-    response.once("close", () => left(!response.writableFinished));
+    let resolveDone = (_early: boolean): void => {};
+    const done = new Promise<boolean>((resolve) => (resolveDone = resolve));
+    response.once("close", () => resolveDone(!response.writableFinished));
     const plain = { method: incoming.method ?? "", url, path, headers: incoming.headers, body, wire: wire?.name, done };
     const request: FakeRequest = { ...plain, ...(wire?.facts(plain) ?? { model: "", stream: false, tools: [] }) };
 
@@ -241,7 +241,7 @@ class Server implements FakeModelServer {
   }
 
   async #perform(step: FakeStep, wire: FakeWire, request: FakeRequest, response: ServerResponse): Promise<void> {
-    // Time: `delay`, `pace` and `wait` make a slow model, where a test is about one.
+    // `delay`, `pace` and `wait` simulate a slow model in tests that need one.
     if (step.delay !== undefined) await this.#pause(step.delay);
     if (step.flood !== undefined) {
       await sendFlood(step.flood, step.status ?? 200, step.headers ?? {}, response);
@@ -253,13 +253,13 @@ class Server implements FakeModelServer {
     }
     const ids = (): string => String(++this.#ids).padStart(6, "0");
     if (!request.stream) {
-      // Faults that a whole answer can show too.
+      // Faults that are also possible in an answer without streaming.
       for (const piece of step.say ?? []) {
         if ("wait" in piece || "gate" in piece || "reset" in piece || "stall" in piece) {
           if (await this.#control(piece, response)) return;
         }
       }
-      json(response, 200, wire.whole(step, request, ids), step.headers);
+      json(response, 200, wire.completeAnswer(step, request, ids), step.headers);
       return;
     }
     const frames = broken(wire.frames(step, request, ids, this.dialect), step.breaks);
@@ -301,12 +301,12 @@ class Server implements FakeModelServer {
     json(response, status, step.body ?? wire.error(status, fault), step.headers);
   }
 
-  /** True when the answer is over. */
+  /** Executes a control piece. Returns true if the answer is over. */
   async #control(control: Control, response: ServerResponse): Promise<boolean> {
     if ("wait" in control) await this.#pause(control.wait);
     else if ("gate" in control) await Promise.race([this.#gate(control.gate).opened, this.#gone(response)]);
     else if ("reset" in control) {
-      // Time: the written bytes must reach the client before the reset does. Nothing tells the sender when they did.
+      // The written bytes must reach the client before the reset; the sender cannot observe that, so it waits.
       await new Promise((resolve) => setTimeout(resolve, 20));
       response.socket?.resetAndDestroy();
       return true;
@@ -336,14 +336,14 @@ class Server implements FakeModelServer {
   }
 }
 
-/** Why a model stopped, in the words of each wire. */
-const END = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
+/** Fields of each wire that report why the model stopped. */
+const FINISH_REASON = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
 
 function broken(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
   if (breaks === undefined) return frames;
   const all = [...frames];
-  // An answer that has told its end is whole, whatever becomes of the connection.
-  const end = all.findIndex((frame) => typeof frame === "string" && END.test(frame));
+  // An answer whose finish reason was sent is complete, even if the connection then breaks.
+  const end = all.findIndex((frame) => typeof frame === "string" && FINISH_REASON.test(frame));
   const most = end === -1 ? all.length - 1 : end;
   const count = Math.max(1, Math.min(most, Math.floor(all.length * breaks.at)));
   return [...all.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
@@ -366,7 +366,7 @@ function json(response: ServerResponse, status: number, body: Json, headers: Rec
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
 
-/** Start one on a free port of the loopback address (`port` 0). */
+/** Starts a fake model server on the loopback address, by default on a free port. */
 export async function startFakeModelServer(
   options: FakeModelServerOptions & { port?: number } = {},
 ): Promise<FakeModelServer> {

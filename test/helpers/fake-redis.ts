@@ -1,9 +1,11 @@
 import { createServer, type Server, type Socket } from "node:net";
 
-/** As much of Redis as a document store needs: strings, KEYS by prefix, and transactions by WATCH, MULTI and EXEC. */
+/**
+ * The part of Redis that a document store needs: strings, KEYS by prefix, and transactions by WATCH, MULTI and EXEC.
+ */
 export class FakeRedis {
   readonly #values = new Map<string, string>();
-  /** How often each key was changed. */
+  /** Number of changes of each key. */
   readonly #changes = new Map<string, number>();
   readonly #sockets = new Set<Socket>();
   readonly #server: Server = createServer((socket) => this.#serve(socket));
@@ -39,7 +41,7 @@ export class FakeRedis {
       const isSame = [...session.watched].every(([key, count]) => (this.#changes.get(key) ?? 0) === count);
       session.queue = undefined;
       session.watched.clear();
-      return isSame ? `*${queue.length}\r\n${queue.map((one) => this.#do(one)).join("")}` : "*-1\r\n";
+      return isSame ? `*${queue.length}\r\n${queue.map((command) => this.#do(command)).join("")}` : "*-1\r\n";
     }
     if (name === "MULTI") session.queue = [];
     else if (session.queue) session.queue.push(words);
@@ -51,10 +53,10 @@ export class FakeRedis {
 
   #do([name, ...args]: string[]): string {
     const [key = "", value = ""] = args;
-    if (name === "MGET") return list(args.map((one) => this.#values.get(one)));
+    if (name === "MGET") return list(args.map((argument) => this.#values.get(argument)));
     if (name === "KEYS") {
       const prefix = key.slice(0, -1).replaceAll(/\\(.)/g, "$1");
-      return list([...this.#values.keys()].filter((one) => one.startsWith(prefix)));
+      return list([...this.#values.keys()].filter((storedKey) => storedKey.startsWith(prefix)));
     }
     if (name !== "SET" && name !== "DEL") return `-ERR unknown command ${name}\r\n`;
     this.#changes.set(key, (this.#changes.get(key) ?? 0) + 1);
@@ -69,7 +71,7 @@ const list = (texts: readonly (string | undefined)[]): string => `*${texts.lengt
 const bulk = (text: string | undefined): string =>
   text === undefined ? "$-1\r\n" : `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
 
-/** The first command, if all of it is there. */
+/** The first command, if it is complete. */
 function read(bytes: Buffer): { words: string[]; end: number } | undefined {
   let end = bytes.indexOf("\r\n");
   if (end < 0) return undefined;

@@ -1,8 +1,8 @@
 import type { TestContext } from "node:test";
 
 /**
- * Stops the clocks and timers of this process until the test ends. `pass` moves them by so many ms and runs the timers
- * that are due. Imports of `node:timers/promises` stay real. Not for tests that run beside others (`concurrency`).
+ * Stops the clocks and timers of this process until the test ends. `pass` advances them by `ms` and runs due timers.
+ * Imports of `node:timers/promises` stay real. Not for concurrent tests (`concurrency`).
  */
 export function fakeTime(t: TestContext): { pass: (ms: number) => void } {
   const [uptime, now] = [process.uptime(), performance.now()];
@@ -18,12 +18,12 @@ export function fakeTime(t: TestContext): { pass: (ms: number) => void } {
   };
 }
 
-/** Several turns of the event loop: all that waits for neither a timer nor the network is done then. */
+/** Waits several turns of the event loop: work that needs neither a timer nor the network completes in that time. */
 export async function turns(count = 20): Promise<void> {
   for (let n = 0; n < count; n += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** `until` of lab.ts for a test whose timers are stopped: the condition is checked in each turn of the event loop. */
+/** Like `until` of lab.ts, for tests with stopped timers: it checks the condition in each turn of the event loop. */
 export async function untilTurn(condition: () => boolean): Promise<void> {
   const [begin] = process.hrtime();
   while (!condition()) {

@@ -7,17 +7,17 @@ import { labConfig } from "./lab.js";
 import { startServer, type GantryServer } from "./server.js";
 import { tempDir, type Hooks, type TempDir } from "./temp.js";
 
-/** How often what happened to a fleet. */
+/** Counts of the events of a fleet. */
 export interface FleetCounts {
   kills: number;
   restarts: number;
   forgotten: number;
 }
 
-/** Does nothing, well. */
+/** A tool that always succeeds without any effect. */
 const noop = defineTool({ name: "noop", description: "Does nothing.", run: () => "done" });
 
-/** Servers on one store, each of which may be down, and this process with an agent of its own on it. */
+/** Several servers on one store, each of which may be down, and an agent of this process on the same store. */
 export class Fleet {
   readonly counts: FleetCounts = { kills: 0, restarts: 0, forgotten: 0 };
   readonly #hooks: Hooks;
@@ -28,7 +28,7 @@ export class Fleet {
   readonly #servers: (GantryServer | undefined)[];
   #agent: Agent;
 
-  /** With `count` servers, which listen. `provider` makes the models of this process's own agent. */
+  /** Starts `count` listening servers. `provider` creates the models of this process's agent. */
   static async start(
     hooks: Hooks,
     models: FakeModelServer,
@@ -62,18 +62,18 @@ export class Fleet {
     this.#agent = this.#open();
   }
 
-  /** Of this process, on the same store. */
+  /** The agent of this process, on the same store. */
   get agent(): Agent {
     return this.#agent;
   }
 
-  /** One of the servers that are up; undefined when none is. */
+  /** A running server; undefined if none is running. */
   any(random: () => number): GantryServer | undefined {
     const up = this.#servers.filter((server) => server !== undefined);
     return up[Math.floor(random() * up.length)];
   }
 
-  /** kill -9 of one, or an orderly end, and a new one in its place. Nothing where it is down already. */
+  /** Kills or stops a server, and starts a new one in its place. Does nothing if it is already down. */
   async restart(n: number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
     const server = this.#servers[n];
     if (!server) return;
@@ -83,7 +83,7 @@ export class Fleet {
     await this.#up(n);
   }
 
-  /** Kill all and have the store as it is now put aside. */
+  /** Kills all servers and saves a copy of the store. */
   async keepDisk(): Promise<void> {
     await this.#allDown(async () => {
       await rm(this.#home.at("kept"), { recursive: true, force: true });
@@ -92,7 +92,7 @@ export class Fleet {
     });
   }
 
-  /** Kill all and bring the store back as it was put aside: what came since was never on the disk. */
+  /** Kills all servers and restores the saved store, as if later writes had never reached the disk. */
   async forgetDisk(): Promise<void> {
     await this.#allDown(async () => {
       for (const name of NAMES) await rm(this.#home.at(name), { recursive: true, force: true });
@@ -113,7 +113,7 @@ export class Fleet {
   }
 
   async #copy(from: string, to: string): Promise<void> {
-    for (const name of NAMES.filter((one) => !one.endsWith("-shm")))
+    for (const name of NAMES.filter((name) => !name.endsWith("-shm")))
       await cp(`${from}/${name}`, `${to}/${name}`, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code !== "ENOENT") throw error;
       });

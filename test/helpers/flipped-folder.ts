@@ -1,12 +1,12 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Mark of what lies outside. */
+/** Content of files outside the project. */
 export const SECRET = "OUTSIDE";
 
-/** Files in `deep` below this folder, each with the mark in it. What is there already stays. */
+/** Creates files in `deep` below this folder, each containing the mark. Existing folders are kept. */
 export function fillProject(folder: string, mark: string): void {
-  // One after the other: `recursive` never ends below a folder that was removed.
+  // One folder at a time: `recursive` never returns below a removed folder.
   for (const way of ["deep", "deep/tree", "deep/tree/a"]) {
     try {
       mkdirSync(join(folder, way));

@@ -1,5 +1,5 @@
-// A process that makes a name mean a real folder and a link to another one by turns, as fast as it can; what somebody
-// deletes meanwhile it makes again.
+// A process that alternates a name between a real folder and a link to another one, as fast as possible. It recreates
+// what others delete.
 import { lstatSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -9,7 +9,7 @@ const link = `${parked}.link`;
 let running = true;
 process.once("message", () => (running = false));
 
-/** Whatever is there; undefined for nothing. */
+/** File status of a path; undefined if it does not exist. */
 const at = (path: string) => lstatSync(path, { throwIfNoEntry: false });
 
 function makeAgain(): void {
@@ -26,12 +26,12 @@ function makeAgain(): void {
     else if (!at(real)) renameSync(way, real);
     else rmSync(way, { recursive: true });
   } catch {
-    // Deleted just now; the next turn sees to it.
+    // A concurrent deletion; the next turn repairs it.
   }
 }
 
-/** Sometimes a state lasts a moment, so that each step of the other side meets each of them. */
-function rest(): void {
+/** Some states last a moment, so that each step of the other process meets each state. */
+function pauseSometimes(): void {
   if (Math.random() < 0.5) return;
   const end = performance.now() + Math.random() ** 2 * 2;
   while (performance.now() < end);
@@ -41,10 +41,10 @@ function turn(): void {
   for (let i = 0; i < 50; i++) {
     try {
       renameSync(real, way);
-      rest();
+      pauseSometimes();
       renameSync(way, real);
       renameSync(link, way);
-      rest();
+      pauseSometimes();
       renameSync(way, link);
     } catch {
       makeAgain();

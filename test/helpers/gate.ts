@@ -1,10 +1,10 @@
 import { defineTool, type Tool } from "gantry";
 
-/** Something that a test lets happen when it likes. */
+/** An event that a test triggers. */
 export interface Gate {
-  /** Resolves when it is open. */
+  /** Resolves when the gate is open. */
   wait(): Promise<void>;
-  /** Resolves when somebody waits. */
+  /** Resolves when something waits at the gate. */
   readonly reached: Promise<void>;
   open(): void;
 }
@@ -24,7 +24,7 @@ export function gate(): Gate {
   };
 }
 
-/** A tool `wait` that ends when the gate is open, or with its run. */
+/** A tool `wait` that ends when the gate is open, or when its run ends. */
 export function waitTool(until: Gate): Tool {
   return defineTool({
     name: "wait",

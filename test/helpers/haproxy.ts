@@ -8,28 +8,28 @@ import { waitFor } from "./wait.js";
 
 const FILE = fileURLToPath(new URL("../../docs/scaling/haproxy.cfg", import.meta.url));
 
-/** Why tests that need it are skipped; false where they can run. */
+/** Why tests with HAProxy are skipped; false if it is installed. */
 export const NO_HAPROXY: string | false = findProgram("haproxy")
   ? false
   : "no HAProxy: install it (apt-get install haproxy)";
 
 /** HAProxy with the configuration of the documents. */
-export interface Balancer {
-  /** `http://127.0.0.1:<port>`. */
+export interface HaproxyBalancer {
+  /** Origin of the balancer: `http://127.0.0.1:<port>`. */
   readonly url: string;
-  /** What its administration socket answers. */
-  tell(command: string): Promise<string>;
-  /** Requests that each server of a backend had so far. */
+  /** Sends a command to the administration socket. Resolves with its answer. */
+  command(command: string): Promise<string>;
+  /** Number of requests of each server of a backend until now. */
   served(backend: "api" | "acp"): Promise<Record<string, number>>;
-  /** Resolves when so many servers take requests. */
+  /** Resolves when `count` servers accept requests. */
   up(count: number): Promise<void>;
 }
 
-/** Start it before three replicas, `host:port` each; gone after the test. */
+/** Starts HAProxy with three replicas, each as `host:port`. Stopped after the test. */
 export async function startHaproxy(
   hooks: Hooks,
   replicas: readonly [a: string, b: string, c: string],
-): Promise<Balancer> {
+): Promise<HaproxyBalancer> {
   const folder = await makeTempDir();
   const port = await freePort();
   const admin = folder.at("admin.sock");
@@ -63,7 +63,7 @@ export async function startHaproxy(
         try {
           return await ask(command);
         } catch {
-          // HAProxy is not up yet.
+          // HAProxy is not ready yet.
           if (child.exitCode !== null) throw new Error(`HAProxy ended: ${output}`);
           return undefined;
         }
@@ -79,7 +79,7 @@ export async function startHaproxy(
   };
   return {
     url: `http://127.0.0.1:${port}`,
-    tell,
+    command: tell,
     served: async (backend) =>
       Object.fromEntries((await table(backend)).map(({ svname, stot }) => [svname, Number(stot)])),
     async up(count) {

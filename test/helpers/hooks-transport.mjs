@@ -1,4 +1,4 @@
-// A stranger's transport on the shared port, as the docs show one.
+// A third-party transport on the shared port, as in the docs.
 import { defineAdapter, HTTP_HOST } from "gantry/plugin";
 
 class HooksTransport {

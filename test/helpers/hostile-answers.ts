@@ -6,7 +6,7 @@ const calling = (index: string, args: string, name?: string): string =>
   `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":${index},${name === undefined ? "" : `"id":"c${index}","type":"function",`}"function":{${name === undefined ? "" : `"name":"${name}",`}"arguments":${JSON.stringify(args)}}}]}}]}\n\n`;
 const DONE = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n';
 
-/** What a broken or hostile provider may answer on the chat-completions wire: more than anybody can hold. */
+/** Answers of a broken or hostile provider on the chat-completions wire, larger than any memory. */
 export const HOSTILE_ANSWERS = {
   "endless JSON": { flood: { type: "application/json", head: '{"choices":"', piece: "x".repeat(4096) } },
   "endless JSON in gzip": {
@@ -27,7 +27,7 @@ export const HOSTILE_ANSWERS = {
   "5,000 calls": { flood: { piece: calling("%d", '{"path":"a-%d"}', "read"), times: 5000, tail: DONE } },
 } satisfies Record<string, FakeStep>;
 
-/** What it may list. */
+/** Hostile model listings. */
 export const HOSTILE_LISTINGS = {
   "an endless list": { flood: { type: "application/json", head: '{"data":"', piece: "x".repeat(4096) } },
   "an endless list in gzip": {

@@ -1,11 +1,14 @@
-/** Characters of each. */
-const LONG = 198_000;
+/** Length of each text, in characters. */
+const TEXT_CHARACTERS = 198_000;
 
 function filled(unit: string, begin = "", end = ""): string {
-  return begin + unit.repeat(Math.floor((LONG - begin.length - end.length) / unit.length)) + end;
+  return begin + unit.repeat(Math.floor((TEXT_CHARACTERS - begin.length - end.length) / unit.length)) + end;
 }
 
-/** Texts of no more characters than are shown as Markdown that take readers of it for ever, or make them write for ever. */
+/**
+ * Texts short enough to be shown as Markdown, on which Markdown parsers without limits take extremely long or produce
+ * huge output.
+ */
 export const HOSTILE_MARKDOWN: Readonly<Record<string, string>> = {
   "words that may be an address": filled("a.", "", "@"),
   "a word that may be emphasis": filled("_a"),

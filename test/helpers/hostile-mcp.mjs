@@ -1,4 +1,4 @@
-// A server of tools that does what it likes: `node hostile-mcp.mjs HOW [http]`. Over HTTP it prints its address first.
+// A hostile MCP server: `node hostile-mcp.mjs HOW [http]`. Over HTTP it first prints its address.
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, writeFileSync } from "node:fs";
@@ -65,7 +65,7 @@ const LIES = [
   ...(how === "crowd" ? Array.from({ length: 10_000 }, (_, i) => tool(`t${i}`)) : []),
 ];
 
-/** In place of it a value is sent that is nested deeper than anyone can write. */
+/** Placeholder for a value that is nested too deeply for JSON.stringify. */
 const BOTTOMLESS = "BOTTOMLESS";
 const written = (message) =>
   JSON.stringify({ jsonrpc: "2.0", ...message }).replaceAll(
@@ -76,7 +76,7 @@ const written = (message) =>
 let changed = false;
 const asked = new Map();
 
-/** What is answered to a request; `say` sends more before. Undefined: nothing. */
+/** The response to a request; `say` sends messages before it. Undefined: no response. */
 async function answer({ method, params = {}, id }, say) {
   switch (method) {
     case "initialize":
@@ -237,7 +237,7 @@ function ask(method, params, say) {
   return new Promise((resolve) => asked.set(id, resolve));
 }
 
-/** One message that came. */
+/** Handles a received message. */
 async function take(message, say) {
   if (message.method === undefined) return asked.get(message.id)?.(message.result ?? message.error);
   if (message.id === undefined) {
@@ -253,7 +253,7 @@ if (how === "dies") {
   process.stderr.write(`cannot start with ${process.env.SECRET_KEY}\n`);
   process.exit(3);
 }
-// As one that is downloaded first.
+// Simulates a server that is downloaded before it starts.
 if (how === "late") {
   writeFileSync(process.env.BEGUN, `${process.pid} `, { flag: "a" });
   while (!existsSync(process.env.GO)) await new Promise((resolve) => setTimeout(resolve, 10));

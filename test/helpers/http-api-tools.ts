@@ -1,7 +1,7 @@
 import type { Tool } from "gantry";
 import { isRecord } from "gantry/plugin";
 
-/** Gives back its text. */
+/** Returns its text. */
 export const echoTool: Tool<{ text: string }> = {
   name: "echo",
   description: "Gives back its text.",
@@ -14,7 +14,7 @@ export const echoTool: Tool<{ text: string }> = {
   run: ({ text }) => Promise.resolve({ text: `echo: ${text}` }),
 };
 
-/** Says that it changed two files. */
+/** Reports changes of two files. */
 export const editTool: Tool<object> = {
   ...echoTool,
   name: "edit",
@@ -32,7 +32,7 @@ export const editTool: Tool<object> = {
     }),
 };
 
-/** Never succeeds. */
+/** Always fails. */
 export const failTool: Tool<object> = {
   ...echoTool,
   name: "fail",

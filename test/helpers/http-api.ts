@@ -15,7 +15,9 @@ export interface ApiOptions {
   host?: HttpHostOptions;
 }
 
-/** The API of a real agent on a real port, with a scripted model. Its questions do not wait for clients that left. */
+/**
+ * The API of a real agent on a real port, with a scripted model. Its questions do not wait for disconnected clients.
+ */
 export interface Api {
   url: string;
   agent: Agent;
@@ -23,10 +25,10 @@ export interface Api {
   provider: ScriptedProvider;
   host: HttpHost;
   listening: Listening;
-  /** Lines logged, `level message {fields}`. */
+  /** Log lines as `level message {fields}`. */
   log: string[];
   send(path: string, options?: RawRequest): Promise<RawResponse>;
-  /** `POST /api/run` with this body. */
+  /** Sends `POST /api/run` with this body. */
   run(body: unknown, headers?: Readonly<Record<string, string>>): Promise<RawResponse>;
 }
 
@@ -48,9 +50,9 @@ export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<
   };
   hooks.after(end);
   const listening = await transport.start(agent);
-  // What it binds to is no address to ask at.
+  // The wildcard address is not a valid request address.
   const url = listening.address.replace("//0.0.0.0:", "//127.0.0.1:");
-  // All that is asked and answered is as the API describes itself.
+  // Checks each request and response against the API's own description.
   const checked = async (path: string, request: RawRequest = {}): Promise<RawResponse> => {
     const answer = await send(url, path, request);
     const method = request.method ?? (request.body === undefined ? "GET" : "POST");

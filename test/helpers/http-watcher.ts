@@ -1,26 +1,26 @@
 import { request, type IncomingMessage } from "node:http";
 import { EventPage, type WireEvent, type WireMessage } from "./event-page.js";
 
-/** A page that finds out what is told twice, or out of its place. */
+/** A page that detects events which are repeated or out of order. */
 export class CountedPage extends EventPage {
   events = 0;
-  /** Of texts and reasonings. */
+  /** Characters of texts and reasoning. */
   characters = 0;
-  cuts = 0;
-  /** Messages that were told anew in place of what they had been. */
+  rewinds = 0;
+  /** Number of messages that were sent again in full. */
   retold = 0;
-  /** What should not have been told, in words. */
+  /** Descriptions of wrong events. */
   readonly faults: string[] = [];
-  /** All that came, in short, and where connections began. */
+  /** Short form of all events and connection starts. */
   readonly trace: string[] = [];
-  /** Cursors since the last cut. */
+  /** Cursors since the last rewind. */
   #ids = new Set<string>();
 
   override apply(event: WireEvent): void {
     const { type, id, data } = event as WireEvent & { data: { seq?: number; message?: WireMessage } };
     this.events += 1;
     if (type === "rewind") {
-      this.cuts += 1;
+      this.rewinds += 1;
       this.#ids = new Set();
     }
     if (id !== undefined && this.#ids.has(id)) this.faults.push(`${type} with a cursor of before: ${id}`);
@@ -41,8 +41,8 @@ export class CountedPage extends EventPage {
 }
 
 /**
- * Somebody who watches a session over HTTP, and whose connection drops after random numbers of bytes, also in the middle
- * of an event; each time they come back to whichever server there is, with the last cursor that came whole.
+ * A watcher of a session over HTTP whose connection drops after random numbers of bytes, also within an event. It
+ * reconnects to any available server, with the last complete cursor.
  */
 export class HttpWatcher {
   readonly page = new CountedPage();
@@ -50,16 +50,16 @@ export class HttpWatcher {
   drops = 0;
   /** Drops in the middle of an event. */
   broken = 0;
-  /** Cursors that a server refused as past the end. */
+  /** Cursors that a server rejected as past the end. */
   refused = 0;
   readonly #path: string;
   readonly #base: () => string | undefined;
   readonly #random: () => number;
   readonly #over = new AbortController();
   #done: Promise<void>;
-  #comesBackByItself = false;
+  #reconnectsByHeader = false;
 
-  /** `base` gives the origin of a server that may be there. */
+  /** `base` returns the origin of a server that may be available. */
   constructor(path: string, base: () => string | undefined, random: () => number) {
     this.#path = path;
     this.#base = base;
@@ -67,7 +67,7 @@ export class HttpWatcher {
     this.#done = this.#watch();
   }
 
-  /** Resolves when it watches no more. */
+  /** Stops watching. Resolves when the last connection has ended. */
   async end(): Promise<void> {
     this.#over.abort();
     await this.#done;
@@ -77,12 +77,12 @@ export class HttpWatcher {
     while (!this.#over.signal.aborted && !this.page.deleted) {
       const base = this.#base();
       if (base !== undefined) await this.#connect(base);
-      // Time: a reader comes back after a moment, which the seed decides.
+      // Reconnects after a random delay, which the seed determines.
       await new Promise((resolve) => setTimeout(resolve, this.#random() * 20));
     }
   }
 
-  /** One connection, to its end, whoever ends it. */
+  /** One connection, until either side ends it. */
   #connect(base: string): Promise<void> {
     const random = this.#random;
     const kind = random();
@@ -90,53 +90,53 @@ export class HttpWatcher {
     const url = new URL(this.#path, base);
     const headers: Record<string, string> = {};
     const { lastId } = this.page;
-    const byQuery = lastId !== "" && !this.#comesBackByItself && random() < 0.5;
+    const byQuery = lastId !== "" && !this.#reconnectsByHeader && random() < 0.5;
     if (byQuery) url.searchParams.set("after", lastId);
     else if (lastId !== "") headers["last-event-id"] = lastId;
-    this.#comesBackByItself = false;
+    this.#reconnectsByHeader = false;
     this.connections += 1;
     this.page.trace.push(`connection ${byQuery ? "?after=" : ""}${lastId}`);
     return new Promise((resolve) => {
       let answer: IncomingMessage | undefined;
-      const asked = request(url, { headers, agent: false, signal: this.#over.signal }, (response) => {
+      const clientRequest = request(url, { headers, agent: false, signal: this.#over.signal }, (response) => {
         answer = response;
-        if (response.statusCode === 200) this.#read(response, limit, () => asked.destroy());
+        if (response.statusCode === 200) this.#read(response, limit, () => clientRequest.destroy());
         else {
           if (response.statusCode === 400) {
             this.refused += 1;
-            this.#comesBackByItself = true;
+            this.#reconnectsByHeader = true;
             if (!byQuery) this.page.faults.push("a cursor of a reader that came back by itself was refused");
           } else if (response.statusCode !== 503) this.page.faults.push(`answered with ${response.statusCode}`);
           response.resume();
         }
       });
-      // A server that dies, or is not there.
-      asked.on("error", () => {});
-      // A reader that pauses may have more to read of a connection that is over, and comes back behind that.
-      asked.on("close", () => (answer && !answer.closed ? answer.once("close", resolve) : resolve()));
-      asked.end();
+      // The server died or is not running.
+      clientRequest.on("error", () => {});
+      // A paused reader may still have data of the closed connection; reconnect only after it.
+      clientRequest.on("close", () => (answer && !answer.closed ? answer.once("close", resolve) : resolve()));
+      clientRequest.end();
     });
   }
 
   #read(response: IncomingMessage, limit: number, drop: () => void): void {
-    let left = limit;
-    let rest = Buffer.alloc(0);
+    let remainingBytes = limit;
+    let incompleteBytes = Buffer.alloc(0);
     response.on("error", () => {});
     response.on("data", (piece: Buffer) => {
-      if (left === 0) return;
-      rest = Buffer.concat([rest, piece.subarray(0, left)]);
-      left = Math.max(0, left - piece.length);
-      for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
-        this.#block(rest.toString("utf8", 0, end));
-        rest = rest.subarray(end + 2);
+      if (remainingBytes === 0) return;
+      incompleteBytes = Buffer.concat([incompleteBytes, piece.subarray(0, remainingBytes)]);
+      remainingBytes = Math.max(0, remainingBytes - piece.length);
+      for (let end = incompleteBytes.indexOf("\n\n"); end >= 0; end = incompleteBytes.indexOf("\n\n")) {
+        this.#block(incompleteBytes.toString("utf8", 0, end));
+        incompleteBytes = incompleteBytes.subarray(end + 2);
       }
-      if (left === 0) {
+      if (remainingBytes === 0) {
         this.drops += 1;
-        if (rest.length > 0) this.broken += 1;
+        if (incompleteBytes.length > 0) this.broken += 1;
         drop();
       } else if (this.#random() < 0.02) {
         response.pause();
-        // Time: a reader that is slow, as the seed decides.
+        // A slow reader, with a delay that the seed determines.
         setTimeout(() => response.resume(), this.#random() * 100);
       }
     });

@@ -17,7 +17,7 @@ export interface RawRequest {
   body?: string | Uint8Array;
 }
 
-/** One request on a connection of its own, with exactly these headers and this path: `fetch` hides and mends both. */
+/** Sends one request on its own connection with exactly these headers and this path; `fetch` would change both. */
 export async function send(origin: string, path: string, options: RawRequest = {}): Promise<RawResponse> {
   const { hostname, port } = new URL(origin);
   const { body } = options;
@@ -42,10 +42,10 @@ export async function send(origin: string, path: string, options: RawRequest = {
   return { status: statusCode, headers, rawHeaders, text, json: () => JSON.parse(text) as unknown };
 }
 
-/** A bare connection. */
+/** A raw connection. */
 export class Wire {
   readonly socket: Socket;
-  /** Resolves when the other side, or an error, has closed it. */
+  /** Resolves when the connection has closed. */
   readonly closed: Promise<void>;
   received = "";
   #waiting: (() => void)[] = [];
@@ -74,7 +74,7 @@ export class Wire {
     return this;
   }
 
-  /** Wait until what was received matches; rejects when the connection closes without. */
+  /** Waits until the received text matches. Rejects if the connection closes first. */
   async until(pattern: RegExp): Promise<RegExpExecArray> {
     for (;;) {
       const match = pattern.exec(this.received);
@@ -89,7 +89,7 @@ export class Wire {
   }
 }
 
-/** Connect to a server, to write and read what no HTTP client would. */
+/** Connects to a server, for traffic that no HTTP client would send. */
 export async function wire(origin: string): Promise<Wire> {
   const { hostname, port } = new URL(origin);
   const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) });
@@ -98,7 +98,7 @@ export async function wire(origin: string): Promise<Wire> {
   return made;
 }
 
-/** Send a text as it stands and read until the server closes. */
+/** Sends a text unchanged and reads until the server closes. */
 export async function exchange(origin: string, text: string | Uint8Array): Promise<string> {
   const connection = (await wire(origin)).write(text);
   await connection.closed;
@@ -107,12 +107,12 @@ export async function exchange(origin: string, text: string | Uint8Array): Promi
 
 export interface SseEvent {
   event: string;
-  // What a payload holds is what the test is about.
+  // Each test asserts the payload's shape.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   data: any;
 }
 
-/** The events of a whole stream. */
+/** Parses the events of a complete stream. */
 export function sseEvents(text: string): SseEvent[] {
   return text
     .split("\n\n")

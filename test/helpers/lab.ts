@@ -4,23 +4,23 @@ import { say, startFakeModelServer, type FakeModelServer, type FakeModelServerOp
 import type { GantryServer } from "./server.js";
 import type { Hooks } from "./temp.js";
 
-/** A fake model server that names sessions by itself; closed after the test. */
+/** A fake model server that answers title requests automatically; closed after the test. */
 export async function lab(hooks: Hooks, options: FakeModelServerOptions = {}): Promise<FakeModelServer> {
   const models = await startFakeModelServer({ aside: say("A title"), ...options });
   hooks.after(() => models.close());
   return models;
 }
 
-/** Config of a server that asks it; `more` replaces whole keys. */
-export function labConfig(models: FakeModelServer, more: Record<string, unknown> = {}): Record<string, unknown> {
-  const own = {
+/** Config of a server that uses the fake model server. The second argument replaces whole keys. */
+export function labConfig(models: FakeModelServer, overrides: Record<string, unknown> = {}): Record<string, unknown> {
+  const provider = {
     name: "lab",
     driver: "openai",
     base_url: models.baseUrl,
     api_key: "key-of-the-lab",
     models: [{ id: "m1" }],
   };
-  return { providers: [own], ...more };
+  return { providers: [provider], ...overrides };
 }
 
 export interface Answered {
@@ -30,7 +30,7 @@ export interface Answered {
   error: string;
 }
 
-/** A run without a stream. */
+/** Runs a prompt without streaming. */
 export async function ask(
   server: Pick<GantryServer, "fetch">,
   body: object,
@@ -41,20 +41,20 @@ export async function ask(
   return { status: response.status, sessionId: response.headers.get("x-session-id") ?? "", output, error };
 }
 
-/** A streamed run, read as it comes. */
+/** A streamed run, read while it arrives. */
 export interface Streamed {
   readonly sessionId: string;
-  /** Text so far, with the time of each piece. */
+  /** Received text, with the time of each piece. */
   readonly pieces: readonly { at: number; text: string }[];
-  /** The last event that came. */
+  /** The last received event. */
   readonly last: { event: string; data: Record<string, unknown> } | undefined;
-  /** Resolves when there is so much text; rejects when the stream ends before. */
+  /** Resolves when `length` characters have arrived; rejects if the stream ends first. */
   text(length: number): Promise<void>;
-  /** Resolves when the stream is over, broken off or not. */
+  /** Resolves when the stream has ended, also if it was interrupted. */
   readonly ended: Promise<void>;
 }
 
-/** Resolves with the headers. */
+/** Starts a streamed run. Resolves when the response headers arrive. */
 export async function stream(server: GantryServer, body: object, signal?: AbortSignal): Promise<Streamed> {
   const init = { method: "POST", body: JSON.stringify({ ...body, stream: true }), ...(signal ? { signal } : {}) };
   const response = await server.fetch("/api/run", init);
@@ -63,11 +63,11 @@ export async function stream(server: GantryServer, body: object, signal?: AbortS
   const state = { last: undefined as Streamed["last"], over: false };
   const read = async (bytes: AsyncIterable<Uint8Array>): Promise<void> => {
     const decoder = new TextDecoder();
-    let rest = "";
+    let incompleteText = "";
     try {
       for await (const piece of bytes) {
-        const blocks = (rest + decoder.decode(piece, { stream: true })).split("\n\n");
-        rest = blocks.pop() ?? "";
+        const blocks = (incompleteText + decoder.decode(piece, { stream: true })).split("\n\n");
+        incompleteText = blocks.pop() ?? "";
         for (const block of blocks) {
           const [, event = "", data = "{}"] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
           if (event === "") continue;
@@ -77,7 +77,7 @@ export async function stream(server: GantryServer, body: object, signal?: AbortS
         }
       }
     } catch {
-      // The connection broke off.
+      // The connection was interrupted.
     }
     state.over = true;
   };
@@ -89,8 +89,8 @@ export async function stream(server: GantryServer, body: object, signal?: AbortS
     get last() {
       return state.last;
     },
-    async text(wanted) {
-      while (length() < wanted) {
+    async text(requiredLength) {
+      while (length() < requiredLength) {
         if (state.over) throw new Error(`the stream ended with ${JSON.stringify(state.last)}`);
         await pause(5);
       }
@@ -101,13 +101,13 @@ export async function stream(server: GantryServer, body: object, signal?: AbortS
 
 export interface StoredMessage {
   id: string;
-  /** Only there when it is not whole. */
+  /** Present only for incomplete messages. */
   finished?: false;
   role: string;
   content: string;
 }
 
-/** What the store has of a session. */
+/** The stored messages of a session. */
 export async function stored(server: GantryServer, sessionId: string): Promise<StoredMessage[]> {
   const response = await server.fetch(`/api/sessions/${sessionId}/messages`);
   if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
@@ -118,10 +118,12 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Limit of `until`, in ms. Only a condition that never holds reaches it: a loaded machine does not come near. */
+/** Limit of `until`, in ms. Only a condition that never becomes true reaches it, even on a loaded machine. */
 const UNTIL_LIMIT_MS = 120_000;
 
-/** Resolves when the condition holds, which is checked every 5 ms. Rejects, naming the condition, after two minutes. */
+/**
+ * Resolves when the condition is true; it is checked every 5 ms. Rejects with the condition's text after two minutes.
+ */
 export async function until(condition: () => unknown): Promise<void> {
   const deadline = performance.now() + UNTIL_LIMIT_MS;
   while (!(await condition())) {
@@ -130,12 +132,12 @@ export async function until(condition: () => unknown): Promise<void> {
   }
 }
 
-/** A length of sleep, in seconds, that no other process has. */
+/** A sleep duration in seconds that no other process uses. */
 export function uniqueSeconds(): number {
   return 100_000 + Math.floor(Math.random() * 1e9);
 }
 
-/** Processes, in whichever sandbox, whose command line holds this text. */
+/** Number of processes, in any sandbox, whose command line contains this text. */
 export async function processes(text: string): Promise<number> {
   const { stdout } = await promisify(execFile)("pgrep", ["-fc", "--", text]).catch(() => ({ stdout: "0" }));
   return Number(stdout);

@@ -4,17 +4,17 @@ import type { Agent } from "gantry";
 import { ListenError, type Listening, type Transport } from "gantry/plugin";
 import type { TransportClient } from "gantry/testing";
 
-/** Lines end at LF alone: JSON leaves characters bare that Node 24's readline takes for an end. */
+/** Splits only at LF: JSON may contain unescaped characters that Node 24's readline treats as line ends. */
 function onLines(socket: Socket, onLine: (line: string) => void): void {
-  let rest = "";
+  let incompleteLine = "";
   socket.setEncoding("utf8").on("data", (text: string) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = (incompleteLine + text).split("\n");
+    incompleteLine = lines.pop() ?? "";
     for (const line of lines) onLine(line);
   });
 }
 
-/** What a line transport can be made to do wrong. */
+/** Faults that a line transport can simulate. */
 export type LineFault =
   | "name"
   | "address"
@@ -40,11 +40,11 @@ export type LineFault =
   | "closes the agent";
 
 /** Servers that a fault left open. */
-const left = new Set<Server>();
+const openServers = new Set<Server>();
 
-export function closeWhatIsLeft(): void {
-  for (const server of left) server.close();
-  left.clear();
+export function closeLeftServers(): void {
+  for (const server of openServers) server.close();
+  openServers.clear();
 }
 
 interface Request {
@@ -52,7 +52,7 @@ interface Request {
   sessionId?: string;
 }
 
-/** Lines of JSON over TCP: right in all, but for one fault at most. */
+/** A transport for lines of JSON over TCP, correct except for at most one fault. */
 export class LineTransport implements Transport {
   readonly name: string;
   readonly #port: number;
@@ -67,9 +67,9 @@ export class LineTransport implements Transport {
   async start(agent: Agent): Promise<Listening> {
     const fault = this.#fault;
     const spare = fault === "half open" ? createServer().listen(0, "127.0.0.1") : undefined;
-    if (spare) left.add(spare);
+    if (spare) openServers.add(spare);
     const server = createServer();
-    if (fault === "stays open") left.add(server);
+    if (fault === "stays open") openServers.add(server);
     server.listen(this.#port, "127.0.0.1");
     await once(server, "listening").catch((error: unknown) => {
       throw new ListenError("cannot listen", { cause: error });
@@ -129,7 +129,7 @@ class Lines implements Listening {
     socket.on("close", () => {
       this.#sockets.delete(socket);
       if (this.#fault !== "runs on") gone.abort();
-      if (this.#fault === "disturbs") for (const other of this.#sockets) other.destroy();
+      if (this.#fault === "disturbs") for (const peer of this.#sockets) peer.destroy();
     });
     onLines(socket, (line) => {
       if (this.#stopping && this.#fault !== "takes more") return void socket.destroy();
@@ -142,7 +142,7 @@ class Lines implements Listening {
   async #answer(socket: Socket, { text, sessionId }: Request, gone: AbortSignal): Promise<void> {
     const fault = this.#fault;
     const sockets = () => (fault === "crosses" ? [...this.#sockets] : [socket]);
-    const send = (value: unknown) => sockets().forEach((one) => one.write(`${JSON.stringify(value)}\n`));
+    const send = (value: unknown) => sockets().forEach((target) => target.write(`${JSON.stringify(value)}\n`));
     try {
       const named =
         fault === "forgets" || (fault === "invents" && sessionId === "no-such-session") ? undefined : sessionId;
@@ -152,16 +152,16 @@ class Lines implements Listening {
         signal: AbortSignal.any([gone, this.#cancel.signal]),
         ...(named === undefined ? {} : { sessionId: named }),
       });
-      let kept = "";
+      let bufferedText = "";
       let count = 0;
       for await (const event of run) {
         if (event.type !== "token" || event.text === undefined) continue;
         count++;
-        if (fault === "buffers") kept += event.text;
+        if (fault === "buffers") bufferedText += event.text;
         else if (fault !== "drops" || count !== 2) send({ piece: event.text });
       }
       await run.result;
-      if (kept !== "") send({ piece: kept });
+      if (bufferedText !== "") send({ piece: bufferedText });
       send({ done: run.sessionId });
     } catch (error) {
       send(fault === "swallows" ? { done: "" } : { error: (error as Error).message });
@@ -169,7 +169,7 @@ class Lines implements Listening {
   }
 }
 
-/** Its client. */
+/** Connects a client to the transport. */
 export async function lineClient({ address }: Listening): Promise<TransportClient> {
   const socket = connect(Number(/\d+\s*$/.exec(address)?.[0]), "127.0.0.1");
   await once(socket, "connect");
@@ -180,14 +180,14 @@ export async function lineClient({ address }: Listening): Promise<TransportClien
   return {
     prompt: (text, { sessionId, onText } = {}) =>
       new Promise((resolve, reject) => {
-        let whole = "";
+        let fullText = "";
         void closed.then(() => reject(new Error("gone")));
         onLine = ({ piece, done, error }) => {
           if (piece !== undefined) {
-            whole += piece;
+            fullText += piece;
             onText?.(piece);
           } else if (error !== undefined) reject(new Error(error));
-          else resolve({ text: whole, sessionId: done ?? "" });
+          else resolve({ text: fullText, sessionId: done ?? "" });
         };
         socket.write(`${JSON.stringify({ text, sessionId })}\n`);
       }),

@@ -6,7 +6,7 @@ import { HttpWatcher, type CountedPage } from "./http-watcher.js";
 import { pause, until } from "./lab.js";
 import { randomOf } from "./random.js";
 
-/** What a schedule did, beside what it did to its fleet. */
+/** Counts of a schedule's actions, in addition to those of its fleet. */
 export interface Tally {
   runs: number;
   cancels: number;
@@ -21,11 +21,11 @@ export interface Tally {
   refused: number;
   events: number;
   characters: number;
-  cuts: number;
+  rewinds: number;
   retold: number;
 }
 
-/** Words as they come, an emoji now and then in halves. */
+/** Random words; some contain an emoji that is split into its halves. */
 function words(random: () => number, name: string, count: number): string[] {
   return Array.from({ length: count }, (_, n) => {
     const kind = random();
@@ -33,7 +33,7 @@ function words(random: () => number, name: string, count: number): string[] {
   }).flat();
 }
 
-/** An answer of a model on a wire: reasoning, text in pieces, calls; now and then it breaks off. */
+/** A random answer on a wire: reasoning, text in pieces, calls. Some answers are interrupted. */
 export function wireAnswer(random: () => number): FakeStep {
   const say: FakePiece[] = [];
   if (random() < 0.4) say.push({ reasoning: words(random, "why", 1 + random() * 8) });
@@ -46,8 +46,8 @@ export function wireAnswer(random: () => number): FakeStep {
   };
 }
 
-/** The same of the agent of this process. */
-export function ownModel(random: () => number): ScriptedProvider {
+/** Random answers for the agent of this process. */
+export function localModel(random: () => number): ScriptedProvider {
   const fallback = (): ScriptedReply => {
     const chunks: ScriptedChunk[] = [];
     if (random() < 0.4)
@@ -63,9 +63,9 @@ export function ownModel(random: () => number): ScriptedProvider {
 }
 
 /**
- * One session, and all that can happen to it: runs of this process and of servers, cancels, steering, reverts and restores,
- * servers that are killed or end in order, a disk that forgets; and watchers whose connections drop. Resolves when each
- * watcher sees what the store has; throws where one does not, or was told something twice.
+ * Runs a random schedule on one session: runs of this process and of servers, cancels, steering, reverts and restores.
+ * Servers are killed or stopped, a disk loses writes, and connections of watchers drop. Resolves when each watcher sees
+ * the stored messages. Throws if one does not, or received something twice.
  */
 export async function runSchedule(fleet: Fleet, seed: number, steps: number): Promise<Tally> {
   const random = randomOf(seed);
@@ -83,19 +83,19 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     refused: 0,
     events: 0,
     characters: 0,
-    cuts: 0,
+    rewinds: 0,
     retold: 0,
   };
   const mayForget = random() < 0.2;
   const session = await fleet.agent.sessions.create();
   const path = `/api/sessions/${session.id}`;
-  // Each with numbers of its own, so that what is done stays the same however often connections drop.
+  // Each watcher has its own random numbers, so that the number of drops does not change the actions.
   const [byHand, byClient] = [randomOf(seed * 10 + 1), randomOf(seed * 10 + 2)];
   const watchers = [
     new HttpWatcher(`${path}/events`, () => fleet.any(byHand)?.url, byHand),
     new ClientWatcher(session.id, () => fleet.any(byClient)?.url, byClient),
   ];
-  /** Whatever is refused, or breaks off, because of what else happens. */
+  /** Ignores errors that concurrent actions can cause. */
   const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);
   const post = (url: string, body: object, signal?: AbortSignal): Promise<string | undefined> =>
     attempt(async () => {
@@ -150,8 +150,8 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       () =>
         attempt(async () => {
           await Promise.all(under.splice(0));
-          const said = await fleet.agent.sessions.messages(session.id);
-          const last = said[pick(said.length)];
+          const messages = await fleet.agent.sessions.messages(session.id);
+          const last = messages[pick(messages.length)];
           if (!last) return;
           snapshots.push((await fleet.agent.sessions.revert(session.id, last.id)).id);
           tally.reverts += 1;
@@ -179,13 +179,13 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       prompt(step);
       if (mayForget && step === Math.floor(steps / 3)) await fleet.keepDisk();
       for (let n = pick(3); n > 0; n -= 1) {
-        // Time: the schedule, which the seed decides.
+        // Pauses of the schedule, which the seed determines.
         await pause(random() * 150);
         let at = random() * all;
         await ACTIONS.find(([share]) => (at -= share) < 0)?.[1]();
       }
       if (mayForget && step === Math.floor((steps * 2) / 3)) {
-        // Time: as long as something may be written that the disk forgets.
+        // Time for writes that the disk will lose.
         await pause(100);
         await fleet.forgetDisk();
       }
@@ -193,21 +193,21 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
     await Promise.all(under.splice(0));
     const open = () => fleet.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
     const stored = async () => (await fetch(new URL(`${path}/messages`, fleet.any(random)?.url))).text();
-    let wanted = "";
-    // Read anew each time: a message that was steered too late begins a run by itself, also after a while.
+    let expectedText = "";
+    // Read again each time: a late instruction may start another run.
     const settled = async (): Promise<boolean> => {
       if ((await open()).length > 0) return false;
-      wanted = await stored();
-      return watchers.every(({ page }) => textOf(page) === wanted);
+      expectedText = await stored();
+      return watchers.every(({ page }) => textOf(page) === expectedText);
     };
-    // Below it is told which watcher sees another page.
+    // The checks below report which watcher differs.
     await until(settled).catch(() => undefined);
-    // An event that is told late, and so once more, comes before those of another run.
+    // A late or repeated event arrives before those of another run.
     await attempt(async () => (await fleet.agent.run({ message: "the end", sessionId: session.id })).result);
     await until(settled).catch(() => undefined);
-    const faults = watchers.map(({ page }) => faultOf(page, wanted, mayForget));
-    const said = await fleet.agent.sessions.messages(session.id);
-    tally.compactions = new Set(said.map(({ sessionId }) => sessionId)).size - 1;
+    const faults = watchers.map(({ page }) => faultOf(page, expectedText, mayForget));
+    const messages = await fleet.agent.sessions.messages(session.id);
+    tally.compactions = new Set(messages.map(({ sessionId }) => sessionId)).size - 1;
     for (const [n, fault] of faults.entries()) {
       const { page } = watchers[n]!;
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
@@ -218,7 +218,7 @@ export async function runSchedule(fleet: Fleet, seed: number, steps: number): Pr
       const { page, connections, drops, broken, refused } = watcher;
       for (const [name, count] of Object.entries({ connections, drops, broken, refused }))
         tally[name as keyof Tally] += count;
-      for (const name of ["events", "characters", "cuts", "retold"] as const) tally[name] += page[name];
+      for (const name of ["events", "characters", "rewinds", "retold"] as const) tally[name] += page[name];
     }
     await Promise.all(under.splice(0));
   }
@@ -229,17 +229,17 @@ function textOf({ messages }: CountedPage): string {
   return JSON.stringify({ messages });
 }
 
-/** What is wrong with a page, in words. */
-function faultOf(page: CountedPage, wanted: string, mayForget: boolean): string {
-  if (textOf(page) !== wanted) return `saw another page: ${difference(textOf(page), wanted)}`;
+/** Description of a page's faults; "" if it has none. */
+function faultOf(page: CountedPage, expectedText: string, mayForget: boolean): string {
+  if (textOf(page) !== expectedText) return `saw another page: ${difference(textOf(page), expectedText)}`;
   if (page.faults.length > 0) return `was told ${page.faults.join("; ").slice(0, 2_000)}`;
   return page.retold > 0 && !mayForget ? `was told ${page.retold} messages twice` : "";
 }
 
-/** Where two texts part, and how they go on. */
-function difference(was: string, wanted: string): string {
+/** Position where two texts differ, with their contents around it. */
+function difference(was: string, expectedText: string): string {
   let at = 0;
-  while (at < was.length && was[at] === wanted[at]) at += 1;
+  while (at < was.length && was[at] === expectedText[at]) at += 1;
   const around = (text: string) => text.slice(Math.max(0, at - 200), at + 300);
-  return `at ${at} of ${was.length} and ${wanted.length}\n${around(was)}\nand not\n${around(wanted)}`;
+  return `at ${at} of ${was.length} and ${expectedText.length}\n${around(was)}\nand not\n${around(expectedText)}`;
 }

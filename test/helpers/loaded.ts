@@ -11,13 +11,13 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const DIST = path.join(ROOT, "dist");
 const PROBE = fileURLToPath(new URL("./loaded-probe.cjs", import.meta.url));
 
-/** What a process of the build has loaded. */
+/** Modules that a process of the build has loaded. */
 export interface Loaded {
-  /** Files of `dist`, by their place in it, with their size. */
+  /** Files of `dist` with their sizes, by path relative to it. */
   files: Map<string, number>;
-  /** Packages whose code is in them. */
+  /** Packages whose code is in these files. */
   packages: string[];
-  /** Modules of Node's that no empty program loads. */
+  /** Node modules that an empty program does not load. */
   builtins: string[];
 }
 
@@ -27,7 +27,7 @@ interface LoadedOptions {
   config?: Record<string, unknown>;
 }
 
-/** What the built `gantry` has loaded when it first writes what `until` fits to its stdout; `ask`: what makes it do so. */
+/** Modules that the built `gantry` has loaded when its stdout first matches `until`. `ask` triggers that output. */
 export async function loadedBy(
   t: Hooks,
   options: LoadedOptions & { ask?: (server: GantryServer) => void },
@@ -51,8 +51,8 @@ export async function loadedInTerminal(t: Hooks, { args, config = {}, until }: L
 }
 
 /**
- * The environment of a process that writes down what it has loaded, and what reads that. Call `remove` in a hook that
- * comes after the one that ends the process, because the process writes its coverage when it ends.
+ * Environment of a process that records what it has loaded, with a reader of the record. Call `remove` in a hook after
+ * the one that ends the process, because the process writes its coverage when it ends.
  */
 async function probe(until: RegExp) {
   const folder = await makeTempDir();

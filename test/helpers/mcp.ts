@@ -9,15 +9,15 @@ import type { Hooks } from "./temp.js";
 
 const HOSTILE = fileURLToPath(new URL("./hostile-mcp.mjs", import.meta.url));
 
-/** What programs of tests find others by. */
+/** Environment with only PATH, for programs of tests. */
 export const PLAIN = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/** The hostile server, as a program. */
+/** The hostile MCP server as a program. */
 export function hostileProgram(how: string, env: Record<string, string> = {}): McpServerStdio {
   return { name: "hostile", command: process.execPath, args: [HOSTILE, how], env };
 }
 
-/** The hostile server at an address, until the test ends. */
+/** Starts the hostile MCP server at an address, until the test ends. */
 export async function hostileAddress(
   hooks: Hooks,
   how: string,
@@ -37,7 +37,7 @@ export async function hostileAddress(
   return { server: { name: "hostile", url, headers: {} }, pid: child.pid ?? 0, kill };
 }
 
-/** A reference server of the registry, as a program. */
+/** A reference MCP server as a program. */
 export function referenceProgram(name: "everything" | "filesystem" | "memory", ...args: string[]): McpServerStdio {
   const file = fileURLToPath(
     new URL(`../../node_modules/@modelcontextprotocol/server-${name}/dist/index.js`, import.meta.url),
@@ -45,7 +45,7 @@ export function referenceProgram(name: "everything" | "filesystem" | "memory", .
   return { name, command: process.execPath, args: [file, ...args], env: {} };
 }
 
-/** Opens a source for a session; it is closed with the test. */
+/** Opens a tool source for a session. It is closed after the test. */
 export async function opened(
   hooks: Hooks,
   source: ToolSource,
@@ -67,7 +67,7 @@ export async function opened(
   };
 }
 
-/** A log that is looked at. */
+/** A logger that records its lines. */
 export function noted(): Logger & { lines: [level: string, message: string, fields: LogFields][] } {
   const lines: [string, string, LogFields][] = [];
   const at =
@@ -77,7 +77,7 @@ export function noted(): Logger & { lines: [level: string, message: string, fiel
   return { lines, debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
 }
 
-/** Whether a process is there and is no dead one. */
+/** Whether a process exists and is not a zombie. */
 export function isLiving(pid: number): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));

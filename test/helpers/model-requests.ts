@@ -10,7 +10,7 @@ import type {
   ToolSpec,
 } from "gantry/plugin";
 
-/** Short forms for conversations and questions of tests. */
+/** Short forms for conversations and requests in tests. */
 export const user = (...parts: (string | Part)[]): ModelMessage => ({
   role: "user",
   parts: parts.map((part) => (typeof part === "string" ? { type: "text", text: part } : part)),
@@ -58,9 +58,9 @@ export const writeTool: ToolSpec = {
   parallel: false,
 };
 
-export const model = (rest: Partial<Model> = {}): Model => ({ id: "m1", name: "M 1", ownedBy: "test", ...rest });
+export const model = (fields: Partial<Model> = {}): Model => ({ id: "m1", name: "M 1", ownedBy: "test", ...fields });
 
-export function ask(rest: Partial<ModelRequest> = {}): ModelRequest {
+export function ask(fields: Partial<ModelRequest> = {}): ModelRequest {
   return {
     model: model(),
     system: "You are a test.",
@@ -68,18 +68,18 @@ export function ask(rest: Partial<ModelRequest> = {}): ModelRequest {
     tools: [],
     effort: "",
     cacheKey: "session-1",
-    ...rest,
+    ...fields,
   };
 }
 
-/** An answer taken to its end. */
+/** A complete answer. */
 export interface Taken {
   chunks: ModelChunk[];
   text: string;
   reasoning: string;
   calls: Extract<ModelChunk, { type: "tool_call" }>[];
   finish: Extract<ModelChunk, { type: "finish" }>;
-  /** As the kernel would store it. */
+  /** The answer as the kernel would store it. */
   message: ModelMessage;
 }
 
@@ -91,7 +91,7 @@ export function take(
   return gather(provider.stream(request, signal), provider.name, request.model.id);
 }
 
-/** The same of chunks, whoever gives them. */
+/** Collects an answer from chunks of any source. */
 export async function gather(answer: AsyncIterable<ModelChunk>, provider: string, modelId: string): Promise<Taken> {
   const chunks: ModelChunk[] = [];
   for await (const chunk of answer) chunks.push(chunk);
@@ -131,11 +131,11 @@ export async function gather(answer: AsyncIterable<ModelChunk>, provider: string
   };
 }
 
-/** A stored message as the kernel hands it to a provider. */
+/** A stored message in the form in which the kernel passes it to a provider. */
 export function asModelMessage({ role, parts, toolCallId, name, failed }: Message): ModelMessage {
   return { role, parts, toolCallId, name, failed };
 }
 
-/** 1 x 1 PNG. */
+/** A PNG of 1 x 1 pixel. */
 export const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 export const PDF = Buffer.from("%PDF-1.4\n1 0 obj<<>>endobj\ntrailer<<>>\n%%EOF").toString("base64");

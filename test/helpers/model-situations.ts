@@ -1,4 +1,4 @@
-/** What every wire must master: one list, run by a test and printed as the table of docs/models.md. */
+/** Situations that every wire must handle. A test runs the list, and docs/models.md shows it as a table. */
 import assert from "node:assert/strict";
 import { hasCode, type ProviderError, type ProviderErrorKind } from "gantry";
 import type { Model, ModelRequest } from "gantry/plugin";
@@ -20,17 +20,17 @@ import {
 
 export interface SituationContext {
   wire: WireName;
-  /** A model that reasons, sees and calls tools. */
+  /** A model with reasoning, image input and tool calls. */
   model: Model;
   server: FakeModelServer;
   provider: AiSdkProvider;
-  /** A key that must never be shown. */
+  /** An API key that must never appear in messages. */
   key: string;
 }
 
 export interface Situation {
   name: string;
-  /** Where it cannot come up, and why. */
+  /** Wires on which the situation cannot occur, with the reason. */
   except?: Partial<Record<WireName, string>>;
   run(context: SituationContext): Promise<void>;
 }
@@ -59,7 +59,7 @@ async function failure(
     assert.ok(hasCode(error, "provider"), String(error));
     assert.ok(error.message.startsWith("lab: "), error.message);
     assert.ok(!error.message.includes(context.key) && !/[\r\n]/.test(error.message), error.message);
-    // Resumable: the next question is answered.
+    // The provider can be used after the error: the next request succeeds.
     assert.equal((await take(context.provider, ask({ model: context.model, ...request }))).text, "OK.");
     return error;
   }
@@ -70,14 +70,14 @@ function fault(
   name: string,
   step: FakeStep,
   kind: ProviderErrorKind,
-  more?: (error: ProviderError) => void,
+  inspect?: (error: ProviderError) => void,
 ): Situation {
   return {
     name,
     async run(context) {
       const error = await failure(context, [step]);
       assert.equal(error.kind, kind, error.message);
-      more?.(error);
+      inspect?.(error);
     },
   };
 }
@@ -147,7 +147,7 @@ export const SITUATIONS: readonly Situation[] = [
         calls.map(({ name }) => name),
         ["read", "write"],
       );
-      // In the order in which they ended.
+      // In the order of completion.
       const results = [result(calls[1]!.id, "write", "no such folder", true), result(calls[0]!.id, "read", "A")];
       assert.equal(
         (await take(provider, { ...request, messages: [...request.messages, message, ...results] })).text,
@@ -246,10 +246,13 @@ export const SITUATIONS: readonly Situation[] = [
         ),
       ];
       assert.equal((await take(provider, ask({ model, tools: [readTool], messages }))).text, "OK.");
-      const said = JSON.stringify(last(context).body);
-      // What is a name for it stays one.
-      for (const kept of ["_ok", ...(context.wire === "google" ? [] : ["3d-print"])])
-        assert.ok(said.includes(`"name":"${kept}"`) || said.includes(`"function":{"name":"${kept}"`), kept);
+      const bodyText = JSON.stringify(last(context).body);
+      // A name that is valid on the wire stays unchanged.
+      for (const validName of ["_ok", ...(context.wire === "google" ? [] : ["3d-print"])])
+        assert.ok(
+          bodyText.includes(`"name":"${validName}"`) || bodyText.includes(`"function":{"name":"${validName}"`),
+          validName,
+        );
     },
   },
   {
@@ -417,7 +420,7 @@ export const SITUATIONS: readonly Situation[] = [
     async run({ server, provider, model }) {
       server.enqueue({ say: [{ text: "a" }, { stall: true }] });
       const controller = new AbortController();
-      const reason = { mine: true };
+      const reason = { isTestReason: true };
       const seen: string[] = [];
       await assert.rejects(
         (async () => {
@@ -452,8 +455,8 @@ export const SITUATIONS: readonly Situation[] = [
   },
 ];
 
-/** The history and the rest of a request, without what may move (marks for caches). */
-// Bodies of four shapes.
+/** The history and the other fields of a request, without parts that may change (cache marks). */
+// Request bodies have four different shapes.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 function strip(body: any): { history: string; head: string } {
   // eslint-disable-next-line @typescript-eslint/no-explicit-any

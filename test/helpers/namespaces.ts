@@ -2,22 +2,22 @@ import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { once } from "node:events";
 import type { Hooks } from "./temp.js";
 
-/** Two network namespaces, joined by a cable. Each has a loopback of its own. */
+/** Two connected network namespaces, each with its own loopback. */
 export interface Namespaces {
-  /** A command that runs what is appended to it in the first one; its address on the cable. */
-  here: readonly string[];
-  hereAddress: string;
-  /** The same of the other. */
-  there: readonly string[];
-  thereAddress: string;
+  /** A command prefix that runs a program in the first namespace, and its address. */
+  first: readonly string[];
+  firstAddress: string;
+  /** The same for the second namespace. */
+  second: readonly string[];
+  secondAddress: string;
 }
 
 const HERE = "10.99.0.1";
 const THERE = "10.99.0.2";
 
 /**
- * Make them; they are gone with the test, and with this process however it ends: what holds them reads our pipe.
- * Resolves with the reason where this machine allows none.
+ * Creates the namespaces. They are removed after the test, and also if this process dies: their holders read its pipe.
+ * Resolves with the reason if this machine does not permit them.
  */
 export async function twoNamespaces(hooks: Hooks): Promise<Namespaces | string> {
   if (process.platform !== "linux") return "network namespaces are Linux's";
@@ -29,7 +29,7 @@ export async function twoNamespaces(hooks: Hooks): Promise<Namespaces | string> 
       if (holder.exitCode === null && holder.signalCode === null) await once(holder, "close");
     }
   });
-  /** A process in a namespace of its own, which says so and then waits for us to end. */
+  /** Starts a process in its own namespace. The process reports that it is ready, and exits when its input ends. */
   const hold = async (through: readonly string[], unshare: readonly string[]): Promise<readonly string[] | string> => {
     const [command = "", ...args] = [
       ...through,
@@ -41,48 +41,48 @@ export async function twoNamespaces(hooks: Hooks): Promise<Namespaces | string> 
     ];
     const holder = spawn(command, args, { stdio: "pipe" });
     holder.stdin.on("error", () => undefined);
-    let said = "";
-    holder.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+    let errorOutput = "";
+    holder.stderr.setEncoding("utf8").on("data", (text: string) => (errorOutput += text));
     const started = await Promise.race([
       once(holder.stdout, "data").then(() => true),
       once(holder, "close").then(() => false),
-      once(holder, "error").then(([error]) => ((said = String(error)), false)),
+      once(holder, "error").then(([error]) => ((errorOutput = String(error)), false)),
     ]);
-    if (!started) return said.trim() || "no network namespaces here";
+    if (!started) return errorOutput.trim() || "no network namespaces here";
     holders.push(holder);
     return ["nsenter", "-t", String(holder.pid), ...(root ? [] : ["-U", "--preserve-credentials"]), "-n", "--"];
   };
-  const here = await hold([], root ? ["-n"] : ["-r", "-n"]);
-  if (typeof here === "string") return here;
-  const there = await hold(root ? [] : here, ["-n"]);
+  const first = await hold([], root ? ["-n"] : ["-r", "-n"]);
+  if (typeof first === "string") return first;
+  const there = await hold(root ? [] : first, ["-n"]);
   if (typeof there === "string") return there;
   const [, , pid = ""] = there;
   for (const [place, command] of [
-    [here, `ip link add cable0 type veth peer name cable1 netns ${pid}`],
-    [here, `ip addr add ${HERE}/24 dev cable0`],
-    [here, "ip link set cable0 up"],
+    [first, `ip link add cable0 type veth peer name cable1 netns ${pid}`],
+    [first, `ip addr add ${HERE}/24 dev cable0`],
+    [first, "ip link set cable0 up"],
     [there, `ip addr add ${THERE}/24 dev cable1`],
     [there, "ip link set cable1 up"],
   ] as const) {
     const [program = "", ...args] = [...place, ...command.split(" ")];
     const child = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"] });
-    let said = "";
-    child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+    let errorOutput = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (errorOutput += text));
     const [code] = (await once(child, "close")) as [number | null];
-    if (code !== 0) return `${command}: ${said.trim()}`;
+    if (code !== 0) return `${command}: ${errorOutput.trim()}`;
   }
-  return { here, hereAddress: HERE, there, thereAddress: THERE };
+  return { first, firstAddress: HERE, second: there, secondAddress: THERE };
 }
 
 /**
- * A command that runs what is appended to it, as the same process, on a host of this name: to others its pids say nothing.
- * The reason in its place where this machine allows none.
+ * A command prefix that runs a program, as the same process, on a host with this name: its pids then mean nothing to
+ * other hosts. Resolves with the reason if this machine does not permit it.
  */
 export function otherHost(name: string): Promise<readonly string[] | string> {
   return unshared("--uts", 'hostname "$0" && exec "$@"', name);
 }
 
-/** As `otherHost`, a command for a process to whom a folder is empty, and what is in it not there. */
+/** Like `otherHost`: a command prefix for a process that sees a folder as empty. */
 export function withoutFolder(folder: string): Promise<readonly string[] | string> {
   return unshared("--mount", 'mount -t tmpfs none "$0" && exec "$@"', folder);
 }
@@ -93,11 +93,11 @@ async function unshared(namespace: string, script: string, name: string): Promis
   const through = ["unshare", ...user, namespace, "sh", "-c", script, name];
   const [command = "", ...args] = [...through, "true"];
   const child = spawn(command, args, { stdio: ["ignore", "ignore", "pipe"] });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  let errorOutput = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (errorOutput += text));
   const code = await Promise.race([
     once(child, "close").then(([status]) => status as number | null),
-    once(child, "error").then(([error]) => ((said = String(error)), null)),
+    once(child, "error").then(([error]) => ((errorOutput = String(error)), null)),
   ]);
-  return code === 0 ? through : said.trim() || "no namespaces here";
+  return code === 0 ? through : errorOutput.trim() || "no namespaces here";
 }

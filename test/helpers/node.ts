@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const DIST_CLI = path.join(ROOT, "dist/src/cli.js");
 
-/** Flags of Node for a program that imports the sources. Absolute, so that the program may run in any folder. */
+/** Node flags for a program that imports the sources. Absolute, so that the program can run in any folder. */
 export const SOURCE_FLAGS: readonly string[] = ["--import", import.meta.resolve("tsx"), "--conditions=@gantry/source"];
 
 /** Absolute path of a file of the repository. */

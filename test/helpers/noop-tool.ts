@@ -1,6 +1,6 @@
 import type { Tool } from "gantry";
 
-/** Does nothing. */
+/** A tool without any effect. */
 export const noop: Tool<Record<string, unknown>> = {
   name: "noop",
   description: "Does nothing.",

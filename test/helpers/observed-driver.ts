@@ -4,14 +4,16 @@ type Method = Exclude<keyof SessionDriver, "notifier" | "name">;
 
 export interface ObservedDriver {
   driver: SessionDriver;
-  /** Resolves when a call of the method was answered so, and the caller has had the answer. */
+  /**
+   * Resolves when a call of the method has returned a result that `accepts` matches, and the caller has received it.
+   */
   answered<M extends Method>(
     method: M,
     accepts?: (answer: Awaited<ReturnType<NonNullable<SessionDriver[M]>>>) => boolean,
   ): Promise<void>;
 }
 
-/** A driver whose answers a test can wait for. */
+/** A driver whose results a test can wait for. */
 export function observed(inner: SessionDriver): ObservedDriver {
   const listeners = new Set<(method: PropertyKey, answer: unknown) => void>();
   const driver = new Proxy(inner, {
@@ -30,7 +32,7 @@ export function observed(inner: SessionDriver): ObservedDriver {
     },
   });
   const answered: ObservedDriver["answered"] = async (method, accepts = () => true) => {
-    // Timers that look at a store keep no process alive.
+    // Polling timers of stores do not keep the process alive.
     const alive = setInterval(() => undefined, 60_000);
     await new Promise<void>((resolve) => {
       const hear = (name: PropertyKey, answer: unknown): void => {

@@ -1,4 +1,4 @@
-// Loaded into a server: what it answered whom, as lines on stderr. Refused and served requests alike.
+// Loaded into a server: writes each response, refused or served, as a line on stderr.
 import { subscribe } from "node:diagnostics_channel";
 
 subscribe("http.server.response.finish", ({ request, response }) => {

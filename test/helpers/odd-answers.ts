@@ -1,6 +1,6 @@
 import type { WireName } from "gantry/adapters/language-models";
 
-/** What is read of an answer; usage as input, output, read from cache, reasoning. */
+/** The expected result of an answer. Usage is input, output, cache-read and reasoning tokens. */
 export interface Expected {
   text: string;
   reasoning: string;
@@ -9,7 +9,7 @@ export interface Expected {
   usage: [number, number, number, number] | null;
 }
 
-/** An answer as some server somewhere sends it, and what it means. */
+/** An unusual answer that some server sends, and its meaning. */
 export interface OddAnswer {
   name: string;
   body: string;
@@ -21,10 +21,10 @@ export interface OddAnswer {
 const data = (value: unknown): string => `data: ${typeof value === "string" ? value : JSON.stringify(value)}\n\n`;
 const stream = (...values: unknown[]): string => values.map(data).join("");
 
-const delta = (fields: object, rest: object = {}, finish: string | null = null): object => ({
+const delta = (fields: object, choiceFields: object = {}, finish: string | null = null): object => ({
   id: "c",
   object: "chat.completion.chunk",
-  choices: [{ index: 0, delta: fields, finish_reason: finish, ...rest }],
+  choices: [{ index: 0, delta: fields, finish_reason: finish, ...choiceFields }],
 });
 const hello = [delta({ role: "assistant", content: "Hel" }), delta({ content: "lo" })];
 const stop = delta({}, {}, "stop");
@@ -158,7 +158,7 @@ const openai: OddAnswer[] = [
   },
 ];
 
-const whole = (value: object): Pick<OddAnswer, "body" | "type"> => ({
+const jsonAnswer = (value: object): Pick<OddAnswer, "body" | "type"> => ({
   body: JSON.stringify(value),
   type: "application/json",
 });
@@ -223,8 +223,8 @@ const anthropic: OddAnswer[] = [
     name: "blocks without a start, and types told by the event's name alone",
     body: [grown(0, { type: "text_delta", text: "Hello" }), ...ended()]
       .map((event) => {
-        const { type, ...rest } = event as { type: string };
-        return `event: ${type}\ndata: ${JSON.stringify(rest)}\n\n`;
+        const { type, ...eventFields } = event as { type: string };
+        return `event: ${type}\ndata: ${JSON.stringify(eventFields)}\n\n`;
       })
       .join(""),
   },
@@ -232,7 +232,7 @@ const anthropic: OddAnswer[] = [
   { name: "the connection closed behind the reason", body: stream(started, ...textBlock, ended()[0]) },
   {
     name: "a whole answer",
-    ...whole({
+    ...jsonAnswer({
       type: "message",
       content: [
         { type: "thinking", thinking: "Hm.", signature: "s" },
@@ -245,8 +245,8 @@ const anthropic: OddAnswer[] = [
   },
 ];
 
-const candidate = (parts: unknown, rest: object = {}): object => ({
-  candidates: [{ content: { role: "model", parts }, index: 0, ...rest }],
+const candidate = (parts: unknown, candidateFields: object = {}): object => ({
+  candidates: [{ content: { role: "model", parts }, index: 0, ...candidateFields }],
 });
 const done = { finishReason: "STOP" };
 
@@ -301,9 +301,9 @@ const google: OddAnswer[] = [
   { name: "chunks that a gateway wraps", body: stream({ response: candidate([{ text: "Hello" }], done) }) },
   {
     name: "a list of chunks instead of events",
-    ...whole([candidate([{ text: "Hel" }]), candidate([{ text: "lo" }], done)]),
+    ...jsonAnswer([candidate([{ text: "Hel" }]), candidate([{ text: "lo" }], done)]),
   },
-  { name: "a whole answer", ...whole(candidate([{ text: "Hello" }], done)) },
+  { name: "a whole answer", ...jsonAnswer(candidate([{ text: "Hello" }], done)) },
 ];
 
 const item = (output_index: number, value: object, state: "added" | "done"): object => ({
@@ -318,7 +318,10 @@ const spoken = (output_index: number, item_id: string, piece: string): object =>
   content_index: 0,
   delta: piece,
 });
-const completed = (rest: object = {}): object => ({ type: "response.completed", response: { id: "r", ...rest } });
+const completed = (responseFields: object = {}): object => ({
+  type: "response.completed",
+  response: { id: "r", ...responseFields },
+});
 const message = (id: string): object => ({ type: "message", id, content: [{ type: "output_text", text: "Hello" }] });
 const called0 = { type: "function_call", call_id: "c1", name: "read" };
 
@@ -379,7 +382,7 @@ const responses: OddAnswer[] = [
   },
   {
     name: "a whole answer",
-    ...whole({ object: "response", output: [message("m1")], usage: { input_tokens: 11, output_tokens: 5 } }),
+    ...jsonAnswer({ object: "response", output: [message("m1")], usage: { input_tokens: 11, output_tokens: 5 } }),
     expected: { usage: [11, 5, 0, 0] },
   },
 ];

@@ -6,12 +6,15 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Hooks } from "./temp.js";
 
-/** Why tests with a second user are skipped; false where there is one. */
+/** Why tests with a second user are skipped; false if they can run. */
 export const noOtherUser: string | false =
   (process.platform !== "linux" && "only Linux tells users apart") ||
   (process.getuid?.() !== 0 && "only root can become another user");
 
-/** Whom a program runs as that refuses to run as root: the user that packages make for it, else nobody. Undefined for nobody else. */
+/**
+ * The user for programs that refuse to run as root: the user that packages create, or the user `nobody`. Undefined if this
+ * process is not root.
+ */
 export function otherUser(): { uid: number; gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined;
   for (const name of ["postgres", "_postgres", "nobody"]) {
@@ -24,7 +27,7 @@ export function otherUser(): { uid: number; gid: number } | undefined {
   throw new Error("this program refuses to run as root, and there is neither a user postgres nor nobody");
 }
 
-/** A new folder in the temporary one that such a user owns; the caller removes it. Its path is short enough for sockets. */
+/** Creates a temporary folder that this user owns; the caller removes it. Its path is short enough for sockets. */
 export function folderFor(user: { uid: number; gid: number } | undefined): string {
   const place = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || openToAll(candidate));
   if (!place) throw new Error("there is no temporary folder that another user can come to");
@@ -33,7 +36,7 @@ export function folderFor(user: { uid: number; gid: number } | undefined): strin
   return made;
 }
 
-/** Whether another user can go into a folder, from the root on. */
+/** Whether another user can enter a folder and all its parents. */
 function openToAll(place: string): boolean {
   try {
     accessSync(place, constants.W_OK);
@@ -46,7 +49,7 @@ function openToAll(place: string): boolean {
   }
 }
 
-/** A port of 127.0.0.1 at which nothing listens now. */
+/** A free port of 127.0.0.1. */
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
@@ -56,8 +59,14 @@ export async function freePort(): Promise<number> {
   return typeof address === "object" && address ? address.port : 0;
 }
 
-/** A process of another user that takes the place of a server; `asked` is what came to it. */
-export async function foreignServer(hooks: Hooks, at = 0): Promise<{ url: string; asked: () => Promise<string> }> {
+/**
+ * Starts a process of another user that replaces a server. Resolves with its URL and a function that reads the requests
+ * that it received.
+ */
+export async function foreignServer(
+  hooks: Hooks,
+  at = 0,
+): Promise<{ url: string; receivedRequests: () => Promise<string> }> {
   const program = `
     let asked = "";
     require("node:http").createServer((request, response) => {
@@ -77,5 +86,5 @@ export async function foreignServer(hooks: Hooks, at = 0): Promise<{ url: string
   });
   const [port] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
   const url = `http://127.0.0.1:${port}`;
-  return { url, asked: async () => (await fetch(`${url}/asked`)).text() };
+  return { url, receivedRequests: async () => (await fetch(`${url}/asked`)).text() };
 }

@@ -1,12 +1,12 @@
-// A store that can be cut off: SQLite behind a line that a test closes. As a session driver of a config it looks for the
-// file `away` in gantry's home: `fail`, the line is cut; `hang`, nothing is answered any more; `slow`, all takes its time.
+// A store with simulated outages: a SQLite driver that a test can cut off. As a session driver of a config it reads the
+// file `away` in gantry's home. `fail`: calls fail; `hang`: calls never return; `slow`: calls are delayed.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { StoreError } from "gantry";
 import { defineAdapter } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
-/** The same driver, whose calls fail or hang as long as `state` says so. */
+/** Wraps a driver whose calls fail, hang or are delayed as `state` demands. */
 export function withOutages(driver, state) {
   return new Proxy(driver, {
     get(target, name) {
@@ -15,7 +15,7 @@ export function withOutages(driver, state) {
         return typeof value === "function" ? value.bind(target) : value;
       return async (...args) => {
         if (state() === "hang") await new Promise(() => undefined);
-        // Time: a store that is slow.
+        // Delay of a slow store.
         if (state() === "slow") await new Promise((resolve) => setTimeout(resolve, 20));
         if (state() === "fail")
           throw new StoreError("session store postgres://ada@db.internal:5432/secret: connect ECONNREFUSED 10.1.2.3", {

@@ -8,12 +8,12 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
   dependencies: Record<string, string>;
 };
 
-/** How to call npm: the one that runs the tests, where it says so. */
+/** Command of npm: the one that runs the tests, if known. */
 export const NPM = process.env.npm_execpath?.endsWith(".js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
 
-/** What `npm pack` makes, in `folder`; its absolute path. */
+/** Runs `npm pack` into `folder`. Returns the absolute path of the tarball. */
 export function pack(folder: string): string {
-  // `npm test` has built, and other tests run that build: it must stay as it is.
+  // `npm test` has already built, and other tests use that build: it must not change.
   if (process.env.GANTRY_TEST_DIST !== "1")
     execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs")], { stdio: ["ignore", "ignore", "pipe"] });
   const [command = "npm", ...args] = NPM;
@@ -26,14 +26,17 @@ export function pack(folder: string): string {
   return path.join(folder, tarball);
 }
 
-/** Install a tarball into a folder's `node_modules`, as npm would, with a command in `.bin`; `more`: beside the declared dependencies. */
-export function install(tarball: string, folder: string, more: readonly string[] = []): string {
+/**
+ * Installs a tarball into a folder's `node_modules` as npm does, with a command in `.bin`. The last argument adds
+ * packages to the declared dependencies.
+ */
+export function install(tarball: string, folder: string, extraPackages: readonly string[] = []): string {
   const modules = path.join(folder, "node_modules");
   const installed = path.join(modules, "gantry");
   mkdirSync(installed, { recursive: true });
   execFileSync("tar", ["-xzf", tarball, "-C", installed, "--strip-components=1"]);
-  // What npm would install: the declared dependencies and nothing else. Linked, because compiling one takes a minute.
-  for (const name of [...Object.keys(manifest.dependencies), ...more]) {
+  // Links exactly the dependencies that npm would install; compiling one would take a minute.
+  for (const name of [...Object.keys(manifest.dependencies), ...extraPackages]) {
     mkdirSync(path.dirname(path.join(modules, name)), { recursive: true });
     symlinkSync(path.join(ROOT, "node_modules", name), path.join(modules, name), "dir");
   }

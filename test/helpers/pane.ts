@@ -6,14 +6,14 @@ import { gantryCommand } from "./node.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 import { waitFor } from "./wait.js";
 
-/** Time that a terminal has to end after its hang-up, in ms. */
+/** Time that a process group has to end after its hang-up, in ms. */
 const HANG_UP_MS = 8_000;
 
-/** Why tests of the terminal are skipped; false where tmux is to be had. */
+/** Why terminal tests are skipped; false if tmux is installed. */
 export const NO_TMUX: string | false =
   spawnSync("tmux", ["-V"]).status === 0 ? false : "tmux is not installed here (apt-get install tmux)";
 
-/** What a pane is opened with. */
+/** Options of a pane. */
 export interface PaneOptions {
   /** Arguments after `gantry`. */
   args?: readonly string[];
@@ -21,18 +21,18 @@ export interface PaneOptions {
   from?: "source" | "dist";
   columns?: number;
   rows?: number;
-  /** Written as `<home>/config.json`. */
+  /** Written to `<home>/config.json`. */
   config?: Readonly<Record<string, unknown>>;
   home?: string;
-  /** The project folder; default a new one with `files`. */
+  /** Project folder. Default: a new one with `files`. */
   projectDir?: string;
   files?: Readonly<Record<string, string>>;
   env?: Readonly<Record<string, string>>;
-  /** A shell command in place of gantry; `"$@"` is gantry in it. */
+  /** A shell command that replaces gantry; `"$@"` in it is the gantry command. */
   shell?: string;
 }
 
-/** A real pseudo-terminal with `gantry` in it, on a socket of tmux of its own. */
+/** A real pseudo-terminal that runs `gantry`, with its own tmux server. */
 export class Pane {
   readonly projectDir: string;
   readonly home: string;
@@ -44,44 +44,44 @@ export class Pane {
     this.home = home;
   }
 
-  /** Rows as they are seen, without colours; with `-e` those too. */
+  /** The visible rows without colours; `-e` includes colours. */
   async screen(...flags: string[]): Promise<string> {
     return this.#tmux("capture-pane", "-p", ...flags);
   }
 
-  /** Wait until what is seen holds true of `wanted`; resolves with it. */
-  async until(wanted: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
+  /** Waits until the screen matches the pattern or condition. Resolves with the screen. */
+  async until(expected: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
     let screen = "";
     return waitFor(
-      `a screen with ${String(wanted)}`,
+      `a screen with ${String(expected)}`,
       async () => {
         screen = await this.screen(...flags);
-        return (wanted instanceof RegExp ? wanted.test(screen) : wanted(screen)) ? screen : undefined;
+        return (expected instanceof RegExp ? expected.test(screen) : expected(screen)) ? screen : undefined;
       },
       () => screen,
       50,
     );
   }
 
-  /** Keys by tmux's names: `Enter`, `C-c`, `PPage`. */
+  /** Sends keys by tmux's names: `Enter`, `C-c`, `PPage`. */
   async keys(...names: string[]): Promise<void> {
     await this.#tmux("send-keys", ...names);
   }
 
-  /** Characters, one by one as a person types them. */
+  /** Types characters one by one. */
   async type(text: string): Promise<void> {
     await this.#tmux("send-keys", "-l", text);
   }
 
-  /** A text at once, in brackets where the program asked for them. */
+  /** Pastes a text at once, with bracketed paste if the program enabled it. */
   async paste(text: string): Promise<void> {
-    // As an argument it may be too long.
+    // The text may be too long for an argument.
     await writeFile(`${this.home}/pasted`, text);
     await this.#tmux("load-buffer", `${this.home}/pasted`);
     await this.#tmux("paste-buffer", "-p", "-r");
   }
 
-  /** From now on what the program writes goes into a file as well, byte by byte. */
+  /** Also writes all further output of the program to a file. */
   async record(file: string): Promise<void> {
     await this.#tmux("pipe-pane", `cat >> '${file}'`);
   }
@@ -90,19 +90,19 @@ export class Pane {
     await this.#tmux("resize-window", "-x", String(columns), "-y", String(rows));
   }
 
-  /** What tmux knows of the pane: `#{alternate_on}`, `#{cursor_flag}`, `#{pane_pid}`. */
-  async knows(format: string): Promise<string> {
+  /** Reads a tmux format of the pane: `#{alternate_on}`, `#{cursor_flag}`, `#{pane_pid}`. */
+  async format(format: string): Promise<string> {
     return (await this.#tmux("display-message", "-p", format)).trim();
   }
 
-  /** Wait until gantry has ended; resolves with its exit code, and what the screen shows then. */
+  /** Waits until gantry has exited. Resolves with its exit code and the final screen. */
   async ended(): Promise<{ code: number; screen: string }> {
     const screen = await this.until(/\[ended \d+\]/);
     return { code: Number(/\[ended (\d+)\]/.exec(screen)?.[1]), screen };
   }
 }
 
-/** Open a pane; it is gone, with all that runs in it, after the test. */
+/** Opens a pane. It is closed after the test, with all processes in it. */
 export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise<Pane> {
   const folders: TempDir[] = [];
   const folder = async () => {
@@ -122,7 +122,7 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
   }
   if (options.config) await writeFile(`${home}/config.json`, JSON.stringify(options.config), { mode: 0o600 });
   const gantry = [process.execPath, ...gantryCommand(options.from), ...(options.args ?? ["chat"])];
-  // No key of the person who runs the tests gets in, and no CI, in which libraries draw nothing.
+  // Excludes API keys of the user who runs the tests, and CI, which disables drawing in some libraries.
   const env = {
     PATH: process.env.PATH ?? "",
     HOME: home,
@@ -135,10 +135,10 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
   const tmux = async (...args: string[]) =>
     (await run("tmux", ["-S", socket, "-f", "/dev/null", ...args], { env })).stdout;
   hooks.after(async () => {
-    // The shell leads a group of its own, in which gantry runs.
+    // The shell leads its own process group, in which gantry runs.
     const group = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
     await tmux("kill-server").catch(() => undefined);
-    // tmux hangs up on it. A process that ignores that is killed after a while.
+    // tmux sends a hang-up. A process that ignores it is killed after a while.
     const patience = performance.now() + HANG_UP_MS;
     const look = () => {
       if (!isRunning(group)) return true;
@@ -154,7 +154,7 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
   return new Pane(tmux, projectDir, home);
 }
 
-/** True while a process of the group runs. One that has ended, and whose parent has not read its exit code, does not. */
+/** Whether a process of the group runs. Zombies do not count. */
 function isRunning(group: number): boolean {
   if (!Number.isInteger(group) || group <= 0) return false;
   try {
@@ -165,7 +165,7 @@ function isRunning(group: number): boolean {
   if (process.platform !== "linux") return true;
   return readdirSync("/proc").some((pid) => {
     try {
-      // After the name in brackets: state, parent, group.
+      // Fields after the name in parentheses: state, parent, group.
       const [state, , id] = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/.*\) /s, "").split(" ");
       return state !== "Z" && Number(id) === group;
     } catch {
@@ -178,6 +178,6 @@ function killGroup(group: number): void {
   try {
     process.kill(-group, "SIGKILL");
   } catch {
-    // It has ended.
+    // The process has already ended.
   }
 }

@@ -10,18 +10,18 @@ import { waitFor } from "./wait.js";
 
 const program = findProgram("pgbouncer");
 
-/** Why tests that need a pooler are skipped; false where they can run. */
+/** Why tests with a pooler are skipped; false if pgbouncer is installed. */
 export const NO_PGBOUNCER: string | false = program ? false : "no pgbouncer: apt-get install pgbouncer";
 
 /**
- * A pooler in front of a server, which gives each transaction to whichever of its few connections is free. The same URL, by
- * way of it. It ends with the test, and with this process.
+ * Starts a pooler in front of a server. Each transaction uses any of its few connections. Resolves with the URL of the
+ * pooler. It ends after the test, and with this process.
  */
 export async function pgbouncer(hooks: Hooks, url: string, size = 3): Promise<string> {
   const user = otherUser();
   const folder = folderFor(user);
   const { hostname, port, username, password } = new URL(url);
-  const own = await freePort();
+  const poolerPort = await freePort();
   const file = path.join(folder, "pgbouncer.ini");
   const log = path.join(folder, "pgbouncer.log");
   writeFileSync(
@@ -30,7 +30,7 @@ export async function pgbouncer(hooks: Hooks, url: string, size = 3): Promise<st
 * = host=${hostname} port=${port} user=${username} password=${password}
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = ${own}
+listen_port = ${poolerPort}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
@@ -41,7 +41,7 @@ logfile = ${log}
     { mode: 0o600 },
   );
   if (user) chownSync(file, user.uid, user.gid);
-  // The shell sees that nobody is there any more, however this process ended.
+  // The shell notices the end of this process, even if it is killed.
   const child = spawn("/bin/sh", ["-c", `"$0" "$1" & read -r _; kill -9 $!`, program ?? "", file], {
     ...user,
     cwd: folder,
@@ -54,9 +54,9 @@ logfile = ${log}
     rmSync(folder, { recursive: true, force: true });
   });
   await waitFor(
-    `pgbouncer at port ${own}`,
+    `pgbouncer at port ${poolerPort}`,
     async () => {
-      if (await reachable(own)) return true;
+      if (await reachable(poolerPort)) return true;
       if (child.exitCode !== null) throw new Error("pgbouncer does not start");
       return undefined;
     },
@@ -64,7 +64,7 @@ logfile = ${log}
     20,
   );
   const pooled = new URL(url);
-  pooled.port = String(own);
+  pooled.port = String(poolerPort);
   return pooled.href;
 }
 

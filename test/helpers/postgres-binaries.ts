@@ -2,13 +2,13 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 
-/** Where packages put the newest of several versions beside each other. */
+/** Folders of packages that install several versions in parallel. */
 const VERSIONED = ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/Library/PostgreSQL/*/bin"];
 const HOMEBREW = ["/opt/homebrew/opt", "/usr/local/opt", "/home/linuxbrew/.linuxbrew/opt"];
 const PLACES = ["/usr/local/pgsql/bin", "/usr/lib/postgresql/bin", "/usr/libexec/postgresql"];
 const APP = "/Applications/Postgres.app/Contents/Versions/*/bin";
 
-/** The folder with `initdb` and `postgres`; undefined where PostgreSQL's server is not installed. */
+/** The folder with `initdb` and `postgres`; undefined if no PostgreSQL server is installed. */
 export function findPostgres(): string | undefined {
   const onPath = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
   return [
@@ -17,11 +17,11 @@ export function findPostgres(): string | undefined {
     ...HOMEBREW.flatMap((folder) => [...expand(`${folder}/postgresql@*/bin`), `${folder}/postgresql/bin`]),
     ...expand(APP),
     ...PLACES,
-    ...told(),
+    ...pgConfigFolders(),
   ].find((folder) => ["initdb", "postgres"].every((name) => existsSync(path.join(folder, name))));
 }
 
-/** A program of the path or of the folders for administrators; undefined where it is missing. */
+/** A program on the path or in the administrators' folders; undefined if it is missing. */
 export function findProgram(name: string): string | undefined {
   const onPath = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
   return [...onPath, "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/homebrew/bin"]
@@ -29,7 +29,7 @@ export function findProgram(name: string): string | undefined {
     .find((file) => existsSync(file));
 }
 
-/** Folders that a pattern with one `*` means, the greatest version first. */
+/** Folders that match a pattern with one `*`, the highest version first. */
 function expand(pattern: string): string[] {
   const [before = "", after = ""] = pattern.split("*");
   const folder = before.endsWith("/") ? before : path.dirname(before);
@@ -44,8 +44,8 @@ function expand(pattern: string): string[] {
   return names.map((name) => path.join(folder, `${name}${after}`));
 }
 
-/** Where `pg_config` says that they are. */
-function told(): string[] {
+/** The folder that `pg_config` reports. */
+function pgConfigFolders(): string[] {
   try {
     return [execFileSync("pg_config", ["--bindir"], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim()];
   } catch {

@@ -1,6 +1,7 @@
-// A private PostgreSQL server in a folder of its own. Usage: postgres-server.ts [name=value ...], settings of the server.
-// Tells `{"url":...,"pid":...}` on stdout when it is ready, then does what lines on stdin say (`stop`, `kill`, `start`, `pause`,
-// `go`) and answers each with a line. When stdin ends, however whoever started it ended, the server and its folder go.
+// A private PostgreSQL server in its own folder. Usage: postgres-server.ts [name=value ...], with settings of the
+// server. When ready it writes `{"url":...,"pid":...}` to stdout. Then it executes the lines of stdin (`stop`, `kill`,
+// `start`, `pause`, `go`) and answers each with a line. When stdin ends, also because the parent died, it removes the
+// server and its folder.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -13,7 +14,7 @@ import { folderFor, freePort, otherUser } from "./other-user.js";
 import { findPostgres } from "./postgres-binaries.js";
 import { waitFor } from "./wait.js";
 
-/** As quick as can be; a test that is about what a crash leaves sets `fsync=on`. */
+/** Settings for speed. Tests of crashes set `fsync=on`. */
 const SETTINGS: Readonly<Record<string, string>> = {
   fsync: "off",
   full_page_writes: "off",
@@ -27,58 +28,61 @@ const SETTINGS: Readonly<Record<string, string>> = {
 };
 
 const password = randomBytes(12).toString("hex");
-const found = findPostgres();
-if (!found) throw new Error("PostgreSQL's server is not installed");
-const binaries: string = found;
+const binariesFolder = findPostgres();
+if (!binariesFolder) throw new Error("PostgreSQL's server is not installed");
+const binaries: string = binariesFolder;
 const settings = { ...SETTINGS, ...Object.fromEntries(process.argv.slice(2).map((pair) => pair.split(/=(.*)/s))) };
-// It refuses to run as root.
+// PostgreSQL refuses to run as root.
 const user = otherUser();
 const folder = folderFor(user);
 let port = 0;
 let server: ChildProcess | undefined;
 
-// Before anything is started: it may be over at any moment.
+// Registered before any start, because the parent may end at any moment.
 const lines = createInterface({ input: process.stdin });
-lines.once("close", leave);
-for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.once(signal, leave);
+lines.once("close", shutDown);
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.once(signal, shutDown);
 
 try {
   initialize();
   await start();
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  leave();
+  shutDown();
 }
 const url = `postgres://gantry:${password}@127.0.0.1:${port}/postgres`;
 process.stdout.write(`${JSON.stringify({ url, pid: server?.pid, user: user?.uid })}\n`);
 
-const DEEDS: Readonly<Record<string, () => Promise<void> | void>> = {
+const COMMANDS: Readonly<Record<string, () => Promise<void> | void>> = {
   start,
-  /** Connections are told, and what they had under way is broken off. */
+  /** Clients are notified, and running statements are aborted. */
   stop: () => stop("SIGINT"),
-  /** As after a crash: nothing is told to anybody, and the next start recovers. */
+  /** Simulates a crash: clients are not notified, and the next start recovers. */
   kill: () => stop("SIGQUIT"),
   pause: () => signalAll("SIGSTOP"),
   go: () => signalAll("SIGCONT"),
 };
 for await (const line of lines) {
   try {
-    await DEEDS[line]?.();
+    await COMMANDS[line]?.();
     process.stdout.write("ok\n");
   } catch (error) {
     process.stdout.write(`${error instanceof Error ? error.message : String(error)}\n`);
   }
 }
 
-/** Make the database files. In the order of a language where that can be: who forgets to say the order finds out. */
+/**
+ * Creates the database files. Uses a language's collation if possible, to expose statements without an explicit
+ * collation.
+ */
 function initialize(): void {
   const secret = path.join(folder, "secret");
   writeFileSync(secret, password, { mode: 0o600 });
   if (user) chownSync(secret, user.uid, user.gid);
   const args = ["-D", path.join(folder, "data"), "-U", "gantry", "-A", "scram-sha-256", `--pwfile=${secret}`];
   args.push("-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions");
-  const make = (more: string[]) =>
-    spawnSync(path.join(binaries, "initdb"), [...args, ...more], { ...as(), encoding: "utf8" });
+  const make = (extraArguments: string[]) =>
+    spawnSync(path.join(binaries, "initdb"), [...args, ...extraArguments], { ...as(), encoding: "utf8" });
   let made = make(["--locale-provider=icu", "--icu-locale=en-US"]);
   if (made.status !== 0) made = make([]);
   if (made.status !== 0) throw new Error(`initdb: ${made.error?.message ?? made.stderr}`);
@@ -86,12 +90,12 @@ function initialize(): void {
 }
 
 function as(): { uid?: number; gid?: number; cwd: string; env: NodeJS.ProcessEnv } {
-  // Nothing of libpq's; what else is there tells whose process this is.
+  // Removes libpq's variables; the other variables identify the owner of this process.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("PG")));
   return { ...user, cwd: folder, env: { ...env, LC_ALL: "C", TZ: "UTC" } };
 }
 
-/** On the same port always, once there is one. */
+/** Keeps the same port for all starts. */
 async function start(): Promise<void> {
   if (server) return;
   for (let attempt = 0; ; attempt++) {
@@ -108,7 +112,7 @@ function log(): string {
   return path.join(folder, "server.log");
 }
 
-/** Start it; false when it ended before it was ready. */
+/** Starts the server. Resolves with false if it ended before it was ready. */
 async function ready(chosen: number): Promise<boolean> {
   const output = openSync(log(), "a");
   chmodSync(log(), 0o644);
@@ -136,7 +140,7 @@ async function ready(chosen: number): Promise<boolean> {
   );
 }
 
-/** What the server itself says of its state, in the last line of its file. */
+/** The state that the server reports in the last line of its pid file. */
 function readStatus(): string {
   try {
     return (readFileSync(path.join(folder, "data", "postmaster.pid"), "utf8").split("\n")[7] ?? "").trim();
@@ -165,7 +169,7 @@ async function stop(signal: "SIGINT" | "SIGQUIT"): Promise<void> {
   await gone;
 }
 
-/** The server and its children, each of which leads a group of its own. */
+/** Signals the server and its children, each of which leads its own process group. */
 function signalAll(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
   const first = server?.pid;
   if (first === undefined) return;
@@ -175,13 +179,13 @@ function signalAll(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
     try {
       if (pid) process.kill(pid, signal);
     } catch {
-      // It ended meanwhile.
+      // The process has ended in the meantime.
     }
   }
 }
 
-/** Nothing of it is worth keeping: as quick as it can be. */
-function leave(): void {
+/** Shuts down as fast as possible, because no data is kept. */
+function shutDown(): void {
   const child = server;
   const end = (): never => {
     rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
@@ -192,7 +196,7 @@ function leave(): void {
   child.once("exit", end);
   signalAll("SIGCONT");
   child.kill("SIGQUIT");
-  // Time: a server that does not answer any more is killed.
+  // Kills a server that does not respond.
   setTimeout(() => {
     signalAll("SIGKILL");
   }, 5000);

@@ -1,4 +1,4 @@
-// A process that subscribes to a chain and has nothing else to do. Usage: <url>
+// A process that subscribes to a chain and does nothing else. Usage: <url>
 import { Connections } from "../../adapters/postgres-driver/connections.js";
 import { PostgresNotifier } from "../../adapters/postgres-driver/listener.js";
 
@@ -11,6 +11,6 @@ const notifier = new PostgresNotifier(connections, "ends", {
 });
 notifier.subscribe("root", () => undefined);
 notifier.publish("root");
-// Time: the notifier connects and looks meanwhile; none of that may hold the process up.
+// The notifier connects and polls in this time. None of that may keep the process alive afterwards.
 await connections.query("SELECT pg_sleep(0.3)", [], "read");
 process.disconnect?.();

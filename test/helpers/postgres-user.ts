@@ -1,4 +1,4 @@
-// A process that starts the tests' own PostgreSQL server, tells its URL and waits to be killed.
+// A process that starts the tests' PostgreSQL server, reports its URL and waits until it is killed.
 import { postgresUrl } from "./postgres.js";
 
 process.send?.(await postgresUrl());

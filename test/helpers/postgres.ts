@@ -12,23 +12,23 @@ const MISSING =
   "no PostgreSQL server: install one (apt-get install postgresql), or name one (GANTRY_TEST_POSTGRES=postgres://...)";
 
 /**
- * Why tests that need a server are skipped; false where they can run. For `it("...", { skip: NO_POSTGRES }, ...)`. A build
- * server never skips them.
+ * Why tests with PostgreSQL are skipped; false if they can run. For `it("...", { skip: NO_POSTGRES }, ...)`. On CI they
+ * are never skipped.
  */
 export const NO_POSTGRES: string | false =
   process.env.GANTRY_TEST_POSTGRES || process.env.CI || findPostgres() ? false : MISSING;
 
-/** A server of a test's own, which it may stop and start. Its URL stays. */
+/** A test's own server, which the test can stop and start. Its URL does not change. */
 export interface OwnServer {
-  /** Of its administrator, password included. */
+  /** URL of its administrator, with the password. */
   readonly url: string;
   readonly pid: number;
-  /** As an administrator stops it: connections are told, and what is under way is broken off. */
+  /** Stops as an administrator does: clients are notified and running statements aborted. */
   stop(): Promise<void>;
-  /** As it ends in a crash. */
+  /** Simulates a crash. */
   kill(): Promise<void>;
   start(): Promise<void>;
-  /** Every process of it stands still; connections stay, and nothing answers. */
+  /** Pauses all its processes: connections stay open, but nothing responds. */
   pause(): Promise<void>;
   go(): Promise<void>;
 }
@@ -38,7 +38,7 @@ interface Started extends OwnServer {
   readonly ended: Promise<unknown>;
 }
 
-/** Start a private server; it ends with this process, however that ends. */
+/** Starts a private server, which ends with this process, even if this process is killed. */
 async function startServer(settings: Readonly<Record<string, string>>): Promise<Started> {
   if (!findPostgres()) throw new Error(MISSING);
   const pairs = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
@@ -56,8 +56,8 @@ async function startServer(settings: Readonly<Record<string, string>>): Promise<
   const { url, pid } = JSON.parse(await answer()) as { url: string; pid: number };
   const tell = async (deed: string): Promise<void> => {
     child.stdin.write(`${deed}\n`);
-    const told = await answer();
-    if (told !== "ok") throw new Error(told);
+    const reply = await answer();
+    if (reply !== "ok") throw new Error(reply);
   };
   return {
     url,
@@ -72,7 +72,10 @@ async function startServer(settings: Readonly<Record<string, string>>): Promise<
   };
 }
 
-/** A server for one test or file alone, with settings of its own over those of tests (`fsync: "on"`, `max_connections: "20"`). */
+/**
+ * Starts a server for one test or file. `settings` override the settings for tests (`fsync: "on"`, `max_connections:
+ * "20"`).
+ */
 export async function ownServer(hooks: Hooks, settings: Readonly<Record<string, string>> = {}): Promise<OwnServer> {
   const started = await startServer(settings);
   hooks.after(async () => {
@@ -84,21 +87,21 @@ export async function ownServer(hooks: Hooks, settings: Readonly<Record<string, 
 
 let shared: Promise<string> | undefined;
 
-/** Of whoever may make databases: what `GANTRY_TEST_POSTGRES` says, else a server of this process. */
+/** URL of a user who may create databases: `GANTRY_TEST_POSTGRES`, or else a server of this process. */
 export function postgresUrl(): Promise<string> {
-  const { GANTRY_TEST_POSTGRES: given } = process.env;
-  return (shared ??= given ? Promise.resolve(given) : startShared());
+  const { GANTRY_TEST_POSTGRES: configuredUrl } = process.env;
+  return (shared ??= configuredUrl ? Promise.resolve(configuredUrl) : startShared());
 }
 
 async function startShared(): Promise<string> {
   const { process: child, url } = await startServer({});
-  // It holds nobody up: when this process ends its stdin does, and then the server.
+  // The server does not keep this process alive. When this process ends, the server's stdin ends, and then the server.
   child.unref();
   for (const stream of [child.stdin, child.stdout]) (stream as unknown as { unref(): void }).unref();
   return url;
 }
 
-/** Run statements as whoever may make databases, each by itself. */
+/** Runs statements as the administrator, each in its own transaction. Resolves with the rows of the last one. */
 export async function asAdmin(url: string, ...statements: string[]): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });
   client.on("error", () => undefined);
@@ -112,20 +115,23 @@ export async function asAdmin(url: string, ...statements: string[]): Promise<Rec
   }
 }
 
-/** The URL of a new empty database, which is dropped at the end; on a test's own server it goes with that. */
-export async function postgresDatabase(hooks: Hooks, own?: OwnServer): Promise<string> {
-  const admin = own?.url ?? (await postgresUrl());
+/**
+ * The URL of a new empty database, which is dropped after the test. On a test's own server, it is removed with the
+ * server.
+ */
+export async function postgresDatabase(hooks: Hooks, server?: OwnServer): Promise<string> {
+  const admin = server?.url ?? (await postgresUrl());
   const name = `gantry_${randomBytes(8).toString("hex")}`;
   await asAdmin(admin, `CREATE DATABASE ${name}`);
-  if (!own) hooks.after(() => asAdmin(admin, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`).then(() => undefined));
+  if (!server) hooks.after(() => asAdmin(admin, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`).then(() => undefined));
   const url = new URL(admin);
   url.pathname = `/${name}`;
   return url.href;
 }
 
 /**
- * A name for a schema that is not there yet, in the database of all tests, or `at` another; dropped at the end (after what uses it was closed:
- * hooks run in the order in which they were given). Quicker than a database.
+ * A name for a new schema in the database of all tests, or in the one at `at`. It is dropped after the test, once its
+ * users are closed, because hooks run in the order of registration. Faster than a database.
  */
 export async function postgresSchema(hooks: Hooks, at?: string): Promise<{ url: string; schema: string }> {
   const url = at ?? (await postgresUrl());

@@ -1,4 +1,4 @@
-// Starts what its arguments say, tells its process ids as they come, and holds it until somebody ends this process.
+// Starts the processes that its arguments describe, reports their ids, and waits until this process is killed.
 import { builtinTools } from "gantry";
 import { startProcess } from "gantry/plugin";
 import { callTool, toolContext } from "./tool-context.js";

@@ -1,9 +1,12 @@
-/** The seed of random tests: the variable SEED, default 1, so that each run tests the same values. The soak sets other seeds. */
+/**
+ * The seed of random tests: the variable SEED, default 1, so that each run tests the same values. The soak sets other
+ * seeds.
+ */
 export function seedOf(): number {
   return Number(process.env["SEED"] ?? 1);
 }
 
-/** Numbers between 0 and 1 that a seed determines (mulberry32). */
+/** Random numbers between 0 and 1 that a seed determines (mulberry32). */
 export function randomOf(seed: number): () => number {
   let state = seed;
   return () => {

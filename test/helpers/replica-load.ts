@@ -2,20 +2,23 @@ import { randomUUID } from "node:crypto";
 import type { FakeRequest, FakeStep } from "./fake-model-server.js";
 import { pause, until } from "./lab.js";
 
-/** What a load is. */
+/** Options of a load. */
 export interface LoadOptions {
-  /** Origin that clients ask. */
+  /** Origin that clients use. */
   url: () => string;
   clients: number;
   turns: number;
   random: () => number;
-  /** A client gives a turn up after so long, in ms. Default ten minutes, which only a turn that never heals reaches. */
+  /**
+   * Time after which a client gives up a turn, in ms. Default: ten minutes, which only a turn that never recovers
+   * reaches.
+   */
   timeoutMs?: number;
-  /** Called after each turn that was answered, with the number of such turns. */
+  /** Called after each answered turn with the number of such turns. */
   onTurn?: (turns: number) => void;
 }
 
-/** A turn that a client was told the answer of. */
+/** A turn whose answer a client has received. */
 interface Acknowledged {
   text: string;
   runId: string;
@@ -27,25 +30,28 @@ interface Client {
   turns: Acknowledged[];
 }
 
-/** What became of it. */
+/** Results of a load. */
 export interface LoadReport {
   clients: readonly Client[];
   turns: number;
   /** Turns that needed more than one request. */
   healed: number;
   retries: number;
-  /** What was refused or broke off, by status and code, with how often. */
+  /** Number of refused and interrupted requests, by status and code. */
   errors: ReadonlyMap<string, number>;
-  /** From the first failure of a turn to its answer, in ms, the longest last. */
+  /** Times from the first failure of a turn to its answer, in ms, ascending. */
   healingMs: number[];
-  /** What no retry healed, in words. */
+  /** Descriptions of failures that no retry fixed. */
   faults: string[];
 }
 
-/** Prompts that a load sends; the model answers by the last one. */
+/** Prompts of a load; the model answers the last one. */
 const PROMPT = /turn (\S+) (plain|tool)/;
 
-/** The model of a load: the answer names the turn, behind a tool's call where the prompt says so. `pace`: between pieces, in ms. */
+/**
+ * The model of a load. Its answer names the turn, after a tool call if the prompt demands one. `pace`: pause between
+ * pieces, in ms.
+ */
 export function loadModel(pace: number): (request: FakeRequest) => FakeStep {
   return ({ body }) => {
     const { messages } = body as { messages: { role: string; content: unknown }[] };
@@ -61,13 +67,13 @@ function answerTo(name: string): string {
   return `The answer to ${name} is ${name.split("").reverse().join("")}.`;
 }
 
-/** What a request came to: its answer, or why it is to be asked again. */
+/** Result of a request: its answer, or the reason for a retry. */
 type Outcome = { answer: string; sessionId: string; runId: string } | { again: string; waitMs: number };
 
-/** Answers after which a client asks again; any other is a fault. */
+/** Statuses after which a client retries; any other error is a fault. */
 const AGAIN: ReadonlySet<number> = new Set([409, 421, 429, 502, 503, 504]);
 
-/** Clients that each hold a conversation, and ask again, with the same key, whatever was refused or broke off. */
+/** Runs clients that each hold a conversation. They retry refused and interrupted requests with the same key. */
 export async function runLoad(options: LoadOptions): Promise<LoadReport> {
   const { clients, turns, random, timeoutMs = 600_000, onTurn } = options;
   const errors = new Map<string, number>();
@@ -110,7 +116,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadReport> {
       }
       failedAt ||= Date.now();
       report.retries += 1;
-      // Time: as long as the answer asks a client to wait.
+      // Waits as long as the response demands.
       await pause(outcome.waitMs);
     }
   };
@@ -157,7 +163,7 @@ async function request(url: string, body: { stream: boolean }, key: string): Pro
   }
 }
 
-/** What a path tells; asked again while its store is away. */
+/** Reads a path; retries while its store is unavailable. */
 async function read<T>(url: string): Promise<T> {
   let status = 503;
   let text = "";
@@ -186,7 +192,10 @@ interface Said {
   tool_calls: { id: string }[];
 }
 
-/** What the store has of a load, against what its clients were told: what is wrong, in words; and prompts of attempts that broke off. */
+/**
+ * Compares the stored sessions of a load with the answers that its clients received. Resolves with descriptions of
+ * faults, and with counts of prompts, incomplete messages and interrupted runs.
+ */
 export async function checkLoad(
   url: string,
   { clients }: LoadReport,
@@ -197,10 +206,12 @@ export async function checkLoad(
     if (sessionId === "") continue;
     const { messages } = await read<{ messages: Said[] }>(`${url}/api/sessions/${sessionId}/messages`);
     faults.push(...historyFaults(messages).map((fault) => `${name}: ${fault}`));
-    const said = messages.filter(({ role, finished }) => role === "assistant" && finished !== false);
-    const places = turns.map(({ text }) => said.flatMap(({ content }, at) => (content === text ? [at] : [])));
-    for (const [n, found] of places.entries())
-      if (found.length !== 1) faults.push(`${name}: turn ${n} is there ${found.length} times`);
+    const finishedAnswers = messages.filter(({ role, finished }) => role === "assistant" && finished !== false);
+    const places = turns.map(({ text }) =>
+      finishedAnswers.flatMap(({ content }, at) => (content === text ? [at] : [])),
+    );
+    for (const [n, positions] of places.entries())
+      if (positions.length !== 1) faults.push(`${name}: turn ${n} is there ${positions.length} times`);
     const order = places.flat();
     if (order.some((at, n) => at < (order[n - 1] ?? -1))) faults.push(`${name}: turns out of order`);
     counts.prompts += messages.filter(({ role }) => role === "user").length;
@@ -218,14 +229,17 @@ export async function checkLoad(
   return { faults, ...counts };
 }
 
-/** What a model provider would not take of a history: results without calls, calls without results, answers to nothing. */
+/**
+ * Faults of a history that a model provider would reject: results without calls, calls without results, answers without
+ * prompts.
+ */
 export function historyFaults(messages: readonly Said[]): string[] {
   const faults: string[] = [];
   let open: string[] = [];
   for (const [at, { role, tool_calls: calls, tool_call_id: id }] of messages.entries()) {
     if (role === "tool") {
       if (!open.includes(id)) faults.push(`a result of no call at ${at}`);
-      open = open.filter((one) => one !== id);
+      open = open.filter((callId) => callId !== id);
       continue;
     }
     if (open.length > 0) faults.push(`${open.length} calls without a result before ${at}`);

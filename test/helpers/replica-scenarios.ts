@@ -7,7 +7,7 @@ import { ask, processes, stream, uniqueSeconds, until } from "./lab.js";
 import type { Replicas } from "./replicas.js";
 import type { GantryServer } from "./server.js";
 
-/** Words of an answer, so many. */
+/** Words of an answer. */
 const WORDS = (name: string, count: number) => Array.from({ length: count }, (_, n) => `${name}${n} `);
 const post = (server: GantryServer, path: string, body: object = {}, headers: Record<string, string> = {}) =>
   server.fetch(path, { method: "POST", body: JSON.stringify(body), headers });
@@ -22,9 +22,9 @@ async function runIs(server: GantryServer, run: string, state: string): Promise<
 }
 
 /**
- * Somebody watches at the first replica while the second one runs a session and is killed in the middle of an answer, and
- * the third goes on; so many times. Another one's connection drops now and then, and comes back at any replica. Gives how
- * many events came, and what was wrong.
+ * One client watches at the first replica. The second replica runs the session and is killed during an answer, and the
+ * third continues, `rounds` times. Another watcher's connection drops randomly and reconnects at any replica. Resolves
+ * with the number of events, and with faults.
  */
 export async function watchWhileKilled(
   replicas: Replicas,
@@ -36,7 +36,7 @@ export async function watchWhileKilled(
   models.enqueue({ say: [{ text: "First." }] });
   const { sessionId } = await ask(c, { message: "begin" });
   const path = `/api/sessions/${sessionId}`;
-  // At one server for good, and without a drop.
+  // Stays connected to one server.
   const steady = new HttpWatcher(
     `${path}/events`,
     () => a.url,
@@ -65,14 +65,14 @@ export async function watchWhileKilled(
       assert.deepEqual([next.status, next.error], [200, ""]);
       await replicas.up(1);
     }
-    let wanted = "";
-    const isThere = ({ page }: HttpWatcher) => JSON.stringify({ messages: page.messages }) === wanted;
-    // Twice: an event that is told late, and so once more, comes before those of the last answer.
+    let expectedText = "";
+    const isThere = ({ page }: HttpWatcher) => JSON.stringify({ messages: page.messages }) === expectedText;
+    // Twice: a late or repeated event arrives before those of the last answer.
     for (let last = 0; last < 2; last += 1) {
       if (last > 0) models.enqueue({ say: [{ text: "Last." }] });
       if (last > 0) assert.equal((await ask(c, { message: "end", session_id: sessionId })).output, "Last.");
-      wanted = await (await c.fetch(`${path}/messages`)).text();
-      // Below it is told which of them sees another page.
+      expectedText = await (await c.fetch(`${path}/messages`)).text();
+      // The checks below report which watcher differs.
       await until(() => [steady, restless].every(isThere)).catch(() => undefined);
     }
     const faults = [steady, restless].flatMap((watcher, n) => [
@@ -80,7 +80,7 @@ export async function watchWhileKilled(
       ...(isThere(watcher) ? [] : [`watcher ${n} sees another page`]),
       ...(watcher.page.retold > 0 ? [`watcher ${n} was told ${watcher.page.retold} messages twice`] : []),
     ]);
-    const { messages } = JSON.parse(wanted) as { messages: Parameters<typeof historyFaults>[0] };
+    const { messages } = JSON.parse(expectedText) as { messages: Parameters<typeof historyFaults>[0] };
     faults.push(...historyFaults(messages), ...models.violations);
     return { events: steady.page.events, connections: restless.connections, faults };
   } finally {
@@ -88,7 +88,7 @@ export async function watchWhileKilled(
   }
 }
 
-/** A run at the first replica whose tool sleeps, started by a shell; and how to find out whether it still does. */
+/** Starts a run at the first replica whose tool sleeps in a shell. `gone` waits until the sleep has ended. */
 async function sleeping(replicas: Replicas, models: FakeModelServer) {
   const seconds = uniqueSeconds();
   models.enqueue({
@@ -102,7 +102,7 @@ async function sleeping(replicas: Replicas, models: FakeModelServer) {
   return { run, session, gone };
 }
 
-/** What is asked of a run at another replica than its own: how long, in ms, each took until it was done there. */
+/** Requests for a run that are sent to another replica. Each resolves with the time until it took effect, in ms. */
 export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeModelServer) => Promise<number>>> = {
   "a cancel ends the run, and its tool's processes": async (replicas, models) => {
     const { run, gone } = await sleeping(replicas, models);
@@ -144,7 +144,7 @@ export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeMod
     const steered = await post(replicas.at(1), `/api/sessions/${session}/steer`, { message: "to the left" });
     assert.equal(steered.status, 200);
     const took = Date.now() - since;
-    // It waits for the model's next question, which comes when the tool has ended: here by a cancel.
+    // The instruction waits for the model's next request, which comes when the tool has ended: here by a cancel.
     assert.equal((await post(replicas.at(2), `/api/runs/${run}/cancel`)).status, 200);
     await gone();
     return took;
@@ -166,11 +166,11 @@ export const DOORS: Readonly<Record<string, (replicas: Replicas, models: FakeMod
   },
 };
 
-/** Config of replicas for all of these. */
+/** Config of the replicas for all of these scenarios. */
 export const DOORS_CONFIG = {
   server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
   permissions: { unattended: "wait", timeout: 60 },
 };
 
-/** An answer that says a word and no more. */
+/** An answer that stalls after one word. */
 export const STUCK: FakeStep = { say: [{ text: "Hm" }, { stall: true }] };

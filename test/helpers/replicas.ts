@@ -9,21 +9,23 @@ import { NO_POSTGRES, postgresSchema } from "./postgres.js";
 import { startServer, type Exit, type GantryOptions, type GantryServer } from "./server.js";
 import { makeTempDir, tempDir, type Hooks } from "./temp.js";
 
-/** A store that several processes share: `session` of their config, and what takes it away. */
+/**
+ * A store that several processes share: the `session` section of their config, and a function that removes the store.
+ */
 export interface SharedStore {
   name: string;
   session: Readonly<Record<string, unknown>>;
   close: () => Promise<void>;
 }
 
-/** A new store in a file. */
+/** Creates a store in a file. */
 export async function sqliteStore(): Promise<SharedStore> {
   const folder = await makeTempDir();
   const session = { driver: "sqlite", path: folder.at("sessions.db") };
   return { name: "sqlite", session, close: () => folder.remove() };
 }
 
-/** A new store in a schema of a server: of the tests' own, or at this URL. */
+/** Creates a store in a schema of a server: the tests' own, or the one at `url`. */
 export async function postgresStore(url?: string): Promise<SharedStore> {
   const ends: (() => Promise<void> | void)[] = [];
   const place = await postgresSchema({ after: (end) => void ends.push(end) }, url);
@@ -33,10 +35,10 @@ export async function postgresStore(url?: string): Promise<SharedStore> {
   return { name: "postgres", session: { driver: "postgres", ...place }, close };
 }
 
-/** This process on a store; to be closed. */
+/** Opens a driver of this process on a store; the caller closes it. */
 export async function driverOf({ session }: SharedStore): Promise<SessionDriver> {
   const { path, url, schema } = session as Record<string, string>;
-  // A file of tests, by itself.
+  // Imported here, because that module registers tests.
   const { postgresOptions } = await import("./stores.js");
   const driver =
     path === undefined
@@ -47,8 +49,8 @@ export async function driverOf({ session }: SharedStore): Promise<SessionDriver>
 }
 
 /**
- * Each kind that a team may use: its name, why it is not to be had here, and a new one. PostgreSQL alone where it is to be
- * had: what servers do on SQLite is in tests of its own. With STORES=all both.
+ * Store kinds for several servers: name, reason to skip, and a function that opens a new one. Only PostgreSQL if it is
+ * available, because other tests cover servers on SQLite. STORES=all selects both.
  */
 export const SHARED_STORES: readonly (readonly [
   name: string,
@@ -62,16 +64,19 @@ export const SHARED_STORES: readonly (readonly [
 export interface ReplicasOptions {
   /** Default 3. */
   count?: number;
-  /** Replaces whole keys of each one's config. */
+  /** Replaces whole keys of each replica's config. */
   config?: Readonly<Record<string, unknown>>;
-  /** Default one new folder that all have. */
+  /** Default: one new folder for all replicas. */
   projectDir?: string;
   from?: GantryOptions["from"];
-  /** What is its own of one: another folder, another host. */
+  /** Options of a single replica, for example another folder or host. */
   each?: (index: number) => Partial<GantryOptions>;
 }
 
-/** `gantry serve` several times on one store, as a team runs it: each has a home of its own, and may die and come back. */
+/**
+ * Several `gantry serve` processes on one store, as a team runs them. Each has its own home, and may be stopped and
+ * started again.
+ */
 export class Replicas {
   readonly store: SharedStore;
   readonly projectDir: string;
@@ -79,12 +84,12 @@ export class Replicas {
   readonly #hooks: Hooks;
   readonly #options: readonly GantryOptions[];
   readonly #servers: (GantryServer | undefined)[];
-  /** Where each was last. */
+  /** Last known URLs. */
   readonly #urls: string[];
-  /** Of those that ended, for what they said. */
+  /** Ended servers, for their output. */
   readonly #ended: GantryServer[] = [];
 
-  /** The store goes with them. */
+  /** Starts the replicas. The store is removed with them. */
   static async start(
     hooks: Hooks,
     store: SharedStore,
@@ -103,7 +108,7 @@ export class Replicas {
     }));
     const replicas = new Replicas(hooks, store, projectDir, servers);
     hooks.after(() => replicas.#end());
-    // The first one alone makes the store.
+    // Only the first replica creates the store.
     await replicas.up(0);
     await Promise.all(servers.slice(1).map((_, n) => replicas.up(n + 1)));
     return replicas;
@@ -122,12 +127,12 @@ export class Replicas {
     return this.#options.length;
   }
 
-  /** Where each is, or was when it was last there. */
+  /** Current or last known URLs. */
   get urls(): readonly string[] {
     return this.#urls;
   }
 
-  /** One that is up; throws where it is down. */
+  /** A running replica; throws if it is down. */
   at(index: number): GantryServer {
     const server = this.#servers[index];
     if (!server) throw new Error(`replica ${index} is down`);
@@ -138,7 +143,7 @@ export class Replicas {
     return this.#servers[index] !== undefined;
   }
 
-  /** Start one that is down. */
+  /** Starts a replica that is down. */
   async up(index: number): Promise<GantryServer> {
     const options = this.#options[index];
     if (!options || this.#servers[index]) throw new Error(`replica ${index} is up already, or there is none`);
@@ -149,7 +154,7 @@ export class Replicas {
     return server;
   }
 
-  /** End one: by SIGKILL it dies, by SIGTERM it drains. */
+  /** Ends a replica: SIGKILL kills it, SIGTERM drains it. */
   async down(index: number, signal: "SIGKILL" | "SIGTERM"): Promise<Exit> {
     const server = this.at(index);
     this.#servers[index] = undefined;
@@ -167,18 +172,18 @@ export class Replicas {
     return Balancer.start(this.#hooks, () => this.#urls, options);
   }
 
-  /** What all that ever ran wrote to stderr. */
+  /** Stderr of all servers that ever ran. */
   get stderr(): string {
     return [...this.#ended, ...this.#servers].map((server) => server?.stderr ?? "").join("");
   }
 
-  /** Resident memory of each that is up, in bytes; where the system does not tell, none. */
+  /** Resident memory of each running replica, in bytes; empty if the system does not report it. */
   async memory(): Promise<number[]> {
     const up = this.#servers.filter((server) => server !== undefined);
-    const told = up.map(async ({ pid }) => {
+    const readings = up.map(async ({ pid }) => {
       const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
       return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
     });
-    return (await Promise.all(told)).filter((bytes) => bytes > 0);
+    return (await Promise.all(readings)).filter((bytes) => bytes > 0);
   }
 }

@@ -1,23 +1,23 @@
-/** What may happen to a run's model calls, and what becomes of the run: run by a test, and told in docs/models.md. */
+/** Faults of a run's model calls and their effect on the run. A test runs the list, and docs/models.md shows it. */
 import type { WireName } from "gantry/adapters/language-models";
 import { fail, say, type FakeStep } from "./fake-model-server.js";
 
 export interface RunFault {
   name: string;
-  /** Answers before the good one. */
+  /** Faulty answers before the good one. */
   steps: readonly FakeStep[];
-  /** Where it cannot come up, and why. */
+  /** Wires on which the fault cannot occur, with the reason. */
   except?: Partial<Record<WireName, string>>;
-  /** Kind of the error that ends the run; left out: it goes on to its answer. */
+  /** Kind of the error that ends the run; if absent, the run continues to its answer. */
   ends?: string;
-  /** Longest silence that the provider may keep, in seconds. */
+  /** Maximum silence of the provider, in seconds. */
   timeout?: number;
 }
 
-/** What the model says when nothing is in its way. */
+/** The model's answer without a fault. */
 export const GOOD = "All is well.";
 
-const AT_ONCE = { "retry-after-ms": "1" };
+const RETRY_IMMEDIATELY = { "retry-after-ms": "1" };
 const HTML = "<html><title>Sign in</title></html>";
 const TEXT = { text: ["One ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight "] };
 const THOUGHT = { reasoning: ["Let ", "me ", "think ", "a ", "while ", "of ", "it."] };
@@ -39,15 +39,15 @@ const ended = (finishReason: string): string =>
 const WHOLE_CALLS = { google: "calls come whole" } as const;
 
 export const RUN_FAULTS: readonly RunFault[] = [
-  { name: "408", steps: [fail(408, "Too slow.", AT_ONCE)] },
-  { name: "429 that asks for a short wait", steps: [fail(429, "Slow down.", AT_ONCE)] },
+  { name: "408", steps: [fail(408, "Too slow.", RETRY_IMMEDIATELY)] },
+  { name: "429 that asks for a short wait", steps: [fail(429, "Slow down.", RETRY_IMMEDIATELY)] },
   {
     name: "500, then 529",
-    steps: [500, 529].map((status) => fail(status, "Oops.", AT_ONCE)),
+    steps: [500, 529].map((status) => fail(status, "Oops.", RETRY_IMMEDIATELY)),
   },
-  { name: "a gateway's page with 502", steps: [{ status: 502, body: HTML, headers: AT_ONCE }] },
+  { name: "a gateway's page with 502", steps: [{ status: 502, body: HTML, headers: RETRY_IMMEDIATELY }] },
   { name: "a page with 200, once", steps: [{ status: 200, body: HTML }] },
-  { name: "an error without a body", steps: [{ status: 500, body: "", headers: AT_ONCE }] },
+  { name: "an error without a body", steps: [{ status: 500, body: "", headers: RETRY_IMMEDIATELY }] },
   { name: "a reset before the answer", steps: [{ say: [{ reset: true }] }] },
   { name: "a reset behind the headers", steps: [{ say: [{ open: true }, { reset: true }] }] },
   { name: "a reset amid text", steps: [half("reset", TEXT)] },
@@ -116,7 +116,7 @@ export const RUN_FAULTS: readonly RunFault[] = [
   { name: "404", steps: [fail(404, "No such model.")], ends: "not_found" },
 ];
 
-/** What a cell of the table says. */
+/** Text of a cell in the table. */
 export function endOf({ except, ends }: RunFault, wire: WireName): string {
   const reason = except?.[wire];
   return reason !== undefined ? `none: ${reason}` : ends === undefined ? "goes on" : `ends: \`${ends}\``;

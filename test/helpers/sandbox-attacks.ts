@@ -1,7 +1,7 @@
 /**
- * Tries to get out of the sandbox, by real commands through the bash tool, as whoever runs this. Arguments: an empty
- * folder of one's own, and one below /run or nothing. Prints `{ attacks, work }` as JSON: of each way whether it held
- * and what the command said, of ordinary work whether it went well.
+ * Tries to escape from the sandbox with real commands through the bash tool, as the current user. Arguments: an empty
+ * folder of this user, and optionally one below /run. It prints `{ attacks, work }` as JSON. `attacks` has for each
+ * attack whether the sandbox held, and the output. `work` has whether ordinary work succeeded.
  */
 import { execFileSync } from "node:child_process";
 import {
@@ -113,11 +113,11 @@ async function sh(command: string, projectDir = project): Promise<{ text: string
   }
 }
 
-const attacks: Record<string, { held: boolean; said: string }> = {};
+const attacks: Record<string, { held: boolean; output: string }> = {};
 async function attack(
   name: string,
   command: string,
-  held: (said: string) => boolean,
+  held: (output: string) => boolean,
   projectDir = project,
 ): Promise<void> {
   const { text } = await sh(command, projectDir);
@@ -125,11 +125,11 @@ async function attack(
   try {
     well = held(text);
   } catch {
-    // Something that has to be there is not.
+    // A file that must exist is missing.
   }
-  attacks[name] = { held: well, said: text.slice(-600) };
+  attacks[name] = { held: well, output: text.slice(-600) };
   if (well) return;
-  // What this one broke must not count against the others.
+  // Restores what the attack broke, so that it does not affect the others.
   if (lstatSync(base).isSymbolicLink()) return;
   for (const part of PARTS) rmSync(at(part), { recursive: true, force: true });
   for (const part of PARTS) cpSync(at("kept", part), at(part), { recursive: true, verbatimSymlinks: true });
@@ -140,20 +140,20 @@ const same =
   (path: string, content = "as it was") =>
   () =>
     existsSync(path) && readFileSync(path, "utf8") === content;
-const silent = (said: string) => !said.includes(SECRET);
+const silent = (output: string) => !output.includes(SECRET);
 const unheard = () => {
   const before = heard;
   heard = 0;
   return before === 0;
 };
-/** Without a program that may not be there. */
+/** Uses node, because other clients may not be installed. */
 const dial = (path: string) =>
   `node -e 'require("net").connect(process.argv[1].replace("@","\\0")).on("data", d => console.log(String(d))).on("error", e => console.log(e.code))' '${path}'`;
 
-// The hidden home, and what hides it.
-const own = join(gantry, "config.json");
-await attack("read the hidden home", `cat ${own}`, silent);
-await attack("umount the hidden home", `umount ${gantry}; umount -l ${gantry}; cat ${own}`, silent);
+// The hidden home and its mounts.
+const hiddenConfig = join(gantry, "config.json");
+await attack("read the hidden home", `cat ${hiddenConfig}`, silent);
+await attack("umount the hidden home", `umount ${gantry}; umount -l ${gantry}; cat ${hiddenConfig}`, silent);
 await attack(
   "remount the disk for writing",
   `mount -o remount,rw,bind / ; mount -o remount,rw,bind ${home}; echo evil > ${home}/.bashrc`,
@@ -161,43 +161,43 @@ await attack(
 );
 await attack(
   "mount the home elsewhere",
-  `mkdir -p m; mount --bind ${home} m; mount --rbind / m; cat m/.gantry/config.json m${own}; echo evil > m/.bashrc`,
-  (said) => silent(said) && same(join(home, ".bashrc"))(),
+  `mkdir -p m; mount --bind ${home} m; mount --rbind / m; cat m/.gantry/config.json m${hiddenConfig}; echo evil > m/.bashrc`,
+  (output) => silent(output) && same(join(home, ".bashrc"))(),
 );
 await attack(
   "hold a capability",
   "grep -E '^Cap(Eff|Prm|Bnd|Amb)' /proc/self/status",
-  (said) => (said.match(/\t0000000000000000/g) ?? []).length === 4,
+  (output) => (output.match(/\t0000000000000000/g) ?? []).length === 4,
 );
-await attack("make a user namespace", "unshare -Ur true && echo MADE", (said) => !said.includes("MADE"));
+await attack("make a user namespace", "unshare -Ur true && echo MADE", (output) => !output.includes("MADE"));
 await attack(
   "umount within a user namespace",
-  `unshare -Urm sh -c 'umount ${gantry}; mount --bind / /mnt; cat ${own} /mnt${own}'`,
+  `unshare -Urm sh -c 'umount ${gantry}; mount --bind / /mnt; cat ${hiddenConfig} /mnt${hiddenConfig}'`,
   silent,
 );
 await attack(
   "enter the namespaces of the first process",
-  `nsenter -t 1 -m -U cat ${own}; nsenter -t 1 -a cat ${own}`,
+  `nsenter -t 1 -m -U cat ${hiddenConfig}; nsenter -t 1 -a cat ${hiddenConfig}`,
   silent,
 );
-await attack("go by the root of another process", `for p in /proc/[0-9]*; do cat $p/root${own}; done`, silent);
+await attack("go by the root of another process", `for p in /proc/[0-9]*; do cat $p/root${hiddenConfig}; done`, silent);
 await attack(
   "see the server's process",
   `ls -d /proc/${process.pid} && tr '\\0' '\\n' < /proc/${process.pid}/environ`,
-  (said) => said.includes("No such file"),
+  (output) => output.includes("No such file"),
 );
 await attack(
   "make a device of the disk",
   "for n in 254:0 253:0 8:0 8:1 259:0; do mknod d b ${n%:*} ${n#*:} && head -c 1 d >/dev/null && echo OPENED; rm -f d; done",
-  (said) => !said.includes("OPENED"),
+  (output) => !output.includes("OPENED"),
 );
 await attack(
   "write to the kernel's settings",
   'f=/proc/sys/kernel/core_pattern; v=$(cat $f); echo "$v" > $f && echo WROTE; f=/proc/sys/vm/swappiness; v=$(cat $f); echo "$v" > $f && echo WROTE; ls /sys/fs/cgroup | head -1; mkdir /sys/fs/cgroup/gantry-test && rmdir /sys/fs/cgroup/gantry-test && echo WROTE',
-  (said) => !said.includes("WROTE"),
+  (output) => !output.includes("WROTE"),
 );
 
-// What listens.
+// Listening ports and sockets.
 const port = await listen(0);
 await attack(
   "reach the server's own port",
@@ -214,7 +214,7 @@ const sockets = {
 for (const [name, path] of Object.entries(sockets)) {
   await listen(path);
   const { text } = await sh(dial(path.replace("\0", "@")));
-  attacks[name] = { held: unheard(), said: text };
+  attacks[name] = { held: unheard(), output: text };
 }
 
 // Settings of git.
@@ -264,7 +264,7 @@ await attack(
   gitHeld,
 );
 
-// The rest of the home folder, and what is hidden beyond it.
+// The rest of the home folder, and hidden files outside it.
 for (const name of [
   ".bashrc",
   ".gradle/gradle.properties",
@@ -285,10 +285,10 @@ await attack("read a store elsewhere", `cat ${store}; cp ${store} s && cat s`, s
 await attack(
   "move a store that lies in a writable folder",
   `mv ${shared}/data ${shared}/d && mkdir ${shared}/data && echo evil > ${store}; cat ${shared}/d/store.db`,
-  (said) => silent(said) && same(store, SECRET)(),
+  (output) => silent(output) && same(store, SECRET)(),
 );
 
-// Roots.
+// Writable roots.
 function putBack(path: string, aside: string): void {
   if (!existsSync(aside)) return;
   rmSync(path, { recursive: true, force: true });
@@ -327,20 +327,20 @@ await attack(
 rmSync(join(project, "sub"), { force: true });
 await attack(
   "open the whole disk as a project",
-  `echo evil > ${home}/.bashrc; cat ${own}`,
-  (said) => silent(said) && same(join(home, ".bashrc"))(),
+  `echo evil > ${home}/.bashrc; cat ${hiddenConfig}`,
+  (output) => silent(output) && same(join(home, ".bashrc"))(),
   "/",
 );
 await attack(
   "start with the home folder as a project",
   "echo evil > .bashrc; mv .bashrc b; echo evil > .gradle/gradle.properties; cat .gantry/config.json",
-  (said) => silent(said) && same(join(home, ".bashrc"))() && same(join(home, ".gradle/gradle.properties"))(),
+  (output) => silent(output) && same(join(home, ".bashrc"))() && same(join(home, ".gradle/gradle.properties"))(),
   home,
 );
-const work: Record<string, { well: boolean; said: string }> = {};
-async function ordinary(name: string, command: string, well: (said: string) => boolean = () => true): Promise<void> {
+const work: Record<string, { well: boolean; output: string }> = {};
+async function ordinary(name: string, command: string, well: (output: string) => boolean = () => true): Promise<void> {
   const { text, failed } = await sh(command);
-  work[name] = { well: !failed && well(text), said: text.slice(-600) };
+  work[name] = { well: !failed && well(text), output: text.slice(-600) };
 }
 await ordinary(
   "write in the project",
@@ -351,26 +351,28 @@ await ordinary("write to allow_paths", `echo hi > ${shared}/new`, () => existsSy
 await ordinary(
   "git status, add, commit",
   "git status --short && git add -A . && git commit -q -m second && git log --oneline",
-  (said) => /second/.test(said),
+  (output) => /second/.test(output),
 );
 await ordinary(
   "git branch, checkout, stash, merge, gc",
   "git checkout -q -b topic && echo y > y.txt && git add y.txt && git commit -q -m third && git checkout -q main && git merge -q topic && echo z >> y.txt && git stash -q && git stash pop -q && git checkout y.txt && git gc -q && git fsck",
 );
-await ordinary("npm test", "npm test 2>&1", (said) => /pass 1/.test(said));
-await ordinary("node --test", "node --test 2>&1", (said) => /pass 1/.test(said));
+await ordinary("npm test", "npm test 2>&1", (output) => /pass 1/.test(output));
+await ordinary("node --test", "node --test 2>&1", (output) => /pass 1/.test(output));
 await ordinary(
   "a server of its own on loopback",
   `node -e 'const s=require("http").createServer((q,r)=>r.end("own")).listen(0,"127.0.0.1",()=>fetch("http://127.0.0.1:"+s.address().port).then(r=>r.text()).then(t=>{console.log(t);s.close()}))'`,
-  (said) => said.startsWith("own"),
+  (output) => output.startsWith("own"),
 );
 await ordinary(
   "a socket of its own in /tmp",
   `node -e 'const n=require("net");const s=n.createServer(c=>c.end("own")).listen("/tmp/s.sock",()=>n.connect("/tmp/s.sock").on("data",d=>{console.log(String(d));s.close()}))'`,
-  (said) => said.startsWith("own"),
+  (output) => output.startsWith("own"),
 );
 await sh("echo kept > /tmp/kept; mktemp >/dev/null");
-await ordinary("what it put in /tmp in the next call", "cat /tmp/kept && mktemp", (said) => said.startsWith("kept"));
+await ordinary("what it put in /tmp in the next call", "cat /tmp/kept && mktemp", (output) =>
+  output.startsWith("kept"),
+);
 await ordinary(
   "a new repository",
   "mkdir r && cd r && git init -q && git -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m x && git log --oneline && rm -rf ../r",
@@ -382,9 +384,9 @@ const outside = ((): string => {
     return String(error);
   }
 })();
-work["git outside afterwards"] = { well: outside === "", said: outside };
+work["git outside afterwards"] = { well: outside === "", output: outside };
 
-// Last, because where it succeeds there is no world left to go on in.
+// Runs last, because a successful attack leaves nothing to continue with.
 await attack(
   "lead the sandbox's own temporary folder out",
   `ls -d ${base}; mv ${base} ${base}2; ln -s ${home} ${base}; ln -s ${home} /tmp/x; ls -la /tmp`,

@@ -3,12 +3,12 @@ import type { Message, Session } from "gantry";
 import { newId } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
-/** A session as a test wants it; what is left out is nothing in particular. */
+/** Fields of a session for a test; the others get default values. */
 export interface SeededSession extends Partial<Session> {
   messages?: readonly Partial<Message>[];
 }
 
-/** Sessions in the store of a gantry home that no server has open, as if they had been said; resolves with their ids. */
+/** Writes sessions into the store of a gantry home that no server has open. Resolves with their ids. */
 export async function seedSessions(home: string, sessions: readonly SeededSession[]): Promise<string[]> {
   const driver = new SqliteDriver({ path: join(home, "sessions.db") });
   await driver.open();
@@ -42,8 +42,8 @@ export async function seedSessions(home: string, sessions: readonly SeededSessio
         ...fields,
       };
       const stored = messages.map((message, place): Message => {
-        const said = { role: "user", parts: [], toolCallId: "", name: "", failed: false, finished: true } as const;
-        return { ...said, id: newId(), sessionId: id, seq: place + 1, createdAt: at, ...message } as Message;
+        const defaults = { role: "user", parts: [], toolCallId: "", name: "", failed: false, finished: true } as const;
+        return { ...defaults, id: newId(), sessionId: id, seq: place + 1, createdAt: at, ...message } as Message;
       });
       const all = stored.map((message) => ({ message, hiddenBy: "" }));
       await driver.load({

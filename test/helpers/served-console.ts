@@ -6,17 +6,17 @@ import { WebConsoleTransport } from "gantry/adapters/web-console";
 import { openHttpHost, type HttpHost, type HttpHostOptions } from "gantry/http";
 import { tempDir, type Hooks } from "./temp.js";
 
-/** A page and a script, as the build would make them. */
-export const PAGE = '<!doctype html><script type="module" src="/console/assets/main-ABC.js"></script>';
+/** A page and a script as the build makes them. */
+export const INDEX_PAGE = '<!doctype html><script type="module" src="/console/assets/main-ABC.js"></script>';
 export const SCRIPT = `document.title = "${"x".repeat(2_000)}";`;
 
-/** The API and the console on one port, as an embedder has them. */
+/** Serves the API and the console on one port, as an embedder does. */
 export async function serveConsole(
   hooks: Hooks,
   options: HttpHostOptions & { logger?: Logger; alone?: boolean; assets?: string } = {},
 ): Promise<{ url: string; host: HttpHost; assets: string }> {
   const folder = await tempDir(hooks, {
-    "index.html": PAGE,
+    "index.html": INDEX_PAGE,
     "secret.txt": "nobody's",
     "assets/main-ABC.js": SCRIPT,
     "assets/main-ABC.js.gz": gzipSync(SCRIPT),
@@ -24,8 +24,8 @@ export async function serveConsole(
     "assets/notes.txt": "nobody's either",
     "assets/.hidden.js": "hidden",
   });
-  const { alone, assets = folder.path, ...rest } = options;
-  const host = openHttpHost({ port: 0, ...rest });
+  const { alone, assets = folder.path, ...hostOptions } = options;
+  const host = openHttpHost({ port: 0, ...hostOptions });
   const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })] });
   hooks.after(async () => {
     await host.close(AbortSignal.abort());

@@ -3,22 +3,27 @@ import { NO_POSTGRES } from "./postgres.js";
 import { postgresStore } from "./replicas.js";
 
 const { STORES: selection = "" } = process.env;
-const others = selection === "postgres" ? [] : ["sqlite"];
+const defaultStores = selection === "postgres" ? [] : ["sqlite"];
 const usesPostgres = selection !== "";
 
 /** Drivers that several servers may share. `STORES=postgres` selects PostgreSQL only, `STORES=all` adds it. */
-export const SERVER_STORES: readonly string[] = [...others, ...(usesPostgres && !NO_POSTGRES ? ["postgres"] : [])];
+export const SERVER_STORES: readonly string[] = [
+  ...defaultStores,
+  ...(usesPostgres && !NO_POSTGRES ? ["postgres"] : []),
+];
 
 // A selected store that is not available is reported as a skipped test.
 if (usesPostgres && NO_POSTGRES) it("servers on postgres", { skip: NO_POSTGRES });
 
 const ends: (() => Promise<void>)[] = [];
-// When all servers of the file have ended: they go on until then.
+// Runs when all servers of the file have ended.
 after(async () => {
   for (const end of ends) await end();
 });
 
-/** `session` of a config for a new store. Files are in gantry's home; a schema goes at the end of the test file. */
+/**
+ * `session` section of a config for a new store. Files are in gantry's home; a schema is dropped after the test file.
+ */
 export async function sessionOn(driver: string): Promise<Readonly<Record<string, unknown>>> {
   if (driver !== "postgres") return { driver };
   const { session, close } = await postgresStore();

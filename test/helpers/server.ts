@@ -8,31 +8,31 @@ import { makeTempDir, type Hooks, type TempDir } from "./temp.js";
 import { waitFor, withLimit } from "./wait.js";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
-/** `http server listening on http://127.0.0.1:1234` and its ACP sister. */
+/** Matches `http server listening on http://127.0.0.1:1234` and the line for ACP. */
 const LISTEN_LINE = /^(\w+) server listening on (\S+)$/gm;
 
 export interface GantryOptions {
   /** Arguments after `gantry`. */
   args?: readonly string[];
-  /** Written as `<home>/config.json`. */
+  /** Written to `<home>/config.json`. */
   config?: Readonly<Record<string, unknown>>;
-  /** Files of the project folder, where none is given. */
+  /** Files of a new project folder. */
   files?: Readonly<Record<string, string | Uint8Array>>;
-  /** Home folder that outlives this process (for a restart); default a new one, removed after the test. */
+  /** Home folder, for restarts. Default: a new one, removed after the test. */
   home?: string;
-  /** Working directory, and so the project folder; default a new one, removed after the test. */
+  /** Working directory, and so the project folder. Default: a new one, removed after the test. */
   projectDir?: string;
-  /** Added to a small, clean environment: no keys of the person who runs the tests get in. */
+  /** Added to a minimal environment without API keys of the user who runs the tests. */
   env?: Readonly<Record<string, string>>;
-  /** A command that runs what is appended to it, as the same process: `["unshare", ...]`. */
+  /** A command prefix that runs gantry as the same process: `["unshare", ...]`. */
   through?: readonly string[];
-  /** Whether `fetch` sends the token: a server in a user namespace of its own cannot see the process of the test. */
+  /** Whether `fetch` sends the token. A server in its own user namespace cannot identify the process of the test. */
   sendsToken?: boolean;
-  /** What runs: default the build where `npm test` has just made it, else the source. */
+  /** Default: the build if `npm test` has just made it, otherwise the sources. */
   from?: "source" | "dist";
 }
 
-/** `through` for a process whose standard output is on a full disk (Linux). */
+/** `through` for a process whose standard output is a full disk (Linux). */
 export const FULL: readonly string[] = ["bash", "-c", 'exec "$@" > /dev/full', "bash"];
 
 export interface Exit {
@@ -40,12 +40,12 @@ export interface Exit {
   signal: NodeJS.Signals | null;
 }
 
-/** A `gantry` process, its output and its end. */
+/** A `gantry` process with its output and exit. */
 export class GantryProcess {
   readonly child: ChildProcessWithoutNullStreams;
   readonly home: string;
   readonly projectDir: string;
-  /** Resolves when the process has ended and its output is read to the end. */
+  /** Resolves when the process has exited and its output is complete. */
   readonly exited: Promise<Exit>;
   stdout = "";
   stderr = "";
@@ -57,7 +57,7 @@ export class GantryProcess {
     this.projectDir = projectDir;
     child.stdout.setEncoding("utf8").on("data", (text: string) => (this.stdout += text));
     child.stderr.setEncoding("utf8").on("data", (text: string) => (this.stderr += text));
-    // A write to a process that has gone is the test's own business, not an uncaught error.
+    // A write to an ended process must not be an uncaught error.
     child.stdin.on("error", () => {});
     this.exited = once(child, "close").then(([code, signal]) => {
       this.#ended = true;
@@ -75,18 +75,18 @@ export class GantryProcess {
     return pid;
   }
 
-  /** Send a signal and wait for the end. Safe to call twice. */
+  /** Sends a signal and waits for the exit. May be called twice. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
     if (!this.#ended) this.child.kill(signal);
     return this.end(`the end of gantry after ${signal}`);
   }
 
-  /** As `exited`; rejects with all output when the process does not end. */
+  /** Like `exited`, but rejects with all output if the process does not exit in time. */
   async end(event = "the end of gantry"): Promise<Exit> {
     return withLimit(event, this.exited, () => this.#output());
   }
 
-  /** Wait until `stdout` or `stderr` matches; rejects with all output when the process ends first. */
+  /** Waits until `stdout` or `stderr` matches. Rejects with all output if the process exits first. */
   async output(pattern: RegExp, stream: "stdout" | "stderr" = "stdout"): Promise<RegExpExecArray> {
     const fresh = new RegExp(pattern.source, pattern.flags.replace("g", ""));
     return waitFor(
@@ -106,33 +106,33 @@ export class GantryProcess {
   }
 }
 
-/** A server that listens. */
+/** A listening server. */
 export class GantryServer extends GantryProcess {
   sendsToken = false;
 
-  /** Places where it listens, in the order printed. */
+  /** Addresses in the order printed. */
   get addresses(): { label: string; url: string }[] {
     return [...this.stdout.matchAll(LISTEN_LINE)].map(([, label = "", url = ""]) => ({ label, url }));
   }
 
-  /** Origin of the first one: `http://127.0.0.1:<port>`, without a path. */
+  /** Origin of the first address: `http://127.0.0.1:<port>`, without a path. */
   get url(): string {
     const [first] = this.addresses;
     if (!first) throw new Error("the server does not listen");
     return new URL(first.url).origin;
   }
 
-  /** The token of the home folder. */
+  /** The token in the home folder. */
   get token(): string {
     return readFileSync(`${this.home}/token`, "utf8");
   }
 
-  /** Headers for what only a person may do. */
+  /** Headers for requests that only a user may send. */
   get personHeaders(): Record<string, string> {
     return { Authorization: `Bearer ${this.token}` };
   }
 
-  /** Fetch a path of this server. Of an answer that is no stream it is looked at whether the API describes it so. */
+  /** Fetches a path of this server. Checks JSON responses against the API's description. */
   async fetch(path: string, init?: RequestInit): Promise<Response> {
     const headers = this.sendsToken ? { ...this.personHeaders, ...init?.headers } : init?.headers;
     const response = await fetch(new URL(path, this.url), { ...init, ...(headers && { headers }) });
@@ -141,13 +141,13 @@ export class GantryServer extends GantryProcess {
     const text = await response.clone().text();
     const { checkExchange } = await import("./api-contract.js");
     const { method = "GET", body } = init ?? {};
-    const asked = typeof body === "string" ? body : undefined;
-    checkExchange({ method, path, body: asked, status, headers: Object.fromEntries(response.headers), text });
+    const requestBody = typeof body === "string" ? body : undefined;
+    checkExchange({ method, path, body: requestBody, status, headers: Object.fromEntries(response.headers), text });
     return response;
   }
 }
 
-/** Start `gantry` as a real process; it is killed, and its folders removed, after the test. */
+/** Starts `gantry` as a real process. It is killed, and its folders removed, after the test. */
 export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
   const folders: TempDir[] = [];
   const folder = async (): Promise<TempDir> => {
@@ -155,7 +155,7 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
     folders.push(made);
     return made;
   };
-  // One hook, so that the process has ended before its folders go.
+  // One hook, so that the process has ended before its folders are removed.
   const running: GantryServer[] = [];
   hooks.after(async () => {
     for (const server of running) await server.stop("SIGKILL");
@@ -189,14 +189,14 @@ export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Pr
   return server;
 }
 
-/** Start `gantry serve --port 0` (or `args`) and wait for its listen line. */
+/** Starts `gantry serve --port 0` (or `args`) and waits for its listening line. */
 export async function startServer(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
   const server = await spawnGantry(hooks, options);
   await server.output(LISTEN_LINE);
   return server;
 }
 
-/** Run `gantry` to its end, with `input` on stdin. */
+/** Runs `gantry` until it exits, with `input` on stdin. */
 export async function runGantry(
   hooks: Hooks,
   args: readonly string[],
@@ -208,7 +208,7 @@ export async function runGantry(
   return { ...exit, stdout: server.stdout, stderr: server.stderr };
 }
 
-/** What a process needs of this one's environment, and no key of a model provider. */
+/** Environment variables that a process needs, without API keys of model providers. */
 function cleanEnvironment(): Record<string, string> {
   const clean: Record<string, string> = {};
   for (const name of [

@@ -1,4 +1,4 @@
-// A process of its own that works on a session store; started by tests with `fork`. Usage: <driver> <path> <role> <args...>
+// A separate process that works on a session store; tests start it with `fork`. Usage: <driver> <path> <role> <args...>
 import { writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SessionDriver } from "gantry/plugin";
@@ -21,7 +21,9 @@ async function make(): Promise<SessionDriver> {
   return new LowdbJsonDriver({ path });
 }
 
-/** Tell the test that everything is loaded, and wait until it says go, so that several processes begin at once. */
+/**
+ * Reports that everything is loaded and waits for the test's message, so that several processes start at the same time.
+ */
 async function together(): Promise<void> {
   const go = new Promise((resolve) => process.once("message", resolve));
   process.send?.("ready");
@@ -29,14 +31,14 @@ async function together(): Promise<void> {
 }
 
 const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
-  /** Open, look, close. */
+  /** Opens the store, lists and closes. */
   open: async (driver) => {
     await together();
     await driver.open();
     await driver.list({ limit: 1 });
     await driver.close();
   },
-  /** Write so many messages to a session of its own, and so many tokens of usage to one that all share. */
+  /** Writes messages to its own session, and token usage to a shared one. */
   write: async (driver) => {
     const [id = "", count = "0", shared = ""] = args;
     await driver.open();
@@ -49,7 +51,10 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
     }
     await driver.close();
   },
-  /** Append numbers to growing messages for ever, twenty to each; each is told on stdout when it is acknowledged. */
+  /**
+   * Appends numbers to growing messages without end, twenty to each. It writes each number to stdout once it is
+   * acknowledged.
+   */
   append: async (driver) => {
     const [id = ""] = args;
     await driver.open();
@@ -67,7 +72,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
       }
     }
   },
-  /** Open together with others, tell the test how that went, and close when it says so. */
+  /** Opens the store together with other processes, reports the result, and closes on request. */
   hold: async (driver) => {
     await together();
     try {
@@ -81,7 +86,7 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
     await close;
     await driver.close();
   },
-  /** Hold a lease under a name until killed. */
+  /** Holds a lease under a name until it is killed. */
   lease: async (driver) => {
     const [root = "", name = ""] = args;
     await driver.open();

@@ -1,4 +1,4 @@
-// A process that holds the write lock of a SQLite file until it is told to let go. Usage: <path>
+// A process that holds the write lock of a SQLite file until it receives a message. Usage: <path>
 import { once } from "node:events";
 import Sqlite from "better-sqlite3";
 

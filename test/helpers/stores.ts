@@ -7,10 +7,10 @@ import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { NO_POSTGRES, postgresSchema } from "./postgres.js";
 import { makeTempDir, type Hooks } from "./temp.js";
 
-/** A store of one kind; each call of the function gives another driver on it, as another process would have. */
+/** A kind of store. Each call of the returned function creates another driver on it, as another process would. */
 export type StoreKind = readonly [name: string, make: (hooks: Hooks) => Promise<() => SessionDriver>];
 
-/** In a folder that goes when every driver on it is closed. */
+/** A store in a folder, which is removed when every driver on it is closed. */
 function onDisk(open: (path: string) => SessionDriver): StoreKind[1] {
   return async (hooks) => {
     const folder = await makeTempDir();
@@ -35,15 +35,15 @@ const memory: StoreKind = [
   },
 ];
 
-/** Options of a PostgresDriver, as a config that names url and schema alone leads to, but for what is given. */
+/** Options of a PostgresDriver as for a config with only url and schema, except for the given overrides. */
 export function postgresOptions(
   place: { url: string; schema: string },
-  others: Partial<PostgresOptions> = {},
+  overrides: Partial<PostgresOptions> = {},
 ): PostgresOptions {
-  return { ...place, durability: "full", ...others };
+  return { ...place, durability: "full", ...overrides };
 }
 
-/** In a schema that goes when every driver on it is closed. */
+/** A store in a schema, which is dropped when every driver on it is closed. */
 const postgres: StoreKind = [
   "postgres",
   async (hooks) => {
@@ -68,15 +68,18 @@ const json: StoreKind = ["json", onDisk((path) => new LowdbJsonDriver({ path, du
 const { STORES: selection = "" } = process.env;
 const stores: readonly StoreKind[] = [memory, sqlite, ...(NO_POSTGRES ? [] : [postgres]), json];
 
-/** Stores for tests of drivers. `STORES=postgres` selects PostgreSQL only, `STORES=all` adds it; the default is the others. */
+/** Stores for driver tests. `STORES=postgres` selects only PostgreSQL, `STORES=all` adds it. Default: all others. */
 export const ALL_STORES: readonly StoreKind[] =
   selection === "all" ? stores : stores.filter((kind) => (kind === postgres) === (selection === "postgres"));
 
-/** Stores for tests of modules above the drivers, which the driver kit proves to be alike. Default: SQLite only. */
+/**
+ * Stores for tests of modules above the drivers; the driver kit proves that drivers are equivalent. Default: SQLite
+ * only.
+ */
 export const STORES: readonly StoreKind[] =
   selection === "" ? [sqlite] : selection === "postgres" ? ALL_STORES : stores;
 
-/** For long conversations: the JSON driver is slow there. */
+/** Stores for long conversations; excludes the JSON driver, which is slow there. */
 export const QUICK_STORES: readonly StoreKind[] = STORES.filter((kind) => kind !== json);
 
 export { memory as memoryStore, sqlite as sqliteStore };

@@ -21,14 +21,17 @@ interface StoredRun {
   fence: number | null;
 }
 
-/** Documents in memory, at hand as if they were tables: for drivers that do something wrong to them. What is read is the store's own. */
+/**
+ * Documents in memory with table-like access, for drivers that break their contract. Values that it returns are the
+ * store's own objects.
+ */
 export class Tables extends MemoryDocuments {
   readonly #map = new DocumentMap();
   readonly #chains = new Map<string, string>();
   #version = 0;
 
-  override async get(wanted: readonly string[]) {
-    return wanted.map((key) => this.#map.get(key));
+  override async get(requestedKeys: readonly string[]) {
+    return requestedKeys.map((key) => this.#map.get(key));
   }
 
   override async scan(prefixes: readonly string[]) {
@@ -46,7 +49,7 @@ export class Tables extends MemoryDocuments {
     return this.#map.get(key)?.value as T | undefined;
   }
 
-  /** A null value removes it. */
+  /** A null value removes the document. */
   put(key: string, chain: string, value: unknown): void {
     if (value === null) {
       this.#map.delete(key);
@@ -65,7 +68,7 @@ export class Tables extends MemoryDocuments {
     return this.value<Session>(keys.session(id))?.chain.root ?? id;
   }
 
-  /** All of a chain. */
+  /** Removes all documents of a chain. */
   remove(root: string): void {
     for (const [key, chain] of [...this.#chains]) if (chain === root) this.put(key, root, null);
   }
@@ -134,10 +137,10 @@ export class Tables extends MemoryDocuments {
     },
   };
 
-  /** The keys of one chain, that of the session `a`. */
+  /** Instructions of one chain, that of the session `a`. */
   readonly instructions = {
     values: (): readonly Instruction[] => this.#head("a")?.instructions ?? [],
-    has: (id: string): boolean => this.instructions.values().some((one) => one.id === id),
+    has: (id: string): boolean => this.instructions.values().some((instruction) => instruction.id === id),
     replace: (instructions: readonly Instruction[]): void => {
       for (const { id, sessionId: root } of instructions) this.put(keys.instructionId(id), root, { root });
       this.#setHead("a", { instructions });

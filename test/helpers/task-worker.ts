@@ -9,64 +9,67 @@ import { lab } from "./lab.js";
 import { runGantry } from "./server.js";
 import { tempDir, type TempDir } from "./temp.js";
 
-/** One call of the scripted model, as models write it. */
+/** One tool call of the scripted model. */
 export interface Use {
   readonly name: string;
   readonly arguments: unknown;
 }
 
-/** What the model says at once: words, and calls. */
+/** One answer of the model: text and calls. */
 export interface Turn {
   readonly text?: string;
   readonly uses: readonly Use[];
 }
 
-/** What calls brought, in the order of the calls. */
+/** Result of a tool call; results have the order of the calls. */
 export interface Result {
   readonly text: string;
 }
 
-/** What the model is told before its first word. */
-export interface Told {
+/** The model's input before its first answer. */
+export interface Briefing {
   /** The system prompt. */
   readonly system: string;
-  /** The user's last words. */
+  /** The user's last message. */
   readonly prompt: string;
   readonly tools: readonly string[];
 }
 
-/** A model that goes by what it sees: each turn it yields brings the results of its calls, what it returns is its answer. */
-export type Worker = (told: Told) => Generator<Turn, string, Results>;
+/**
+ * A scripted model that reacts to its input. Each yielded turn returns the results of its calls; the return value is
+ * its final answer.
+ */
+export type Worker = (briefing: Briefing) => Generator<Turn, string, Results>;
 
-/** A call of every turn, and what a turn without that many would bring. */
+/** Results of a turn's calls. */
 type Results = readonly Result[];
 
-/** A tool call. */
+/** Creates a tool call. */
 export function use(name: string, args: unknown): Use {
   return { name, arguments: args };
 }
 
-/** A turn of calls that are made at once. */
+/** Creates a turn with parallel calls. */
 export function turn(...uses: Use[]): Turn {
   return { uses };
 }
 
-/** A repository with a thing to do in it, and a model that does it. */
+/** A repository with a task in it, and a scripted model that solves it. */
 export interface Task {
-  /** All that is committed before the work begins. */
+  /** Files that are committed before the work starts. */
   readonly files: Readonly<Record<string, string>>;
-  /** What somebody else has changed, and not committed. */
+  /** Uncommitted changes of another author. */
   readonly uncommitted?: Readonly<Record<string, string>>;
   readonly prompt: string;
   readonly worker: Worker;
-  /** Works on what helpers are asked. */
-  readonly helper?: Worker;
-  /** The model's id, by which its family is known. */
+  /** Scripted model for subagents. */
+  readonly subagent?: Worker;
+  /** Model id, which determines the model family. */
   readonly model?: string;
   readonly config?: Readonly<Record<string, unknown>>;
-  /** The repository's own tests. Default `node --test`. */
+  /** The repository's own tests. Default: `node --test`. */
   readonly tests?: readonly string[];
-  /** Whether its tests fail before the work; default true. */
+  /** Whether the tests fail before the work. Default: true. */
   readonly fails?: boolean;
   /** Arguments of `gantry run` before the prompt. */
   readonly args?: readonly string[];
@@ -74,23 +77,23 @@ export interface Task {
   readonly home?: Readonly<Record<string, string>>;
 }
 
-/** What came of it. */
+/** Result of a task. */
 export interface Done {
   readonly folder: TempDir;
   readonly home: string;
-  /** The model's last answer, as it was printed. */
+  /** The model's final answer, as printed. */
   readonly answer: string;
   readonly stderr: string;
-  /** Bytes of all requests to the model. */
+  /** Total size of all requests to the model, in bytes. */
   readonly bytes: number;
-  /** How often it was asked. */
+  /** Number of requests to the model. */
   readonly turns: number;
   git(...args: string[]): Promise<string>;
 }
 
 const execute = promisify(execFile);
 
-/** Plain, so that nobody's own settings change what a task is. */
+/** Minimal, so that git settings of the user do not change a task. */
 const GIT_ENV = { GIT_CONFIG_GLOBAL: "/dev/null", GIT_CONFIG_NOSYSTEM: "1", PATH: process.env["PATH"] ?? "" };
 
 async function git(folder: string, ...args: string[]): Promise<string> {
@@ -99,21 +102,24 @@ async function git(folder: string, ...args: string[]): Promise<string> {
   return stdout;
 }
 
-/** Whether the repository's own tests hold, and what they print. */
-async function judge(folder: string, [file = "", ...args]: readonly string[]): Promise<{ ok: boolean; said: string }> {
+/** Runs the repository's own tests. Resolves with whether they pass, and their output. */
+async function judge(
+  folder: string,
+  [file = "", ...args]: readonly string[],
+): Promise<{ ok: boolean; output: string }> {
   const { PATH = "", HOME = "" } = process.env;
   try {
     const { stdout, stderr } = await execute(file, args, { cwd: folder, env: { PATH, HOME }, maxBuffer: 1 << 26 });
-    return { ok: true, said: stdout + stderr };
+    return { ok: true, output: stdout + stderr };
   } catch (error) {
     const { stdout = "", stderr = "" } = error as { stdout?: string; stderr?: string };
-    return { ok: false, said: stdout + stderr };
+    return { ok: false, output: stdout + stderr };
   }
 }
 
 /**
- * Have a task done by a real `gantry run` in a real repository, and judged by the repository's own tests: red before,
- * green after, nothing committed.
+ * Runs a task with a real `gantry run` in a real repository. The repository's own tests decide: they fail before and
+ * pass after, and nothing is committed.
  */
 export async function work(t: TestContext, task: Task): Promise<Done> {
   const folder = await tempDir(t, task.files);
@@ -124,13 +130,13 @@ export async function work(t: TestContext, task: Task): Promise<Done> {
   await folder.write(task.uncommitted ?? {});
   const tests = task.tests ?? [process.execPath, "--test"];
   const before = await judge(folder.path, tests);
-  assert.equal(before.ok, task.fails === false, `the tests before the work: ${before.said}`);
+  assert.equal(before.ok, task.fails === false, `the tests before the work: ${before.output}`);
 
   const { model = "m1" } = task;
   const models = await lab(t, { models: [model] });
-  const asked = new Script(task.worker);
+  const mainScript = new Script(task.worker);
   const helpers = new Map<string, Script>();
-  models.fallback = (request) => scriptFor(request, task, asked, helpers).answer(request);
+  models.fallback = (request) => scriptFor(request, task, mainScript, helpers).answer(request);
   const provider = {
     ...{ name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab" },
     models: [{ id: model, context_window: 200_000, cost: { input: 1, output: 1 } }],
@@ -140,13 +146,13 @@ export async function work(t: TestContext, task: Task): Promise<Done> {
     projectDir: folder.path,
     config: { ...task.config, providers: [provider] },
   });
-  // A worker that is surprised throws: that is what went wrong.
-  if (asked.fault !== undefined) throw asked.fault;
+  // A worker throws on unexpected input; that is the actual failure.
+  if (mainScript.fault !== undefined) throw mainScript.fault;
   assert.deepEqual([models.violations, done.code], [[], 0], done.stderr);
-  assert.ok(asked.ended, `the model's work was not over: ${done.stderr}`);
+  assert.ok(mainScript.ended, `the model's work was not over: ${done.stderr}`);
 
   const after = await judge(folder.path, tests);
-  assert.ok(after.ok, `the tests after the work: ${after.said}\n${done.stderr}`);
+  assert.ok(after.ok, `the tests after the work: ${after.output}\n${done.stderr}`);
   assert.equal((await git(folder.path, "log", "--format=%s")).trim(), "As it was", "nothing is committed unasked");
   const asking = models.requests.filter(({ tools }) => tools.length > 0);
   return {
@@ -160,14 +166,14 @@ export async function work(t: TestContext, task: Task): Promise<Done> {
   };
 }
 
-/** Whose conversation a request is: that of the task, or of a helper. */
-function scriptFor(request: FakeRequest, task: Task, own: Script, helpers: Map<string, Script>): Script {
+/** The script of a request: that of the task or of a subagent. */
+function scriptFor(request: FakeRequest, task: Task, mainScript: Script, helpers: Map<string, Script>): Script {
   const { messages } = request.body as { messages: WireMessage[] };
   const first = textIn(messages.find(({ role }) => role === "user")?.content);
-  if (!task.helper || first.startsWith(task.prompt)) return own;
-  const known = helpers.get(first) ?? new Script(task.helper);
-  helpers.set(first, known);
-  return known;
+  if (!task.subagent || first.startsWith(task.prompt)) return mainScript;
+  const subagentScript = helpers.get(first) ?? new Script(task.subagent);
+  helpers.set(first, subagentScript);
+  return subagentScript;
 }
 
 interface WireMessage {
@@ -213,12 +219,12 @@ class Script {
       return say(value);
     }
     this.#calls = value.uses.map(() => `call_${++this.#ids}`);
-    const calls = value.uses.map((one, i): FakePiece => ({ call: { ...one, id: this.#calls[i]! } }));
+    const calls = value.uses.map((toolUse, i): FakePiece => ({ call: { ...toolUse, id: this.#calls[i]! } }));
     return { say: [...(value.text === undefined ? [] : [{ text: value.text }]), ...calls] };
   }
 }
 
-function toldBy({ tools }: FakeRequest, messages: readonly WireMessage[]): Told {
+function toldBy({ tools }: FakeRequest, messages: readonly WireMessage[]): Briefing {
   const system = textIn(messages.find(({ role }) => role === "system" || role === "developer")?.content);
   return { system, prompt: textIn(messages.findLast(({ role }) => role === "user")?.content), tools };
 }
@@ -229,14 +235,14 @@ function textIn(content: unknown): string {
   return content.map((part: { text?: string }) => part.text ?? "").join("");
 }
 
-/** The part of a text that a pattern finds, as a model would pick it out. Throws where it is not there. */
-export function found(text: string, pattern: RegExp): string {
+/** The part of a text that a pattern matches. Throws if nothing matches. */
+export function matchIn(text: string, pattern: RegExp): string {
   const match = pattern.exec(text);
   assert.ok(match, `${String(pattern)} is nowhere in:\n${text.slice(0, 4_000)}`);
   return match[1] ?? match[0];
 }
 
-/** Text of a file as it is now. */
+/** Current text of a file. */
 export function textOf(folder: TempDir, name: string): Promise<string> {
   return readFile(path.join(folder.path, name), "utf8");
 }

@@ -7,30 +7,30 @@ import type { Hooks } from "./temp.js";
 interface Pair {
   readonly client: Socket;
   readonly server: Socket;
-  /** What becomes of the next bytes: from the client (a question) or from the server (an answer). */
+  /** Direction whose next bytes cut the connection: from the client (a question) or from the server (an answer). */
   cut: "question" | "answer" | undefined;
-  /** What the client said so far, in pieces. */
+  /** Number of pieces received from the client until now. */
   questions: number;
-  /** Bytes of answers that still go through before it is cut. */
-  left: number;
+  /** Answer bytes that are forwarded before the connection is cut. */
+  remainingBytes: number;
 }
 
-/** Between a client and a server: passes all on, and cuts connections where it is told to. */
+/** A proxy between a client and a server. It forwards everything, and cuts connections on request. */
 export class TcpProxy {
   readonly #server: Server;
   readonly #pairs = new Set<Pair>();
-  /** How many connections it has cut. */
+  /** Number of connections that it has cut. */
   cuts = 0;
-  /** Pieces that clients said on all of them together and that went on to the server. */
-  asked = 0;
-  /** Bytes of answers that go through on the next connection, before that is cut; the ones after it are left alone. */
+  /** Number of client pieces forwarded to the server, on all connections. */
+  forwardedPieces = 0;
+  /** Answer bytes that the next connection forwards before it is cut. Later connections are not limited. */
   nextPasses = Infinity;
 
   private constructor(server: Server) {
     this.#server = server;
   }
 
-  /** In front of a URL's host and port. */
+  /** Starts a proxy in front of a URL's host and port. */
   static async before(hooks: Hooks, url: string): Promise<TcpProxy> {
     const { hostname, port } = new URL(url);
     const server = createServer();
@@ -46,12 +46,12 @@ export class TcpProxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Connections that are there now. */
+  /** Number of open connections. */
   get size(): number {
     return this.#pairs.size;
   }
 
-  /** The same URL, by way of the proxy. */
+  /** The same URL with the proxy's address. */
   url(of: string): string {
     const url = new URL(of);
     url.port = String(this.port);
@@ -59,7 +59,7 @@ export class TcpProxy {
   }
 
   #pass(client: Socket, server: Socket): void {
-    const pair: Pair = { client, server, cut: undefined, questions: 0, left: this.nextPasses };
+    const pair: Pair = { client, server, cut: undefined, questions: 0, remainingBytes: this.nextPasses };
     this.nextPasses = Infinity;
     this.#pairs.add(pair);
     const end = (): void => {
@@ -72,16 +72,16 @@ export class TcpProxy {
       pair.questions++;
       if (pair.cut === "question") this.#cut(pair);
       else {
-        this.asked++;
+        this.forwardedPieces++;
         server.write(bytes);
       }
     });
     server.on("data", (bytes) => {
       if (pair.cut === "answer") return this.#cut(pair);
-      const enough = bytes.length >= pair.left;
-      const part = bytes.subarray(0, pair.left);
-      pair.left -= part.length;
-      // In order, and only then without a goodbye: what went through has arrived.
+      const enough = bytes.length >= pair.remainingBytes;
+      const part = bytes.subarray(0, pair.remainingBytes);
+      pair.remainingBytes -= part.length;
+      // Cut only after the forwarded bytes were written, so that they arrive.
       if (enough) client.write(part, () => setImmediate(() => this.#cut(pair)));
       else client.write(part);
     });
@@ -90,32 +90,32 @@ export class TcpProxy {
   #cut(pair: Pair): void {
     this.cuts++;
     this.#pairs.delete(pair);
-    // As a network does it that goes away: without a goodbye.
+    // A reset without an orderly close, as in a network failure.
     pair.client.resetAndDestroy();
     pair.server.destroy();
   }
 
   /**
-   * Cut every connection when it is used next: with `"question"` the server never hears what was asked, with `"answer"`
-   * it has done what was asked and nobody hears of it.
+   * Cuts every connection at its next use. With `"question"` the server does not receive the request. With `"answer"`
+   * it has executed the request, but the client receives no answer.
    */
   cutNext(what: "question" | "answer"): void {
     for (const pair of this.#pairs) pair.cut = what;
   }
 
-  /** Connections that are there now, on which the client said so much already. */
-  spokenOn(questions: number): number {
+  /** Number of open connections on which the client has sent at least `questions` pieces. */
+  countActive(questions: number): number {
     return [...this.#pairs].filter((pair) => pair.questions >= questions).length;
   }
 
-  /** Cut one of the connections when it is used next, if there is one on which the client said so much already. */
+  /** Cuts a random connection at its next use, among those on which the client has sent at least `questions` pieces. */
   cutOne(what: "question" | "answer", random: () => number, questions = 0): void {
     const pairs = [...this.#pairs].filter((pair) => pair.cut === undefined && pair.questions >= questions);
     const pair = pairs[Math.floor(random() * pairs.length)];
     if (pair) pair.cut = what;
   }
 
-  /** Cut every connection now. */
+  /** Cuts every connection now. */
   cutAll(): void {
     for (const pair of this.#pairs) this.#cut(pair);
   }

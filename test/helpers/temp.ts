@@ -3,29 +3,29 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { waitFor } from "./wait.js";
 
-/** What can run something at the end of a test: a test's context, or `{ after }` of `node:test` for a whole file. */
+/** Registers work for the end of a test: a test's context, or `{ after }` of `node:test` for a whole file. */
 export interface Hooks {
   after(run: () => Promise<void> | void): void;
 }
 
-/** A folder of its own, gone with the test. `await using folder = await makeTempDir()` works too. */
+/** A temporary folder, removed after the test. `await using folder = await makeTempDir()` also works. */
 export interface TempDir extends AsyncDisposable {
-  /** Absolute, symlinks resolved. */
+  /** Absolute path with symlinks resolved. */
   readonly path: string;
-  /** Absolute path of something inside. */
+  /** Absolute path of an entry in the folder. */
   at(...parts: string[]): string;
-  /** Write files, folders made as needed: `{ "src/a.ts": "text" }`. */
+  /** Writes files and creates folders as needed: `{ "src/a.ts": "text" }`. */
   write(files: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
-  /** Text of a file inside. */
+  /** Text of a file in the folder. */
   read(file: string): Promise<string>;
-  /** The same, as soon as another process has begun to write it: what holds one line is whole then. */
+  /** Text of a file as soon as another process has written to it. A file of one line is then complete. */
   written(file: string): Promise<string>;
   remove(): Promise<void>;
 }
 
-/** A new empty folder; the caller removes it. */
+/** Creates an empty folder; the caller removes it. */
 export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
-  // Resolved, because a temporary folder is often a symlink (macOS) and paths are compared in tests.
+  // Resolved, because a temporary folder is often a symlink (macOS) and tests compare paths.
   const root = await realpath(await mkdtemp(path.join(tmpdir(), prefix)));
   const remove = () => rm(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
   return {
@@ -49,7 +49,7 @@ export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
   };
 }
 
-/** A new folder with these files in it, removed after the test. */
+/** Creates a folder with these files, removed after the test. */
 export async function tempDir(
   hooks: Hooks,
   files: Readonly<Record<string, string | Uint8Array>> = {},

@@ -1,6 +1,9 @@
 const ESC = "\u001b";
 
-/** What would drive a terminal, between two words: cursors, titles, clipboards, queries, screens, colours, and text that is not what it seems. */
+/**
+ * Sequences that control a terminal, each between two words: cursor, title, clipboard, queries, screens, colours, and
+ * text that differs from its appearance.
+ */
 export const PAYLOADS: readonly string[] = [
   `${ESC}[2J`,
   `${ESC}[H`,

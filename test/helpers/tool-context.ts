@@ -3,13 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Tool, ToolContext, ToolOutput } from "gantry";
 
-/** A temporary folder, gone with `await using`. */
+/** A temporary folder, removed by `await using`. */
 export async function temporaryFolder(): Promise<{ path: string } & AsyncDisposable> {
   const path = await realpath(await mkdtemp(join(tmpdir(), "gantry-test-")));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** What a tool gets from the kernel, for a session in `projectDir`. */
+/** A tool context as from the kernel, for a session in `projectDir`. */
 export function toolContext(projectDir: string, changes: Partial<ToolContext> = {}): ToolContext {
   return {
     runId: "run",
@@ -26,7 +26,7 @@ export function toolContext(projectDir: string, changes: Partial<ToolContext> = 
   };
 }
 
-/** Call a tool as the kernel does: what the model sent goes through `parse`. */
+/** Calls a tool as the kernel does: `input` goes through `parse`. */
 export async function callTool(tool: Tool, input: unknown, context: ToolContext): Promise<ToolOutput> {
   const args: unknown = tool.parse(input);
   tool.describe(args, context.projectDir);

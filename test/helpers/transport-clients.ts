@@ -4,22 +4,22 @@ import type { Listening } from "gantry/plugin";
 import type { TransportClient } from "gantry/testing";
 import { WebSocket } from "ws";
 
-/** A client of the HTTP API: streams, and reads server-sent events. */
+/** A client of the HTTP API that streams and reads server-sent events. */
 export function httpClient({ address }: Listening): Promise<TransportClient> {
-  const left = new AbortController();
+  const closing = new AbortController();
   const client: TransportClient = {
     async prompt(message, { sessionId, onText } = {}) {
       const response = await fetch(new URL("/api/run", address), {
         method: "POST",
         body: JSON.stringify({ message, stream: true, ...(sessionId === undefined ? {} : { session_id: sessionId }) }),
-        signal: left.signal,
+        signal: closing.signal,
       });
       if (!response.ok || !response.body) throw new Error(await response.text());
       let text = "";
-      let rest = "";
+      let incompleteBlock = "";
       for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-        const blocks = (rest + chunk).split("\n\n");
-        rest = blocks.pop() ?? "";
+        const blocks = (incompleteBlock + chunk).split("\n\n");
+        incompleteBlock = blocks.pop() ?? "";
         for (const block of blocks) {
           const [, event, data] = /^event: (.*)\ndata: (.*)$/s.exec(block) ?? [];
           if (event === undefined || data === undefined) continue;
@@ -33,7 +33,7 @@ export function httpClient({ address }: Listening): Promise<TransportClient> {
       return { text, sessionId: response.headers.get("x-session-id") ?? "" };
     },
     close() {
-      left.abort();
+      closing.abort();
       return Promise.resolve();
     },
   };
@@ -48,7 +48,7 @@ interface Message {
   error?: { message: string };
 }
 
-/** One ACP connection, over whatever takes texts. */
+/** An ACP client over any connection that carries texts. */
 class AcpWire {
   readonly #send: (text: string) => void;
   readonly #waiting = new Map<number, { resolve: (message: Message) => void; reject: (error: Error) => void }>();
@@ -71,7 +71,7 @@ class AcpWire {
     }
   }
 
-  /** Nothing will be answered any more. */
+  /** Rejects all pending and later calls, because the connection is closed. */
   lost(): void {
     this.#gone = new Error("the connection is gone");
     for (const { reject } of this.#waiting.values()) reject(this.#gone);
@@ -110,7 +110,7 @@ class AcpWire {
   }
 }
 
-/** A client of ACP over a WebSocket. */
+/** An ACP client over a WebSocket. */
 export async function webSocketClient({ address }: Listening): Promise<TransportClient> {
   const socket = new WebSocket(address.replace(/^http/, "ws"));
   const wire = new AcpWire((text) => socket.send(text));
@@ -127,13 +127,13 @@ export async function webSocketClient({ address }: Listening): Promise<Transport
   });
 }
 
-/** Clients of ACP over a pair of streams: each a session of its own on the one connection. */
+/** ACP clients over a pair of streams. Each client has its own session on the one connection. */
 export function streamClients(input: Writable, output: Readable): (listening: Listening) => Promise<TransportClient> {
   const wire = new AcpWire((text) => input.write(`${text}\n`));
-  let rest = "";
+  let incompleteLine = "";
   output.setEncoding("utf8").on("data", (chunk: string) => {
-    const lines = (rest + chunk).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = (incompleteLine + chunk).split("\n");
+    incompleteLine = lines.pop() ?? "";
     for (const line of lines) wire.take(line);
   });
   let begun: Promise<unknown> | undefined;

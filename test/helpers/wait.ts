@@ -1,15 +1,18 @@
-// Waits of helpers. Each has a limit, and its error names the awaited event and the output so far.
+// Waits with a limit. The error of a wait names the awaited event and contains the output until then.
 
-/** Limits of a wait, and of a whole process, in ms. Only an event that never comes reaches them: a loaded machine does not come near. */
+/**
+ * Limits of a wait, and of a whole process, in ms. Only an event that never comes reaches them, even on a loaded
+ * machine.
+ */
 export const WAIT_LIMIT_MS = 120_000;
 const PROCESS_LIMIT_MS = 300_000;
 
-/** Most characters of output in an error. */
+/** Maximum characters of output in an error. */
 const MAX_OUTPUT_CHARACTERS = 4_000;
 
 /**
- * Calls `look` until it returns a value other than undefined, and resolves with that value. Rejects with what `look` throws, or
- * after the limit.
+ * Calls `look` until it returns a value other than undefined, and resolves with that value. Rejects with the error of
+ * `look`, or after the limit.
  */
 export async function waitFor<T>(
   event: string,
@@ -26,7 +29,7 @@ export async function waitFor<T>(
   }
 }
 
-/** Resolves as `work` does, which may take as long as a process. Rejects after the limit. */
+/** Settles like `work`, which may take as long as a process. Rejects after the limit. */
 export async function withLimit<T>(event: string, work: Promise<T>, output: () => string = () => ""): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import type { Message, SessionState, WatchEvent } from "gantry";
 
-/** What somebody sees who applies a session's events in their order, and nothing else. */
+/** The page of a watcher that applies a session's events in order. */
 export class WatchedPage {
   readonly #messages = new Map<number, Message>();
   cursor = "";
   state: SessionState | undefined;
   deleted = false;
-  /** Events that brought content. */
-  told = 0;
+  /** Number of events with content. */
+  contentEvents = 0;
 
   apply(event: WatchEvent): void {
     if ("cursor" in event) {
       assert.notEqual(event.cursor, this.cursor, `told twice: ${JSON.stringify(event).slice(0, 200)}`);
       this.cursor = event.cursor;
-      this.told += 1;
+      this.contentEvents += 1;
     }
     switch (event.type) {
       case "state":
@@ -33,7 +33,7 @@ export class WatchedPage {
       }
       case "message_end": {
         const before = this.#messages.get(event.message.seq);
-        // What was told is what is there: the end must not be needed to mend it.
+        // The deltas must already be complete: the end event must not be needed to correct them.
         for (const kind of ["text", "reasoning"] as const)
           assert.equal(joined(before, kind), joined(event.message, kind));
         this.#messages.set(event.message.seq, structuredClone(event.message));
@@ -49,13 +49,13 @@ export class WatchedPage {
     }
   }
 
-  /** In order; of one that grows, or broke off, its texts joined. */
+  /** Messages in order. The texts of a growing or interrupted message are joined. */
   get messages(): Message[] {
     return [...this.#messages.entries()].sort(([a], [b]) => a - b).map(([, message]) => comparable(message));
   }
 }
 
-/** Which part of a growing message a text belongs to is told with its end. */
+/** Joins the texts of a growing message: only its end event says to which part a text belongs. */
 export function comparable(message: Message): Message {
   if (message.finished) return message;
   const parts = (["text", "reasoning"] as const).map((type) => ({ type, text: joined(message, type) }));

@@ -2,32 +2,35 @@ import { ProviderError } from "gantry";
 import type { Model, ModelChunk, ModelMessage, ModelProvider, ModelRequest } from "gantry/plugin";
 
 export interface WindowProviderOptions {
-  /** Tokens of prompt and answer. */
+  /** Context window: tokens of prompt and answer. */
   window: number;
-  /** What the catalogue says of the window; default the truth, `null` nothing. */
+  /** Context window that the model listing reports. Default: the real one; `null`: none. */
   says?: number | null;
-  /** Bytes of one token; default 3.5. */
+  /** Bytes of one token. Default: 3.5. */
   bytesPerToken?: number;
-  /** What is reported as prompt tokens; default the count. */
+  /** Reported prompt tokens. Default: the counted ones. */
   report?: (counted: number) => number;
   maxOutput?: number;
-  /** The answer: text, or calls. `call` counts model calls from 1; titles are answered apart. */
+  /** The answer: text, or calls. `call` counts model calls from 1; title requests are answered separately. */
   answer: (request: ModelRequest, call: number) => string | readonly (readonly [name: string, args: unknown])[];
 }
 
-/** A model with a window that it really has: it counts, refuses what is over, and takes nothing that is not paired. */
+/**
+ * A model with a real context window. It counts tokens, rejects requests that exceed the window, and records invalid
+ * histories.
+ */
 export class WindowProvider implements ModelProvider {
   readonly name = "window";
   readonly idleTimeoutMs = 60_000;
   readonly maxRetries = 0;
   readonly maxWaitMs = 60_000;
   readonly configuredModels: readonly Model[];
-  /** What a real provider would have answered 400 to. */
+  /** Violations that a real provider would reject with 400. */
   readonly violations: string[] = [];
-  /** Requests over the window. */
+  /** Number of requests that exceeded the window. */
   refused = 0;
   calls = 0;
-  /** Tokens of the largest request that was taken. */
+  /** Tokens of the largest accepted request. */
   largest = 0;
   last: ModelRequest | undefined;
   readonly #options: WindowProviderOptions;
@@ -53,7 +56,7 @@ export class WindowProvider implements ModelProvider {
 
   async *stream(request: ModelRequest): AsyncIterable<ModelChunk> {
     if (request.temperature === 0.3) {
-      yield* said("A title", 1);
+      yield* textAnswer("A title", 1);
       return;
     }
     this.calls += 1;
@@ -71,7 +74,7 @@ export class WindowProvider implements ModelProvider {
     this.last = request;
     const reply = this.#options.answer(request, this.calls);
     const reported = (this.#options.report ?? ((counted) => counted))(tokens);
-    if (typeof reply === "string") yield* said(reply, reported);
+    if (typeof reply === "string") yield* textAnswer(reply, reported);
     else {
       for (const [name, args] of reply) {
         yield { type: "tool_call", id: `t${++this.#ids}`, name, arguments: JSON.stringify(args) };
@@ -100,7 +103,10 @@ export class WindowProvider implements ModelProvider {
   }
 }
 
-/** What strict providers refuse: an answer without its call, a call without its answers right behind it, no user first. */
+/**
+ * Violations that strict providers reject: a result without its call, a call without results directly after it, a
+ * history that does not start with a user message.
+ */
 export function brokenRules(messages: readonly ModelMessage[]): string[] {
   const broken: string[] = [];
   if (messages[0]?.role !== "user") broken.push(`begins with ${messages[0]?.role ?? "nothing"}`);
@@ -125,7 +131,7 @@ export function brokenRules(messages: readonly ModelMessage[]): string[] {
   return broken;
 }
 
-function* said(text: string, inputTokens: number): Iterable<ModelChunk> {
+function* textAnswer(text: string, inputTokens: number): Iterable<ModelChunk> {
   yield { type: "text", block: "0", text };
   yield finish("stop", inputTokens);
 }

@@ -7,7 +7,7 @@ import { loadFor, type ConfigFlags } from "../../src/cli/command.js";
 import { loadAdapter } from "../../src/serve/plugins.js";
 import { optionsOf, Selection } from "../../src/serve/selected-adapters.js";
 
-/** What `gantry adapters` would say of a config: undefined, or the line that it is refused with. */
+/** The error of `gantry adapters` for a config; undefined if the config is valid. */
 export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promise<string | undefined> {
   const folder = await mkdtemp(join(tmpdir(), "gantry-config-"));
   const file = join(folder, "config.json");
@@ -29,7 +29,7 @@ export async function refusalOf(config: unknown, flags: ConfigFlags = {}): Promi
   }
 }
 
-/** A value that an option cannot have. */
+/** An invalid value for an option. */
 function wrongFor({ docs: { json, type } }: option.Option<unknown>): unknown {
   if ("enum" in json) return "wrong";
   if (type === "object") return "Authorization";
@@ -37,7 +37,7 @@ function wrongFor({ docs: { json, type } }: option.Option<unknown>): unknown {
   return json["type"] === "string" ? 5 : json["type"] === "integer" ? 1.5 : -1;
 }
 
-/** A config in which this stands under this key of this section. */
+/** A config with this value under this key of this section. */
 function configWith(section: string, key: string, value: unknown): unknown {
   const nested = key.split(".").reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as object;
   const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
@@ -59,14 +59,14 @@ function configWith(section: string, key: string, value: unknown): unknown {
   return { [section]: nested };
 }
 
-/** What a price needs beside it. */
+/** Adds the fields that a price requires. */
 function costOf(nested: object): object {
   return "cost" in nested ? { cost: { input: 1, output: 1, ...(nested.cost as object) } } : {};
 }
 
 type Leaves = readonly (readonly [key: string, leaf: option.Option<unknown>])[];
 
-/** For each option of these sections a wrong value's message, for each section an unknown key's, and those of flags. */
+/** Messages for a wrong value of each option, for an unknown key of each section, and for wrong flags. */
 export async function wrongValues(sections: Readonly<Record<string, Leaves>>): Promise<string> {
   const rows: [place: string, value: unknown, said: string | undefined][] = [];
   for (const [section, leaves] of Object.entries(sections)) {
@@ -104,8 +104,8 @@ export async function wrongValues(sections: Readonly<Record<string, Leaves>>): P
     rows.push([name, undefined, await refusalOf({}, flags as ConfigFlags)]);
   const cell = (text = "") => text.replaceAll("|", "\\|");
   const lines = rows.map(
-    ([place, value, said]) =>
-      `| \`${place.replaceAll("`", "")}\` | ${value === undefined ? "" : `\`${JSON.stringify(value)}\``} | ${cell(said ?? "**accepted**")} |`,
+    ([place, value, message]) =>
+      `| \`${place.replaceAll("`", "")}\` | ${value === undefined ? "" : `\`${JSON.stringify(value)}\``} | ${cell(message ?? "**accepted**")} |`,
   );
   return [
     "# What a wrong value is told",

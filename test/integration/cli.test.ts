@@ -6,8 +6,8 @@ import { once } from "node:events";
 import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
-import { flagName, type About } from "../../src/cli/about.js";
-import { ALL } from "../../src/cli/about/all.js";
+import { flagName, type CommandDescription } from "../../src/cli/about.js";
+import { ALL_COMMANDS } from "../../src/cli/about/all.js";
 import { gantryCommand } from "../helpers/node.js";
 import { folderFor } from "../helpers/other-user.js";
 import { FULL, runGantry, startServer } from "../helpers/server.js";
@@ -15,7 +15,7 @@ import { tempDir } from "../helpers/temp.js";
 
 const DISK = process.platform === "linux" ? false : "needs /dev/full";
 
-/** One line on stderr, nothing on stdout, exit code 1. */
+/** Asserts one line on stderr, nothing on stdout, and exit code 1. */
 function assertRefused(run: { code: number | null; stdout: string; stderr: string }, pattern: RegExp): void {
   assert.equal(run.code, 1, run.stderr);
   assert.equal(run.stdout, "");
@@ -49,30 +49,35 @@ describe("gantry", () => {
 
   it("answers help and version anywhere and starts nothing", async (t) => {
     const { stdout: version } = await runGantry(t, ["--version"]);
-    const asked = async (...args: string[]) => {
+    const outputOf = async (...args: string[]) => {
       const { code, stdout, stderr } = await runGantry(t, args);
       assert.deepEqual([code, stderr], [0, ""], args.join(" "));
       return stdout;
     };
-    const help = await asked("--help");
-    for (const { name, summary } of ALL.flatMap((one) => (one.commands ? Object.values<About>(one.commands) : one)))
-      assert.match(help, new RegExp(`^  gantry ${name} +${summary}$`, "m"));
-    for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await asked(...args), help);
+    const help = await outputOf("--help");
+    for (const { name, summary } of ALL_COMMANDS.flatMap((command) =>
+      command.commands ? Object.values<CommandDescription>(command.commands) : command,
+    ))
+      assert.match(help, new RegExp(`^  gantry ${name} +${summary.replace(/[()]/g, "\\$&")}$`, "m"));
+    for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await outputOf(...args), help);
     const parsed = new Set<boolean>();
-    for (const about of ALL.flatMap((one): About[] => [one, ...Object.values(one.commands ?? {})])) {
+    for (const about of ALL_COMMANDS.flatMap((command): CommandDescription[] => [
+      command,
+      ...Object.values(command.commands ?? {}),
+    ])) {
       const words = about.name.split(" ");
-      const own = await asked(...words, "--help");
-      assert.ok(own.startsWith(`gantry ${about.name}: ${about.summary}\n`), own);
+      const helpText = await outputOf(...words, "--help");
+      assert.ok(helpText.startsWith(`gantry ${about.name}: ${about.summary}\n`), helpText);
       for (const [key, { about: line }] of Object.entries(about.flags))
-        assert.ok(own.includes(flagName(key)) && own.includes(line), key);
-      // The other ways to ask are read alike for all names of one word, and for all names of two.
+        assert.ok(helpText.includes(flagName(key)) && helpText.includes(line), key);
+      // The other forms of help are parsed in the same way for all one-word names and for all two-word names.
       if (parsed.has(words.length > 1)) continue;
       parsed.add(words.length > 1);
-      assert.equal(await asked(...words, "-h", "--no-such-flag"), own);
-      assert.equal(await asked("help", ...words), own);
+      assert.equal(await outputOf(...words, "-h", "--no-such-flag"), helpText);
+      assert.equal(await outputOf("help", ...words), helpText);
     }
     for (const args of [["-v"], ["version"], ["serve", "--version"], ["sessions", "export", "-v"]])
-      assert.equal(await asked(...args), version, args.join(" "));
+      assert.equal(await outputOf(...args), version, args.join(" "));
   });
 
   it("says what to use where there is no terminal to talk at", async (t) => {
@@ -94,12 +99,14 @@ describe("gantry", () => {
   it("takes no first half of what it prints for all of it", { skip: DISK }, async (t) => {
     const folder = await tempDir(t);
     const file = folder.at("out");
-    const whole = await runGantry(t, ["completion", "bash"]);
-    // A file may have so many blocks and no more; what goes beyond it is taken in part.
+    const fullRun = await runGantry(t, ["completion", "bash"]);
+    // Limits the file size: a write beyond the limit is partial.
     const little = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
     const done = await runGantry(t, ["completion", "bash"], { through: little, env: { TSX_DISABLE_CACHE: "1" } });
-    const said = await folder.read("out");
-    assert.ok(said !== "" && said.length < whole.stdout.length && whole.stdout.startsWith(said));
+    const writtenText = await folder.read("out");
+    assert.ok(
+      writtenText !== "" && writtenText.length < fullRun.stdout.length && fullRun.stdout.startsWith(writtenText),
+    );
     assert.notEqual(done.code, 0);
   });
 
@@ -107,10 +114,10 @@ describe("gantry", () => {
     const cases: [string[], RegExp][] = [
       [["serve", "--host-foo", "x"], /unknown flag --host-foo \(see gantry serve --help\)/],
       [["serve", "--hots", "x"], /unknown flag --hots; did you mean --host\?/],
-      [["serve", "--search", "x"], /unknown flag --search of gantry serve: it is one of gantry sessions list/],
+      [["serve", "--search", "x"], /unknown flag --search of gantry serve: it belongs to gantry sessions list/],
       [
         ["sessions", "import", "--output", "x"],
-        /--output of gantry sessions import: it is one of gantry sessions export/,
+        /--output of gantry sessions import: it belongs to gantry sessions export/,
       ],
       [["sessions", "list", "--limit", "x"], /--limit: expected a number, got "x"/],
       [["sessions", "list", "--limit", "-1"], /--limit: expected a number that is not below 0, got "-1"/],
@@ -165,12 +172,12 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
 
 describe("gantry where nothing is as on a desk", () => {
   const stranger = { uid: 54_321, gid: 54_321 };
-  // What loads sources as they are needs more of its user and its folder than gantry does.
+  // Loading the sources needs more rights of the user and the folder than gantry itself.
   const loader = gantryCommand().includes("--import") && "needs the build: npm test";
   const root = process.platform === "linux" && process.getuid?.() === 0;
   const skip = root ? loader : "only root of Linux can become anybody";
   const become = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
-  /** Replaces this Node by a copy that the user can run, for a Node below a folder that only root may enter. */
+  /** Replaces this Node by a copy that the user can run, if Node is below a folder that only root may enter. */
   let copied: string[] = [];
   let copyFolder: string | undefined;
   after(() => copyFolder && rm(copyFolder, { recursive: true }));
@@ -178,9 +185,9 @@ describe("gantry where nothing is as on a desk", () => {
   let missing: string | undefined;
   before(() => {
     if (skip) return;
-    // Why the user cannot run a command; undefined if it can.
+    // Why the user cannot run a command. Undefined if it can.
     const failure = (...command: string[]): string | undefined => {
-      // The capabilities of root end with the first program that the user starts: `env`.
+      // Root's capabilities end with the first program that the user starts: `env`.
       const [setpriv = "", ...ids] = become;
       const { status, stderr, error } = spawnSync(setpriv, [...ids, "env", ...command], { encoding: "utf8" });
       if (status === 0) return undefined;
@@ -203,7 +210,7 @@ describe("gantry where nothing is as on a desk", () => {
     for (const args of commands)
       assertRefused(
         await runGantry(t, args, { through: through("-u", "HOME"), env: { GANTRY_HOME: "" } }),
-        /^gantry: no home folder is known: set HOME or GANTRY_HOME$/m,
+        /^gantry: the home folder is unknown: set HOME or GANTRY_HOME$/m,
       );
   });
 
@@ -220,8 +227,8 @@ describe("gantry where nothing is as on a desk", () => {
       projectDir,
     });
     assert.match(stdout, /Calling `read`/);
-    // Whether the file lies in that folder nobody can say.
-    assert.match(stderr, /^gantry: refused by permission: Read a\.txt$/m);
+    // It cannot be determined whether the file is in that folder.
+    assert.match(stderr, /^gantry: permission denied: Read a\.txt$/m);
     assert.equal(code, 4, stderr);
     const plain = await runGantry(t, ["run", "Read a.txt"], {
       through: through(`HOME=${projectDir}`),
@@ -239,7 +246,7 @@ describe("gantry where nothing is as on a desk", () => {
       for (const args of commands.slice(0, 4))
         assertRefused(
           await runGantry(t, args, { through: gone }),
-          /^gantry: the folder that gantry was started in is not there any more$/m,
+          /^gantry: the folder in which gantry was started no longer exists$/m,
         );
     },
   );
@@ -267,10 +274,10 @@ describe("gantry serve cannot start", () => {
       await run({ session: { driver: "no-such-package" } }),
       /session\.driver: unknown session-driver no-such-package: expected sqlite, json, postgres, a package/,
     );
-    assertRefused(await run({ session: { driver: "./missing.mjs" } }), /session\.driver: there is no file/);
+    assertRefused(await run({ session: { driver: "./missing.mjs" } }), /session\.driver: file not found/);
     assertRefused(
       await run({ server: { transports: ["./none.mjs"] } }),
-      /server\.transports\[0\]: .*no gantry adapter/,
+      /server\.transports\[0\]: .*is not a gantry adapter/,
     );
     assertRefused(
       await run({ server: { transports: ["./throws.mjs"] } }),
@@ -300,7 +307,7 @@ describe("gantry serve cannot start", () => {
     assertRefused(await runGantry(t, [...open, "--acp"]), /set acp\.required_headers in the config, or .*--insecure/);
     const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "0.0.0.0", "--insecure"] });
     assert.match(server.stdout, /^http server listening on http:\/\/0\.0\.0\.0:\d+\n$/);
-    assert.match(server.stderr, /no authentication: whoever can reach http:\/\/0\.0\.0\.0/);
+    assert.match(server.stderr, /no authentication: every client that can reach http:\/\/0\.0\.0\.0/);
   });
 
   it("with an addon that is of another Node or missing: told before the listen line, with what to do", async (t) => {
@@ -319,11 +326,11 @@ describe("gantry serve cannot start", () => {
       runGantry(t, ["serve", "--port", "0"], { env: { NODE_OPTIONS: `--import=${folder.at(file)}` } });
     const remedy =
       /\(npm rebuild better-sqlite3 --prefix "?([^"]+?)"?\), or keep sessions elsewhere \(--session-driver json\)/;
-    const other = await run("other.mjs");
-    assert.deepEqual([other.code, other.stdout], [1, ""], other.stderr);
-    assert.match(other.stderr, /it was built for another one \(module version 115, wanted 127\)/);
-    const [, prefix = ""] = remedy.exec(other.stderr) ?? [];
-    // Typed in another folder it would mend nothing.
+    const otherRun = await run("other.mjs");
+    assert.deepEqual([otherRun.code, otherRun.stdout], [1, ""], otherRun.stderr);
+    assert.match(otherRun.stderr, /it was built for another Node version \(module version 115, wanted 127\)/);
+    const [, prefix = ""] = remedy.exec(otherRun.stderr) ?? [];
+    // The command must also work in another folder.
     await stat(path.join(prefix, "node_modules/better-sqlite3/package.json"));
     const none = await run("none.mjs");
     assert.deepEqual([none.code, none.stdout], [1, ""], none.stderr);
@@ -355,7 +362,7 @@ describe("gantry serve", () => {
   it("fails where its address cannot be said", { skip: DISK }, async (t) => {
     const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { through: FULL });
     assert.equal(code, 1, stderr);
-    assert.match(stderr, /error standard output cannot be written .*ENOSPC/);
+    assert.match(stderr, /error standard output not writable; stopping .*ENOSPC/);
   });
 
   it("prints its address, logs to stderr, makes its home private, and ends with 0 when told", async (t) => {

@@ -5,7 +5,7 @@ import { say } from "../helpers/fake-model-server.js";
 import { lab, labConfig } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 
-const READY = /Ask something/;
+const READY = /Type a prompt/;
 
 describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, () => {
   it("names files with @, without those that are ignored, and attaches them", async (t) => {
@@ -39,7 +39,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     await pane.type("/mo");
     await pane.until(/\/model +choose the model\n.*\/mode/);
     await pane.keys("C-u");
-    await command("/model m2", /From now on lab\/m2 answers/);
+    await command("/model m2", /Model: lab\/m2\./);
     await command("/mode plan", /The mode is plan/);
     await command("Hello", /Yes\./);
     await pane.until(/plan · lab\/m2/);
@@ -50,7 +50,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
       await pane.until((screen) => !/Esc closes/.test(screen));
     };
     await close();
-    await command("/compact", /too little here to be summed up/);
+    await command("/compact", /too little to compact/);
     await command("/nonsense", /no command \/nonsense/);
     await command("/help", /Keys and commands/);
     await close();
@@ -59,7 +59,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     await pane.keys("C-d");
     await pane.until(/Delete the session "A name of mine"\?/);
     await pane.keys("n");
-    // What comes with it in one piece is an answer of more than one letter.
+    // Keys that arrive together with `n` would be one answer of several letters.
     await pane.until((screen) => !/Delete the session/.test(screen));
     await command("/sessions", /❯ +A name of mine/);
     await pane.keys("C-d");
@@ -71,7 +71,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
   });
 
   it("has what was said summed up, as /compact asks, and shows it all as before", async (t) => {
-    // Notes are asked for as titles are.
+    // The summary is requested like a title, without tools.
     const models = await lab(t, { aside: say("NOTES") });
     const pane = await openPane(t, { config: labConfig(models) });
     models.enqueue(say("A long answer. ".repeat(200)), say("And its end."), say("On it."));
@@ -79,7 +79,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
     for (const [typed, then] of [
       ["Tell me", /long answer/],
       ["More", /And its end\./],
-      ["/compact the name of the river", /Its model sees \d+ messages now/],
+      ["/compact the name of the river", /The model now sees \d+ messages/],
       ["Row on", /On it\./],
     ] as const) {
       await pane.type(typed);
@@ -97,7 +97,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
   it("needs no colour where none is wanted, and a few columns are enough", async (t) => {
     const models = await lab(t, { fallback: say("A **bold** answer of some words, and `code` 漢字漢字漢字漢字漢字.") });
     const pane = await openPane(t, { config: labConfig(models), env: { NO_COLOR: "1" }, columns: 20, rows: 12 });
-    await pane.until(/something/);
+    await pane.until(/a prompt/);
     await pane.type("Say it");
     await pane.keys("Enter");
     const screen = await pane.until(/words/, "-e");
@@ -116,7 +116,7 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
 
   it("gives the screen back when it is told to end, and when something breaks", async (t) => {
     const breaks = "process.on('SIGUSR2', () => { throw new Error('something broke'); })";
-    for (const [signal, code, said] of [
+    for (const [signal, code, expectedScreen] of [
       ["SIGTERM", 0, /./],
       ["SIGHUP", 0, /./],
       ["SIGUSR2", 1, /gantry: .*something broke/],
@@ -131,8 +131,8 @@ describe("commands of a terminal with an agent of its own", { skip: NO_TMUX }, (
       process.kill(Number(await readFile(`${pane.projectDir}/pid`, "utf8")), signal);
       const { code: ended, screen } = await pane.ended();
       assert.equal(ended, code, signal);
-      assert.match(screen, said);
-      assert.equal(await pane.knows("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
+      assert.match(screen, expectedScreen);
+      assert.equal(await pane.format("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
     }
   });
 });

@@ -6,8 +6,8 @@ import { lab, labConfig, pause } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { runGantry, startServer } from "../helpers/server.js";
 
-const READY = /Ask something/;
-/** A question takes keys once the keyboard was quiet for a while. */
+const READY = /Type a prompt/;
+/** A question accepts keys after the keyboard was quiet for a moment. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("no terminal", () => {
@@ -26,11 +26,11 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     const config = labConfig(models, { server: { required_headers: required }, permissions: { mode: "ask" } });
     const server = await startServer(t, { config });
     models.enqueue(call("bash", { command: "echo it was allowed" }), say("Both see this."));
-    const one = await openPane(t, { args: ["chat", "--url", server.url, "--header", "X-Key: of the door"] });
-    await one.until(READY);
-    await one.type("Do it");
-    await one.keys("Enter");
-    await one.until(/May it\? /);
+    const first = await openPane(t, { args: ["chat", "--url", server.url, "--header", "X-Key: of the door"] });
+    await first.until(READY);
+    await first.type("Do it");
+    await first.keys("Enter");
+    await first.until(/Allow\? /);
     const { sessions } = (await (await server.fetch("/api/sessions", { headers: required })).json()) as {
       sessions: { id: string }[];
     };
@@ -38,29 +38,29 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
       args: ["chat", "--url", server.url, "--session", sessions[0]?.id ?? ""],
       home: server.home,
     });
-    await two.until((screen) => /May it\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await two.until((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
     await two.keys("1", "Enter");
-    for (const pane of [one, two])
-      await pane.until((screen) => /Both see this\./.test(screen) && !/May it/.test(screen));
-    // Time: an Enter within 300 ms of an answer is meant for that answer.
+    for (const pane of [first, two])
+      await pane.until((screen) => /Both see this\./.test(screen) && !/Allow\? /.test(screen));
+    // Time: an Enter within 300 ms of an answer belongs to that answer.
     await pause(400);
     await two.type("Third");
     models.enqueue(say("To both."));
     await two.keys("Enter");
-    await one.until(/❯ Third[^]*To both\./);
-    // A run of a server goes on without its terminals; a server that went away is told, and found again.
+    await first.until(/❯ Third[^]*To both\./);
+    // A server's run continues without its terminals. Terminals report a lost server and reconnect.
     await server.stop("SIGKILL");
-    await one.until(/connection lost/);
+    await first.until(/connection lost/);
     const again = await startServer(t, {
       home: server.home,
       projectDir: server.projectDir,
       args: ["serve", "--port", new URL(server.url).port],
     });
     models.enqueue(say("I am back."));
-    await one.until((screen) => !/connection lost/.test(screen));
-    await one.type("Hello again");
-    await one.keys("Enter");
-    for (const pane of [one, two]) await pane.until(/I am back\./);
+    await first.until((screen) => !/connection lost/.test(screen));
+    await first.type("Hello again");
+    await first.keys("Enter");
+    for (const pane of [first, two]) await pane.until(/I am back\./);
     await again.stop();
   });
 
@@ -79,13 +79,13 @@ describe("terminals of one server", { skip: NO_TMUX }, () => {
     await watch.next();
     await pane.until(/Another session asks: [^]*echo first/);
     await watch.return();
-    // The second one waits for the terminal, which has looked at the questions.
+    // The second question waits for the terminal, which has polled the questions.
     models.enqueue(call("bash", { command: "echo second" }), say("Done elsewhere."));
     const { session_id: second } = await client.begin({ message: "Do it" });
     await pane.until(/Another session asks: [^]*Another session asks: [^]*echo second/);
     await pane.type(`/sessions ${second}`);
     await pane.keys("Enter");
-    await pane.until((screen) => /May it\? /.test(screen) && READY_TO_ANSWER.test(screen));
+    await pane.until((screen) => /Allow\? /.test(screen) && READY_TO_ANSWER.test(screen));
     await pane.keys("1", "Enter");
     await pane.until(/Done elsewhere\./);
   });

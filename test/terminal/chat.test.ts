@@ -5,8 +5,8 @@ import { call, say } from "../helpers/fake-model-server.js";
 import { lab, labConfig } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 
-const READY = /Ask something/;
-/** A question takes keys once the keyboard was quiet for a while. */
+const READY = /Type a prompt/;
+/** A question accepts keys after the keyboard was quiet for a moment. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
@@ -24,7 +24,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
       say("# Done\nThe answer is **42** in `lib/index.js`."),
     );
     await pane.until(READY);
-    assert.equal(await pane.knows("#{alternate_on}"), "1");
+    assert.equal(await pane.format("#{alternate_on}"), "1");
     await pane.type("Correct the answer");
     await pane.keys("Enter");
     const screen = await pane.until(/The answer is 42 in lib\/index\.js\./);
@@ -38,7 +38,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     const { code, screen: after } = await pane.ended();
     assert.equal(code, 0);
     assert.match(after, /go on with: gantry chat --session [0-9a-f-]{36}/);
-    assert.equal(await pane.knows("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
+    assert.equal(await pane.format("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
   });
 
   it("completes the project's commands and says them, as they were typed", async (t) => {
@@ -73,16 +73,16 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     );
     await pane.until(READY);
     await pane.type("Write it");
-    // The second one comes before anything is asked, or just then.
+    // The second Enter arrives before the question appears, or at the same time.
     await pane.keys("Enter", "Enter");
-    const asked = await pane.until(/May it\? .*new\.txt/);
-    assert.match(asked, /new file .*new\.txt \+2 -0\n +\+ one\n +\+ two/);
+    const askScreen = await pane.until(/Allow\? .*new\.txt/);
+    assert.match(askScreen, /new file .*new\.txt \+2 -0\n +\+ one\n +\+ two/);
     await pane.keys("Enter");
     await pane.until(READY_TO_ANSWER);
     await pane.keys("1");
     await pane.until(/❯ 1 Allow/);
     await pane.keys("Enter");
-    await pane.until((screen) => /May it\? .*never\.txt/.test(screen) && READY_TO_ANSWER.test(screen));
+    await pane.until((screen) => /Allow\? .*never\.txt/.test(screen) && READY_TO_ANSWER.test(screen));
     assert.equal(await readFile(`${pane.projectDir}/new.txt`, "utf8"), "one\ntwo\n");
     await pane.keys("Up");
     await pane.until(/❯ \d Reject/);
@@ -132,7 +132,7 @@ describe("a terminal with an agent of its own", { skip: NO_TMUX }, () => {
     await pane.keys("Enter");
     await pane.until(/Again here\./);
     await pane.keys("C-c");
-    await pane.until(/Ctrl\+C again leaves/);
+    await pane.until(/Ctrl\+C again quits/);
     await pane.keys("C-c");
     assert.equal((await pane.ended()).code, 0);
   });

@@ -9,36 +9,36 @@ const LOCKED = { server: { port: 0, required_headers: { "X-Key": "s3cret-of-the-
 
 describe("a terminal on a served agent", { skip: NO_TMUX || noOtherUser }, () => {
   it("sends nothing to a process of another user at its port", async (t) => {
-    const { url, asked } = await foreignServer(t);
+    const { url, receivedRequests } = await foreignServer(t);
     for (const args of [["--continue"], []]) {
       const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, ...args] });
       const { code, screen } = await pane.ended();
       assert.equal(code, 1);
       assert.match(
         screen.replace(/\n/g, ""),
-        /is a process of another user \(uid 65534\): nothing was sent.*--any-user/,
+        /belongs to another user \(uid 65534\): nothing was sent.*--any-user/,
       );
     }
-    assert.equal(await asked(), "");
+    assert.equal(await receivedRequests(), "");
     const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, "--any-user", "--continue"] });
-    await until(async () => (await asked()) !== "");
+    await until(async () => (await receivedRequests()) !== "");
     await pane.keys("C-d");
     await pane.ended();
-    assert.match(await asked(), /^GET \/api\/sessions\S* s3cret-of-the-test$/m);
+    assert.match(await receivedRequests(), /^GET \/api\/sessions\S* s3cret-of-the-test$/m);
   });
 
   it("also where the port changes hands while it is open", async (t) => {
     const server = await startServer(t, { config: LOCKED });
     const pane = await openPane(t, { home: server.home, args: ["chat", "--url", server.url] });
-    await pane.until(/Ask something/);
+    await pane.until(/Type a prompt/);
     await pane.type("Which files are here?");
     await pane.keys("Enter");
     await pane.until(/guide/);
     await server.stop();
-    const { asked } = await foreignServer(t, Number(new URL(server.url).port));
-    const told = await pane.until(/process of another user/);
-    assert.match(told.replace(/\n/g, ""), /uid 65534/);
-    assert.equal(await asked(), "");
+    const { receivedRequests } = await foreignServer(t, Number(new URL(server.url).port));
+    const errorScreen = await pane.until(/belongs to another user/);
+    assert.match(errorScreen.replace(/\n/g, ""), /uid 65534/);
+    assert.equal(await receivedRequests(), "");
     await pane.keys("C-c", "C-c");
     await pane.ended();
   });

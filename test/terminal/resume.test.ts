@@ -11,11 +11,11 @@ import { startServer } from "../helpers/server.js";
 import type { Hooks } from "../helpers/temp.js";
 import { PAYLOADS } from "../helpers/terminal-payloads.js";
 
-/** A server in front of another that writes down what it is asked for; it loses the answers of those that `lost` says. */
+/** A proxy that records the requested paths. It drops the responses of paths for which `lost` returns true. */
 async function noting(hooks: Hooks, url: string, lost?: (path: string) => boolean | Promise<boolean>) {
-  const asked: string[] = [];
+  const requestedPaths: string[] = [];
   const server: Server = createServer((incoming, answer) => {
-    asked.push(incoming.url ?? "");
+    requestedPaths.push(incoming.url ?? "");
     const { method, headers } = incoming;
     const onward = request(
       new URL(incoming.url ?? "", url),
@@ -36,7 +36,7 @@ async function noting(hooks: Hooks, url: string, lost?: (path: string) => boolea
     server.closeAllConnections();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked: requestedPaths };
 }
 
 describe("a session that is gone on with", { skip: NO_TMUX }, () => {
@@ -53,27 +53,29 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
       assert.equal(answered.status, 200);
       ({ sessionId } = answered);
     }
-    const { url, asked } = await noting(t, server.url);
+    const { url, asked: requestedPaths } = await noting(t, server.url);
     const pane = await openPane(t, { args: ["chat", "--url", url, "--session", sessionId], rows: 24 });
     const pages = () =>
-      asked.filter((path) => path.includes("/messages")).map((path) => new URLSearchParams(path.split("?")[1]));
+      requestedPaths
+        .filter((path) => path.includes("/messages"))
+        .map((path) => new URLSearchParams(path.split("?")[1]));
     await pane.until(/Answer to prompt 60\./);
     assert.deepEqual(
       pages().map((page) => page.get("limit")),
       ["50"],
     );
-    // The stream begins behind them: nothing else was told.
-    assert.match(asked.find((path) => path.includes("/events")) ?? "", /[?&]after_seq=119(&|$)/);
+    // The stream starts after these messages: no older ones were sent.
+    assert.match(requestedPaths.find((path) => path.includes("/events")) ?? "", /[?&]after_seq=119(&|$)/);
     await pane.keys("PPage");
     await pane.until((screen) => !screen.includes("prompt 60"));
     assert.equal(pages().length, 1);
-    // 120 messages: 71 to 120 are here, then 21 to 70, then the 20 before. What was in sight stays there.
+    // Messages 71 to 120 of 120 are loaded, then 21 to 70, then the 20 before. The visible rows stay in place.
     const asks = () =>
       pages()
         .slice(1)
         .map((page) => [page.get("before"), page.get("limit")]);
     await pane.keys("C-Home");
-    // The page is here when the row above what is in sight does not speak of it.
+    // The page is loaded when the row above the visible ones no longer mentions older messages.
     const isHere = (screen: string) => !/older messages: scroll up|loading \.\.\./.test(screen);
     await pane.until((screen) => asks().length === 1 && /❯ prompt 36$/m.test(screen) && isHere(screen));
     await pane.keys("PPage");
@@ -86,7 +88,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
       ["71", "50"],
       ["21", "50"],
     ]);
-    // What is said meanwhile moves nothing; the end is a key away.
+    // New messages do not move the view; one key returns to the end.
     await ask(server, { message: "prompt 61", session_id: sessionId });
     assert.match(await pane.screen(), /❯ prompt 1$/m);
     await pane.keys("C-End");
@@ -99,10 +101,10 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     let runs = 0;
     const { url } = await noting(t, server.url, (path) => path === "/api/run" && (runs += 1) === 1);
     const pane = await openPane(t, { args: ["chat", "--url", url] });
-    await pane.until(/Ask something/);
+    await pane.until(/Type a prompt/);
     await pane.type("Only once");
     await pane.keys("Enter");
-    // It stands there again, with why.
+    // The prompt is restored, with the reason.
     await pane.until((screen) => runs === 1 && /───\n❯ Only once/.test(screen));
     await pane.keys("Enter");
     await pane.until(/Done once\./);
@@ -122,7 +124,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
       return false;
     });
     const pane = await openPane(t, { args: ["chat", "--url", url] });
-    await pane.until(/Ask something/);
+    await pane.until(/Type a prompt/);
     await pane.type("Too early");
     await pane.keys("Enter");
     await pane.until(/Ctrl\+C stops/);
@@ -138,7 +140,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     const pane = await openPane(t, {
       config: labConfig(models),
       files: { "payload.txt": text, "\u001b]0;pwned\u0007.txt": "a name" },
-      // What the program writes is recorded from the first byte.
+      // Starts only after the recording, so that the first byte is recorded.
       shell: 'until [ -e "$GANTRY_HOME/raw" ]; do sleep 0.02; done; "$@"',
     });
     await pane.record(`${pane.home}/raw`);
@@ -155,7 +157,7 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
       say(`${text}\n\nEnded.`),
       say("Last words."),
     );
-    await pane.until(/Ask something/);
+    await pane.until(/Type a prompt/);
     await pane.type("Go");
     await pane.keys("Enter");
     await pane.until(/Ended\./);
@@ -168,17 +170,17 @@ describe("a session that is gone on with", { skip: NO_TMUX }, () => {
     await pane.type("More");
     await pane.keys("Enter");
     await pane.until(/Last words\./);
-    assert.equal(await pane.knows("#{alternate_on}"), "1");
-    assert.doesNotMatch(await pane.knows("#{pane_title}"), /pwned/);
+    assert.equal(await pane.format("#{alternate_on}"), "1");
+    assert.doesNotMatch(await pane.format("#{pane_title}"), /pwned/);
     await pane.keys("C-d");
     await pane.ended();
     const raw = await readFile(`${pane.home}/raw`, "utf8");
-    // What we say ourselves is of these forms, and nothing else is there.
-    // eslint-disable-next-line no-control-regex -- what is looked for
-    const own = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(7|25|1000|1002|1006|1049|2004|2026)[hl])/g;
-    const left = raw.replace(own, "").replace(/[\r\n]/g, "");
+    // The terminal's own output has only these forms.
+    // eslint-disable-next-line no-control-regex
+    const ownSequences = /\u001b\[(\d+;1H|\d+;\d+H|[02]?[JK]|H|[\d;]*m|\?(7|25|1000|1002|1006|1049|2004|2026)[hl])/g;
+    const remainingOutput = raw.replace(ownSequences, "").replace(/[\r\n]/g, "");
     // eslint-disable-next-line no-control-regex -- as above
-    assert.deepEqual(left.match(/.{0,20}[\u0000-\u001f\u007f-\u009f\u202e\u2066].{0,20}/u), null);
+    assert.deepEqual(remainingOutput.match(/.{0,20}[\u0000-\u001f\u007f-\u009f\u202e\u2066].{0,20}/u), null);
     assert.doesNotMatch(raw, /\u202e|\u2066|\u200b/u);
   });
 });

@@ -6,12 +6,12 @@ import { lab, labConfig, until } from "../helpers/lab.js";
 import { NO_TMUX, openPane } from "../helpers/pane.js";
 import { startServer } from "../helpers/server.js";
 
-const READY = /Ask something/;
+const READY = /Type a prompt/;
 
 describe("a terminal among other things", { skip: NO_TMUX }, () => {
   it("goes to the background with what started it, and comes back as it was", async (t) => {
     const models = await lab(t, { fallback: say("Still here.") });
-    // A shell with jobs, and between it and us something that waits for us.
+    // A shell with job control, and a process between it and gantry that waits for gantry.
     const shell = `set -m; sh -c '"$@"; exit $?' between "$@"; echo "[in the shell]"; read go; fg`;
     const pane = await openPane(t, { config: labConfig(models), shell });
     await pane.until(READY);
@@ -19,11 +19,11 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     await pane.until(/half a sentence/);
     await pane.keys("C-z");
     await pane.until(/\[in the shell\]/);
-    assert.equal(await pane.knows("#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{wrap_flag}"), "0 1 0 1");
+    assert.equal(await pane.format("#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{wrap_flag}"), "0 1 0 1");
     await pane.type("typed there");
     await pane.keys("Enter");
     await pane.until(/half a sentence/);
-    assert.equal(await pane.knows("#{alternate_on} #{mouse_any_flag}"), "1 1");
+    assert.equal(await pane.format("#{alternate_on} #{mouse_any_flag}"), "1 1");
     await pane.type(" more");
     await pane.keys("Enter");
     const screen = await pane.until(/Still here\./);
@@ -56,7 +56,7 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     await pane.type("Start");
     await pane.keys("Enter");
     await pane.until(/One\.[^]*\n {2}⟳ in the background: sleep 300 *\n/);
-    // What a model names so that a terminal would act on it is shown as signs.
+    // Control characters in a command are shown as signs.
     models.enqueue(start("sleep 301 # \u001b[2J and what no screen has room for"), say("Two."));
     await pane.type("Another");
     await pane.keys("Enter");
@@ -72,7 +72,7 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
       [20, 6],
       [80, 24],
     ] as const;
-    // A part of the answer for each size, beside the first one.
+    // One part of the answer for each size, after the first part.
     const part = words.length / (sizes.length + 1);
     const parts = sizes.flatMap((_, n) => [
       { gate: `size ${n}` },
@@ -89,15 +89,15 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
       await pane.resize(columns, rows);
     }
     const screen = await pane.until(/It ended\./);
-    const wanted = words
+    const expectedRows = words
       .join("")
       .trimEnd()
       .split("\n")
       .slice(-15)
       .map((line) => `  ${line.trimEnd()}`);
     const seen = screen.split("\n").map((row) => row.trimEnd());
-    const at = seen.findIndex((row) => row === wanted[0]);
-    assert.deepEqual(seen.slice(at, at + wanted.length), wanted);
+    const at = seen.findIndex((row) => row === expectedRows[0]);
+    assert.deepEqual(seen.slice(at, at + expectedRows.length), expectedRows);
     assert.equal(seen.filter((row) => /^─+$/.test(row)).length, 1);
     assert.equal(seen.find((row) => /^─+$/.test(row))?.length, 80);
   });
@@ -140,8 +140,8 @@ describe("a terminal among other things", { skip: NO_TMUX }, () => {
     models.enqueue(say("Another one."));
     await pane.keys("Enter");
     await pane.until(/❯ Not lost[^]*Another one\./);
-    const left = await ids();
-    assert.equal(left.length, 1);
-    assert.notEqual(left[0], first);
+    const remainingIds = await ids();
+    assert.equal(remainingIds.length, 1);
+    assert.notEqual(remainingIds[0], first);
   });
 });

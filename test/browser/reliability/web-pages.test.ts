@@ -13,7 +13,7 @@ const OBSERVER = new URL("../../helpers/observed-server.mjs", import.meta.url).h
 const SITE = fileURLToPath(new URL("../../helpers/web-site.mjs", import.meta.url));
 const REBOUND = "rebound.example";
 
-/** Spellings of where a server listens, as a page may write them. */
+/** Spellings of a server's address that a page may use. */
 const SPELLINGS = {
   "127.0.0.1": [
     "localhost",
@@ -42,7 +42,9 @@ interface Target {
   session: string;
 }
 
-/** What the page does to each target; it says how each door answered, as far as a page is told. */
+/**
+ * Script of the page: it sends requests to each endpoint of each target and reports the results that a page can see.
+ */
 const SCRIPT = `
 // Time: the limit of a request that is never answered.
 const waiting = 30_000;
@@ -98,11 +100,14 @@ addEventListener("load", async () => {
 
 interface Site {
   port: number;
-  /** By target and door, what the page was told. */
+  /** Result that the page saw, by target tag and endpoint. */
   seen: Promise<Record<string, string>>;
 }
 
-/** A page in a namespace, that knocks at the targets as soon as a browser opens it, and then leads it on to `next`. */
+/**
+ * Serves a page in a namespace. The page sends requests to the targets when a browser opens it, and then navigates to
+ * `next`.
+ */
 async function serveSite(
   hooks: Hooks,
   place: readonly string[],
@@ -119,10 +124,10 @@ async function serveSite(
   });
   let text = "";
   const lines: ((line: string) => void)[] = [];
-  child.stdout.setEncoding("utf8").on("data", (more: string) => {
-    const whole = (text + more).split("\n");
-    text = whole.pop() ?? "";
-    for (const line of whole) lines.shift()?.(line);
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    const receivedLines = (text + chunk).split("\n");
+    text = receivedLines.pop() ?? "";
+    for (const line of receivedLines) lines.shift()?.(line);
   });
   const line = () => new Promise<string>((resolve) => lines.push(resolve));
   const first = line();
@@ -132,21 +137,21 @@ async function serveSite(
 }
 
 async function curl(place: readonly string[], ...args: string[]): Promise<{ status: number; body: string }> {
-  const [command = "", ...rest] = [...place, "curl", "-s", "-g", "-w", "\n%{http_code}", ...args];
-  const child = spawn(command, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const [command = "", ...commandArguments] = [...place, "curl", "-s", "-g", "-w", "\n%{http_code}", ...args];
+  const child = spawn(command, commandArguments, { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
-  child.stdout.setEncoding("utf8").on("data", (more: string) => (text += more));
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   await once(child, "close");
   const cut = text.lastIndexOf("\n");
   return { status: Number(text.slice(cut + 1)), body: text.slice(0, cut) };
 }
 
-/** A server in a namespace with all doors open: HTTP, ACP and a stranger's mount. */
-async function serve(hooks: Hooks, { here }: Namespaces, bound: Bound): Promise<GantryServer> {
+/** A server in a namespace with all transports enabled: HTTP, ACP and a third-party mount. */
+async function serve(hooks: Hooks, { first: serverPlace }: Namespaces, bound: Bound): Promise<GantryServer> {
   return startServer(hooks, {
     args: ["serve", "--port", "0", "--host", bound, ...(bound === "0.0.0.0" ? ["--insecure"] : [])],
     config: { server: { transports: ["koa-http-api", "acp-http-sse-ws", HOOKS] } },
-    through: here,
+    through: serverPlace,
     env: { NODE_OPTIONS: `--import ${OBSERVER}` },
   });
 }
@@ -157,13 +162,13 @@ interface Answered {
   status: number;
 }
 
-/** What a server answered to requests of pages. */
+/** The server's responses to requests of pages. */
 function answered(server: GantryServer): (Answered & { tag: string })[] {
   return [...server.stderr.matchAll(/^ANSWERED (.*)$/gm)]
     .map(([, text = ""]) => JSON.parse(text) as Answered)
-    .flatMap((one) => {
-      const tag = new URL(one.url, "http://x").searchParams.get("tag");
-      return tag === null || one.method === "OPTIONS" ? [] : [{ ...one, tag }];
+    .flatMap((response) => {
+      const tag = new URL(response.url, "http://x").searchParams.get("tag");
+      return tag === null || response.method === "OPTIONS" ? [] : [{ ...response, tag }];
     });
 }
 
@@ -172,7 +177,7 @@ async function sessions(place: readonly string[], server: GantryServer): Promise
   return (JSON.parse(body) as { sessions: { id: string }[] }).sessions.map(({ id }) => id);
 }
 
-/** Make one, by curl; resolves with its id. */
+/** Creates a session with curl. Resolves with its id. */
 async function newSession(place: readonly string[], server: GantryServer): Promise<string> {
   const before = await sessions(place, server);
   const { status } = await curl(place, new URL("/api/run", reach(server)).href, "-d", '{"message":"hello"}');
@@ -180,14 +185,14 @@ async function newSession(place: readonly string[], server: GantryServer): Promi
   return (await sessions(place, server)).find((id) => !before.includes(id)) ?? "";
 }
 
-/** From its own machine. */
+/** The server's URL from its own machine. */
 function reach(server: GantryServer): string {
   return server.url.replace("0.0.0.0", "127.0.0.1");
 }
 
 const BROWSERS: readonly BrowserName[] = ["firefox", "chromium"];
 const BOUNDS = Object.keys(SPELLINGS) as Bound[];
-/** What a page of this machine is told; its plain text is no JSON, and ACP answers pages over sockets alone. */
+/** Results for a page on this machine. Its plain text is not JSON, and ACP accepts pages only over WebSockets. */
 const WELCOME = { run: "200", sessions: "200", delete: "200", "acp socket": "open" };
 
 it("no page of another site gets in at any door, however it spells the address; pages of this machine and curl do", async (t) => {
@@ -196,16 +201,18 @@ it("no page of another site gets in at any door, however it spells the address; 
   for (const name of BROWSERS) if (!browsers.includes(name)) t.diagnostic(`skipped: no ${name} here`);
   const spaces = await twoNamespaces(t);
   if (typeof spaces === "string") return t.skip(`no network namespaces here: ${spaces}`);
-  const { here, there } = spaces;
+  const { first: serverPlace, second: there } = spaces;
   const servers = new Map(
     await Promise.all(BOUNDS.map(async (bound) => [bound, await serve(t, spaces, bound)] as const)),
   );
   const portOf = (bound: Bound) => new URL(servers.get(bound)!.url).port;
-  const kept = new Map(
-    await Promise.all([...servers].map(async ([bound, server]) => [bound, await newSession(here, server)] as const)),
+  const keptSessions = new Map(
+    await Promise.all(
+      [...servers].map(async ([bound, server]) => [bound, await newSession(serverPlace, server)] as const),
+    ),
   );
   const spare = new Map<BrowserName, string>();
-  for (const browser of browsers) spare.set(browser, await newSession(here, servers.get("127.0.0.1")!));
+  for (const browser of browsers) spare.set(browser, await newSession(serverPlace, servers.get("127.0.0.1")!));
 
   const table: string[] = [];
   const wrong: string[] = [];
@@ -217,16 +224,16 @@ it("no page of another site gets in at any door, however it spells the address; 
       session,
     });
     const foreign = BOUNDS.flatMap((bound) =>
-      SPELLINGS[bound].map((spelling) => target("foreign", bound, spelling, kept.get(bound)!)),
+      SPELLINGS[bound].map((spelling) => target("foreign", bound, spelling, keptSessions.get(bound)!)),
     );
-    // The page is of `localhost`: the first of these is another site to a browser.
+    // The page's host is `localhost`; to a browser, 127.0.0.1 is another site.
     const local = ["127.0.0.1", "localhost"].map((spelling, i) =>
       target("loopback", "127.0.0.1", spelling, i === 0 ? spare.get(browser)! : "none"),
     );
-    const second = await serveSite(t, here, local);
+    const second = await serveSite(t, serverPlace, local);
     const first = await serveSite(t, there, foreign, `http://localhost:${second.port}/`);
-    const { ended } = await openBrowser(t, browser, `http://${spaces.thereAddress}:${first.port}/`, {
-      through: here,
+    const { ended } = await openBrowser(t, browser, `http://${spaces.secondAddress}:${first.port}/`, {
+      through: serverPlace,
       loopbackName: REBOUND,
     });
     const [abroad, at] = await Promise.race([Promise.all([first.seen, second.seen]), ended]);
@@ -235,39 +242,44 @@ it("no page of another site gets in at any door, however it spells the address; 
       const got = answered(servers.get(bound)!);
       const row = Object.entries(seen)
         .filter(([key]) => key.startsWith(`${tag}/`))
-        .map(([key, told]) => {
+        .map(([key, result]) => {
           const door = key.slice(tag.length + 1);
-          const statuses = got.filter((one) => one.tag === key).map(({ status }) => status);
-          if (foreign.some((one) => one.tag === tag) ? isIn(door, bound, told, statuses) : isOut(door, told, session))
-            wrong.push(`${key}: ${told} ${statuses.join()}`);
-          return `${door} ${statuses.length > 0 ? statuses.join("+") : `- (${told})`}`;
+          const statuses = got.filter((response) => response.tag === key).map(({ status }) => status);
+          if (
+            foreign.some((target) => target.tag === tag)
+              ? isIn(door, bound, result, statuses)
+              : isOut(door, result, session)
+          )
+            wrong.push(`${key}: ${result} ${statuses.join()}`);
+          return `${door} ${statuses.length > 0 ? statuses.join("+") : `- (${result})`}`;
         });
       table.push(`${tag} | ${row.join(" | ")}`);
-      // What the browser itself holds back proves nothing.
-      if (!got.some((one) => one.tag.startsWith(`${tag}/`))) wrong.push(`${tag}: nothing reached the server`);
+      // A request that the browser itself blocks does not test the server.
+      if (!got.some((response) => response.tag.startsWith(`${tag}/`))) wrong.push(`${tag}: nothing reached the server`);
     }
   };
   await Promise.all(browsers.map(visit));
   for (const line of table.sort()) t.diagnostic(line);
   assert.deepEqual(wrong, []);
   for (const [bound, server] of servers) {
-    const left = await sessions(here, server);
-    assert.ok(left.includes(kept.get(bound)!), `${bound}: nothing was deleted`);
-    // Those that the pages of this machine began.
+    const remainingSessions = await sessions(serverPlace, server);
+    assert.ok(remainingSessions.includes(keptSessions.get(bound)!), `${bound}: nothing was deleted`);
+    // Sessions that the pages of this machine started.
     const begun = bound === "127.0.0.1" ? 2 * browsers.length : 0;
-    assert.equal(left.length, 1 + begun, `${bound}: nothing else ran`);
+    assert.equal(remainingSessions.length, 1 + begun, `${bound}: nothing else ran`);
   }
 });
 
-/** Whether a foreign page got in, by what it was told and by what the server answered. */
-function isIn(door: string, bound: Bound, told: string, statuses: readonly number[]): boolean {
-  // What changes nothing, and what its page cannot read, is no way in; nothing tells it from a link that was followed.
-  if (door === "sessions, image" && bound === "0.0.0.0") return told === "200";
-  return told === "open" || told === "200" || statuses.some((status) => status !== 403);
+/** Whether a foreign page got access, by what it saw and by the server's responses. */
+function isIn(door: string, bound: Bound, result: string, statuses: readonly number[]): boolean {
+  // A request that changes nothing and whose response the page cannot read gives no access. The server cannot
+  // distinguish it from a followed link.
+  if (door === "sessions, image" && bound === "0.0.0.0") return result === "200";
+  return result === "open" || result === "200" || statuses.some((status) => status !== 403);
 }
 
-/** Whether a page of this machine was kept out. */
-function isOut(door: string, told: string, session: string): boolean {
+/** Whether a page of this machine was refused. */
+function isOut(door: string, result: string, session: string): boolean {
   if (!(door in WELCOME) || (door === "delete" && session === "none")) return false;
-  return told !== WELCOME[door as keyof typeof WELCOME];
+  return result !== WELCOME[door as keyof typeof WELCOME];
 }

@@ -17,22 +17,22 @@ import { tempDir, type TempDir } from "../../helpers/temp.js";
 const example = (name: string) => fileURLToPath(new URL(`../../../examples/${name}`, import.meta.url));
 const HOSTILE = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 
-/** Paragraphs that the page that only watches makes of messages. */
+/** Paragraphs that the watch-only page makes of messages. */
 function short(messages: readonly WireMessage[]): string[] {
   return messages.map(({ role, content }) => `${String(role)}: ${String(content)}`);
 }
 
-/** Those of the other. */
+/** Paragraphs that the page with a prompt makes of messages. */
 function lines(messages: readonly WireMessage[]): string[] {
   return messages.map(({ role, reasoning, content, tool_calls }) => {
     const calls = (tool_calls as { function: { name: string; arguments: string } }[]).map(
-      ({ function: { name, arguments: given } }) => `${name} ${given}`,
+      ({ function: { name, arguments: argumentsJson } }) => `${name} ${argumentsJson}`,
     );
     return [`${String(role)}:`, reasoning, content, ...calls].filter(Boolean).join("\n");
   });
 }
 
-const said = `[...document.querySelectorAll("#said p")].map((line) => line.textContent)`;
+const messageTexts = `[...document.querySelectorAll("#said p")].map((line) => line.textContent)`;
 const state = `document.querySelector("#state").textContent`;
 const send = (text: string) =>
   `document.forms[0].text.value = ${JSON.stringify(text)}; document.querySelector("form button").click()`;
@@ -44,7 +44,7 @@ const PAGES = [
   ["08-take-part.html", lines],
 ] as const;
 
-// Each browser has one of them; in the soak both.
+// Each browser tests one of the pages, in the soak both.
 const BROWSERS = ["firefox", "chromium"] satisfies BrowserName[];
 for (const [n, [name, linesOf]] of PAGES.entries())
   for (const browser of process.env["BROWSERS"] === "all" ? BROWSERS : [BROWSERS[n]!])
@@ -75,7 +75,7 @@ async function survives(t: TestContext, browser: BrowserName, name: string, line
     return answer.json() as Promise<T>;
   };
 
-  // A run that somebody else began, with nobody before a page.
+  // Another client starts a run before any page is open.
   model.enqueue({ say: [{ reasoning: "Hm." }, { text: ["One ", "two "] }, { gate: "first" }, { text: "three." }] });
   const { session_id: id } = await json<{ session_id: string }>(server, "/api/run", {
     message: "Count.",
@@ -89,30 +89,30 @@ async function survives(t: TestContext, browser: BrowserName, name: string, line
     example(name),
     `session=${id}&server=${encodeURIComponent(server.url)}#token=${server.token}`,
   );
-  await page.until<string[]>(said, (all) => all[1]?.endsWith("One two ") === true);
+  await page.until<string[]>(messageTexts, (all) => all[1]?.endsWith("One two ") === true);
   assert.match(await page.evaluate(`return ${state}`), /: running$/);
 
-  // Killed in mid-answer. What comes next at its address is no stream, then the server again.
+  // Kills the server in the middle of an answer. A server that answers 503 takes its address, then the server returns.
   await server.stop("SIGKILL");
   const takesPart = name === "08-take-part.html";
   if (takesPart) await page.until<string>(state, (text) => text === "connecting");
   let refused = 0;
-  const other = createServer((_, response) => {
+  const failingServer = createServer((_, response) => {
     refused += 1;
     response.writeHead(503).end();
   });
-  other.listen(Number(port), "127.0.0.1");
-  await once(other, "listening");
+  failingServer.listen(Number(port), "127.0.0.1");
+  await once(failingServer, "listening");
   await until(() => refused > 0);
-  other.close();
-  other.closeAllConnections();
+  failingServer.close();
+  failingServer.closeAllConnections();
   server = await start(port);
   await page.until<string>(state, (text) => text.endsWith(": interrupted"));
   const messages = async () =>
     (await json<{ messages: WireMessage[] }>(server, `/api/sessions/${id}/messages`)).messages;
   const shown = async () => {
-    const wanted = JSON.stringify(linesOf(await messages()));
-    await page.until<string[]>(said, (all) => JSON.stringify(all) === wanted);
+    const expectedLines = JSON.stringify(linesOf(await messages()));
+    await page.until<string[]>(messageTexts, (all) => JSON.stringify(all) === expectedLines);
   };
   await shown();
   model.open("first");
@@ -129,12 +129,12 @@ async function survives(t: TestContext, browser: BrowserName, name: string, line
     1,
   ]);
 
-  // A revert of another process.
+  // Another process reverts the session.
   const agent = new Agent({ providers: [], driver: new SqliteDriver({ path: home.at("sessions.db") }) });
   const [first] = await agent.sessions.messages(id);
   await agent.sessions.revert(id, first!.id);
   await agent.close();
-  await page.until<string[]>(said, (all) => all.length === 1);
+  await page.until<string[]>(messageTexts, (all) => all.length === 1);
   await shown();
 
   await server.fetch(`/api/sessions/${id}`, { method: "DELETE" });
@@ -149,37 +149,37 @@ interface Taking {
   home: TempDir;
 }
 
-/** Says something, answers, tells a run something and stops it, all at the page. */
+/** Sends a prompt, answers a question, sends an instruction to a run and stops it, all on the page. */
 async function takesPartIn(
   { page, model, id, projectDir, home }: Taking,
   shown: () => Promise<void>,
   messages: () => Promise<WireMessage[]>,
 ): Promise<void> {
-  // What the page sends is the next prompt, and what the model says is text. Its call waits for the button.
+  // The page sends a prompt. The model's text must stay text, and its call waits for the button.
   model.enqueue({
     say: [{ text: HOSTILE }, { call: { name: "write", arguments: { filePath: "a.txt", content: HOSTILE } } }],
   });
   model.enqueue({ say: [{ text: "Written." }] });
   await page.evaluate(send("Go on."));
-  const asked = await page.until<string>(`document.querySelector("#asks").textContent`, (text) => text !== "");
-  assert.ok(asked.includes("a.txt") && asked.includes(HOSTILE), asked);
+  const askText = await page.until<string>(`document.querySelector("#asks").textContent`, (text) => text !== "");
+  assert.ok(askText.includes("a.txt") && askText.includes(HOSTILE), askText);
   assert.equal(existsSync(projectDir.at("a.txt")), false);
   await page.evaluate(press("Allow"));
   await page.until<string>(state, (text) => text.endsWith(": finished"));
   assert.equal(await projectDir.read("a.txt"), HOSTILE);
   await shown();
-  // Told something while it works, then stopped.
+  // Sends an instruction to a run, then stops it.
   model.enqueue({ say: [{ text: "Looking. " }, { gate: "look" }, { call: { name: "list", arguments: {} } }] });
   model.enqueue({ say: [{ text: "I see " }, { stall: true }] });
   await page.evaluate(send("Look around."));
-  await page.until<string[]>(said, (all) => all.at(-1) === "assistant:\nLooking. ");
+  await page.until<string[]>(messageTexts, (all) => all.at(-1) === "assistant:\nLooking. ");
   await page.evaluate(send("Only at the top."));
   const store = new SqliteDriver({ path: home.at("sessions.db") });
   await store.open();
   await until(async () => (await store.instructions(id)).length > 0);
   await store.close();
   model.open("look");
-  await page.until<string[]>(said, (all) => all.at(-1) === "assistant:\nI see ");
+  await page.until<string[]>(messageTexts, (all) => all.at(-1) === "assistant:\nI see ");
   await page.evaluate(press("Stop"));
   await page.until<string>(state, (text) => text.endsWith(": cancelled"));
   await shown();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
 import { call, say } from "../../helpers/fake-model-server.js";
-import { fetchJson, GONE, LATE, until, untilAsked } from "../../helpers/console-runs.js";
+import { fetchJson, SERVER_GONE, LATE, until, untilAsked } from "../../helpers/console-runs.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
@@ -18,13 +18,13 @@ describe("questions of a run", { skip: noBrowser }, () => {
       call("bash", { command: 'cp "\u05d0\u05d1" "\u05d3\u05d4" && echo \u05d0 > \u05d1' }),
       say("So."),
     );
-    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
     await page.getByRole("textbox", { name: "Message" }).fill("Copy");
     await page.keyboard.press("Enter");
     for (const place of [".ask .ask-code", ".ask .ask-title"]) {
       await page.locator(`${place} .rtl`).first().waitFor();
       const letters = await page.locator(`${place} .rtl`).all();
-      const lefts = await Promise.all(letters.map(async (one) => (await one.boundingBox())?.x ?? NaN));
+      const lefts = await Promise.all(letters.map(async (letter) => (await letter.boundingBox())?.x ?? NaN));
       assert.equal(lefts.length, 4);
       assert.deepEqual(
         lefts,
@@ -51,7 +51,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
       call("write", { filePath: "b.txt", content: "b\n" }),
       say("As you like."),
     );
-    const expected = new RegExp(`${GONE.source}|${LATE.source}`);
+    const expected = new RegExp(`${SERVER_GONE.source}|${LATE.source}`);
     const { page } = await openWindow(t, await browser(), console.url, { expected });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Change a.txt");
@@ -59,16 +59,16 @@ describe("questions of a run", { skip: noBrowser }, () => {
     const ask = page.getByRole("article", { name: "Edit a.txt" });
     await ask.waitFor();
     const id = /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
-    const second = await openWindow(t, await browser(), sessionUrl(console, id), { expected: GONE });
+    const second = await openWindow(t, await browser(), sessionUrl(console, id), { expected: SERVER_GONE });
     const same = second.page.getByRole("article", { name: "Edit a.txt" });
     await same.waitFor();
-    for (const one of [ask, same]) {
-      assert.deepEqual(await one.locator(".diff-row.removed .diff-text").allTextContents(), ["two is a line"]);
-      assert.deepEqual(await one.locator(".diff-row.added .diff-text").allTextContents(), [
+    for (const askCard of [ask, same]) {
+      assert.deepEqual(await askCard.locator(".diff-row.removed .diff-text").allTextContents(), ["two is a line"]);
+      assert.deepEqual(await askCard.locator(".diff-row.added .diff-text").allTextContents(), [
         "two is a longer line",
         "four",
       ]);
-      assert.deepEqual(await one.locator(".diff-row.added mark").allTextContents(), ["longer "]);
+      assert.deepEqual(await askCard.locator(".diff-row.added mark").allTextContents(), ["longer "]);
     }
     await same.getByRole("button", { name: "Allow", exact: true }).click();
     await ask.waitFor({ state: "detached" });
@@ -93,7 +93,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
       call("ask_user", { question: "Which name?", choices: [], free_text: true }),
       say("Thanks."),
     );
-    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
     await page.keyboard.press("Enter");
@@ -105,15 +105,15 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await page.keyboard.press("1");
     await page.getByRole("article", { name: "Which colour?" }).waitFor();
     assert.ok(existsSync(join(server.projectDir, "made.txt")));
-    // Who types is left alone, and digits are what they type.
+    // A question does not take the focus from a user who types; digits go into the prompt.
     await page.getByRole("textbox", { name: "Message" }).focus();
     await page.keyboard.type("21");
     await page.keyboard.press("Escape");
     await page.keyboard.press("a");
     await untilAsked(page);
     await page.keyboard.press("2");
-    const own = page.getByRole("textbox", { name: "Your own answer" });
-    await own.fill("Ada 1");
+    const answerField = page.getByRole("textbox", { name: "Your own answer" });
+    await answerField.fill("Ada 1");
     await page.keyboard.press("Enter");
     await page.getByText("Thanks.").waitFor();
     assert.equal(await page.getByRole("textbox", { name: "Message" }).inputValue(), "21");
@@ -132,10 +132,10 @@ describe("questions of a run", { skip: noBrowser }, () => {
     const console = await startConsole(t);
     const { models, server } = console;
     models.enqueue(call("bash", { command: "echo 1 >> made.txt" }), call("bash", { command: "echo 2 >> made.txt" }));
-    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
-    // Whoever writes the next message meets the question at its first letter, and has a finger on the button.
+    // Simulates a user who types and clicks at the moment when the question appears.
     await page.evaluate(`(() => {
       window.met = [];
       document.addEventListener("focusin", ({ target }) => {
@@ -151,13 +151,13 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await page.keyboard.press("Enter");
     const first = page.locator(".ask").filter({ hasText: "echo 1" });
     await first.locator("xpath=self::*[@aria-busy='false']").waitFor();
-    // The key was typed where they were.
+    // The key was typed into the prompt.
     assert.deepEqual(await page.evaluate("window.met"), [[true, "prompt"]]);
     await page.evaluate(
       `document.querySelector(".ask").dispatchEvent(new KeyboardEvent("keydown", { key: "1", repeat: true, bubbles: true }))`,
     );
     await first.getByRole("button", { name: "Reject" }).click();
-    // The next one comes where the last one was, under the same finger and the same key.
+    // The next question appears in the same place, under the same pointer and key.
     const second = page.locator(".ask").filter({ hasText: "echo 2" });
     await second.locator("xpath=self::*[@aria-busy='false']").waitFor();
     await second.getByRole("button", { name: "Reject" }).click();
@@ -181,7 +181,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
       ],
     });
     models.enqueue(question("list"), say("First."), question("reload"), say("Second."));
-    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
     await page.keyboard.press("Enter");
@@ -190,10 +190,10 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await page.getByRole("link", { name: "Runs" }).click();
     await page.getByRole("heading", { name: "Runs" }).first().waitFor();
     models.open("list");
-    const waiting = page.getByRole("link", { name: "1 question waits" });
+    const waiting = page.getByRole("link", { name: "1 pending question" });
     await waiting.waitFor();
     await until(page, `document.title === "? Runs"`);
-    // Loaded again it knows of the question at once.
+    // After a reload the page shows the question at once.
     await page.reload();
     await waiting.click();
     assert.equal(page.url(), address);
@@ -206,7 +206,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     await page.getByText("Working.").nth(1).waitFor();
     models.open("reload");
     await page.locator(".ask").waitFor();
-    // Away from the server, as a page is that takes long to load.
+    // Leaves the server, as a slowly loading page does.
     await page.goto("about:blank");
     await page.goto(address);
     await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
@@ -217,7 +217,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
   it("come below what they are about, and show all of it: lines, and what was pushed out of sight by nothing", async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());
-    const text = (said: string) => [{ type: "text" as const, text: said }];
+    const text = (content: string) => [{ type: "text" as const, text: content }];
     const [id = ""] = await seedSessions(home.path, [
       {
         mode: "ask",
@@ -235,7 +235,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
     const { page } = await openWindow(t, await browser(), sessionUrl(console, id), {
       width: 900,
       height: 700,
-      expected: GONE,
+      expected: SERVER_GONE,
     });
     await page.locator(".answer").first().waitFor();
     await page.locator("#prompt").fill("Go on");
@@ -250,7 +250,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
       ),
       [false, false],
     );
-    // What is asked about is in sight, and so is what led to it.
+    // The content of the question and the call before it are visible.
     await until(page, AT_END);
     for (const seen of [page.locator(".call-waiting"), page.locator(".said", { hasText: "Go on" })]) {
       const place = await seen.boundingBox();
@@ -273,7 +273,7 @@ describe("questions of a run", { skip: noBrowser }, () => {
   });
 });
 
-/** That the timeline is at its end. */
+/** Expression: whether the timeline is scrolled to its end. */
 const AT_END = `(() => {
   const box = document.getElementById("timeline");
   return box.scrollHeight - box.clientHeight - box.scrollTop < 2;

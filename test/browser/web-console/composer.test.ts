@@ -11,17 +11,17 @@ import {
   startConsole,
   type ConsoleServer,
 } from "../../helpers/console.js";
-import { fetchJson, fileHooks, GONE, settled, until } from "../../helpers/console-runs.js";
+import { fetchJson, fileHooks, SERVER_GONE, settled, until } from "../../helpers/console-runs.js";
 import { call, say } from "../../helpers/fake-model-server.js";
 import { processes, uniqueSeconds } from "../../helpers/lab.js";
 
 const hooks = fileHooks(after);
 const browser = sharedBrowser(hooks);
-/** One pixel, as a file of its own. */
+/** A PNG file of one pixel, in base64. */
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/** A file of the page, given to the prompt or the document as the browser gives one that is pasted or dropped. */
-const given = (event: "paste" | "drop", file: { name: string; type: string; base64: string }) => `(() => {
+/** Script that pastes or drops a file as a browser does. */
+const pasteOrDropScript = (event: "paste" | "drop", file: { name: string; type: string; base64: string }) => `(() => {
   const bytes = Uint8Array.from(atob(${JSON.stringify(file.base64)}), (one) => one.charCodeAt(0));
   const data = new DataTransfer();
   data.items.add(new File([bytes], ${JSON.stringify(file.name)}, { type: ${JSON.stringify(file.type)} }));
@@ -40,8 +40,8 @@ describe("the prompt", { skip: noBrowser }, () => {
     server = await startConsole(hooks, { described: [{ id: "m1", input: ["text", "image"] }] });
   });
   const open = async (t: { after(run: () => Promise<void>): void }, url = server.url) =>
-    (await openWindow(t, await browser(), url, { expected: GONE })).page;
-  /** A session in which a run goes on until its gate opens. */
+    (await openWindow(t, await browser(), url, { expected: SERVER_GONE })).page;
+  /** Starts a session with a run that waits for its gate. Resolves with the session's id. */
   async function running(page: Page, gate: string): Promise<string> {
     server.models.enqueue({ say: [{ text: "Working. " }, { gate }, { text: "Worked." }] });
     await prompt(page).fill("Work");
@@ -53,9 +53,9 @@ describe("the prompt", { skip: noBrowser }, () => {
   it("takes files that are pasted, dropped and chosen to the model, and one can be taken away", async (t) => {
     const page = await open(t);
     await prompt(page).waitFor();
-    await page.evaluate(given("paste", { name: "image.png", type: "image/png", base64: PIXEL }));
+    await page.evaluate(pasteOrDropScript("paste", { name: "image.png", type: "image/png", base64: PIXEL }));
     const text = Buffer.from("Größe 42\n").toString("base64");
-    await page.evaluate(given("drop", { name: "notes.md", type: "text/markdown", base64: text }));
+    await page.evaluate(pasteOrDropScript("drop", { name: "notes.md", type: "text/markdown", base64: text }));
     await page.locator('input[type="file"]').setInputFiles([
       { name: "data.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") },
       { name: "wrong.txt", mimeType: "text/plain", buffer: Buffer.from("xyzzy") },
@@ -67,8 +67,8 @@ describe("the prompt", { skip: noBrowser }, () => {
     await page.keyboard.press("Enter");
     await page.getByText("OK.", { exact: true }).waitFor();
     assert.equal(await files.count(), 0);
-    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
-    const sent = JSON.stringify(asked);
+    const lastRequest = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    const sent = JSON.stringify(lastRequest);
     assert.ok(sent.includes(PIXEL), "the picture");
     assert.ok(sent.includes("Größe 42") && sent.includes("notes.md"), "the text and its name");
     assert.ok(sent.includes("1,2") && !sent.includes("xyzzy"));
@@ -88,8 +88,8 @@ describe("the prompt", { skip: noBrowser }, () => {
     await page.keyboard.press("Enter");
     await page.getByText("OK.", { exact: true }).waitFor();
     await page.getByText("/review a.ts", { exact: true }).first().waitFor();
-    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
-    assert.ok(JSON.stringify(asked).includes("Review a.ts now."));
+    const lastRequest = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    assert.ok(JSON.stringify(lastRequest).includes("Review a.ts now."));
   });
 
   it("stops a run in the middle of a command, whose process is gone", async (t) => {
@@ -113,15 +113,15 @@ describe("the prompt", { skip: noBrowser }, () => {
     await prompt(page).fill("Only in lib");
     await page.keyboard.press("Enter");
     await until(page, `document.getElementById("prompt").value === ""`);
-    const how = page.getByRole("combobox", { name: "While the run goes" });
+    const how = page.getByRole("combobox", { name: "During the run" });
     await how.selectOption("queue");
     for (const text of ["Then this", "And that"]) {
       await prompt(page).fill(text);
-      await page.getByRole("button", { name: "Put in line" }).click();
-      await page.getByText(text === "Then this" ? "1 prompt waits in line" : "2 prompts wait in line").waitFor();
+      await page.getByRole("button", { name: "Add to queue" }).click();
+      await page.getByText(text === "Then this" ? "1 prompt queued" : "2 prompts queued").waitFor();
     }
-    await page.getByRole("button", { name: "Take the last one out" }).click();
-    await page.getByText("1 prompt waits in line").waitFor();
+    await page.getByRole("button", { name: "Remove the last one" }).click();
+    await page.getByText("1 prompt queued").waitFor();
     server.models.enqueue(say("Done then."));
     server.models.open("steer");
     await page.getByText("Done then.").waitFor();
@@ -180,7 +180,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     await page.getByText("Worked.").waitFor();
 
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-    // It came, and its answer was lost.
+    // The server receives the request, but its response is lost.
     server.models.enqueue(say("Once."));
     await page.route("**/api/run", async (route) => {
       await route.fetch();
@@ -214,7 +214,7 @@ describe("the prompt", { skip: noBrowser }, () => {
     await page.keyboard.press("Enter");
     await page.getByText("Both lines.").waitFor();
     assert.equal(await height(), before);
-    const asked = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
-    assert.ok(JSON.stringify(asked).includes("one\\n\\n\\n\\n\\ntwo"));
+    const lastRequest = server.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
+    assert.ok(JSON.stringify(lastRequest).includes("one\\n\\n\\n\\n\\ntwo"));
   });
 });

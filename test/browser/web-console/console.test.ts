@@ -12,7 +12,7 @@ import { makeTempDir } from "../../helpers/temp.js";
 const browser = sharedBrowser({ after });
 const skip = noBrowser;
 
-/** What is shown of the messages, without what stands around them. */
+/** Texts of the shown messages, without labels and controls. */
 function shown(page: Page): Promise<string[]> {
   return page.locator(".said, .answer .markdown").allInnerTexts();
 }
@@ -22,13 +22,13 @@ async function prompt(page: Page, text: string): Promise<void> {
   await page.locator("#prompt").press("Enter");
 }
 
-/** What a list of the page has; tests know no DOM. */
+/** Fields of a scrollable element; tests have no DOM types. */
 interface Scrolled {
   scrollTop: number;
   scrollHeight: number;
 }
 
-/** Streams of sessions that a page has open: what was asked for and has not ended. */
+/** Counts the event streams that a page has open. */
 function streamsOf(page: Page): { open: () => number } {
   let open = 0;
   const isStream = (url: string) => /\/api\/sessions\/[^/]+\/events/.test(url);
@@ -45,7 +45,7 @@ test("a prompt makes a session whose answer is shown as it comes", { skip }, asy
   await prompt(page, "Count <b>to</b> three");
   await page.locator(".answer strong", { hasText: "One" }).waitFor();
   assert.match(page.url(), /#\/s\/[\w-]+$/);
-  // Stopped is what one can do with it, as long as it goes on.
+  // The stop button is available during the run.
   await page.getByRole("button", { name: /stop/i }).first().waitFor();
   console.models.open("rest");
   await page.locator(".answer", { hasText: "One two three" }).waitFor();
@@ -53,7 +53,7 @@ test("a prompt makes a session whose answer is shown as it comes", { skip }, asy
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
   await page.locator(".head-name", { hasText: "A title" }).waitFor();
   await page.locator(".side-session.current", { hasText: "A title" }).waitFor();
-  assert.equal(await page.locator("#announcer").innerText(), "The answer is there.");
+  assert.equal(await page.locator("#announcer").innerText(), "The answer is complete.");
 });
 
 test("an address that is said at the end of an answer is that of the link at its begin", { skip }, async (t) => {
@@ -88,16 +88,16 @@ test("two windows on one session show the same, whichever of them says something
   const windows = [];
   for (let i = 0; i < 2; i += 1)
     windows.push(await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: LATE }));
-  const [one, other] = windows.map(({ page }) => page);
-  for (const page of [one!, other!]) await page.locator(".answer").waitFor();
+  const [firstPage, secondPage] = windows.map(({ page }) => page);
+  for (const page of [firstPage!, secondPage!]) await page.locator(".answer").waitFor();
   console.models.enqueue(say("To both."), say("And back."));
-  await prompt(one!, "From the first");
-  for (const page of [one!, other!]) await page.locator(".answer", { hasText: "To both." }).waitFor();
-  await prompt(other!, "From the second");
-  for (const page of [one!, other!]) await page.locator(".answer", { hasText: "And back." }).waitFor();
+  await prompt(firstPage!, "From the first");
+  for (const page of [firstPage!, secondPage!]) await page.locator(".answer", { hasText: "To both." }).waitFor();
+  await prompt(secondPage!, "From the second");
+  for (const page of [firstPage!, secondPage!]) await page.locator(".answer", { hasText: "And back." }).waitFor();
   const expected = ["Begin", "OK.", "From the first", "To both.", "From the second", "And back."];
-  assert.deepEqual(await shown(one!), expected);
-  assert.deepEqual(await shown(other!), expected);
+  assert.deepEqual(await shown(firstPage!), expected);
+  assert.deepEqual(await shown(secondPage!), expected);
 });
 
 test("a server that is killed and comes back is waited for, and nothing is lost or told twice", { skip }, async (t) => {
@@ -150,7 +150,7 @@ test("sessions are searched, scrolled to, renamed and deleted", { skip }, async 
   await page.locator(".side-session", { hasText: "Hay 129" }).waitFor();
   const atFirst = await entries.count();
   assert.ok(atFirst < 130, `${atFirst} at first`);
-  // To the end, however often it moves on.
+  // Scrolls to the end until all pages are loaded.
   await pageUntil(page, async () => {
     await page.locator(".side-list").evaluate((list: Scrolled) => (list.scrollTop = list.scrollHeight));
     return (await entries.count()) === 130;
@@ -173,7 +173,7 @@ test("sessions are searched, scrolled to, renamed and deleted", { skip }, async 
   await page.locator(".side-title", { hasText: "Needle 13 <i>anew</i>" }).waitFor();
   await entry.hover();
   await entry.getByRole("button", { name: "Delete" }).click();
-  // What is pressed by mistake deletes nothing.
+  // The default choice deletes nothing.
   await page.getByRole("button", { name: "Keep" }).click();
   await entry.hover();
   await entry.getByRole("button", { name: "Delete" }).click();
@@ -189,14 +189,14 @@ test("a session that is deleted elsewhere says so, and one that never was", { sk
   const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId), { expected: /404/ });
   await page.locator(".answer").waitFor();
   await console.server.fetch(`/api/sessions/${sessionId}`, { method: "DELETE" });
-  await page.locator(".empty", { hasText: "not here" }).waitFor();
-  // Whoever does not see it is told as well, and of nothing that was before.
-  await page.locator("#announcer", { hasText: "This session is not here." }).waitFor({ state: "attached" });
+  await page.locator(".empty", { hasText: "not found" }).waitFor();
+  // The live region reports it too, and not the message of before.
+  await page.locator("#announcer", { hasText: "Session not found." }).waitFor({ state: "attached" });
   assert.equal(await page.title(), "gantry");
   assert.equal(await page.locator(".side-session").count(), 0);
   await page.goto(sessionUrl(console, "never-was"));
   await page.reload();
-  await page.locator(".empty", { hasText: "not here" }).waitFor();
+  await page.locator(".empty", { hasText: "not found" }).waitFor();
 });
 
 test("tool calls are a line each, with arguments, output and changes behind it", { skip }, async (t) => {
@@ -213,7 +213,7 @@ test("tool calls are a line each, with arguments, output and changes behind it",
   await page.locator(".answer", { hasText: "Done." }).waitFor();
   assert.deepEqual(await page.locator(".call > .fold b").allInnerTexts(), ["Read", "Edit", "Read"]);
   assert.deepEqual(await page.locator(".call > .fold code").allInnerTexts(), ["a.txt", "a.txt", "b.txt"]);
-  // A small change is open, all else is behind its line.
+  // A small change is unfolded, everything else is folded.
   assert.equal(await page.locator(".call-body").count(), 1);
   assert.match(await page.locator(".call-body").innerText(), /TWO/);
   assert.equal(await page.locator(".call-counts").innerText(), "+1\n−1");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { noBrowser, openWindow, sharedBrowser, startConsole } from "../../helpers/console.js";
-import { GONE } from "../../helpers/console-runs.js";
+import { SERVER_GONE } from "../../helpers/console-runs.js";
 import { call, say } from "../../helpers/fake-model-server.js";
 
 const browser = sharedBrowser({ after });
@@ -15,20 +15,20 @@ describe("a helper's session", { skip: noBrowser }, () => {
       say("One line, in a.txt."),
       say("It has one line."),
     );
-    const { page } = await openWindow(t, await browser(), console.url, { expected: GONE });
+    const { page } = await openWindow(t, await browser(), console.url, { expected: SERVER_GONE });
     await page.getByRole("textbox", { name: "Message" }).fill("Count");
     await page.keyboard.press("Enter");
     await page.getByText("It has one line.").waitFor();
     const asker = page.url();
-    const row = page.getByRole("button", { name: /Ask a helper Count the lines/ });
+    const row = page.getByRole("button", { name: /Ask a subagent Count the lines/ });
     await row.click();
     await page.getByText("One line, in a.txt.").waitFor();
-    await page.getByRole("link", { name: "Open the helper: Count the lines" }).click();
+    await page.getByRole("link", { name: "Open the subagent: Count the lines" }).click();
     await page.getByText("How many lines has a.txt?").waitFor();
     await page.getByRole("button", { name: /Read a\.txt/ }).waitFor();
     assert.notEqual(page.url(), asker);
     assert.equal(await page.locator("nav, aside").getByText("Count the lines").count(), 0);
-    await page.getByRole("link", { name: "Back to who asked" }).click();
+    await page.getByRole("link", { name: "Back to the parent session" }).click();
     await page.getByText("It has one line.").waitFor();
     assert.equal(page.url(), asker);
   });

@@ -9,14 +9,14 @@ import { makeTempDir } from "../../helpers/temp.js";
 
 const browser = sharedBrowser({ after });
 
-/** Where a request of a payload would go; nothing answers there, and to try is enough. */
+/** Target of a payload's requests. No server exists there; an attempt is enough to fail the test. */
 const EVIL = "http://evil.example";
-/** What a payload's script would do. */
+/** The effect of a payload's script. */
 const RUN = "document.title='owned'";
 
-/** Everything that has made a page do something that its author did not mean. */
+/** Known payloads that make a page run foreign code or send requests. */
 const PAYLOADS: readonly string[] = [
-  // Markup as it is.
+  // Plain markup.
   `<script>${RUN}</script>`,
   `<script src="${EVIL}/a.js"></script>`,
   `<img src=x onerror="${RUN}">`,
@@ -50,7 +50,6 @@ const PAYLOADS: readonly string[] = [
   `</textarea></title></style></script><img src=x onerror="${RUN}">`,
   `<scr\u0000ipt>${RUN}</scr\u0000ipt><IMG """><SCRIPT>${RUN}</SCRIPT>">`,
   `<!--><img src=x onerror="${RUN}">--> <![CDATA[<img src=x onerror="${RUN}">]]>`,
-  // Markdown.
   `[script](javascript:${RUN})`,
   `[script](JaVaScRiPt&#58;${RUN})`,
   `[script](java\tscript:${RUN}) [x](\u0001javascript:${RUN})`,
@@ -70,7 +69,7 @@ const PAYLOADS: readonly string[] = [
   `- [x] <img src=x onerror="${RUN}">\n  <svg onload="${RUN}">`,
   `[^1]: <script>${RUN}</script>\n\n$$<img src=x onerror=${RUN}>$$`,
   `${"> ".repeat(400)}<img src=x onerror="${RUN}">`,
-  // What only some fields take for more than text.
+  // Strings that only some fields interpret as more than text.
   `javascript:${RUN}`,
   `\u001b]8;;javascript:${RUN}\u0007link\u001b]8;;\u0007 \u001b[31m<img src=x onerror="${RUN}">\u001b[0m`,
   `"><img src=x onerror=${RUN}><a href="`,
@@ -88,7 +87,7 @@ test(
     assert.ok(PAYLOADS.length >= 40, `${PAYLOADS.length} payloads`);
     const home = await makeTempDir();
     t.after(() => home.remove());
-    // Each payload in each field that comes from elsewhere.
+    // Each payload in each field with external content.
     const ids = await seedSessions(
       home.path,
       PAYLOADS.map((payload) => ({
@@ -107,10 +106,10 @@ test(
       const payload = PAYLOADS[index]!;
       await page.evaluate(`location.hash = ${JSON.stringify(`#/s/${id}`)}`);
       await page.locator(".answer").first().waitFor();
-      // All that is folded is unfolded, so that all is drawn.
+      // Unfold everything, so that all content is rendered.
       await pageUntil(page, () => page.evaluate<boolean>(UNFOLD));
-      const told = await page.evaluate<Record<string, unknown>>(AMISS);
-      assert.deepEqual(told, CLEAN, payload);
+      const findings = await page.evaluate<Record<string, unknown>>(AMISS);
+      assert.deepEqual(findings, CLEAN, payload);
       assert.deepEqual(faults, [], payload);
     }
     const odd = requests.filter(
@@ -162,12 +161,12 @@ test("what is streamed in pieces is no more than what is whole", { skip: noBrows
   await page.goto(sessionUrl(console, sessionId));
   await ended;
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
-  const told = await page.evaluate<Record<string, unknown>>(AMISS);
-  assert.deepEqual({ ...told, same: true }, CLEAN);
+  const findings = await page.evaluate<Record<string, unknown>>(AMISS);
+  assert.deepEqual({ ...findings, same: true }, CLEAN);
   assert.deepEqual(faults, []);
 });
 
-/** True as soon as nothing that can be unfolded is folded, and something was. */
+/** True if nothing is folded, and an output was shown. */
 const UNFOLD = `(() => {
   const folded = [...document.querySelectorAll(".fold[aria-expanded=false]")];
   for (const fold of folded) fold.click();
@@ -176,12 +175,12 @@ const UNFOLD = `(() => {
   return folded.length === 0 && document.querySelector(".output") !== null;
 })()`;
 
-/** What `AMISS` tells of a page in which nothing is. */
+/** Result of `AMISS` for a page without findings. */
 const CLEAN = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [], hidden: [] };
 
 /**
- * What should not be in the page, whatever it shows. `hidden`: texts in which something changes the order of the rest, or,
- * outside of prose, is not seen.
+ * Finds content that must not be in the page. `hidden`: texts with reordering characters or, outside prose, invisible
+ * ones.
  */
 const AMISS = `(() => {
   const all = [...document.body.querySelectorAll("*")];

@@ -6,7 +6,7 @@ import type { Hooks } from "../../helpers/temp.js";
 
 const SECRET = "s3cret-of-the-test";
 const LOCKED = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
-/** What the browser says of an answer that refuses. */
+/** The browser's console message for a refused request. */
 const REFUSED = /status of (401|429|503)/;
 
 async function linkOf(hooks: Hooks, { server }: ConsoleServer): Promise<string> {
@@ -43,13 +43,13 @@ describe("who opens the console where headers are required", { skip: noBrowser }
     await page.getByText("gantry console").first().waitFor();
     const used = await linkOf(t, console);
     for (const link of [used, await linkOf(t, console)]) {
-      // In the page that asks for it, and once more in the page that has been let in.
+      // Once in the locked page, and once in the page that is logged in.
       await page.evaluate(`location.href = ${JSON.stringify(link)}`);
       await page.waitForEvent("load");
       await page.getByRole("heading", { name: "Runs" }).first().waitFor();
       assert.equal(page.url(), `${console.url}#/runs`);
     }
-    // One that does not hold takes nothing away from who is in.
+    // An invalid link does not log the page out.
     await page.evaluate(`location.href = ${JSON.stringify(used)}`);
     await page.waitForEvent("load");
     await page.getByRole("heading", { name: "Runs" }).first().waitFor();
@@ -66,7 +66,7 @@ describe("who opens the console where headers are required", { skip: noBrowser }
     await page.route("**/console/login", (route) => route.fulfill({ status: 503, json: { error: "not now" } }));
     await page.evaluate(`location.href = ${JSON.stringify(link)}`);
     await page.getByText("not now").waitFor();
-    assert.equal(await page.getByText("used before").count(), 0);
+    assert.equal(await page.getByText("already used").count(), 0);
     assert.ok(!page.url().includes("code="));
     await page.unroute("**/console/login");
     await page.getByRole("button", { name: "Try again" }).click();
@@ -80,7 +80,7 @@ describe("who opens the console where nothing is required", { skip: noBrowser },
   it("needs no link, and is not kept out by an old one", async (t) => {
     const { url } = await startConsole(t);
     const { page } = await openWindow(t, await browser(), `${url}#code=x`, { expected: REFUSED });
-    await page.getByText("What shall be done?").waitFor();
+    await page.getByText("What should the agent do?").waitFor();
     assert.ok(!page.url().includes("code="));
   });
 
@@ -90,7 +90,7 @@ describe("who opens the console where nothing is required", { skip: noBrowser },
       const { page, requests } = await openWindow(t, await browser(), `${url}#/s/${name}`, {
         expected: /status of 404/,
       });
-      await page.getByRole("heading", { name: /What shall be done|This session is not here/ }).waitFor();
+      await page.getByRole("heading", { name: /What should the agent do|Session not found/ }).waitFor();
       const odd = requests.filter(
         (request) => !/ \/(console|api\/(models\b|sessions\b|asks\?can_answer=true$))/.test(request),
       );

@@ -5,7 +5,7 @@ import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Lexer, Marked } from "marked";
-import { blocksOf, blocksOfGrown, htmlOf, wholeOf } from "../../../adapters/web-console/app/content/blocks.js";
+import { blocksOf, blocksOfGrown, htmlOf, singleBlockOf } from "../../../adapters/web-console/app/content/blocks.js";
 import { BoundedLexer } from "../../../adapters/web-console/app/content/bounded-lexer.js";
 import { sectionsOf } from "../../../adapters/web-console/app/content/sections.js";
 import { noBrowser, openWindow, sessionUrl, sharedBrowser, startConsole } from "../../helpers/console.js";
@@ -18,14 +18,14 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const READER = source("test/helpers/markdown-reader.ts");
 
 function html(text: string): string {
-  return wholeOf(text)
+  return singleBlockOf(text)
     .map((block) => (block.type === "plain" ? block.raw : htmlOf(block)))
     .join("");
 }
 
 describe("Markdown of a message", () => {
   it("is read whatever it is, and becomes no more than a few times what it was", async () => {
-    // Without bounds they take many minutes and all memory, in a thread that nothing else can end.
+    // Without limits they take many minutes and all memory, and block the thread.
     const args = ["--max-old-space-size=1024", ...SOURCE_FLAGS, READER];
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 600_000, cwd: ROOT });
     const read = JSON.parse(stdout) as Record<string, number>;
@@ -65,12 +65,12 @@ describe("Markdown of a message", () => {
     const sentence = "Some **bold words** and `code` and a link: https://a.example/x_y_z . ";
     for (const count of [30, 100, 1_000]) {
       const shown = html(sentence.repeat(count));
-      const found = (part: string) => shown.split(part).length - 1;
-      // Where it is cut, a piece stays as it was written.
+      const countOf = (part: string) => shown.split(part).length - 1;
+      // At the cut between two pieces, emphasis stays as plain text.
       const cuts = Math.floor((count * sentence.length) / 800);
-      assert.ok(found("<strong>bold words</strong>") >= count - cuts);
-      assert.equal(found("<code>code</code>"), count);
-      assert.equal(found('<a href="https://a.example/x_y_z">'), count);
+      assert.ok(countOf("<strong>bold words</strong>") >= count - cuts);
+      assert.equal(countOf("<code>code</code>"), count);
+      assert.equal(countOf('<a href="https://a.example/x_y_z">'), count);
     }
     assert.equal(html(`${"😀".repeat(3_000)}`), `<p>${"😀".repeat(3_000)}</p>\n`);
   });
@@ -152,7 +152,7 @@ describe("a window with hostile Markdown", { skip: noBrowser }, () => {
       await page.goto(sessionUrl(console, id));
       await page.locator(".answer .markdown-block").first().waitFor();
       await page.evaluate('location.hash = "#/"');
-      await page.getByRole("heading", { name: "What shall be done?" }).waitFor();
+      await page.getByRole("heading", { name: "What should the agent do?" }).waitFor();
     }
   });
 });

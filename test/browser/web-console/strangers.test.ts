@@ -14,10 +14,10 @@ import { WAIT_LIMIT_MS } from "../../helpers/wait.js";
 
 const SECRET = "s3cret-of-the-test";
 const LOCKED = { requiredHeaders: { "X-Key": SECRET } };
-/** What the console's script does first, so that it is seen whether it ran. */
+/** The first request of the console's script, which shows whether it ran. */
 const RAN = "/console/assets/icon-ABC.svg?ran";
 
-/** A page of somebody else; `http://evil.example` and the addresses of this machine lead to it. */
+/** A page of another site. `http://evil.example` and the addresses of this machine resolve to it. */
 async function strangersPage(t: TestContext): Promise<number> {
   const server = createServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end("<!doctype html><title>evil</title><body></body>");
@@ -41,7 +41,7 @@ async function served(t: TestContext, options: object) {
   return { ...console, port: new URL(console.url).port };
 }
 
-/** Its policy lets nothing be evaluated in the page, so that it is looked at from outside. */
+/** The page's policy forbids evaluation, so the title is read from outside. */
 async function hasRun(page: Page): Promise<void> {
   await until(async () => (await page.title()) === "console");
 }
@@ -56,7 +56,7 @@ async function makeCode(url: string): Promise<string> {
 describe("a page of somebody else, in a real browser", { skip: noBrowser }, () => {
   const browser = sharedBrowser({ after }, [
     "--host-resolver-rules=MAP evil.example 127.0.0.1",
-    // Its own guard of local addresses is not what is tested, and other browsers have none.
+    // Chromium's own protection of local addresses is not under test, and other browsers have none.
     "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests",
   ]);
 
@@ -95,7 +95,7 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
               document.body.append(frame);
             })`,
           );
-        // A script of a frame asks before the load event of the frame, and so before this.
+        // A script of a frame sends its request before the frame's load event, and so before this point.
         await page.goto(`${place}:${port}/later`);
         assert.deepEqual(ran, [], place);
       }
@@ -143,13 +143,13 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
       return seen;
     })()`);
     assert.ok(
-      read.every((one) => one === "nothing" || one === "opaque"),
+      read.every((result) => result === "nothing" || result === "opaque"),
       JSON.stringify(read),
     );
     for (const place of ["login", "links"]) {
       const form = await open(t, `http://evil.example:${port}/`);
       const [response] = await Promise.all([
-        form.page.waitForResponse((one) => one.url().includes(`/console/${place}`)),
+        form.page.waitForResponse((candidate) => candidate.url().includes(`/console/${place}`)),
         form.page.evaluate(`(() => {
           const form = Object.assign(document.createElement("form"), { method: "post", enctype: "text/plain", action: "${url}/console/${place}" });
           form.append(Object.assign(document.createElement("input"), { name: '{"code":"${code}","x":"', value: '"}' }));
@@ -159,8 +159,8 @@ describe("a page of somebody else, in a real browser", { skip: noBrowser }, () =
       ]);
       assert.ok([401, 403, 415].includes(response.status()), String(response.status()));
     }
-    const own = await send(url, "/console/login", { body: JSON.stringify({ code }) });
-    assert.equal(own.status, 200, "nothing of that has used the link");
+    const loginResponse = await send(url, "/console/login", { body: JSON.stringify({ code }) });
+    assert.equal(loginResponse.status, 200, "nothing of that has used the link");
   });
 
   it("may lead there by a link, and has no hold of the window that it opens", async (t) => {

@@ -8,12 +8,12 @@ import { seedSessions } from "../../helpers/seeded-sessions.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
 const browser = sharedBrowser({ after });
-/** Messages of the long session; MESSAGES=10000 is the long form. */
+/** Number of messages in the long session; MESSAGES=10000 is the long form. */
 const MESSAGES = Number(process.env["MESSAGES"] ?? 2_000);
-/** Rows that are drawn at once, however many there are: what is in sight, and a page or so around it. */
+/** Maximum number of rendered rows: the visible ones and about a page around them. */
 const DRAWN = 60;
 
-/** Where a row with a text is, from the upper edge of the timeline; undefined where it is not drawn. */
+/** Top of the row with a text, in pixels; undefined if it is not rendered. */
 const placeOf = (page: Page, text: string) =>
   page.evaluate<number | undefined>(`(() => {
     const row = [...document.querySelectorAll(".scroller-row")].find((row) => row.textContent.includes(${JSON.stringify(text)}));
@@ -32,24 +32,24 @@ test(
     const [id = ""] = await seedSessions(home.path, [{ title: "Long", messages: conversation(MESSAGES) }]);
     const console = await startConsole(t, { home: home.path });
     const { page, requests } = await openWindow(t, await browser(), sessionUrl(console, id));
-    // Its end is seen first, and no more than that is asked for.
+    // The end is shown first, and only the last page is loaded.
     await page.locator(".answer", { hasText: `Answer ${MESSAGES - 1}.` }).waitFor();
     const pages = () => requests.filter((request) => request.includes("/messages?"));
     assert.match(pages()[0] ?? "", /limit=50$/);
     assert.ok(pages().length <= 3, pages().join("\n"));
     assert.ok((await drawn(page)) <= DRAWN);
 
-    // Up to the first word of it.
+    // Scroll up to the first message.
     await pageUntil(page, async () => {
       await scrollTo(page, "0");
       assert.ok((await drawn(page)) <= DRAWN, "rows out of sight are drawn");
       return (await placeOf(page, "Question 0.")) !== undefined;
     });
-    const asked = pages();
-    assert.equal(new Set(asked).size, asked.length, "a page was asked for twice");
+    const requestedPages = pages();
+    assert.equal(new Set(requestedPages).size, requestedPages.length, "a page was asked for twice");
     await pageUntil(page, async () => (await page.locator(".timeline-before").textContent()) === "");
 
-    // Anywhere in the middle, and back to the end.
+    // Jump to the middle, and back to the end.
     await scrollTo(page, "box.scrollHeight / 2");
     await pageUntil(page, async () => (await page.locator(".scroller-row").count()) > 3);
     assert.ok((await drawn(page)) <= DRAWN);
@@ -69,7 +69,7 @@ test(
     const console = await startConsole(t, { home: home.path });
     const { page } = await openWindow(t, await browser(), sessionUrl(console, id), { expected: LATE });
     await page.locator(".answer", { hasText: "Answer 599." }).waitFor();
-    // Hold the answers back, so that what is seen before and after can be told apart.
+    // Hold responses back, to compare the positions before and after them.
     let go: () => void = () => undefined;
     const gate = new Promise<void>((resolve) => (go = resolve));
     await page.route(/\/messages\?/, async (route) => {
@@ -78,10 +78,10 @@ test(
     });
     await pageUntil(page, async () => {
       await scrollTo(page, "Math.max(0, box.scrollTop - 400)");
-      // The first row is a result whose call is not there yet: it goes when that comes.
+      // The first row is a result whose call is not loaded; it disappears when the call is.
       return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop === 0`);
     });
-    // What is drawn is measured by then.
+    // The rendered rows are measured by then.
     await page.evaluate(FRAMES);
     const name = await page.evaluate<string>(`(() => {
     const rows = [...document.querySelectorAll(".scroller-row")];
@@ -106,7 +106,7 @@ test(
     await page.evaluate(FRAMES);
     assert.ok(Math.abs(((await placeOf(page, name)) ?? -1000) - (there ?? 0)) <= 2, `${name} moved`);
 
-    // Who is at the end stays there while the answer grows.
+    // At the end, the timeline follows a growing answer.
     await page.getByRole("button", { name: "To the end" }).click();
     console.models.enqueue({
       say: [{ text: ["Once more"] }, { gate: "again" }, { text: "\n\nand once more".repeat(60) }],
@@ -135,7 +135,7 @@ test(
     const { page } = await openWindow(t, await browser(), sessionUrl(console, id));
     await page.locator(".answer", { hasText: "Answer 699." }).waitFor();
     await page.evaluate(FRAMES);
-    // Scrolled to the end, and in the same frame a question takes a part of the page, or the answer grows.
+    // Scrolls to the end; in the same frame a question takes space, or the answer grows.
     for (const change of [GROW_FOOT, GROW_LAST]) {
       await page.evaluate(`(async () => {
         const box = document.getElementById("timeline");
@@ -147,7 +147,7 @@ test(
       })()`);
       assert.deepEqual(await page.evaluate(STANDS), { left: 0, button: false });
     }
-    // A little way up is away from the end.
+    // A position slightly above the end does not count as the end.
     await page.evaluate(`(async () => {
       document.getElementById("timeline").scrollTop -= 20;
       ${GROW_LAST}
@@ -157,7 +157,7 @@ test(
     })()`);
     const { left, button } = await page.evaluate<{ left: number; button: boolean }>(STANDS);
     assert.ok(button && left > 100, String(left));
-    // In the middle a row stays where it was put, whatever grows above and below in the same frame.
+    // A row in the middle stays in place when content above and below it grows in the same frame.
     const moved = await page.evaluate<number>(`(async () => {
       const box = document.getElementById("timeline");
       box.scrollTop -= 1500;
@@ -172,7 +172,7 @@ test(
       return Math.round(rows[at].getBoundingClientRect().top - before);
     })()`);
     assert.equal(moved, 0);
-    // Up to the first word, whatever comes meanwhile: each step moves what is read by as much as was scrolled.
+    // Scroll up to the first message. Each step moves the visible row by exactly the scrolled distance.
     const steps = await page.evaluate<{ moved: number[]; first: string }>(`(async () => {
       const box = document.getElementById("timeline");
       const moved = [];
@@ -202,24 +202,24 @@ test(
   },
 );
 
-/** Time: two frames. What was changed is laid out, measured, and put in its place. */
+/** Time: two frames, so that changes are laid out, measured and positioned. */
 const FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))";
 const GROW_FOOT = `document.querySelector(".foot").style.paddingTop = (parseFloat(getComputedStyle(document.querySelector(".foot")).paddingTop) + 150) + "px";`;
 const GROW_LAST = `{
   const last = [...document.querySelectorAll(".scroller-row")].at(-1).firstElementChild;
   last.style.paddingTop = (parseFloat(getComputedStyle(last).paddingTop) + 170) + "px";
 }`;
-/** Pixels to the end, and whether there is a way to it. */
+/** Distance to the end in pixels, and whether the button to the end is shown. */
 const STANDS = `(() => {
   const box = document.getElementById("timeline");
   const left = box.scrollHeight - box.clientHeight - box.scrollTop;
   return { left: Math.abs(left) < 2 ? 0 : left, button: document.querySelector(".timeline-end") !== null };
 })()`;
 
-/** Questions, answers with code, and tool calls with what they printed, of many heights. */
+/** Questions, answers with code, and tool calls with output, of many heights. */
 function conversation(count: number): Partial<Message>[] {
   return Array.from({ length: count }, (_, i): Partial<Message> => {
-    const text = (said: string) => [{ type: "text" as const, text: said }];
+    const text = (content: string) => [{ type: "text" as const, text: content }];
     if (i % 4 === 0) return { role: "user", parts: text(`Question ${i}. ${"Why is that so? ".repeat(i % 17)}`) };
     if (i % 4 === 1)
       return {

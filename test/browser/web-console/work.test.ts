@@ -13,7 +13,7 @@ import {
   type ConsoleServer,
   type WindowOptions,
 } from "../../helpers/console.js";
-import { fetchJson, fileHooks, GONE, settled, until, untilAsked } from "../../helpers/console-runs.js";
+import { fetchJson, fileHooks, SERVER_GONE, settled, until, untilAsked } from "../../helpers/console-runs.js";
 import { call, say } from "../../helpers/fake-model-server.js";
 
 const hooks = fileHooks(after);
@@ -25,7 +25,7 @@ const TODOS = [
 ];
 const cost = { input: 100, output: 200 };
 
-/** Windows: one is light and one dark. With WINDOWS=all each is both. */
+/** Window sizes. One is tested light and one dark, with WINDOWS=all each in both. */
 const WINDOWS = [
   ["wide", 1280],
   ["phone", 360],
@@ -43,14 +43,14 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     server = await startConsole(hooks, { described, files: { "a.txt": "one\ntwo is a line\nthree\n" } });
   });
   const open = async (t: { after(run: () => Promise<void>): void }, url = server.url, options: WindowOptions = {}) =>
-    (await openWindow(t, await browser(), url, { expected: GONE, ...options })).page;
+    (await openWindow(t, await browser(), url, { expected: SERVER_GONE, ...options })).page;
   const begin = (body: object) =>
     fetchJson<{ session_id: string; run_id: string }>(server.server, "/api/run", {
       method: "POST",
       body: JSON.stringify({ background: true, ...body }),
     });
   const sessionOf = (id: string) => fetchJson<Record<string, unknown>>(server.server, `/api/sessions/${id}`);
-  /** A session whose run asks for leave to change a file, behind a plan. */
+  /** Creates a session whose run has a plan and requests permission to change a file. */
   const asking = async () => {
     server.models.enqueue(
       call("todowrite", { todos: TODOS }),
@@ -60,7 +60,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     return (await begin({ message: "Change a.txt", mode: "ask", can_answer: true })).session_id;
   };
 
-  // A run that goes on behind its test would be given the answers that are for the runs of the next one.
+  // A run that outlives its test would take the model answers of the next test's runs.
   afterEach(() =>
     settled(async () => {
       const { runs } = await fetchJson<{ runs: { state: string }[] }>(server.server, "/api/runs?size=100");
@@ -94,14 +94,14 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.getByRole("button", { name: "Model: m1" }).waitFor();
     await page.getByRole("combobox", { name: "Effort" }).selectOption("low");
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
-    const other = await open(t, sessionUrl(server, id));
-    await until(other, `document.querySelector('[aria-label="Mode"]')?.value === "ask"`);
-    // Two changes at once come in any order.
+    const secondPage = await open(t, sessionUrl(server, id));
+    await until(secondPage, `document.querySelector('[aria-label="Mode"]')?.value === "ask"`);
+    // Two concurrent changes arrive in any order.
     await settled(async () => chosen(await sessionOf(id)).join() === "lab,m1,low,ask");
     await page.getByRole("button", { name: "Model: m1" }).click();
     await until(page, `document.activeElement.getAttribute("aria-label") === "Search models"`);
     await page.keyboard.press("Escape");
-    // A browser tells that a popover has closed when it has closed.
+    // The browser reports the closed popover later.
     await page.getByRole("listbox").waitFor({ state: "detached" });
   });
 
@@ -113,15 +113,15 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await plan.getByText("1 of 3 done").waitFor();
     assert.deepEqual(await plan.getByRole("listitem").allTextContents(), [
       "Look around (done)",
-      "Change it (under way)",
+      "Change it (in progress)",
       "Test it (to do)",
     ]);
-    assert.equal(await plan.locator('[aria-current="step"]').textContent(), "Change it (under way)");
-    const asked = await open(t, sessionUrl(server, await asking()));
-    await asked.locator(".ask").waitFor();
-    assert.equal(await asked.getByRole("region", { name: "Plan" }).getByRole("listitem").count(), 0);
-    await asked.locator(".ask").getByRole("button", { name: "Reject" }).click();
-    await asked.getByRole("region", { name: "Plan" }).getByRole("listitem").first().waitFor();
+    assert.equal(await plan.locator('[aria-current="step"]').textContent(), "Change it (in progress)");
+    const askingPage = await open(t, sessionUrl(server, await asking()));
+    await askingPage.locator(".ask").waitFor();
+    assert.equal(await askingPage.getByRole("region", { name: "Plan" }).getByRole("listitem").count(), 0);
+    await askingPage.locator(".ask").getByRole("button", { name: "Reject" }).click();
+    await askingPage.getByRole("region", { name: "Plan" }).getByRole("listitem").first().waitFor();
   });
 
   it("shows the commands that run in the background, until they end, and no sideways scroll on a phone", async (t) => {
@@ -131,8 +131,8 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     const page = await open(t, sessionUrl(server, id), { width: 380, height: 700 });
     const list = page.getByRole("list", { name: "In the background" });
     await page.getByText("On.", { exact: true }).waitFor();
-    const [line, ...others] = await list.getByRole("listitem").allTextContents();
-    assert.deepEqual(others, []);
+    const [line, ...otherLines] = await list.getByRole("listitem").allTextContents();
+    assert.deepEqual(otherLines, []);
     const [, name = ""] = /^(bg-[0-9a-f]{6})read -r line # a command/.exec(line ?? "") ?? assert.fail(line);
     assert.deepEqual(await accessFindings(page), []);
     assert.deepEqual(await sidewaysScroll(page), []);
@@ -174,16 +174,16 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     server.models.enqueue({ say: [{ text: "Long work." }, { gate: "never" }] });
     const { session_id: id } = await begin({ message: "Work long" });
     const page = await open(t, `${server.url}#/runs`);
-    const under = page.getByRole("region", { name: "Under way" });
+    const under = page.getByRole("region", { name: "Active" });
     await under.getByRole("listitem").waitFor();
-    await page.getByText("1 under way").waitFor();
+    await page.getByText("1 active").waitFor();
     await under.getByRole("button", { name: /^Stop the run of/ }).click();
     await under.waitFor({ state: "detached" });
     const [first] = await page.getByRole("region", { name: "Ended" }).getByRole("listitem").all();
     assert.match((await first?.textContent()) ?? "", /cancelled/);
-    // One that begins now is seen without anybody asking.
+    // A new run appears without user action.
     const waiting = await asking();
-    await under.getByText("waits for an answer").waitFor();
+    await under.getByText("waiting for an answer").waitFor();
     await under.getByRole("link").click();
     await page.locator(".ask").waitFor();
     assert.ok(page.url().endsWith(waiting));
@@ -193,16 +193,16 @@ describe("beside the prompt", { skip: noBrowser }, () => {
 
   it("asks for runs only while it is seen", async (t) => {
     await begin({ message: "Hello" });
-    const { page, requests } = await openWindow(t, await browser(), `${server.url}#/runs`, { expected: GONE });
+    const { page, requests } = await openWindow(t, await browser(), `${server.url}#/runs`, { expected: SERVER_GONE });
     await page.getByRole("region", { name: "Ended" }).waitFor();
     const seen = (state: string) =>
       page.evaluate(`Object.defineProperty(document, "visibilityState", { configurable: true, get: () => "${state}" });
         document.dispatchEvent(new Event("visibilitychange"))`);
-    const asked = () => requests.filter((one) => one.includes("/api/runs?")).length;
+    const requestCount = () => requests.filter((request) => request.includes("/api/runs?")).length;
     await seen("hidden");
-    const before = asked();
+    const before = requestCount();
     await seen("visible");
-    await settled(async () => asked() > before);
+    await settled(async () => requestCount() > before);
   });
 
   it("does a whole task by the keyboard alone, from a new session to the end of a run", async (t) => {
@@ -217,7 +217,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await prompt(page).waitFor();
     await until(page, `document.activeElement.id === "prompt"`);
     server.models.enqueue(call("bash", { command: "echo by-key > key.txt" }), call("bash", { command: "sleep 1000" }));
-    // Back to the mode, and on to the field again.
+    // Tab to the mode, then back to the prompt.
     await page.keyboard.press("Tab");
     while ((await page.evaluate(`document.activeElement.getAttribute("aria-label")`)) !== "Mode")
       await page.keyboard.press("Tab");
@@ -235,7 +235,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
     await page.keyboard.press("1");
     await page.getByRole("button", { name: "Stop" }).waitFor();
     await page.locator(".ask").waitFor({ state: "detached" });
-    // Two keys that close what is open stop nothing.
+    // Two Escape keys that close something do not stop the run.
     await until(page, `document.activeElement.id === "prompt"`);
     await page.keyboard.press("Escape");
     await page.keyboard.press("?");
@@ -312,7 +312,7 @@ describe("beside the prompt", { skip: noBrowser }, () => {
       });
 });
 
-/** Expression: what of `parts` sticks out of the `box` that it is in, or of the window. */
+/** Expression: elements of `parts` that extend beyond their `box` or the window. */
 function outOf(parts: string, box: string): string {
   return `[...document.querySelectorAll(${JSON.stringify(parts)})].filter((part) => {
     const [inner, outer] = [part.getBoundingClientRect(), part.closest(${JSON.stringify(box)}).getBoundingClientRect()];

@@ -61,15 +61,15 @@ function messagesViolation(messages: Json[], model: string, thinking: boolean): 
       typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
     if (!Array.isArray(content) || content.length === 0) return `${at}: all messages must have non-empty content`;
     if (message.role === "user") {
-      let others = false;
+      let hasOtherBlocks = false;
       for (const [part, block] of content.entries()) {
         const wrong = blockViolation(block, ["text", "image", "document", "tool_result"]);
         if (wrong) return `${at}.content.${part}: ${wrong}`;
         if (block.type !== "tool_result") {
-          others = true;
+          hasOtherBlocks = true;
           continue;
         }
-        if (others) return `${at}: tool_result blocks must come first`;
+        if (hasOtherBlocks) return `${at}: tool_result blocks must come first`;
         if (!waiting.includes(block.tool_use_id))
           return `${at}.content.${part}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(block.tool_use_id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`;
         waiting = waiting.filter((id) => id !== block.tool_use_id);
@@ -81,7 +81,7 @@ function messagesViolation(messages: Json[], model: string, thinking: boolean): 
       }
       if (waiting.length > 0)
         return `${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${waiting.join(", ")}`;
-      if (others) lastUserText = index;
+      if (hasOtherBlocks) lastUserText = index;
     } else if (message.role === "assistant") {
       if (index === 0) return "messages: first message must use the user role";
       if (waiting.length > 0)
@@ -116,7 +116,8 @@ function messagesViolation(messages: Json[], model: string, thinking: boolean): 
   if (messages.at(-1).role !== "user")
     return "This model does not support assistant message prefill. The conversation must end with a user message.";
   if (thinking) {
-    // Within a turn that uses tools the thinking may not be lost, but where a model decides itself whether it thinks.
+    // Within a turn with tool calls, thinking blocks must be preserved, unless the model itself decides whether it
+    // thinks.
     for (const message of messages.slice(lastUserText + 1)) {
       if (
         message.role === "assistant" &&
@@ -290,7 +291,7 @@ export const anthropic: FakeWire = {
         }
         yield send("content_block_stop", { index: index++ });
       } else if ("call" in piece) yield* call(piece.call);
-      // Blocks come one after the other on this wire.
+      // On this wire, blocks are sent one after the other.
       else if ("calls" in piece) for (const entry of piece.calls) yield* call(entry);
     }
     yield* open();
@@ -307,7 +308,7 @@ export const anthropic: FakeWire = {
     yield send("message_stop", {});
   },
 
-  whole(step, request, ids) {
+  completeAnswer(step, request, ids) {
     const content: Json[] = [];
     const add = (entry: FakeCall): void => {
       content.push({

@@ -5,7 +5,7 @@ import type { FakeFlood } from "./steps.js";
 
 const BLOCK = 64 * 1024;
 
-/** Send a body without measure, as fast as the client takes it; ends with the flood or with the client. */
+/** Sends a very large body as fast as the client reads it. Ends with the flood, or when the client disconnects. */
 export async function sendFlood(
   flood: FakeFlood,
   status: number,
@@ -38,9 +38,9 @@ function* blocks({ head = "", piece, times = Infinity, tail = "" }: FakeFlood): 
   const batch = Math.max(1, Math.ceil(BLOCK / piece.length));
   const block = counts ? "" : piece.repeat(batch);
   for (let n = 0; n < times; n += batch) {
-    const some = Math.min(batch, times - n);
-    if (counts) yield Array.from({ length: some }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
-    else yield some === batch ? block : piece.repeat(some);
+    const batchCount = Math.min(batch, times - n);
+    if (counts) yield Array.from({ length: batchCount }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
+    else yield batchCount === batch ? block : piece.repeat(batchCount);
   }
   if (tail !== "") yield tail;
 }

@@ -19,7 +19,7 @@ const PATH = /\/models\/([^/:]+):(streamGenerateContent|generateContent)$/;
 const BODY = "contents systemInstruction tools toolConfig generationConfig safetySettings cachedContent labels".split(
   " ",
 );
-/** Google's own word for a signature that is not to be had. */
+/** Google's documented value for a missing signature. */
 const SKIP = "skip_thought_signature_validator";
 
 function modelOf(path: string): string {
@@ -153,15 +153,15 @@ export const google: FakeWire = {
   *frames(step, request, ids): Generator<Frame> {
     const model = modelOf(request.path);
     const usage = step.usage === null ? undefined : usageOf(step.usage ?? estimate(request, step));
-    const chunk = (parts: Json[], rest: Json = {}): string =>
+    const chunk = (parts: Json[], candidateFields: Json = {}): string =>
       event({
-        candidates: [{ content: { parts, role: "model" }, index: 0, ...rest }],
+        candidates: [{ content: { parts, role: "model" }, index: 0, ...candidateFields }],
         modelVersion: model,
         responseId: "r1",
       });
     let signed = false;
     const callPart = (call: FakeCall): Json => {
-      // One signature for the calls of one answer, on the first of them.
+      // One signature for all calls of an answer, on the first of them.
       const signature =
         call.signature ?? (signed || !/gemini-(2\.5|3)/.test(model) ? undefined : mint("google", model, ids()));
       signed = true;
@@ -192,7 +192,7 @@ export const google: FakeWire = {
     });
   },
 
-  whole(step, request, ids) {
+  completeAnswer(step, request, ids) {
     const frames = [...google.frames(step, request, ids, {})].filter(
       (frame): frame is string => typeof frame === "string",
     );
@@ -227,14 +227,14 @@ const STATUS: Readonly<Record<number, string>> = {
   503: "UNAVAILABLE",
 };
 
-/** Arguments come as objects on this wire; text that is none is put into one. */
+/** This wire sends arguments as objects; other text is put into one. */
 function objectOf(call: FakeCall): Json {
   const text = argumentsText(call);
   try {
     const value = JSON.parse(text === "" ? "{}" : text) as Json;
     if (isObject(value)) return value;
   } catch {
-    // Not to be said on this wire.
+    // Text that is not an object cannot be sent on this wire.
   }
   return { value: text };
 }

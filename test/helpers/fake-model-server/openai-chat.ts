@@ -72,7 +72,7 @@ function messageViolation(messages: Json[], dialect: Dialect): string | undefine
       case "system":
       case "developer":
         if (index !== 0) return `${at}: a ${message.role} message must be the first`;
-        // Text, or parts of text, as routers take them with marks for their caches.
+        // Text, or text parts with cache marks, which routers accept.
         if (!hasText(message.content)) return `${at}: empty system message`;
         break;
       case "user": {
@@ -251,7 +251,7 @@ export const openaiChat: FakeWire = {
     yield "data: [DONE]\n\n";
   },
 
-  whole(step, request, ids) {
+  completeAnswer(step, request, ids) {
     let content = "";
     let reasoning = "";
     const calls: Json[] = [];

@@ -59,7 +59,7 @@ function inputViolation(input: Json[], model: string): string | undefined {
     if (!isObject(item)) return `${at} must be an object`;
     const type = item.type ?? "message";
     const role = type === "message" ? item.role : undefined;
-    // A reasoning item leads to something of the same answer.
+    // A reasoning item must be followed by an item of the same answer.
     if (reasoning !== undefined && type !== "reasoning" && type !== "function_call" && role !== "assistant")
       return `${at}: Item '${reasoning}' of type 'reasoning' was provided without its required following item.`;
     if (waiting.length > 0 && (role === "user" || role === "assistant" || type === "reasoning"))
@@ -343,7 +343,7 @@ export const openaiResponses: FakeWire = {
     });
   },
 
-  whole: (step, request, ids) => ({
+  completeAnswer: (step, request, ids) => ({
     id: `resp_${ids()}`,
     object: "response",
     created_at: 1_700_000_000,

@@ -1,45 +1,45 @@
-/** What a scripted model does, free of any wire, and all of it JSON: the same step runs on every wire. */
+/** A scripted model's behaviour, independent of the wire and pure JSON: the same step runs on every wire. */
 
-/** A tool call. `arguments` that are a string go out verbatim, whatever they hold; anything else as its JSON. */
+/** A tool call. A string as `arguments` is sent verbatim; any other value as JSON. */
 export interface FakeCall {
-  /** Left out: a fresh one. */
+  /** Default: a new id. */
   id?: string;
   name: string;
   arguments: unknown;
-  /** In how many deltas the arguments are streamed. Default 3, never more than there are characters. */
+  /** Number of deltas for the arguments. Default 3, at most one for each character. */
   pieces?: number;
-  /** A signature that the wire may bind to a call (Gemini). */
+  /** A signature that the wire may attach to a call (Gemini). */
   signature?: string;
 }
 
-/** One thing that happens in an answer. Headers go out with the first piece that writes something. */
+/** One piece of an answer. Headers are sent with the first piece that writes data. */
 export type FakePiece =
-  /** A string is one chunk; of an array, each entry is one. */
+  /** A string is one chunk; in an array, each entry is one. */
   | { text: string | string[] }
   | { reasoning: string | string[]; signature?: string; redacted?: boolean }
   | { call: FakeCall }
-  /** Parallel calls whose deltas are interleaved, where the wire allows that. */
+  /** Parallel calls whose deltas are interleaved, if the wire permits that. */
   | { calls: FakeCall[] }
   | { refusal: string }
-  /** Send headers and the wire's opening event, and nothing else yet. */
+  /** Sends only headers and the wire's opening event. */
   | { open: true }
-  /** Milliseconds of silence. */
+  /** Waits this time, in ms. */
   | { wait: number }
-  /** Silence until `server.open(name)`. */
+  /** Waits for `server.open(name)`. */
   | { gate: string }
-  /** An SSE comment line. */
+  /** Sends an SSE comment line. */
   | { comment: string }
-  /** Bytes as they are. */
+  /** Sends a text unchanged. */
   | { raw: string }
-  /** A chunk that is no JSON; the answer goes on behind it. */
+  /** Sends a chunk with invalid JSON; the answer continues after it. */
   | { malformed: true }
-  /** An error in mid-stream, in the wire's own shape. */
+  /** Sends an error in the wire's own format during the stream. */
   | { error: FakeFault }
-  /** The connection is reset; before any other piece: instead of an answer. */
+  /** Resets the connection; as the first piece, instead of an answer. */
   | { reset: true }
-  /** The answer ends here, orderly on the level of HTTP, in the middle on the level of the wire. */
+  /** Ends the HTTP response normally, but in the middle of the wire's answer. */
   | { cut: true }
-  /** Nothing more comes until the client leaves. */
+  /** Sends nothing more until the client disconnects. */
   | { stall: true };
 
 export interface FakeFault {
@@ -49,14 +49,14 @@ export interface FakeFault {
 }
 
 export interface FakeUsage {
-  /** Cached ones included. */
+  /** Includes cached tokens. */
   input: number;
-  /** Reasoning included. */
+  /** Includes reasoning tokens. */
   output: number;
   cacheRead?: number;
   cacheWrite?: number;
   reasoning?: number;
-  /** USD, on wires that tell it. */
+  /** In US dollars, on wires that report it. */
   cost?: number;
 }
 
@@ -64,48 +64,51 @@ export type FakeFinish = "stop" | "length" | "content_filter" | "tool_calls" | "
 
 /** The answer to one request. */
 export interface FakeStep {
-  /** Milliseconds before anything is sent. */
+  /** Time before anything is sent, in ms. */
   delay?: number;
-  /** Other than 200: an error answer with `error` in the wire's own shape, or `body` as it is. */
+  /** Other than 200: an error response with `error` in the wire's own format, or with `body` unchanged. */
   status?: number;
   headers?: Record<string, string>;
   error?: string | FakeFault;
-  /** A string goes out as it is (set `content-type` yourself; default `text/html` when it looks so), an object as JSON. */
+  /**
+   * A string is sent unchanged, with `text/html` if it starts with a tag, otherwise `text/plain`, unless `headers` has
+   * a type. An object is sent as JSON.
+   */
   body?: string | Record<string, unknown>;
-  /** A body beyond all measure, instead of an answer; also of a listing. */
+  /** A very large body instead of an answer; also for the listing. */
   flood?: FakeFlood;
   say?: FakePiece[];
-  /** Where the answer ends before its end: behind this share of its chunks (0 to 1, never behind all), by a reset or in order. */
+  /** Interrupts the answer after this share of its chunks (0 to 1, never after all), by a reset or by a normal end. */
   breaks?: { at: number; by: "reset" | "cut" };
-  /** Milliseconds between two chunks. */
+  /** Time between two chunks, in ms. */
   pace?: number;
-  /** Default: `tool_calls` when there was a call, else `stop`. `none`: the stream ends without saying why. */
+  /** Default: `tool_calls` if there was a call, otherwise `stop`. `none`: the stream ends without a reason. */
   finish?: FakeFinish;
-  /** Default: estimated. `null`: none is reported. */
+  /** Default: an estimate. `null`: no usage is reported. */
   usage?: FakeUsage | null;
 }
 
-/** Bytes as they are, as many as the client takes. */
+/** Raw bytes, as many as the client accepts. */
 export interface FakeFlood {
-  /** Content type. Default `text/event-stream`. */
+  /** Content type. Default: `text/event-stream`. */
   type?: string;
   head?: string;
-  /** Said again and again; `%d` in it counts from 0. */
+  /** Repeated text; `%d` in it counts from 0. */
   piece: string;
-  /** How often. Default without end. */
+  /** Number of repetitions. Default: unlimited. */
   times?: number;
   tail?: string;
-  /** Whether it is sent as gzip. */
+  /** Whether the body is compressed with gzip. */
   gzip?: boolean;
 }
 
-/** Short forms. */
-export function say(text: string | string[], rest: Omit<FakeStep, "say"> = {}): FakeStep {
-  return { say: [{ text }], ...rest };
+/** Short forms of common steps. */
+export function say(text: string | string[], stepFields: Omit<FakeStep, "say"> = {}): FakeStep {
+  return { say: [{ text }], ...stepFields };
 }
 
-export function call(name: string, args: unknown, rest: Omit<FakeStep, "say"> & { id?: string } = {}): FakeStep {
-  const { id, ...step } = rest;
+export function call(name: string, args: unknown, stepFields: Omit<FakeStep, "say"> & { id?: string } = {}): FakeStep {
+  const { id, ...step } = stepFields;
   return { say: [{ call: { name, arguments: args, ...(id === undefined ? {} : { id }) } }], ...step };
 }
 
@@ -117,7 +120,7 @@ export function argumentsText(call: FakeCall): string {
   return typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments);
 }
 
-/** The arguments cut into the deltas that are streamed. */
+/** Splits the arguments into the deltas of the stream. */
 export function argumentPieces(call: FakeCall): string[] {
   const text = argumentsText(call);
   if (text === "") return [];

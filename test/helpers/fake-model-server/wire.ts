@@ -2,28 +2,28 @@ import type { FakeFault, FakePiece, FakeStep, FakeUsage } from "./steps.js";
 
 export type FakeWireName = "openai" | "openai-responses" | "anthropic" | "google";
 
-/** Pieces that the server itself carries out. */
+/** Pieces that the server itself executes. */
 export type Control = Extract<
   FakePiece,
   { wait: number } | { gate: string } | { reset: true } | { cut: true } | { stall: true }
 >;
 
-/** A string is bytes to send, an object something to do. */
+/** A string is bytes to send, an object is an action. */
 export type Frame = string | Control;
 
 // Bodies are JSON of any shape until they are checked.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = any;
 
-/** How a strict server differs from its own specification: what more it takes, and what it says otherwise. */
+/** Differences of a strict server from its specification: additional accepted keys, and different output. */
 export interface Dialect {
-  /** Extra keys of the request. */
+  /** Additional accepted keys of the request. */
   body?: readonly string[];
-  /** Extra keys of messages. */
+  /** Additional accepted keys of messages. */
   message?: readonly string[];
-  /** A tool call comes in one piece, as of GLM. */
+  /** Sends a tool call in one piece, as GLM does. */
   wholeCalls?: boolean;
-  /** Usage comes whether it was asked for or not. */
+  /** Sends usage even if it was not requested. */
   usageAlways?: boolean;
 }
 
@@ -33,19 +33,19 @@ export interface WireRequest {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
-/** One model protocol, from the provider's side. */
+/** A model protocol, from the provider's side. */
 export interface FakeWire {
   readonly name: FakeWireName;
   matches(path: string): boolean;
-  /** The first rule of the provider that the request breaks, in words. */
+  /** The first rule of the provider that the request violates, as a message. */
   violation(request: WireRequest, dialect: Dialect): string | undefined;
   facts(request: WireRequest): { model: string; stream: boolean; tools: string[] };
   /** The answer as a stream. */
   frames(step: FakeStep, request: WireRequest, ids: () => string, dialect: Dialect): Generator<Frame>;
-  /** The answer in one piece. */
-  whole(step: FakeStep, request: WireRequest, ids: () => string): Json;
+  /** The answer without streaming. */
+  completeAnswer(step: FakeStep, request: WireRequest, ids: () => string): Json;
   error(status: number, fault: FakeFault): Json;
-  /** The key as this wire sends it. */
+  /** The API key in a request of this wire. */
   key(request: Pick<WireRequest, "headers">): string | undefined;
 }
 
@@ -53,13 +53,16 @@ export function event(data: Json, name?: string): string {
   return `${name === undefined ? "" : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Usage to report when the script names none. */
+/** Usage to report if the script has none. */
 export function estimate(request: WireRequest, step: FakeStep): FakeUsage {
-  const said = JSON.stringify(step.say ?? []).length;
-  return { input: Math.ceil(JSON.stringify(request.body).length / 4), output: Math.max(1, Math.ceil(said / 8)) };
+  const answerCharacters = JSON.stringify(step.say ?? []).length;
+  return {
+    input: Math.ceil(JSON.stringify(request.body).length / 4),
+    output: Math.max(1, Math.ceil(answerCharacters / 8)),
+  };
 }
 
-/** Frames that mean the same on every wire; undefined for pieces that are the wire's own business. */
+/** Frames that are the same on every wire; undefined for wire-specific pieces. */
 export function common(piece: FakePiece): Frame | undefined {
   if ("wait" in piece || "gate" in piece || "reset" in piece || "cut" in piece || "stall" in piece) return piece;
   if ("comment" in piece) return `: ${piece.comment}\n\n`;
@@ -72,9 +75,9 @@ export function isObject(value: unknown): value is Record<string, Json> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The first key of `value` that is not among `known`. */
-export function unknownKey(value: Record<string, unknown>, known: readonly string[]): string | undefined {
-  return Object.keys(value).find((key) => !known.includes(key));
+/** The first key of `value` that is not a known key. */
+export function unknownKey(value: Record<string, unknown>, knownKeys: readonly string[]): string | undefined {
+  return Object.keys(value).find((key) => !knownKeys.includes(key));
 }
 
 export function isJsonObject(text: unknown): boolean {
@@ -90,7 +93,7 @@ export function isBase64(text: unknown): text is string {
   return typeof text === "string" && text !== "" && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }
 
-/** Of functions as Gemini takes them, which begin otherwise than those of others. */
+/** Function names that Gemini accepts; their first character differs from other wires. */
 export const FUNCTION_NAME = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
 export const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
@@ -98,12 +101,12 @@ export function bearer({ headers }: Pick<WireRequest, "headers">): string | unde
   return /^Bearer (.+)$/.exec(String(headers.authorization ?? ""))?.[1];
 }
 
-/** A signature of reasoning, good for this wire and model alone. */
+/** A reasoning signature that is valid only for this wire and model. */
 export function mint(wire: FakeWireName, model: string, id: string): string {
   return Buffer.from(`signed:${wire}:${model}:${id}`).toString("base64");
 }
 
-/** Why a signature was not made by this wire for this model; undefined when it was. */
+/** Why a signature is not valid for this wire and model; undefined if it is. */
 export function minted(wire: FakeWireName, model: string, signature: unknown): string | undefined {
   if (typeof signature !== "string" || signature === "") return "no signature";
   const text = Buffer.from(signature, "base64").toString();

@@ -36,8 +36,8 @@ it("SIGTERM with streams, sockets and prompts open: cancelled, 1001, exit 0", as
     http.prompt(session, "x"),
     ...(await Promise.all(
       sockets.slice(0, 3).map(async (peer) => {
-        const own = await peer.newSession(server.projectDir);
-        return { result: peer.prompt(own, "x") };
+        const ownSession = await peer.newSession(server.projectDir);
+        return { result: peer.prompt(ownSession, "x") };
       }),
     ).then((all) => all.map(({ result }) => result))),
   ];

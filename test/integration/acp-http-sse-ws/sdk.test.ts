@@ -23,14 +23,14 @@ import { tempDir } from "../../helpers/temp.js";
 
 const { agent } = methods;
 
-/** The stream of an unmodified client, with everything that the agent sends checked on its way. */
+/** The stream of an unmodified client. Every message of the agent is validated. */
 function checked(stream: Stream, profile: Profile, faults: unknown[]): Stream {
-  const asked = new Map<string, string>();
+  const methodsById = new Map<string, string>();
   const readable = stream.readable.pipeThrough(
     new TransformStream({
       transform(message: Json, controller) {
         try {
-          assertValidMessage(message, asked.get(JSON.stringify(message.id)), profile);
+          assertValidMessage(message, methodsById.get(JSON.stringify(message.id)), profile);
         } catch (error) {
           faults.push(error);
         }
@@ -41,7 +41,7 @@ function checked(stream: Stream, profile: Profile, faults: unknown[]): Stream {
   const passing = new TransformStream({
     transform(message: Json, controller) {
       if (message.method !== undefined && message.id !== undefined)
-        asked.set(JSON.stringify(message.id), message.method);
+        methodsById.set(JSON.stringify(message.id), message.method);
       controller.enqueue(message);
     },
   });
@@ -56,7 +56,7 @@ interface Seen {
   text(sessionId: string, kind?: string): string;
 }
 
-/** Use the official client on a stream. */
+/** Runs `work` with the official client on a stream. */
 async function use(stream: Stream, profile: Profile, work: (seen: Seen) => Promise<void>): Promise<void> {
   const faults: unknown[] = [];
   const updates: SessionNotification[] = [];
@@ -66,13 +66,13 @@ async function use(stream: Stream, profile: Profile, work: (seen: Seen) => Promi
   );
   const text = (sessionId: string, kind = "agent_message_chunk") =>
     updates
-      .filter((one) => one.sessionId === sessionId && one.update.sessionUpdate === kind)
+      .filter((notification) => notification.sessionId === sessionId && notification.update.sessionUpdate === kind)
       .map(({ update }) => ("content" in update ? (update.content as Json).text : ""))
       .join("");
   await app.connectWith(checked(stream, profile, faults), async (context) => {
     const { protocolVersion } = await context.request(agent.initialize, {
       protocolVersion: 1,
-      // Nothing is configured: the name alone makes the difference.
+      // Nothing is configured: only the client's name decides the profile.
       clientInfo: { name: profile === "official" ? "acpx" : "test", version: "1" },
       clientCapabilities: {},
     });
@@ -89,7 +89,10 @@ function ask(context: ClientContext, sessionId: string, text: string, signal?: A
   return context.request<PromptResponse>(agent.session.prompt, { sessionId, prompt: prompt(text) }, options);
 }
 
-/** New, a prompt with a tool, a cancel, a list, a close; returns the id that the client was given. */
+/**
+ * Runs a new session, a prompt with a tool, a cancel, a list and a close. Returns the session id that the client
+ * received.
+ */
 async function converse({ context, updates, text }: Seen, cwd: string, profile: Profile): Promise<string> {
   const { sessionId, configOptions } = await context.request(agent.session.new, { cwd, mcpServers: [] });
   assert.equal(configOptions?.[0]?.id, "model");
@@ -97,7 +100,7 @@ async function converse({ context, updates, text }: Seen, cwd: string, profile: 
   assert.equal(first.stopReason, "end_turn");
   assert.equal(text(sessionId), "It says: hello");
   const statuses = updates
-    .filter((one) => one.sessionId === sessionId)
+    .filter((notification) => notification.sessionId === sessionId)
     .flatMap(({ update }) => ("status" in update ? [update.status] : []));
   assert.deepEqual(
     statuses,
@@ -122,16 +125,16 @@ async function converse({ context, updates, text }: Seen, cwd: string, profile: 
   return sessionId;
 }
 
-async function whole(t: TestContext, profile: Profile): Promise<void> {
+async function runConversation(t: TestContext, profile: Profile): Promise<void> {
   const model = await startFakeModelServer({
     aside: say("A title"),
     fallback: (request) => {
-      const asked = JSON.stringify(request.body.messages);
+      const sentMessages = JSON.stringify(request.body.messages);
       const last = request.body.messages.at(-1);
       if (last.role === "tool") return say(["It says: ", "hello"]);
-      // First: a prompt that was cancelled before its answer goes out together with the next.
+      // Checked first, because a prompt that was cancelled before its answer is sent together with the next prompt.
       if (JSON.stringify(last).includes("remember"))
-        return say(asked.includes("read it") ? "I know." : "I know nothing.");
+        return say(sentMessages.includes("read it") ? "I know." : "I know nothing.");
       if (JSON.stringify(last).includes("wait")) return { say: [{ text: "Waiting" }, { stall: true }] };
       return call("read", { path: "note.txt" });
     },
@@ -158,7 +161,7 @@ async function whole(t: TestContext, profile: Profile): Promise<void> {
     await use(stream, profile, async (seen) => void made.push(await converse(seen, cwd, profile)));
   }
   const gantry = await spawnGantry(t, { ...options, args: ["serve", "--acp", "--stdio"] });
-  // The helper reads stdout as text; bytes for the client are made of it again.
+  // The stdout helper decodes text, which is converted back to bytes for the client.
   const bytes = Readable.toWeb(Readable.from(texts(gantry.child.stdout))) as ReadableStream<Uint8Array>;
   const stdio = ndJsonStream(Writable.toWeb(gantry.child.stdin) as WritableStream<Uint8Array>, bytes);
   await use(stdio, profile, async (seen) => {
@@ -197,5 +200,5 @@ async function* texts(stream: AsyncIterable<string>): AsyncGenerator<Buffer> {
 
 describe("the official client, unmodified, over HTTP, WebSocket and stdio", () => {
   for (const profile of ["spec", "official"] satisfies Profile[])
-    it(`in the ${profile} profile`, (t) => whole(t, profile));
+    it(`in the ${profile} profile`, (t) => runConversation(t, profile));
 });

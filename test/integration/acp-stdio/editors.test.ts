@@ -7,20 +7,20 @@ import { say, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { MemoryAcp, scriptedAgent } from "../../helpers/acp-agent.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-/** A client as it introduces itself, and a prompt as it sends it. */
+/** The `initialize` parameters of an editor, and a prompt in its format. */
 interface Editor {
   name: string;
-  /** Without a process of its own, which takes its time; what differs is the same code. */
+  /** Runs without a separate process, because starting a process is slow. The code under test is the same. */
   inProcess?: true;
   initialize: Json;
-  /** `file`: absolute path of a file of the project. */
+  /** `file` is the absolute path of a project file. */
   prompt(file: string): Json[];
-  /** What must reach the model, in this order. */
+  /** Texts that must reach the model, in this order. */
   reaches(file: string): string[];
-  /** In which the rest of the conversation goes. */
+  /** The profile of the rest of the conversation. */
   profile: Profile;
   args?: string[];
-  /** Types of blocks that are left out, as the log tells them. */
+  /** Types of blocks that are omitted, as named in the log. */
   dropped?: string[];
 }
 
@@ -34,9 +34,9 @@ const embedded = (file: string): Json => ({
   resource: { uri: `file://${file}`, text: CONTENT, mimeType: "text/plain" },
 });
 const linked = (file: string): Json => ({ type: "resource_link", uri: `file://${file}`, name: "answer.ts" });
-const text = (said: string): Json => ({ type: "text", text: said });
+const text = (content: string): Json => ({ type: "text", text: content });
 
-// What each sends was read in its source; names and capabilities are its own.
+// Taken from the source of each editor, with its own names and capabilities.
 const EDITORS: readonly Editor[] = [
   {
     name: "agent-shell before it named itself: text, an embedded file, the question",
@@ -165,8 +165,8 @@ async function lab(t: Hooks) {
   return { model, config: { providers: [provider] } };
 }
 
-/** The text of the last user message, as the model got it. */
-function asked(body: Json): string {
+/** The text of the last user message that the model received. */
+function lastUserText(body: Json): string {
   const { content } = body.messages.filter(({ role }: Json) => role === "user").at(-1);
   return typeof content === "string" ? content : content.map((part: Json) => part.text ?? "").join("\n");
 }
@@ -199,16 +199,16 @@ describe("what editors send over stdio reaches the model", { concurrency: 4 }, (
       }
       const runs = model.requests.filter(({ tools }) => tools.length > 0);
       assert.equal(runs.length, 2);
-      const got = asked(runs[0]?.body);
+      const got = lastUserText(runs[0]?.body);
       t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(got)}`);
       assertReaches(got, editor, file);
       const loaded = await peer.request("session/load", { sessionId: session, cwd: gantry.projectDir, mcpServers: [] });
       assert.equal(loaded?.modes?.currentModeId ?? null, editor.profile === "spec" ? null : "auto");
       gantry.child.stdin.end();
       assert.equal((await gantry.exited).code, 0);
-      const told = gantry.stderr.split("\n").filter((line) => line.includes("left out"));
-      assert.equal(told.length, editor.dropped ? 1 : 0, `one warning a session: ${gantry.stderr}`);
-      for (const type of editor.dropped ?? []) assert.ok(told[0]?.includes(type));
+      const warnings = gantry.stderr.split("\n").filter((line) => line.includes("prompt parts ignored"));
+      assert.equal(warnings.length, editor.dropped ? 1 : 0, `one warning a session: ${gantry.stderr}`);
+      for (const type of editor.dropped ?? []) assert.ok(warnings[0]?.includes(type));
       peer.assertClean();
     });
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";
-import { refuseFirst } from "../../../adapters/acp-stdio/refuse-first.js";
+import { refuseFirstRequest } from "../../../adapters/acp-stdio/refuse-first.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { runGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
@@ -18,7 +18,7 @@ describe("a start that fails under an editor", () => {
   ];
   for (const [name, config, why] of cases) {
     it(`${name}: the first request is answered with the line that standard error has, then code 1`, async (t) => {
-      // A folder where the store's file should be.
+      // A folder in place of the store's file.
       const folder = await tempDir(t, { "a.db/in-the-way": "" });
       const input = `${JSON.stringify({ ...INITIALIZE, id: undefined })}\n\n${JSON.stringify(INITIALIZE)}\n{"jsonrpc":"2.0","id":2,"method":"session/new"}\n`;
       const { code, stdout, stderr } = await runGantry(t, ACP, { config: config(folder.path), input });
@@ -42,12 +42,12 @@ describe("a start that fails under an editor", () => {
     assert.equal((JSON.parse(unknown.stdout) as Json).error.message, unknown.stderr.trim());
     assert.match(unknown.stderr, /^gantry: unknown flag --acp-profil; did you mean --acp-profile\? /);
     const config = { acp: { profil: "auto" } };
-    for (const [args, said] of [
+    for (const [args, stdin] of [
       [["serve", "--acp"], input],
       [ACP, ""],
       [ACP, '{"jsonrpc":"2.0","method":"initialized"}\nnonsense\n'],
     ] as const) {
-      const { code, stdout, stderr } = await runGantry(t, args, { config, input: said });
+      const { code, stdout, stderr } = await runGantry(t, args, { config, input: stdin });
       assert.equal(code, 1);
       assert.equal(stdout, "");
       assert.match(stderr, /^gantry: .*acp\.profil/m);
@@ -56,21 +56,21 @@ describe("a start that fails under an editor", () => {
 
   it("a request in pieces is read; a terminal and a stream that is over are not waited for", async () => {
     const [input, output] = [new PassThrough(), new PassThrough()];
-    const told = refuseFirst("why", input, output);
+    const refusal = refuseFirstRequest("why", input, output);
     const text = `${JSON.stringify(INITIALIZE)}\n`;
     for (const character of text) input.write(character);
-    await told;
+    await refusal;
     assert.deepEqual(JSON.parse(String(output.read())), {
       jsonrpc: "2.0",
       id: "first",
       error: { code: -32603, message: "why" },
     });
-    await refuseFirst("why", Object.assign(new PassThrough(), { isTTY: true }), output);
+    await refuseFirstRequest("why", Object.assign(new PassThrough(), { isTTY: true }), output);
     const over = new PassThrough();
     over.end();
-    await refuseFirst("why", over, output);
+    await refuseFirstRequest("why", over, output);
     over.destroy();
-    await refuseFirst("why", over, output);
+    await refuseFirstRequest("why", over, output);
     assert.equal(output.read(), null);
   });
 });

@@ -9,11 +9,11 @@ import { startServer } from "../../helpers/server.js";
 import { HttpPeer } from "../../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
-function configFor(model: FakeModelServer, more: Record<string, unknown> = {}): Record<string, unknown> {
+function configFor(model: FakeModelServer, settings: Record<string, unknown> = {}): Record<string, unknown> {
   const entry = { id: "m1", name: "M 1", context_window: 8000, max_output: 4000 };
   return {
     providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models: [entry] }],
-    ...more,
+    ...settings,
   };
 }
 
@@ -68,7 +68,7 @@ describe("gantry serve --acp --stdio", () => {
     const { gantry } = await spawnAcp(t, { config: configFor(model), env });
     await gantry.output(/flag --semi-space-growth-factor=1/, "stderr");
     const server = await startServer(t, { config: configFor(model), env });
-    // Said at the same time, behind it.
+    // Logged at the same time, after the flag.
     await server.output(/commands (run|are)/, "stderr");
     assert.doesNotMatch(server.stderr, /flag --/);
   });
@@ -88,7 +88,7 @@ describe("gantry serve --acp --stdio", () => {
       });
       assert.deepEqual(modelsIn(configOptions), ["lab/m1"]);
       assert.equal(configOptions[0].currentValue, "lab/m1");
-      // And is good for a turn.
+      // The session can run a turn.
       assert.deepEqual(await peer.prompt(sessionId, "hi"), { stopReason: "end_turn" });
       assert.equal(peer.received.filter(isUpdate).length, 0);
       gantry.child.stdin.end();
@@ -125,13 +125,13 @@ describe("gantry serve --acp --stdio", () => {
 
     it("do not come twice when the list adds nothing", async (t) => {
       const model = await modelServer(t);
-      // What is configured of it is all that there is to say.
+      // The list adds nothing to the configured models.
       model.models = [{ id: "m1" }];
       const { gantry, peer } = await spawnAcp(t, { config: configFor(model) });
       await peer.initialize();
       const cwd = gantry.projectDir;
       const first = await peer.request("session/new", { cwd, mcpServers: [] });
-      // Behind the list, which is waited for here.
+      // This request waits for the list of models.
       const { configOptions } = await peer.request("session/set_config_option", {
         sessionId: first.sessionId,
         configId: "model",
@@ -193,7 +193,7 @@ describe("gantry serve --acp --stdio", () => {
     assert.equal(second.peer.text(session, "user_message_chunk"), "begin");
     assert.equal(second.peer.text(session), "half a");
     assert.deepEqual(await second.peer.prompt(session, "go on"), { stopReason: "end_turn" });
-    // A title is asked for at the same time.
+    // The title request can arrive at the same time.
     assert.ok(model.requests.some((request) => /half a.*go on/s.test(JSON.stringify(request))));
     second.peer.assertClean();
   });

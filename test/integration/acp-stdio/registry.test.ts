@@ -8,10 +8,10 @@ const folder = new URL("../../../docs/acp-registry/", import.meta.url);
 const entry = JSON.parse(readFileSync(new URL("agent.json", folder), "utf8")) as Json;
 const icon = readFileSync(new URL("icon.svg", folder), "utf8");
 
-/** The rules that the registry's own checks apply to an entry. */
+/** The rules that the official registry checks for an entry. */
 describe("the entry for the official registry", () => {
   it("has what is required, and nothing unknown", () => {
-    const known = [
+    const knownFields = [
       "id",
       "name",
       "version",
@@ -23,7 +23,7 @@ describe("the entry for the official registry", () => {
       "license_url",
       "distribution",
     ];
-    for (const key of Object.keys(entry)) assert.ok(known.includes(key), key);
+    for (const key of Object.keys(entry)) assert.ok(knownFields.includes(key), key);
     assert.match(entry.id, /^[a-z][a-z0-9-]*$/);
     assert.match(entry.version, /^[0-9]+\.[0-9]+\.[0-9]+$/);
     for (const key of ["name", "description", "license"]) assert.ok(entry[key].length > 0, key);
@@ -34,12 +34,12 @@ describe("the entry for the official registry", () => {
     assert.deepEqual(Object.keys(entry.distribution), ["npx"]);
     const { npx } = entry.distribution;
     assert.ok(Object.keys(npx).every((key) => ["package", "cmd", "args", "env"].includes(key)));
-    // The name of a package of ours is not known yet. Until it is, npm shall refuse the entry before it asks a registry.
+    // The package name is not decided yet. Until then npm must reject the entry before it contacts a registry.
     assert.equal(npx.package, `{package}@${entry.version}`);
     assert.ok(npx.args.every((arg: unknown) => typeof arg === "string"));
-    const own = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as Json;
-    assert.equal(own.name, "gantry");
-    assert.deepEqual(Object.keys(own.bin), ["gantry"], "npx runs the one command of the package");
+    const packageJson = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8")) as Json;
+    assert.equal(packageJson.name, "gantry");
+    assert.deepEqual(Object.keys(packageJson.bin), ["gantry"], "npx runs the one command of the package");
   });
 
   it("has an icon of 16 by 16 in one colour, the text's", () => {
@@ -71,8 +71,8 @@ describe("the entry for the official registry", () => {
     const { args } = entry.distribution.npx;
     const ended = await runGantry(t, args, { config: { acp: { auth_methods } }, input: `${JSON.stringify(hello)}\n` });
     assert.equal(ended.code, 0);
-    const [answer, ...more] = ended.stdout.trim().split("\n");
-    assert.deepEqual(more, []);
+    const [answer, ...otherLines] = ended.stdout.trim().split("\n");
+    assert.deepEqual(otherLines, []);
     const { authMethods } = (JSON.parse(answer!) as Json).result;
     assert.ok(authMethods.some(({ type }: Json) => type === "agent" || type === "terminal"));
   });

@@ -11,10 +11,10 @@ import { tempDir } from "../../helpers/temp.js";
 const EDITOR = { clientInfo: { name: "zed", version: "1" } };
 const ended = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
 const isQuestion = ({ method }: Json) => method === "session/request_permission";
-const statusOf = (wanted: string) => (message: Json) =>
-  message.params?.update?.sessionUpdate === "tool_call_update" && message.params.update.status === wanted;
+const statusOf = (status: string) => (message: Json) =>
+  message.params?.update?.sessionUpdate === "tool_call_update" && message.params.update.status === status;
 
-/** What a replay told, but for whom. */
+/** The updates of a replay, without the session id. */
 async function replay(peer: AcpPeer, sessionId: string, cwd: string): Promise<Json[]> {
   const from = peer.received.length;
   const answer = await peer.call("session/load", { sessionId, cwd, mcpServers: [] });
@@ -41,19 +41,19 @@ it("clients of two processes on one store, over stdio, HTTP and WebSocket: one p
   const socket = new SocketPeer(url, { profile: "official" });
   await socket.opened();
   await Promise.all([stdio.initialize(EDITOR), socket.initialize(EDITOR)]);
-  const others = [http, socket];
-  const all = [stdio, ...others];
+  const otherPeers = [http, socket];
+  const all = [stdio, ...otherPeers];
   const sessionId = await stdio.newSession(projectDir);
-  for (const peer of others) await replay(peer, sessionId, projectDir);
-  // Whoever is asked is away, unless it says otherwise.
+  for (const peer of otherPeers) await replay(peer, sessionId, projectDir);
+  // A client does not answer a permission request, except where the test sets a handler.
   for (const peer of all) peer.onRequest = () => undefined;
 
-  // The client over HTTP allows it.
+  // The HTTP client allows the call.
   http.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
   model.enqueue(call("write", { path: "a.txt", content: "written\n" }), say("Done."));
   const first = stdio.prompt(sessionId, "write it");
   assert.deepEqual(await first, { stopReason: "end_turn" });
-  for (const peer of others) await peer.seen(ended);
+  for (const peer of otherPeers) await peer.seen(ended);
   for (const peer of all) {
     const { params } = peer.received.find(isQuestion);
     assert.deepEqual(params.toolCall.content, [
@@ -64,7 +64,7 @@ it("clients of two processes on one store, over stdio, HTTP and WebSocket: one p
   for (const peer of [stdio, socket]) await peer.seen(({ method }) => method === "$/cancel_request");
   assert.ok(existsSync(`${projectDir}/a.txt`));
 
-  // The client over a WebSocket allows it, and that over HTTP cancels it.
+  // The WebSocket client allows the call, and the HTTP client cancels the run.
   http.onRequest = () => undefined;
   socket.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
   model.enqueue(call("bash", { command: "echo printed; sleep 1000", timeout: 600 }));
@@ -73,30 +73,29 @@ it("clients of two processes on one store, over stdio, HTTP and WebSocket: one p
     params?.update?.status === "in_progress" && params.update.content?.[0]?.content.text.includes("printed");
   await stdio.seen(isPrinted);
   await http.seen(statusOf("in_progress"));
-  const counts = others.map((peer) => peer.received.filter(ended).length);
+  const counts = otherPeers.map((peer) => peer.received.filter(ended).length);
   http.notify("session/cancel", { sessionId });
   assert.deepEqual(await second, { stopReason: "cancelled" });
-  for (const [i, peer] of others.entries()) await peer.seen(() => peer.received.filter(ended).length > counts[i]!);
+  for (const [i, peer] of otherPeers.entries()) await peer.seen(() => peer.received.filter(ended).length > counts[i]!);
   const replays = await Promise.all(all.map((peer) => replay(peer, sessionId, projectDir)));
   assert.deepEqual(replays[1], replays[0]);
   assert.deepEqual(replays[2], replays[0]);
   assert.ok(replays[0]!.every(({ status }) => status !== "in_progress"));
 
-  // The process that runs it dies.
-  // Its command outlives it, for as long as the folder is there.
+  // The process of the run dies. Its command survives as long as the folder exists.
   model.enqueue(call("bash", { command: `while [ -d '${projectDir}' ]; do sleep 0.2; done`, timeout: 600 }));
-  const marks = others.map((peer) => peer.received.length);
+  const marks = otherPeers.map((peer) => peer.received.length);
   stdio.prompt(sessionId, "sleep again").catch(() => undefined);
   await http.seen((message) => http.received.indexOf(message) > marks[0]! && statusOf("in_progress")(message));
   gantry.child.kill("SIGKILL");
-  for (const [i, peer] of others.entries())
+  for (const [i, peer] of otherPeers.entries())
     await peer.seen((message) => peer.received.indexOf(message) > marks[i]! && statusOf("failed")(message));
-  // And the others go on in the session.
+  // The other clients continue the session.
   model.enqueue(say("Here."));
   assert.deepEqual(await http.prompt(sessionId, "anybody?"), { stopReason: "end_turn" });
   await socket.seen(({ params }) => params?.update?.content?.text === "Here.");
-  const told = socket.updates().filter(({ content }) => content?.text === "anybody?");
-  assert.equal(told.length, 1);
-  for (const peer of others) peer.assertClean();
+  const promptUpdates = socket.updates().filter(({ content }) => content?.text === "anybody?");
+  assert.equal(promptUpdates.length, 1);
+  for (const peer of otherPeers) peer.assertClean();
   assert.deepEqual(model.violations, []);
 });

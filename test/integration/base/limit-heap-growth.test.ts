@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { describe, it } from "node:test";
 import { SOURCE_FLAGS, source } from "../../helpers/node.js";
 
-/** Makes 400 MB, of which a little is alive at any time, and tells how large the young generation became. */
+/** Allocates 400 MB, most of it short-lived, and prints the size of the young generation. */
 const WORK = `
   import { getHeapSpaceStatistics } from "node:v8";
   let alive = [];
@@ -24,7 +24,7 @@ function megabytes(before: string): number {
 describe("a heap that stays small", () => {
   it("lets what is young grow no more, on the Node that runs", () => {
     const file = JSON.stringify(pathToFileURL(source("src/base/limit-heap-growth.ts")).href);
-    const small = megabytes(`const { staySmall } = await import(${file}); staySmall();`);
+    const small = megabytes(`const { limitHeapGrowth } = await import(${file}); limitHeapGrowth();`);
     assert.ok(small <= 8, `${small} MB`);
     assert.ok(megabytes("") > small);
   });

@@ -38,7 +38,7 @@ describe("gantry check, as a process", () => {
     });
     assert.deepEqual(
       [code, stderr],
-      [1, "gantry: check failed: ./odd.mjs could not be loaded: import: not within 100 ms\n"],
+      [1, "gantry: check failed: ./odd.mjs could not be loaded: import: timed out after 100 ms\n"],
     );
   });
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { ALL } from "../../../src/cli/about/all.js";
+import { ALL_COMMANDS } from "../../../src/cli/about/all.js";
 import { runGantry } from "../../helpers/server.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
@@ -19,10 +19,10 @@ function isThere(shell: Shell): boolean {
   }
 }
 
-/** What each shell offers for a line whose last word is begun. */
+/** The completions of each shell for a line whose last word is incomplete. */
 const OFFERED: Readonly<Record<Shell, (script: string, line: string, folder: string) => Promise<string[]>>> = {
   bash: async (script, line, folder) => {
-    // As bash calls it, which splits words at = too.
+    // The arguments that bash passes. Bash also splits words at `=`.
     const words = line.split(/ |(?<==)|(?==)/).map((word) => `'${word}'`);
     const { stdout } = await run(
       "bash",
@@ -35,7 +35,7 @@ const OFFERED: Readonly<Record<Shell, (script: string, line: string, folder: str
     );
     return stdout.trim().split("\n").filter(Boolean);
   },
-  // A real line editor on a real pseudo-terminal: Tab is pressed, and the command that it made is run.
+  // Uses a real line editor on a pseudo-terminal: presses Tab and runs the resulting command.
   zsh: async (script, line, folder) => {
     const inner = `autoload -U compinit; compinit -u -D; setopt no_beep no_list_beep; gantry() { print -r -- "MADE""<$*>" }; source ${script}`;
     const outer = `zmodload zsh/zpty; zpty z zsh -f -i
@@ -73,7 +73,7 @@ describe("gantry completion", () => {
         await folder.write({ "completion.sh": script, "some-file.json": "{}", "a-folder/x": "" });
         const offered = await OFFERED[shell](folder.at("completion.sh"), line, folder.path);
         assert.ok(
-          offered.some((one) => one.replace(/\/$/, "") === expected),
+          offered.some((word) => word.replace(/\/$/, "") === expected),
           `${line}: ${offered.join(" ")}`,
         );
         t.diagnostic(`${line} -> ${expected}`);
@@ -112,7 +112,7 @@ describe("gantry completion", () => {
     assert.equal(wrong.stderr, "gantry: completion: expected one of bash, zsh, fish\n");
     for (const shell of SHELLS) {
       const script = await scriptOf(shell);
-      for (const { name } of ALL) assert.match(script, new RegExp(`\\b${name}\\b`));
+      for (const { name } of ALL_COMMANDS) assert.match(script, new RegExp(`\\b${name}\\b`));
     }
   });
 });

@@ -25,7 +25,7 @@ describe("gantry console", () => {
     assert.equal(code, 0, stderr);
     const [, word] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})\n$/.exec(stdout) ?? [];
     assert.ok(word, stdout);
-    assert.match(stderr, /once, and for a minute/);
+    assert.match(stderr, /once, for one minute/);
     const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code: word }) });
     assert.deepEqual(answer.json(), { headers: { "X-Key": SECRET } });
     await server.stop();
@@ -87,10 +87,10 @@ describe("gantry console", () => {
       const opened = await runGantry(t, ["console", "--url", server.url], { home: server.home, env });
       assert.deepEqual([opened.code, opened.stdout], [0, ""], opened.stderr);
       assert.match(await folder.read("opened"), /^http:\/\/127\.0\.0\.1:\d+\/[\w-]{22}$/);
-      // gantry has ended when the page is visited; the browser goes on.
+      // gantry has exited when the page is visited. The browser is still running.
       const led = await folder.written("led");
-      const [other, status, location, again] = JSON.parse(led) as [number, number, string, number];
-      assert.deepEqual([other, status], [403, 302]);
+      const [crossSiteStatus, status, location, again] = JSON.parse(led) as [number, number, string, number];
+      assert.deepEqual([crossSiteStatus, status], [403, 302]);
       assert.ok(again === 403 || again === 0, String(again));
       const [, code] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})$/.exec(location) ?? [];
       const answer = await send(server.url, "/console/login", { body: JSON.stringify({ code }) });
@@ -99,35 +99,35 @@ describe("gantry console", () => {
   );
 
   it("sends nothing to a process of another user, and opens no page of it", { skip: noOtherUser }, async (t) => {
-    const { url, asked } = await foreignServer(t);
+    const { url, receivedRequests } = await foreignServer(t);
     for (const config of [LOCKED, {}]) {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
       const { code, stdout, stderr } = await runGantry(t, ["console", "--url", url], { home: home.path });
       assert.deepEqual([code, stdout], [1, ""]);
       assert.match(
         stderr,
-        /listens at http:\S+ is a process of another user \(uid 65534\): nothing was sent.*--any-user/,
+        /the server at http:\S+ belongs to another user \(uid 65534\): nothing was sent.*--any-user/,
       );
-      assert.equal(await asked(), "");
+      assert.equal(await receivedRequests(), "");
     }
     const home = await tempDir(t, { "config.json": JSON.stringify(LOCKED) });
     const { stdout } = await runGantry(t, ["console", "--url", url, "--any-user"], { home: home.path });
     assert.equal(stdout, `${url}/console\n`);
-    assert.match(await asked(), /^POST \/console\/links s3cret-of-the-test$/m);
+    assert.match(await receivedRequests(), /^POST \/console\/links s3cret-of-the-test$/m);
   });
 
   it("says in a line what is in the way", async (t) => {
     const locked = await startServer(t, { config: LOCKED });
     const without = await startServer(t, { config: { server: { port: 0, console: false } } });
-    // Below the range that systems assign, so no other test listens there.
+    // Below the range of automatically assigned ports, so that no other test listens there.
     const nobody = 10_000 + (process.pid % 20_000);
     for (const [args, line] of [
       [
         ["--port", String(nobody)],
-        /nothing answers at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\): start a server with gantry serve/,
+        /no server at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\): run gantry serve in the project folder/,
       ],
-      [["--url", locked.url], /asks for other headers than .*config\.json has under server\.required_headers/],
-      [["--url", without.url], /there is no console at http.*: server\.console is false there/],
+      [["--url", locked.url], /rejected the headers of server\.required_headers in .*config\.json/],
+      [["--url", without.url], /no console at http.*: server\.console is false/],
       [["--url", "ftp://127.0.0.1"], /--url: expected the address of a server/],
       [["--url", "http://me:secret@127.0.0.1"], /--url: expected the address of a server/],
       [["--port", "0"], /server\.port is 0/],

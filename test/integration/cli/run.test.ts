@@ -8,16 +8,16 @@ import { makeTempDir, tempDir } from "../../helpers/temp.js";
 
 const DISK = process.platform === "linux" ? false : "needs /dev/full";
 
-/** One that a run says nothing of itself about: its window and its price are known. */
+/** Context window and price are known, so that a run prints no warning about the model. */
 const MODEL = { id: "m1", context_window: 100_000, cost: { input: 1, output: 1 } };
 
-/** `gantry run` with a model that says what was queued: all in one home and one folder. */
-async function bench(t: TestContext, more: Record<string, unknown> = {}, models?: FakeModelServer) {
+/** `gantry run` with a model that sends the queued answers, always with the same home and project folder. */
+async function bench(t: TestContext, settings: Record<string, unknown> = {}, models?: FakeModelServer) {
   const fake = models ?? (await lab(t));
   const home = await tempDir(t);
   const project = await tempDir(t);
-  const [own] = labConfig(fake)["providers"] as [Record<string, unknown>];
-  const config = { providers: [{ ...own, models: [MODEL] }], ...more };
+  const [providerConfig] = labConfig(fake)["providers"] as [Record<string, unknown>];
+  const config = { providers: [{ ...providerConfig, models: [MODEL] }], ...settings };
   const options = { home: home.path, projectDir: project.path, config };
   return {
     fake,
@@ -29,8 +29,8 @@ async function bench(t: TestContext, more: Record<string, unknown> = {}, models?
   };
 }
 
-/** Text of the last user message that the model got. */
-function asked(fake: FakeModelServer, at = 0): string {
+/** Text of the last user message that the model received. */
+function lastUserText(fake: FakeModelServer, at = 0): string {
   const { messages } = fake.requests.filter(({ tools }) => tools.length > 0)[at]?.body as {
     messages: { role: string; content: unknown }[];
   };
@@ -49,7 +49,7 @@ describe("gantry run", () => {
     const done = await run(["What", "is in a.txt?"]);
     assert.deepEqual([done.code, done.stdout], [0, "I look.\n\nIt says alpha.\n"]);
     assert.match(done.stderr, /^session \S+ with lab\/m1\n> Read a\.txt\n2 turns, [\d,]+ tokens, \$[\d.]+\n$/);
-    assert.equal(asked(fake), "What is in a.txt?");
+    assert.equal(lastUserText(fake), "What is in a.txt?");
     assert.ok(!(done.stderr + done.stdout).includes("\u001b"), "no colours where there is no terminal");
     fake.enqueue(say("Quiet."));
     const quiet = await run(["--quiet", "x"]);
@@ -87,7 +87,7 @@ describe("gantry run", () => {
     const done = await runGantry(t, ["run", "--quiet", "hi"], { home: home.path });
     assert.deepEqual(
       [done.code, done.stderr],
-      [0, "gantry: no language model is attached, the offline guide answers (see gantry models)\n"],
+      [0, "gantry: no language model configured; the offline guide answers (see gantry models)\n"],
     );
   });
 
@@ -101,7 +101,7 @@ describe("gantry run", () => {
     ] as const) {
       const at = fake.requests.filter(({ tools }) => tools.length > 0).length;
       assert.equal((await run(args, input)).code, 0);
-      assert.equal(asked(fake, at), prompt);
+      assert.equal(lastUserText(fake, at), prompt);
     }
   });
 
@@ -118,7 +118,7 @@ describe("gantry run", () => {
     ] as const) {
       const at = fake.requests.filter(({ tools }) => tools.length > 0).length;
       assert.equal((await run(args, input)).code, 0);
-      assert.equal(asked(fake, at), prompt);
+      assert.equal(lastUserText(fake, at), prompt);
     }
   });
 
@@ -164,7 +164,7 @@ describe("gantry run", () => {
   it("goes on with a session that is named, and with the newest of this folder", async (t) => {
     const { fake, run, options } = await bench(t);
     const none = await run(["--continue", "x"]);
-    assert.deepEqual([none.code, none.stderr], [2, "gantry: --continue: there is no session of this folder yet\n"]);
+    assert.deepEqual([none.code, none.stderr], [2, "gantry: --continue: this folder has no session yet\n"]);
     const begun = async (...args: string[]) => {
       const { stdout } = await run([...args, "--json"]);
       return (JSON.parse(stdout.split("\n")[0] ?? "") as { sessionId: string }).sessionId;
@@ -177,7 +177,7 @@ describe("gantry run", () => {
     assert.equal(await begun("--continue", "three"), second);
     assert.equal(await begun("--session", first, "four"), first);
     assert.equal(await begun("--continue", "five"), first);
-    assert.equal(asked(fake, 5), "five");
+    assert.equal(lastUserText(fake, 5), "five");
     const unknown = await run(["--session", "nowhere", "x"]);
     assert.deepEqual([unknown.code, unknown.stderr], [2, "gantry: --session nowhere: session not found\n"]);
     const both = await run(["--session", first, "--continue", "x"]);
@@ -186,9 +186,9 @@ describe("gantry run", () => {
 
   it("asks the model that is named, with the effort", async (t) => {
     const fake = await lab(t, { models: ["m1", "maker/m2"] });
-    const own = labConfig(fake)["providers"] as Record<string, unknown>[];
+    const providerConfigs = labConfig(fake)["providers"] as Record<string, unknown>[];
     const models = [{ id: "m1" }, { id: "maker/m2", reasoning: true }];
-    const { run } = await bench(t, { providers: [{ ...own[0], models }] }, fake);
+    const { run } = await bench(t, { providers: [{ ...providerConfigs[0], models }] }, fake);
     for (const [name, model] of [
       ["lab/m1", "m1"],
       ["m1", "m1"],
@@ -212,8 +212,8 @@ describe("gantry run", () => {
       ["lab/cheap-and-strong", ""],
     ] as const) {
       const { code, stdout, stderr } = await run(["--quiet", "--model", name, "x"]);
-      const said = `gantry: --model ${name}: there is no such model${near} (see gantry models)\n`;
-      assert.deepEqual([code, stdout, stderr], [2, "", said]);
+      const expectedError = `gantry: --model ${name}: unknown model${near} (see gantry models)\n`;
+      assert.deepEqual([code, stdout, stderr], [2, "", expectedError]);
     }
     for (const name of ["", "lab/"]) {
       const { code, stderr } = await run(["--model", name, "x"]);
@@ -245,7 +245,7 @@ describe("gantry run", () => {
     const { fake, run, project } = await bench(t);
     await project.write({ "a.txt": "alpha", "b.txt": "beta" });
     assert.equal((await run(["--file", "a.txt", "--file", project.at("b.txt"), "x"])).code, 0);
-    assert.match(asked(fake), /alpha.*beta/s);
+    assert.match(lastUserText(fake), /alpha.*beta/s);
     const missing = await run(["--file", "none.txt", "x"]);
     assert.equal(missing.code, 2);
     assert.match(missing.stderr, /^gantry: --file: failed to load attachments: none\.txt: .+\n$/);
@@ -288,13 +288,13 @@ describe("exit codes of gantry run", () => {
     assert.match(refused.stderr, /^gantry: .*config\.json: server\.port: expected/);
   });
 
-  for (const more of [[], ["--json"], ["--quiet"]])
-    it(`1: what is said cannot be written (${more.join("") || "text"})`, { skip: DISK }, async (t) => {
+  for (const flags of [[], ["--json"], ["--quiet"]])
+    it(`1: what is said cannot be written (${flags.join("") || "text"})`, { skip: DISK }, async (t) => {
       const { fake, options, gantry } = await bench(t);
       const seconds = uniqueSeconds();
       const command = `sleep ${seconds}`;
       fake.enqueue({ say: [{ text: "A line.\n" }, { call: { name: "bash", arguments: { command } } }] });
-      const full = await runGantry(t, ["run", ...more, "x"], { ...options, through: FULL, input: "" });
+      const full = await runGantry(t, ["run", ...flags, "x"], { ...options, through: FULL, input: "" });
       assert.equal(full.code, 1, full.stderr);
       assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
       assert.equal(await processes(command), 0);
@@ -312,7 +312,7 @@ describe("exit codes of gantry run", () => {
     assert.match(full.stderr, /^gantry: run failed: ENOSPC.*$/m);
   });
 
-  it("2: the command line is wrong, nothing was begun", async (t) => {
+  it("2: invalid command line; nothing was started", async (t) => {
     const { fake, run, gantry, options } = await bench(t);
     for (const [args, pattern] of [
       [[], /^gantry: expected a prompt/],
@@ -324,8 +324,8 @@ describe("exit codes of gantry run", () => {
       [["--budget-tokens", "1.5", "x"], /--budget-tokens: expected a whole number above 0/],
       [["--max-iterations", "0", "x"], /--max-iterations: expected a whole number, at least 1/],
       [["--session"], /--session needs a value/],
-      [["--port", "1", "x"], /unknown flag --port of gantry run: it is one of gantry serve/],
-      [["- fix this"], /a prompt that begins with - stands behind --/],
+      [["--port", "1", "x"], /unknown flag --port of gantry run: it belongs to gantry serve/],
+      [["- fix this"], /put a prompt that begins with - after --/],
     ] as const) {
       const done = await run(args, "");
       assert.deepEqual([done.code, done.stdout], [2, ""], done.stderr);
@@ -340,7 +340,7 @@ describe("exit codes of gantry run", () => {
     assert.equal(fake.requests.length, 0);
   });
 
-  it("3: ended at a budget, or at the most iterations", async (t) => {
+  it("3: ended at a budget or at the maximum number of iterations", async (t) => {
     const { fake, run } = await bench(t);
     fake.fallback = call("list", {}, { usage: { input: 10_000, output: 10_000 } });
     const usd = await run(["--budget", "0.01", "x"]);
@@ -349,7 +349,7 @@ describe("exit codes of gantry run", () => {
     assert.equal((await run(["--budget-tokens", "1000", "x"])).code, 3);
     const turns = await run(["--max-iterations", "2", "x"]);
     assert.equal(turns.code, 3);
-    assert.match(turns.stderr, /^gantry: ended at the most iterations$/m);
+    assert.match(turns.stderr, /^gantry: ended at the maximum number of iterations$/m);
   });
 
   it("4: done, but a call was refused by permission, and it is said that nobody could be asked", async (t) => {
@@ -358,9 +358,9 @@ describe("exit codes of gantry run", () => {
     tries();
     const asks = await run(["--mode", "ask", "x"]);
     assert.deepEqual([asks.code, asks.stdout], [4, "I could not.\n"]);
-    assert.match(asks.stderr, /^nobody is here to be asked: calls that need leave are refused$/m);
-    assert.match(asks.stderr, /^ {2}refused: This call needs leave, and nobody could be asked/m);
-    assert.match(asks.stderr, /^gantry: refused by permission: Write a\.txt$/m);
+    assert.match(asks.stderr, /^no user can answer: tool calls that need permission are denied$/m);
+    assert.match(asks.stderr, /^ {2}denied: This call needs leave, and nobody could be asked/m);
+    assert.match(asks.stderr, /^gantry: permission denied: Write a\.txt$/m);
     tries();
     assert.equal((await run(["--mode", "plan", "x"])).code, 4);
     assert.equal(existsSync(project.at("a.txt")), false);
@@ -377,7 +377,7 @@ describe("exit codes of gantry run", () => {
     tries();
     const allowed = await free.run(["x"]);
     assert.equal(allowed.code, 0);
-    assert.match(allowed.stderr, /calls that need leave are allowed \(permissions\.unattended\)/);
+    assert.match(allowed.stderr, /tool calls that need permission are allowed \(permissions\.unattended\)/);
     fake.enqueue(call("read", { path: "none.txt" }), say("Not there."));
     assert.equal((await run(["--mode", "ask", "x"])).code, 0, "a call that fails was not refused");
   });

@@ -20,7 +20,7 @@ async function dumps(driver: SessionDriver): Promise<(ChainData | undefined)[]> 
   return all;
 }
 
-/** Sessions as real work leaves them: tools, a compacted chain, a revert, a fork, an alias. */
+/** Creates sessions like real work: tools, a compacted chain, a revert, a fork, an alias. */
 async function work(driver: SessionDriver, projectDir: string): Promise<string[]> {
   const provider = new ScriptedProvider([callTools(["none", { a: "\u2028 Ü" }]), "It is done."]);
   const agent = new Agent({ providers: [provider], driver, projectDir, compaction: { contextWindow: 4_000 } });
@@ -35,10 +35,10 @@ async function work(driver: SessionDriver, projectDir: string): Promise<string[]
   const messages = await agent.sessions.messages(chain);
   await agent.sessions.fork(chain, messages[3]!.id);
   await agent.sessions.revert(chain, messages.at(-3)!.id);
-  const other = await agent.sessions.create({ alias: "other-name" });
-  await say("Second", other.id);
+  const otherSession = await agent.sessions.create({ alias: "other-name" });
+  await say("Second", otherSession.id);
   await agent.close();
-  return [chain, other.id];
+  return [chain, otherSession.id];
 }
 
 function linesOf(text: string): Record<string, unknown>[] {
@@ -73,18 +73,18 @@ describe("gantry sessions", () => {
 
   it("export: the sessions named, by any id; import: leaves out what exists", async (t) => {
     const home = await tempDir(t);
-    const [, other] = await work(sqlite(home), home.path);
+    const [, otherId] = await work(sqlite(home), home.path);
     const out = await runGantry(t, ["sessions", "export", "other-name"], { home: home.path });
     const lines = linesOf(out.stdout);
     assert.deepEqual(lines[0], { gantry: "sessions", version: 1 });
-    assert.equal(lines[1]?.["root"], other);
+    assert.equal(lines[1]?.["root"], otherId);
     assert.deepEqual(
       lines.map(({ type }) => type),
       [undefined, "chain", "session", "message", "message", "run", "end"],
     );
     const again = await runGantry(t, ["sessions", "import"], { home: home.path, input: out.stdout });
     assert.equal(again.code, 0);
-    assert.equal(again.stderr, "0 sessions imported, 1 session left out that exist already\n");
+    assert.equal(again.stderr, "0 sessions imported, 1 session skipped (already stored)\n");
     const unknown = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
     assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nothing\n"]);
   });
@@ -101,8 +101,8 @@ describe("gantry sessions", () => {
     await agent.close();
     const driver = sqlite(source);
     await driver.open();
-    const given = { tool: "bash", scope: "x", title: "x", grantedBy: "x", grantedAt: new Date().toISOString() };
-    await driver.write(ids[0]!, { fence: null, sync: true, set: { permissionGrants: [given] } });
+    const grant = { tool: "bash", scope: "x", title: "x", grantedBy: "x", grantedAt: new Date().toISOString() };
+    await driver.write(ids[0]!, { fence: null, sync: true, set: { permissionGrants: [grant] } });
     await driver.close();
     const out = await runGantry(t, ["sessions", "export"], { home: source.path });
     assert.match(out.stdout, /"tool":"bash"/);
@@ -131,7 +131,7 @@ describe("gantry sessions", () => {
   it("import: what is no export is refused by line, and nothing of a broken session is stored", async (t) => {
     await using source = await makeTempDir();
     await work(sqlite(source), source.path);
-    const whole = (await runGantry(t, ["sessions", "export"], { home: source.path })).stdout.split("\n");
+    const exportedLines = (await runGantry(t, ["sessions", "export"], { home: source.path })).stdout.split("\n");
     const refused = async (lines: string[], message: RegExp, stored: number) => {
       const home = await tempDir(t);
       const run = await runGantry(t, ["sessions", "import"], { home: home.path, input: lines.join("\n") });
@@ -139,28 +139,30 @@ describe("gantry sessions", () => {
       assert.match(run.stderr, message);
       assert.equal((await dumps(sqlite(home))).length, stored);
     };
-    const firstEnd = whole.findIndex((line) => line.startsWith('{"type":"end"'));
+    const firstEnd = exportedLines.findIndex((line) => line.startsWith('{"type":"end"'));
     await refused([""], /line 1: expected \{"gantry":"sessions","version":1\}/, 0);
     await refused(["hello"], /line 1: expected JSON/, 0);
     await refused(['{"a":1}'], /line 1: .*no export of sessions/, 0);
     await refused(['{"gantry":"sessions","version":2}'], /line 1: expected \{"gantry"/, 0);
     for (const folder of ["/", "/x/..", "relative", "C:\\"]) {
-      const lines = whole.map((line) => line.replace(/"projectDir":"[^"]*"/, `"projectDir":${JSON.stringify(folder)}`));
+      const lines = exportedLines.map((line) =>
+        line.replace(/"projectDir":"[^"]*"/, `"projectDir":${JSON.stringify(folder)}`),
+      );
       await refused(
         lines,
         /line 3: expected session\.projectDir to be the absolute path of a folder below the root/,
         0,
       );
     }
-    await refused(whole.slice(0, firstEnd), /expected more of session .*: the export was cut off/, 0);
-    await refused(whole.slice(0, firstEnd + 3), /the export was cut off/, 1);
+    await refused(exportedLines.slice(0, firstEnd), /expected more of session .*: the export was cut off/, 0);
+    await refused(exportedLines.slice(0, firstEnd + 3), /the export was cut off/, 1);
     await refused(
-      [...whole.slice(0, 3), '{"type":"message","hiddenBy":"","message":{"id":5}}'],
+      [...exportedLines.slice(0, 3), '{"type":"message","hiddenBy":"","message":{"id":5}}'],
       /line 4: expected .*id/,
       0,
     );
     await refused(
-      whole.filter((_line, i) => i !== 3),
+      exportedLines.filter((_line, i) => i !== 3),
       /line \d+: expected \d+ messages of session/,
       0,
     );

@@ -9,11 +9,11 @@ import { lab, labConfig } from "../../helpers/lab.js";
 import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A title that would clear a terminal, turn its text around and begin a line of its own. */
+/** A title that would clear a terminal, reverse its text direction and begin a new line. */
 const EVIL = "evil \u001b[2J\u202e\u0007 title\nnext";
 
 async function stored(t: TestContext) {
-  // A title that no model gives in time: the session is called by its prompt.
+  // The model never returns a title, so the title is taken from the prompt.
   const fake = await lab(t, { aside: { say: [{ stall: true }] } });
   const home = await tempDir(t);
   const project = await tempDir(t);
@@ -36,7 +36,7 @@ describe("gantry sessions list", () => {
       sessions.map(({ title }) => title),
       ["third", "second thing", "first thing"],
     );
-    assert.ok(sessions.every((one) => !("leave" in one)));
+    assert.ok(sessions.every((session) => !("leave" in session)));
     const table = await gantry("sessions", "list");
     const [head, ...rows] = table.stdout.trimEnd().split("\n");
     assert.match(head ?? "", /^ID +LAST USED +TOKENS +COST +MODEL +TITLE$/);
@@ -94,7 +94,7 @@ describe("gantry sessions show", () => {
       assert.ok(![..."\u001b\u0007\u202e"].some((steers) => text.includes(steers)), JSON.stringify(text));
       assert.ok(text.includes("evil \\u001b[2J\\u202e\\u0007 title next"), text);
     }
-    assert.match(shown.stdout, /^Session +\S+\nTitle .*\nFolder .*\nModel +lab\/m1\nMode +auto\nSpent /);
+    assert.match(shown.stdout, /^Session +\S+\nTitle .*\nFolder .*\nModel +lab\/m1\nMode +auto\nUsage /);
     assert.match(shown.stdout, /--- User, .*\nevil .*\nnext\n\n--- Assistant, .*\n> list \{\}\n\n--- Tool list, /);
     assert.match(shown.stdout, /--- Assistant, .*\nIt is \\u001b\[31mempty\.\n$/);
     const json = JSON.parse((await gantry("sessions", "show", session.id, "--json")).stdout) as {
@@ -135,13 +135,16 @@ describe("gantry sessions undo", () => {
     await writeFile(file, "mine\n");
     const refused = await gantry("sessions", "undo", id);
     assert.equal(refused.code, 1);
-    assert.match(refused.stdout, /^conflict {2}a\.txt: somebody else changed it since\n/);
+    assert.match(refused.stdout, /^conflict {2}a\.txt: another program changed it since\n/);
     assert.match(refused.stderr, /nothing was undone; --force overwrites\n$/);
     assert.equal(await readFile(file, "utf8"), "mine\n");
     const forced = await gantry("sessions", "undo", id, "--force", "--json");
     assert.equal(forced.code, 0, forced.stderr);
-    const told = JSON.parse(forced.stdout) as { done: boolean; files: { outcome: string }[] };
-    assert.deepEqual([told.done, told.files.map(({ outcome }) => outcome)], [true, ["restored", "removed"]]);
+    const undoResult = JSON.parse(forced.stdout) as { done: boolean; files: { outcome: string }[] };
+    assert.deepEqual(
+      [undoResult.done, undoResult.files.map(({ outcome }) => outcome)],
+      [true, ["restored", "removed"]],
+    );
     assert.equal(await readFile(file, "utf8"), "one\n");
     assert.equal(existsSync(path.join(options.projectDir, "new")), false);
     assert.doesNotMatch((await gantry("sessions", "show", id)).stdout, /--- User/);
@@ -154,7 +157,7 @@ describe("gantry sessions undo", () => {
     assert.equal((await gantry("sessions", "undo", "nowhere")).code, 1);
     assert.match(
       (await gantry("sessions", "undo", id, "--redo", "--to", "x")).stderr,
-      /leave --to, --files-only and --messages-only out/,
+      /it cannot be combined with --to, --files-only or --messages-only/,
     );
   });
 });
@@ -182,9 +185,9 @@ describe("gantry sessions delete", () => {
     const { gantry, list } = await stored(t);
     for (const prompt of ["one", "two"]) await gantry("run", "--quiet", prompt);
     const ids = (await list()).map(({ id }) => id);
-    const asked = await gantry("sessions", "delete", ...ids);
-    assert.deepEqual([asked.code, asked.stdout], [1, ""]);
-    assert.match(asked.stderr, /nobody can be asked here; --yes deletes without/);
+    const deletion = await gantry("sessions", "delete", ...ids);
+    assert.deepEqual([deletion.code, deletion.stdout], [1, ""]);
+    assert.match(deletion.stderr, /no terminal for the confirmation; use --yes to delete without it/);
     const unknown = await gantry("sessions", "delete", "--yes", ...ids, "nowhere");
     assert.deepEqual([unknown.code, unknown.stderr], [1, "gantry: session not found: nowhere\n"]);
     assert.equal((await list()).length, 2);
@@ -199,7 +202,7 @@ describe("gantry sessions delete", () => {
     const { gantry, list, options } = await stored(t);
     await gantry("run", "--quiet", "keep or not");
     const [session] = await list();
-    for (const [answer, code, left] of [
+    for (const [answer, code, remainingCount] of [
       ["\n", 1, 1],
       ["no\n", 1, 1],
       ["\u0003", 130, 1],
@@ -213,7 +216,7 @@ describe("gantry sessions delete", () => {
       await child.output(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
       child.child.stdin.write(answer);
       assert.equal((await child.exited).code, code, child.stdout);
-      assert.equal((await list()).length, left);
+      assert.equal((await list()).length, remainingCount);
     }
   });
 
@@ -234,11 +237,11 @@ describe("gantry sessions delete", () => {
 describe("gantry models", () => {
   it("lists those of all providers, with what is known of them", async (t) => {
     const fake = await lab(t, { models: ["m1", "maker/m2", "evil\u001b[2J"] });
-    const [own] = labConfig(fake)["providers"] as [Record<string, unknown>];
+    const [providerConfig] = labConfig(fake)["providers"] as [Record<string, unknown>];
     const models = [{ id: "m1", context_window: 200_000, max_output: 8_000, cost: { input: 1.5, output: 2 } }];
     const config = {
       providers: [
-        { ...own, models },
+        { ...providerConfig, models },
         { name: "away", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" },
       ],
     };
@@ -250,9 +253,9 @@ describe("gantry models", () => {
     assert.match(all.stdout, /^lab\/maker\/m2/m);
     assert.ok(!all.stdout.includes("\u001b"), all.stdout);
     assert.match(all.stderr, /warn .*away/, "one that cannot be asked is told");
-    const found = await gantry("MAKER", "--json");
+    const searchRun = await gantry("MAKER", "--json");
     assert.deepEqual(
-      (JSON.parse(found.stdout) as { provider: string; model: { id: string } }[]).map(({ provider, model }) => [
+      (JSON.parse(searchRun.stdout) as { provider: string; model: { id: string } }[]).map(({ provider, model }) => [
         provider,
         model.id,
       ]),
@@ -264,7 +267,7 @@ describe("gantry models", () => {
   });
 });
 
-/** The terminal of util-linux' `script`. */
+/** Whether `script` of util-linux can create a terminal. */
 function hasTerminals(): boolean {
   try {
     return execFileSync("script", ["-qec", "tty", "/dev/null"], { stdio: ["ignore", "pipe", "ignore"] })

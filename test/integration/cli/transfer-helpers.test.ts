@@ -1,4 +1,4 @@
-// Sessions of helpers, out and in.
+// Export and import of subagent sessions.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Agent, builtinTools, MemoryDriver, type Session } from "gantry";
@@ -10,8 +10,8 @@ import { tempDir, type TempDir } from "../../helpers/temp.js";
 
 const driver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
 
-/** A session that asked one helper, and that helper's. */
-async function asked(home: TempDir): Promise<{ asker: string; helper: string }> {
+/** Creates a session with one subagent session. Returns both ids. */
+async function createSubagentSession(home: TempDir): Promise<{ asker: string; helper: string }> {
   const call = callTools(["task", { description: "Look", prompt: "Look there." }, "c1"]);
   const provider = new ScriptedProvider([call, "helped", "done"]);
   const tools = builtinTools().filter(({ name }) => name === "task");
@@ -33,7 +33,7 @@ const listed = (home: TempDir, spawnedBy?: string): Promise<Session[]> =>
 
 it("a session takes its helpers along, and they stay its helpers", async (t) => {
   const [home, there] = [await tempDir(t), await tempDir(t)];
-  const { asker, helper } = await asked(home);
+  const { asker, helper } = await createSubagentSession(home);
   const { stdout } = await runGantry(t, ["sessions", "export", asker], { home: home.path });
   const { stderr } = await runGantry(t, ["sessions", "import"], { home: there.path, input: stdout });
   assert.equal(stderr, "2 sessions imported\n");
@@ -49,20 +49,17 @@ it("a session takes its helpers along, and they stay its helpers", async (t) => 
 
 it("a helper that comes alone is a session that lists show and a person goes on with", async (t) => {
   const [home, there] = [await tempDir(t), await tempDir(t)];
-  const { asker, helper } = await asked(home);
+  const { asker, helper } = await createSubagentSession(home);
   const alone = (await runGantry(t, ["sessions", "export", helper], { home: home.path })).stdout;
   const { stderr } = await runGantry(t, ["sessions", "import"], { home: there.path, input: alone });
-  assert.equal(
-    stderr,
-    "1 session imported\n1 session of helpers came without who asked, and stand for themselves now\n",
-  );
+  assert.equal(stderr, "1 session imported\n1 session of subagents without their parent are now ordinary sessions\n");
   const [session] = await listed(there);
   assert.deepEqual([session?.id, session?.spawnedBy, session?.title], [helper, null, "Look"]);
   await within(there, async (agent) => {
     assert.equal((await (await agent.run({ message: "on", sessionId: helper })).result).output, "on");
     assert.equal((await agent.sessions.messages(helper)).length, 4);
   });
-  // Where who asked is, it is that one's again.
+  // If the parent session exists, the imported session belongs to it again.
   await within(home, ({ sessions }) => sessions.delete(helper));
   const back = await runGantry(t, ["sessions", "import"], { home: home.path, input: alone });
   assert.equal(back.stderr, "1 session imported\n");
@@ -74,7 +71,7 @@ it("a helper that comes alone is a session that lists show and a person goes on 
 
 it("two that a file says asked for each other are shown all the same", async (t) => {
   const home = await tempDir(t);
-  const { asker, helper } = await asked(home);
+  const { asker, helper } = await createSubagentSession(home);
   const from = driver(home);
   await from.open();
   const store = new MemoryDriver();

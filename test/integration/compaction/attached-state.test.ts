@@ -14,7 +14,7 @@ import { sseEvents } from "../../helpers/http.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** Tool calls of one prompt; `TURNS=300` is the long form. */
+/** Number of tool calls of one prompt. `TURNS=300` is the long form. */
 const TURNS = Number(process.env["TURNS"] ?? 24);
 const SUBAGENT_PROMPT = "Write the file of the subagent.";
 const TODOS = ["draw the plans", "pour the concrete", "paint the handrail"].map((content, i) => ({
@@ -22,7 +22,7 @@ const TODOS = ["draw the plans", "pour the concrete", "paint the handrail"].map(
   status: i === 0 ? "in_progress" : "pending",
 }));
 
-/** A model that works until its calls are used up, and checks each of its prompts. */
+/** A model that works until its calls are used up and checks each prompt that it receives. */
 class Worker {
   /** Text that each prompt must contain: todo items, and paths of the files changed so far. */
   readonly expected = new Set<string>();

@@ -4,7 +4,7 @@ import { call, say, startFakeModelServer } from "../../helpers/fake-model-server
 import { spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** Of each window; `TURNS=300` is the long form. */
+/** Number of turns per window. `TURNS=300` is the long form. */
 const TURNS = Number(process.env["TURNS"] ?? 24);
 const GOAL = "The goal is to keep the word HELIOTROPE in mind.";
 
@@ -58,10 +58,10 @@ describe("a conversation far longer than the model's window, through real doors"
       const { messages } = (await (await server.fetch(`/api/sessions/${id}/messages`)).json()) as {
         messages: { role: string; content: string; seq: number; session_id: string }[];
       };
-      const said = messages.filter(({ role }) => role === "assistant").map(({ content }) => content);
+      const answers = messages.filter(({ role }) => role === "assistant").map(({ content }) => content);
       for (let turn = 1; turn <= TURNS; turn += 1)
         assert.ok(
-          said.some((content) => content.startsWith(`Answer ${turn}.`)),
+          answers.some((content) => content.startsWith(`Answer ${turn}.`)),
           `answer ${turn}`,
         );
       assert.ok(

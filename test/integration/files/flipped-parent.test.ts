@@ -1,5 +1,5 @@
-// Every file tool against a parent folder that becomes a link to the outside, or stops being one, before a chosen one of
-// the tool's own file system calls: each of them in turn. Two processes that race are in race.test.ts.
+// Every file tool while its parent folder becomes a link to the outside, or stops being a link. The switch happens
+// before each file system call of the tool in turn. race.test.ts races two processes.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import fsPromises from "node:fs/promises";
@@ -13,14 +13,17 @@ import { PathError } from "../../../src/ports/errors.js";
 import { fillProject, pictureOf, SECRET } from "../../helpers/flipped-folder.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
-/** Called before each file system call of this thread that is given a path: others go by what is open, whatever its name. */
+/**
+ * Called before each file system call of this thread that receives a path. Calls on descriptors do not depend on names.
+ */
 let onCall: (() => void) | undefined;
 const restore: (() => void)[] = [];
 
 function watchCalls(module: object): void {
   const methods = module as Record<string, unknown>;
   for (const [name, method] of Object.entries(methods)) {
-    // Classes have capitals. `realpathSync.native` stays as it is: gantry's own folders alone are asked by it.
+    // Skips classes, which begin with a capital letter. `realpathSync.native` is not wrapped: it is only called for
+    // gantry's own folders.
     if (typeof method !== "function" || !/^[a-z]/.test(name)) continue;
     const wrapped = function (this: unknown, ...args: unknown[]): unknown {
       const hook = typeof args[0] === "string" ? onCall : undefined;
@@ -41,7 +44,7 @@ after(() => {
   syncBuiltinESMExports();
 });
 
-/** `way` is a folder and a link to the outside by turns; what it is not at the moment is parked. */
+/** `way` alternates between a folder and a link to the outside. The inactive one is stored under another name. */
 class Flipping {
   #isLink = false;
   readonly #way: string;
@@ -55,7 +58,7 @@ class Flipping {
   flip(): void {
     const [now, next] = this.#isLink ? ["link", "real"] : ["real", "link"];
     this.#isLink = !this.#isLink;
-    // The tool may have deleted the first, or the folder around both.
+    // The tool may have deleted the first entry, or the folder around both.
     for (const [from, to] of [
       [this.#way, `${this.#parked}.${now}`],
       [`${this.#parked}.${next}`, this.#way],
@@ -68,7 +71,7 @@ class Flipping {
 const path = "sub/deep/file.txt";
 const patch = (section: string) => ({ input: `*** Begin Patch\n${section}\n*** End Patch` });
 
-/** By name of the test: a tool, and its arguments. `top` lies around the folder that flips. */
+/** Tool and arguments by test name. `top` contains the folder that switches. */
 const CALLS: Record<string, readonly [tool: string, input: Record<string, unknown>]> = {
   read: ["read", { path }],
   "write in new folders": ["write", { path: "sub/deep/new/one/a.txt", content: "new\n" }],
@@ -100,16 +103,16 @@ async function walked(start: string): Promise<string> {
   return names.join("\n");
 }
 
-/** Whether the folder is a link at first, and how many calls the first flip lasts. */
+/** Whether the folder is a link at first, and the number of calls that the first switch lasts. */
 const WINDOWS = [
   [false, Infinity],
   [false, 1],
   [true, 1],
 ] as const;
 
-/** How a call with flips went. */
+/** The result of a call during which the folder switched. */
 interface Outcome {
-  /** Of the file system, that were watched. */
+  /** Number of observed file system calls. */
   calls: number;
   error: unknown;
 }
@@ -121,7 +124,7 @@ const WORK: Record<string, (project: string) => Promise<string>> = Object.fromEn
     async (project: string) =>
       (
         await callTool(
-          tools.find((one) => one.name === tool)!,
+          tools.find((candidate) => candidate.name === tool)!,
           input,
           toolContext(project),
         )
@@ -144,7 +147,7 @@ describe(
         fillProject(outside, SECRET);
         const picture = pictureOf(outside);
 
-        /** One call, with flips before these file system calls of it. */
+        /** One call of the tool. The folder switches before the file system calls with these numbers. */
         const call = async (isLinkFirst: boolean, flips: readonly number[]): Promise<Outcome> => {
           fs.rmSync(project, { recursive: true, force: true });
           const isAround = name === "delete around it";

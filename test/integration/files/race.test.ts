@@ -1,4 +1,4 @@
-// Every file tool against a parent folder that another process makes a link to somewhere else, again and again.
+// Every file tool while another process repeatedly replaces the parent folder by a link to another folder.
 import assert from "node:assert/strict";
 import { closeSync, constants, fstatSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -9,17 +9,20 @@ import { Child } from "../../helpers/child.js";
 import { fillProject, pictureOf, SECRET } from "../../helpers/flipped-folder.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
-/** Calls of each tool; the long form sets more, and has all tools. Each step of each tool is in flipped-parent.test.ts. */
+/**
+ * Number of calls per tool. The long form sets more calls and tests all tools. flipped-parent.test.ts tests each step
+ * of each tool.
+ */
 const CALLS = Number(process.env.CALLS ?? 30);
-const SHORT = ["read", "apply_patch", "delete around it"];
+const SHORT_FORM_TOOLS = ["read", "apply_patch", "delete around it"];
 
-/** The folder that is really there, open: whatever its name is at the moment, it is reached by this. */
+/** Opens the real folder. The descriptor stays valid under either name. */
 function openReal(project: string): number {
   for (;;) {
     try {
       return openSync(join(project, "sub.real"), constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
     } catch {
-      // It has its other name just now.
+      // The folder currently has its other name.
     }
   }
 }
@@ -42,7 +45,7 @@ const calls: Record<string, (i: number) => Record<string, unknown>> = {
     return { input: `*** Begin Patch\n${sections[i % 5]}\n*** End Patch` };
   },
   delete: (i) => (i % 2 ? { path: "sub/deep/tree", recursive: true } : { path: "sub/deep/gone.txt" }),
-  // Here the folder that flips lies in what is deleted.
+  // The switching folder is inside the deleted folder.
   "delete around it": () => ({ path: "top", recursive: true }),
   list: (i) => ({ path: ["sub", "sub/deep", "."][i % 3], depth: 4 }),
   glob: (i) => ({ path: ["sub", "sub/deep", "."][i % 3], pattern: "**/*" }),
@@ -50,8 +53,8 @@ const calls: Record<string, (i: number) => Record<string, unknown>> = {
 };
 
 describe("a parent folder that flips between a folder and a link to the outside", () => {
-  const names = process.env.CALLS === undefined ? SHORT : Object.keys(calls);
-  for (const [name, inputOf] of Object.entries(calls).filter(([one]) => names.includes(one)))
+  const names = process.env.CALLS === undefined ? SHORT_FORM_TOOLS : Object.keys(calls);
+  for (const [name, inputOf] of Object.entries(calls).filter(([callName]) => names.includes(callName)))
     it(`${name}: never reaches the outside`, async (t) => {
       await using folder = await temporaryFolder();
       const project = join(folder.path, "project");
@@ -69,14 +72,15 @@ describe("a parent folder that flips between a folder and a link to the outside"
       const reasons = new Map<string, number>();
       try {
         await flipper.message();
-        const tool = builtinTools().find((one) => one.name === name.split(" ")[0])!;
-        // All of a few calls may be refused: the first that is not ends the test.
+        const tool = builtinTools().find((candidate) => candidate.name === name.split(" ")[0])!;
+        // All of a few calls can be rejected, so the loop continues until the first success.
         for (let i = 0; i < CALLS || counts.done === 0; i++) {
           if (around) {
             mkdirSync(join(project, "top"), { recursive: true });
             fillProject(join(project, "top"), "inside");
           } else if (i % 100 === 0 || name === "delete") {
-            // A tool may make a folder of the name that is free for a moment; the flipper then removes one of the two.
+            // A tool can create a folder under a name that is free for a moment. The other process then removes one of
+            // the two.
             if (fstatSync(inside).nlink === 0) {
               closeSync(inside);
               inside = openReal(project);

@@ -30,17 +30,22 @@ describe("an undo that is killed", () => {
     const run = await agent.run({ message: "write" });
     await run.result;
     const id = run.sessionId;
-    const said = (await agent.sessions.messages(id)).length;
+    const messageCount = (await agent.sessions.messages(id)).length;
     const textAt = (name: string): string =>
       existsSync(folder.at("project", name)) ? readFileSync(folder.at("project", name), "utf8") : "";
     const is = async (isUndone: boolean, when: string): Promise<void> => {
       for (const [i, name] of names.entries())
         assert.equal(textAt(name), isUndone ? (i % 3 === 0 ? "" : "one\n") : "two\n", `${when}: ${name}`);
-      assert.equal((await agent.sessions.messages(id)).length, isUndone ? 0 : said, when);
-      const left = (await readdir(folder.at("project"), { recursive: true })).filter((name) => name.endsWith(".tmp"));
-      assert.deepEqual(left, [], when);
+      assert.equal((await agent.sessions.messages(id)).length, isUndone ? 0 : messageCount, when);
+      const temporaryFiles = (await readdir(folder.at("project"), { recursive: true })).filter((name) =>
+        name.endsWith(".tmp"),
+      );
+      assert.deepEqual(temporaryFiles, [], when);
     };
-    /** Kill it when this path is undone, or redone; before any is, when its plan is noted. */
+    /**
+     * Kills the process when this path has been undone or redone. Undefined: when the plan is recorded, before the
+     * first path.
+     */
     const killed = async (verb: "undo" | "redo", at: string | undefined): Promise<void> => {
       const child = new Child("undo-process.ts", [folder.path, id, verb]);
       const journal = folder.at("files", id, "journal.jsonl");
@@ -55,7 +60,7 @@ describe("an undo that is killed", () => {
       });
       await child.kill();
     };
-    /** Where it had ended when it was killed, nothing is left to be done. */
+    /** If the work had ended before the kill, nothing remains to be done. */
     const goOn = async (verb: "undo" | "redo"): Promise<void> => {
       const work = verb === "undo" ? agent.sessions.undo(id) : agent.sessions.redo(id);
       await work.catch((error: unknown) => {

@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { GantryClient } from "gantry/client";
-import { originOf } from "../../../src/http/socket-process.js";
+import { findOrigin } from "../../../src/http/socket-process.js";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
@@ -15,13 +15,13 @@ const ACTOR = fileURLToPath(new URL("../../helpers/actor.mjs", import.meta.url))
 const works = findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: true });
 const linux = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
 
-/** A model that makes the call that its prompt names, `name {"arguments"}`. */
+/** A model that makes the call in its prompt, `name {"arguments"}`. */
 const CALLER = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
   gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
   create: () => ({
-    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, known: [{ id: "m", name: "M", ownedBy: "us" }],
+    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, configuredModels: [{ id: "m", name: "M", ownedBy: "us" }],
     models: async () => [{ id: "m", name: "M", ownedBy: "us" }],
     async *stream({ messages, tools }) {
       const last = messages.at(-1);
@@ -46,9 +46,9 @@ interface Scene {
   session: string;
   run: string;
   ask: string;
-  /** File for the answers of the actor. */
+  /** File for the answers of the actor script. */
   file: string;
-  /** Arguments of the actor. */
+  /** Arguments of the actor script. */
   args: string[];
 }
 
@@ -90,7 +90,7 @@ const call = (name: string, args: object) => `${name} ${JSON.stringify(args)}`;
 const quoted = (args: readonly string[]) => args.map((arg) => `'${arg}'`).join(" ");
 const node = `'${process.execPath}'`;
 
-/** Ways in which a model has a program run. */
+/** The ways in which a model can start a program. */
 const WAYS: Readonly<
   Record<string, { sandbox: "required" | "off"; message: (args: string[], file: string) => string }>
 > = {
@@ -139,7 +139,7 @@ describe("a command cannot act as a person", { concurrency: true }, () => {
         answers.filter(([, status, code]) => status !== 403 || code !== "command_refused"),
         [],
       );
-      // Nothing came of it.
+      // None of the requests had an effect.
       assert.equal((await client.sessions.get(session)).mode, "ask");
       assert.equal((await client.asks.get(ask)).state, "open");
       assert.equal(existsSync(`${server.projectDir}/asked`), false);
@@ -157,13 +157,15 @@ describe("a command cannot act as a person", { concurrency: true }, () => {
       const answers = new Map((await answersIn(file)).map(([action, ...answer]) => [action, answer]));
       for (const action of ["answer a question", "grant a permission", "change the mode"])
         assert.deepEqual(answers.get(action), [403, "person_required"], action);
-      // The rest is open to every process of the user, as the specification has it.
+      // The specification allows everything else to every process of the user.
       await assert.rejects(client.sessions.get(session), { code: "session_not_found" });
     },
   );
 });
 
-/** Sends requests through sockets that no process holds while the server looks: they lie in a pair of other sockets. */
+/**
+ * Sends requests through sockets that no process holds during the check: they are in transit in another socket pair.
+ */
 const IN_FLIGHT = `
 import json, re, socket, sys, urllib.error, urllib.request
 _, url, file = sys.argv
@@ -197,13 +199,13 @@ describe("a client that no process shows", () => {
     await client.run({ message: call("bash", { command: `python3 flight.py ${server.url} '${file}'` }) });
     const answers = await answersIn(file);
     assert.equal(answers.length, 20);
-    // One that was not hidden in time was found as a command.
+    // A socket that was not hidden in time was identified as a command's socket.
     for (const [i, status, code] of answers)
       assert.ok(status === 403 && /^(command|unseen)_refused$/.test(code), `${i}: ${status} ${code}`);
   });
 
   it("is unseen, as the owner of a socket that has ended is", linux, async () => {
-    assert.equal(await originOf("0"), "unseen");
+    assert.equal(await findOrigin("0"), "unseen");
   });
 });
 
@@ -219,7 +221,7 @@ describe("a person", { concurrency: true }, () => {
     assert.equal((await post("/api/run", { message: "hello" })).status, 200);
     assert.equal((await server.fetch(`/api/sessions/${session}`)).status, 200);
     assert.equal((await post(`/api/sessions/${session}`, { title: "mine" }, {}, "PATCH")).status, 200);
-    // A stricter mode needs no person.
+    // A stricter mode needs no user token.
     assert.equal((await post(`/api/sessions/${session}`, { mode: "plan" }, {}, "PATCH")).status, 200);
     for (const wrong of [{}, { authorization: "Bearer x" }, { authorization: "Basic x" }] as Record<string, string>[]) {
       const answers = [
@@ -235,7 +237,7 @@ describe("a person", { concurrency: true }, () => {
       }
     }
     assert.equal((await client.asks.get(ask)).state, "open");
-    // The typed client finds the token, and sends it to servers of this machine only.
+    // The typed client finds the token and sends it only to servers on this machine.
     process.env["GANTRY_HOME"] = server.home;
     t.after(() => delete process.env["GANTRY_HOME"]);
     const typed = new GantryClient({ url: server.url });
@@ -307,7 +309,7 @@ describe("a person", { concurrency: true }, () => {
       });
       return response.ok ? ((await response.json()) as { headers: Record<string, string> }).headers : {};
     };
-    // A page of a development server that a command has started: the browser is the person's.
+    // A page of a development server that a command has started. The browser belongs to the user.
     for (const origin of ["http://localhost:3000", "https://evil.example"])
       assert.deepEqual(await login({ origin, "sec-fetch-site": "same-site" }), {});
     const headers = await login({ origin: server.url, "sec-fetch-site": "same-origin" });

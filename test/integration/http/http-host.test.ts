@@ -12,7 +12,7 @@ import { exchange, send, wire } from "../../helpers/http.js";
 
 const ABORTED = AbortSignal.abort();
 
-function mountAt(prefix: string, more: Partial<HttpMount> = {}): HttpMount {
+function mountAt(prefix: string, fields: Partial<HttpMount> = {}): HttpMount {
   return {
     prefix,
     fallback: false,
@@ -22,7 +22,7 @@ function mountAt(prefix: string, more: Partial<HttpMount> = {}): HttpMount {
       void response
         .writeHead(status, { ...headers, "content-type": "application/json" })
         .end(JSON.stringify({ error: message })),
-    ...more,
+    ...fields,
   };
 }
 
@@ -80,21 +80,21 @@ it("says what would help in the words of whoever opened it", async (t) => {
     /without authentication: give a key for \/api, or bind to 127\.0\.0\.1$/,
   );
   await open(t, { logger, remedy }).mount(mountAt("/api"));
-  assert.match(warned[0] ?? "", /; a key for \/api would ask for it$/);
+  assert.match(warned[0] ?? "", /; a key for \/api requires it$/);
 });
 
 it("binds beyond loopback with authentication, or when told to", async (t) => {
-  for (const [options, more] of [
+  for (const [options, fields] of [
     [{ host: "0.0.0.0" }, { authenticated: true }],
     [{ host: "0.0.0.0", insecure: true }, {}],
   ] as const) {
     const host = open(t, options);
-    const url = await host.mount(mountAt("/api", more));
+    const url = await host.mount(mountAt("/api", fields));
     assert.match(url, /^http:\/\/0\.0\.0\.0:\d+$/);
     assert.equal(host.loopback, false);
     const port = new URL(url).port;
     assert.equal((await send(`http://127.0.0.1:${port}`, "/api")).status, 200);
-    if (more && "authenticated" in more)
+    if (fields && "authenticated" in fields)
       await assert.rejects(host.mount(mountAt("/", { authenticated: false })), /without authentication/);
   }
 });
@@ -125,7 +125,7 @@ it("says in one line why it cannot listen", async (t) => {
   });
   await assert.rejects(open(t, { host: "192.0.2.1", insecure: true }).mount(mountAt("/api")), /no such address/);
   await assert.rejects(open(t, { host: "no-such-host.invalid", insecure: true }).mount(mountAt("/api")), ListenError);
-  // The port came free: the same host can try again.
+  // The port is free again, and the same host can retry.
   taken.close();
   await once(taken, "close");
   assert.match(await busy.mount(mountAt("/api")), new RegExp(`:${port}$`));
@@ -168,7 +168,8 @@ const HOSTILE = [
   ".",
   "..localhost",
   "lo\u0000calhost",
-  // These lead to this machine, or are addresses that names can be led to; browsers tell no server whose page asks there.
+  // These addresses reach this machine or can be the target of a DNS name. A browser does not report the origin of such
+  // a page.
   "0.0.0.0",
   "[::]:80",
   "[::FFFF:127.0.0.1]",
@@ -206,8 +207,8 @@ it("takes loopback, addresses and allowed names as Host, and nothing else", asyn
 it("beyond loopback takes the addresses of this machine too, but none that stands for all of them", async (t) => {
   const host = open(t, { host: "0.0.0.0", insecure: true });
   const url = (await host.mount(mountAt("/"))).replace("0.0.0.0", "127.0.0.1");
-  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  for (const { address, family } of own)
+  const ownAddresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  for (const { address, family } of ownAddresses)
     assert.equal(
       await statusWithHost(url, family === "IPv4" ? `${address}:80` : `[${address}]`),
       family === "IPv4" || address === "::1" ? 200 : 403,
@@ -300,8 +301,8 @@ it(
     const logger: Logger = { debug: none, info: none, error: none, warn: (text) => void warned.push(text) };
     const upgrade: HttpMount["upgrade"] = (_request, socket) => void socket.end("open");
     const mount = mountAt("/", { publicPaths: ["/alive"], upgrade });
-    const port = async (options: HttpHostOptions, more: Partial<HttpMount> = {}) =>
-      new URL(await open(t, { ...options, logger }).mount({ ...mount, ...more })).port;
+    const port = async (options: HttpHostOptions, fields: Partial<HttpMount> = {}) =>
+      new URL(await open(t, { ...options, logger }).mount({ ...mount, ...fields })).port;
     const as = async (uid: number, ...args: string[]): Promise<number> => {
       const child = spawn(process.execPath, ["-e", CURL, ...args], {
         uid,
@@ -309,16 +310,16 @@ it(
         cwd: "/",
       });
       let text = "";
-      child.stdout.setEncoding("utf8").on("data", (more: string) => (text += more));
+      child.stdout.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
       await once(child, "close");
       return Number(text);
     };
-    const [root, other] = [0, 65_534];
+    const [root, otherUid] = [0, 65_534];
     const closed = await port({});
     assert.equal(await as(root, "127.0.0.1", closed), 200);
-    assert.equal(await as(other, "127.0.0.1", closed), 403);
-    assert.equal(await as(other, "::ffff:127.0.0.1", closed), 403);
-    assert.equal(await as(other, "127.0.0.1", closed, "/alive"), 200);
+    assert.equal(await as(otherUid, "127.0.0.1", closed), 403);
+    assert.equal(await as(otherUid, "::ffff:127.0.0.1", closed), 403);
+    assert.equal(await as(otherUid, "127.0.0.1", closed, "/alive"), 200);
     assert.deepEqual(
       warned.filter((text) => text.includes("another user")).map((text) => /uid (\d+)/.exec(text)?.[1]),
       ["65534"],
@@ -327,21 +328,21 @@ it(
     if (hasIpv6()) {
       const six = await port({ host: "::1" });
       assert.equal(await as(root, "::1", six), 200);
-      assert.equal(await as(other, "::1", six), 403);
+      assert.equal(await as(otherUid, "::1", six), 403);
     }
-    // Who has not the headers is looked at as if there were none.
+    // A client without the headers is checked as if no headers were required.
     const locked = await port({ requiredHeaders: { "X-Key": "secret" } }, { browserPaths: ["/page", "/files/*"] });
     for (const place of ["/page", "/files/x"]) {
       assert.equal(await as(root, "127.0.0.1", locked, place), 200);
-      assert.equal(await as(other, "127.0.0.1", locked, place), 403);
+      assert.equal(await as(otherUid, "127.0.0.1", locked, place), 403);
     }
     for (const place of ["/page/", "/files", "/x"]) assert.equal(await as(root, "127.0.0.1", locked, place), 401);
-    assert.equal(await as(other, "127.0.0.1", await port({ allowOtherUsers: true })), 200);
-    assert.equal(await as(other, "127.0.0.1", await port({}, { authenticated: true })), 200);
+    assert.equal(await as(otherUid, "127.0.0.1", await port({ allowOtherUsers: true })), 200);
+    assert.equal(await as(otherUid, "127.0.0.1", await port({}, { authenticated: true })), 200);
   },
 );
 
-/** Why nobody else can be tried here; false when it can. */
+/** Why no other user can be tested here. False if it can. */
 function noOtherUser(): string | false {
   if (process.platform !== "linux") return "only Linux tells users apart";
   return process.getuid?.() === 0 ? false : "only root can become another user";
@@ -413,7 +414,7 @@ it("answers 503 over the limit of connections, and recovers", async (t) => {
   const refused = await exchange(url, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   assert.match(refused, /^HTTP\/1\.1 503 [\s\S]*retry-after: 1[\s\S]*too many connections/i);
   second.destroy();
-  // The server hears of it a moment later.
+  // The server notices the disconnect a moment later.
   for (;;) if ((await send(url, "/")).status === 200) break;
   first.destroy();
 });
@@ -421,8 +422,11 @@ it("answers 503 over the limit of connections, and recovers", async (t) => {
 it("refuses WebSockets where nobody takes them, and serves who asks for h2c in plain HTTP", async (t) => {
   const host = open(t);
   const url = await host.mount(mountAt("/"));
-  const upgrade = (protocol: string, more = "") =>
-    exchange(url, `GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n${more}\r\n`);
+  const upgrade = (protocol: string, headers = "") =>
+    exchange(
+      url,
+      `GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n${headers}\r\n`,
+    );
   assert.match(await upgrade("websocket"), /^HTTP\/1\.1 404 [\s\S]*not found/);
   assert.match(await upgrade("h2c"), /^HTTP\/1\.1 200 [\s\S]*\/ \/x/);
 });
@@ -539,7 +543,7 @@ it("keeps the connection of a client whose body was refused, where the rest of i
   assert.equal(await post("localhost"), 200);
 });
 
-/** What a raw request with this Host header gets; 0 for no answer. */
+/** The status for a raw request with this Host header. 0: no answer. */
 async function statusWithHost(url: string, host: string): Promise<number> {
   const text = await exchange(url, `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
   return Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0);

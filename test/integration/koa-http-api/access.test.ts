@@ -4,7 +4,7 @@ import { exchange, type RawRequest } from "../../helpers/http.js";
 import { startServer } from "../../helpers/server.js";
 import { startApi } from "../../helpers/http-api.js";
 
-/** Every route, with what it answers a welcome client. */
+/** Every route, with its status for an authorized client. */
 const ROUTES: [method: string, path: string, status: number, body?: string][] = [
   ["GET", "/api/health", 200],
   ["GET", "/api/ready", 200],
@@ -98,19 +98,19 @@ it("a preflight that asks for what is newer is told of it, all others as ever", 
 });
 
 it("a page of another address may send the required headers by which clients prove who they are", async (t) => {
-  const asked = "access-control-request-headers";
+  const requestHeaders = "access-control-request-headers";
   const listed = async (send: Awaited<ReturnType<typeof startApi>>["send"], names?: string) => {
     const headers = { origin: "http://127.0.0.1:9", "access-control-request-method": "POST" };
     const answer = await send("/api/run", {
       method: "OPTIONS",
-      headers: { ...headers, ...(names && { [asked]: names }) },
+      headers: { ...headers, ...(names && { [requestHeaders]: names }) },
     });
     assert.ok(!JSON.stringify([answer.headers, answer.text]).includes("secret"));
     return answer.headers["access-control-allow-headers"];
   };
   const requiredHeaders = { "X-Key": "secret", Authorization: "Bearer secret", "X-Client": "" };
   const { send } = await startApi(t, { http: { requiredHeaders, headers: { "X-Mine": "1" } } });
-  // By its own name alone: whoever does not know it is told nothing new.
+  // A header is listed only if the request names it, so that other clients learn nothing.
   for (const names of [undefined, "content-type", "x-ke", "x-key-2, my-x-key", "authorization"])
     assert.equal(await listed(send, names), "Content-Type, Authorization, X-Mine", names);
   assert.equal(await listed(send, "content-type,x-key"), "Content-Type, Authorization, X-Key, X-Mine");
@@ -119,18 +119,20 @@ it("a page of another address may send the required headers by which clients pro
     await listed(send, "authorization,idempotency-key,x-key"),
     "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-Key, X-Mine",
   );
-  // One that must only be there proves nothing, and may be there to keep pages out.
+  // A header with any value authenticates no client, and can serve to keep pages out.
   const open = await startApi(t, { http: { requiredHeaders: { "X-Client": "" } } });
   assert.equal(await listed(open.send, "x-client"), "Content-Type, Authorization");
 });
 
 it("it is the port's required headers where the API has none of its own, and its own in their place", async (t) => {
-  for (const [own, allowed] of [
+  for (const [apiOptions, allowed] of [
     [{}, "Content-Type, Authorization, X-Port"],
     [{ required_headers: { "X-Own": "k" } }, "Content-Type, Authorization, X-Own"],
   ] as const) {
     const server = await startServer(t, {
-      config: { server: { required_headers: { "X-Port": "k" }, transports: [{ transport: "koa-http-api", ...own }] } },
+      config: {
+        server: { required_headers: { "X-Port": "k" }, transports: [{ transport: "koa-http-api", ...apiOptions }] },
+      },
     });
     const { status, headers } = await server.fetch("/api/run", {
       method: "OPTIONS",
@@ -233,7 +235,7 @@ const PAGES: Record<string, string>[] = [
   { "sec-fetch-site": "cross-site", origin: "http://localhost@evil.example" },
   { "sec-fetch-site": "cross-site", origin: "http://evil.example/?http://localhost" },
   { "sec-fetch-site": "cross-site", origin: "https://evil.example, http://localhost" },
-  // Browsers send no fetch metadata to addresses that they do not trust, and old ones none at all.
+  // Browsers send no fetch metadata to untrusted addresses, and old browsers never send it.
   { origin: "https://evil.example" },
   { origin: "http://evil.example" },
   { origin: "null" },
@@ -274,12 +276,12 @@ it("whether the server lives may be asked by any page; its Host must be right al
 
 it("pages of other ports of this machine are refused where the config says so", async (t) => {
   const { send, url } = await startApi(t, { host: { allowLoopbackPages: false } });
-  const own = { origin: new URL(url).origin, host: new URL(url).host };
+  const ownHeaders = { origin: new URL(url).origin, host: new URL(url).host };
   const get = async (headers: Record<string, string>) => (await send("/api/sessions", { headers })).status;
   assert.equal(await get({}), 200);
-  assert.equal(await get(own), 200);
+  assert.equal(await get(ownHeaders), 200);
   assert.equal(await get({ "sec-fetch-site": "none" }), 200);
-  assert.equal(await get({ ...own, "sec-fetch-site": "same-origin" }), 200);
+  assert.equal(await get({ ...ownHeaders, "sec-fetch-site": "same-origin" }), 200);
   for (const page of [
     { origin: "http://localhost:3000" },
     { origin: "http://127.0.0.1:3000", "sec-fetch-site": "same-site" },

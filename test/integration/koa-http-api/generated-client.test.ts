@@ -11,7 +11,7 @@ import { startServer } from "../../helpers/server.js";
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 const run = promisify(execFile);
 
-/** A client as a stranger writes one: types of a generator that knows nothing of us, and a `fetch` that has them. */
+/** A third-party client: types of a generic generator, and a `fetch` with these types. */
 const CLIENT = `
 import type { paths } from "./api.js";
 
@@ -69,7 +69,7 @@ const changed = await call("patch", "/api/sessions/{id}", { path: { id }, body: 
 const { messages } = await call("get", "/api/sessions/{id}/messages", { path: { id }, query: { limit: 10 } });
 const roles = messages.map(({ role }) => role);
 const seen: string[] = [];
-for await (const event of events("get", "/api/sessions/{id}/events", { path: { id }, query: { follow: false, behind: 1 } })) {
+for await (const event of events("get", "/api/sessions/{id}/events", { path: { id }, query: { follow: false, after_seq: 1 } })) {
   if (event.event === "state") seen.push(event.data.run?.state ?? "none");
   if (event.event === "message") seen.push(event.data.message.role);
 }
@@ -111,7 +111,7 @@ describe("a client whose types openapi-typescript makes", () => {
     const server = await startServer(t);
     const bin = (name: string) => path.join(ROOT, "node_modules", name);
     const cwd = { cwd: folder.path };
-    // As a person does it, from the server itself.
+    // Generates the types from the running server, like a user.
     const document = new URL("/api/openapi.json", server.url).href;
     await run(process.execPath, [bin("openapi-typescript/bin/cli.js"), document, "-o", folder.at("api.ts")], cwd);
     const { stdout: wrong } = await run(process.execPath, [bin("typescript/bin/tsc"), "-p", "."], cwd).catch(
@@ -119,9 +119,9 @@ describe("a client whose types openapi-typescript makes", () => {
     );
     assert.equal(wrong, "");
     const { stdout } = await run(process.execPath, ["client.js", server.url], cwd);
-    const { models, ...told } = JSON.parse(stdout) as { models: string[] };
+    const { models, ...results } = JSON.parse(stdout) as { models: string[] };
     assert.ok(models.length > 0);
-    assert.deepEqual(told, {
+    assert.deepEqual(results, {
       ...{ status: "ok", said: true, finished: true, total: 1, title: "Mine", gone: "deleted" },
       roles: ["user", "assistant"],
       seen: ["finished", "assistant"],

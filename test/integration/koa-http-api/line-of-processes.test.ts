@@ -6,7 +6,7 @@ import { startServer, type GantryServer } from "../../helpers/server.js";
 import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
 import { makeTempDir } from "../../helpers/temp.js";
 
-/** SQLite by default: the kit of the drivers proves them alike. `STORES` adds the others. */
+/** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 
 for (const driver of STORES)
@@ -41,13 +41,13 @@ for (const driver of STORES)
     ].map(({ run_id }) => run_id);
     assert.deepEqual(await Promise.all(line.map(stateOf)), Array(4).fill("queued"));
     await a.stop("SIGKILL");
-    // Whoever looks is told at once.
+    // A reader sees the end at once.
     assert.deepEqual(await Promise.all([under.run_id, line[0]!, line[2]!].map(stateOf)), Array(3).fill("interrupted"));
     await until(async () => (await stateOf(line[3]!)) === "finished");
     assert.equal(await stateOf(line[1]!), "finished");
     const prompts = (await stored(b, session)).filter(({ role }) => role === "user").map(({ content }) => content);
     assert.deepEqual(prompts, ["under way", "b1", "b2"]);
-    // What the dead left is stored as what it is, and nobody waits any more.
+    // The runs of the dead process are stored as interrupted, and no run is queued.
     const { runs } = (await (await b.fetch("/api/runs?state=queued")).json()) as { runs: unknown[] };
     assert.deepEqual(runs, []);
   });
@@ -74,8 +74,8 @@ it("who joined a run whose server is killed is told so, and may ask again", asyn
   assert.equal(joined.headers.get("x-run-id"), first.headers.get("x-run-id"));
   await a.stop("SIGKILL");
   await assert.rejects(first.text());
-  const told = sseEvents(await joined.text());
-  assert.deepEqual(told, [{ event: "error", data: { error: "run interrupted", code: "run_interrupted" } }]);
+  const joinedEvents = sseEvents(await joined.text());
+  assert.deepEqual(joinedEvents, [{ event: "error", data: { error: "run interrupted", code: "run_interrupted" } }]);
   const again = await ask(b);
   assert.match(await again.text(), /event: done/);
   assert.equal(again.headers.get("x-session-id"), first.headers.get("x-session-id"));

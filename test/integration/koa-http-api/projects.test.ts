@@ -15,7 +15,7 @@ const where = defineTool({
   run: (_, { projectDir }) => projectDir,
 });
 
-/** A served folder, a root beside it, and a folder that is neither. */
+/** A served folder, a project root beside it, and a folder outside both. */
 async function folders(t: Hooks) {
   const served = await tempDir(t, { "sub/a.txt": "of the served folder", "file.txt": "x" });
   const root = await tempDir(t, { "repo/b.txt": "of the repo", "repo/sub/x": "", "home/config.json": "{}" });
@@ -25,7 +25,7 @@ async function folders(t: Hooks) {
   const steps = Array.from({ length: 20 }, (): ScriptedStep[] => [callTools(["where", {}]), "done"]).flat();
   const http = { projectRoots: [root.path], deniedPaths: [root.at("home")] };
   const api = await startApi(t, { steps, agent: { projectDir: served.path, tools: [where] }, http });
-  /** Where its tools ran, and the session. */
+  /** The folder in which the tools ran, and the session id. */
   const ranIn = async (body: object) => {
     const { status, headers, text } = await api.run({ message: "hi", ...body });
     assert.equal(status, 200, text);
@@ -41,17 +41,17 @@ describe("project_dir", () => {
   it("is a folder in a root, by its real path, from the served folder on", async (t) => {
     const { served, root, api, ranIn } = await folders(t);
     const repo = await realpath(root.at("repo"));
-    for (const [given, folder] of [
+    for (const [requestedFolder, folder] of [
       [root.at("repo"), repo],
       [`${root.at("repo")}/sub/../`, repo],
       [root.path, await realpath(root.path)],
       ["sub", await realpath(served.at("sub"))],
       [".", await realpath(served.path)],
-      // A way out of the served folder, into a root.
+      // A link from the served folder into a project root.
       ["linked", repo],
     ] as const) {
-      const ran = await ranIn({ project_dir: given });
-      assert.equal(ran.folder, folder, given);
+      const ran = await ranIn({ project_dir: requestedFolder });
+      assert.equal(ran.folder, folder, requestedFolder);
       assert.equal((await api.agent.sessions.get(ran.id))?.projectDir, folder);
     }
     assert.equal((await ranIn({ project_dir: "" })).folder, served.path);
@@ -84,7 +84,7 @@ describe("project_dir", () => {
       "/",
       root.at("away"),
       root.at("away/repo"),
-      // A name that begins like a root's.
+      // A path with a project root as its prefix.
       `${root.path}-more`,
       served.at("file.txt"),
       "none",
@@ -110,15 +110,15 @@ describe("project_dir", () => {
     const far = await startApi(t, {
       agent: { projectDir: served.at("sub") },
       host: { host: "0.0.0.0", insecure: true },
-      // The temporary folder, in which the folders of this test are, is another that may be read.
+      // This test's folders are in the temporary folder, which may be read too.
       http: { projectRoots: [root.path] },
     });
-    for (const [body, wanted] of [
+    for (const [body, expectedStatus] of [
       [{ project_dir: root.at("repo"), files: ["b.txt"] }, 200],
       [{ project_dir: root.at("repo"), files: ["/etc/hostname"] }, 400],
       [{ project_dir: outside.path, files: ["secret.txt"] }, 400],
     ] as const)
-      assert.equal((await far.run({ message: "hi", ...body })).status, wanted, JSON.stringify(body));
+      assert.equal((await far.run({ message: "hi", ...body })).status, expectedStatus, JSON.stringify(body));
   });
 
   it("comes from the config, relative to its folder; without roots the served folder alone is one", async (t) => {
@@ -127,7 +127,7 @@ describe("project_dir", () => {
     const server = await startServer(t, { home: home.path, config });
     const ask = (project_dir: string) =>
       server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "hi", project_dir }) });
-    // In gantry's own home nothing runs, whatever the config says.
+    // gantry's own home is never a project folder, whatever the config allows.
     assert.equal((await ask(home.at("repos/one"))).status, 400);
     assert.equal((await ask(".")).status, 200);
     const outer = await tempDir(t, { "repos/one/x": "" });

@@ -16,23 +16,23 @@ import { tempDir } from "../../helpers/temp.js";
 import { startApi, type Api } from "../../helpers/http-api.js";
 
 const OUTAGES = fileURLToPath(new URL("../../helpers/outages.mjs", import.meta.url));
-const AWAY = { code: "store_unreachable", message: "the session store cannot be reached" };
+const UNREACHABLE = { code: "store_unreachable", message: "the session store cannot be reached" };
 const SYNCING = { code: "models_syncing", message: "the lists of models are being fetched for the first time" };
 const DRAINING = { code: "draining", message: "the server is about to stop" };
 const notReady = (...reasons: object[]) => ({ error: "not ready", code: "not_ready", status: "not_ready", reasons });
 
-/** Stops the clock of this process, which `src/base/clock.ts` reads; the result sets it forward. */
+/** Stops the clock of this process, which `src/base/clock.ts` reads. Returns a function that advances it. */
 function stopClock(t: TestContext): (ms: number) => void {
   let seconds = process.uptime();
   t.mock.method(process, "uptime", () => seconds);
   return (ms) => void (seconds += ms / 1000);
 }
 
-/** The result of a check holds for a second; after this time the next question checks again. */
+/** The result of a check is cached for one second. After this time the next request checks again. */
 const EXPIRED_MS = 1_001;
 
-/** The answer of `/api/ready`. */
-async function asked(api: Pick<Api, "send">): Promise<[status: number, body: unknown]> {
+/** The response of `/api/ready`. */
+async function readiness(api: Pick<Api, "send">): Promise<[status: number, body: unknown]> {
   const { status, json } = await api.send("/api/ready");
   return [status, json()];
 }
@@ -81,33 +81,33 @@ it("while the first lists of models are under way it is not ready; a list that f
   assert.equal((await api.send("/api/health")).status, 200);
   fail(new Error("no list here"));
   advance(EXPIRED_MS);
-  assert.deepEqual(await asked(api), [200, { status: "ready", version: api.agent.version }]);
+  assert.deepEqual(await readiness(api), [200, { status: "ready", version: api.agent.version }]);
 });
 
 it("a store that is away, or hangs: 503 without its words, told once in the log, and ready again by itself", async (t) => {
   const advance = stopClock(t);
   let state: "" | "fail" | "hang" = "fail";
   const api = await startApi(t, { agent: { driver: withOutages(new MemoryDriver(), () => state) } });
-  /** In a new state of the store the last result holds until it has expired. */
+  /** Changes the state of the store and lets the cached result expire. */
   const change = (next: typeof state): void => {
     state = next;
     advance(EXPIRED_MS);
   };
   for (let n = 0; n < 3; n++) {
-    assert.deepEqual(await asked(api), [503, notReady(AWAY)]);
+    assert.deepEqual(await readiness(api), [503, notReady(UNREACHABLE)]);
     change("fail");
   }
-  const told = () => api.log.filter((line) => line.includes("the session store cannot be reached"));
-  assert.equal(told().length, 1, api.log.join("\n"));
-  assert.match(told()[0] ?? "", /^warn not ready.*ECONNREFUSED/);
+  const warnings = () => api.log.filter((line) => line.includes("session store is unreachable"));
+  assert.equal(warnings().length, 1, api.log.join("\n"));
+  assert.match(warnings()[0] ?? "", /^warn session store is unreachable; reporting not ready.*ECONNREFUSED/);
   change("");
-  assert.equal((await asked(api))[0], 200);
-  assert.equal(api.log.filter((line) => line.includes("can be reached again")).length, 1);
+  assert.equal((await readiness(api))[0], 200);
+  assert.equal(api.log.filter((line) => line.includes("session store is reachable again")).length, 1);
   change("hang");
-  assert.deepEqual(await asked(api), [503, notReady(AWAY)]);
+  assert.deepEqual(await readiness(api), [503, notReady(UNREACHABLE)]);
   assert.equal((await api.send("/api/health")).status, 200);
   change("");
-  assert.equal((await asked(api))[0], 200);
+  assert.equal((await readiness(api))[0], 200);
 });
 
 it("any number may ask, and the store is asked once", async (t) => {
@@ -138,12 +138,12 @@ for (const [name, make] of [
   it(`${name}: a path where no store can be is told as such, and found again when it can`, async (t) => {
     const advance = stopClock(t);
     const folder = await tempDir(t);
-    // A file where a folder should be: this is so for root as well.
+    // A file in place of a folder also stops root.
     await writeFile(folder.at("blocked"), "");
     const driver = make(folder.at("blocked/sessions"));
     const agent = new Agent({ providers: [new ScriptedProvider([])], driver });
     t.after(() => agent.close());
-    assert.deepEqual(await agent.readiness(), { ready: false, reasons: [AWAY] });
+    assert.deepEqual(await agent.readiness(), { ready: false, reasons: [UNREACHABLE] });
     await rm(folder.at("blocked"));
     await mkdir(folder.at("blocked"));
     advance(EXPIRED_MS);
@@ -171,7 +171,7 @@ it("a door that closes drains, whatever its agent does; an agent that takes no r
   assert.equal((await api.agent.readiness()).ready, true);
   api.agent.refuseNew();
   assert.deepEqual(await api.agent.readiness(), { ready: false, reasons: [DRAINING] });
-  // `gantry serve` does the same with the port; all other requests are refused then.
+  // `gantry serve` does the same with the port. From then on all other requests are rejected.
   api.host.refuseNew();
   const refused = await api.send("/api/sessions");
   assert.deepEqual([refused.status, refused.json()], [503, { error: "server shutting down", code: "shutting_down" }]);
@@ -216,7 +216,7 @@ it("open_probes: neither probe needs the headers, everything else does, and othe
     assert.equal((await open.send(path)).status, 401, path);
   assert.equal((await open.send("/api/ready?x=1")).status, 200);
 
-  // Where nothing authenticates, a foreign Host or page gets no further than before.
+  // Without authentication, a foreign Host or page is rejected as before.
   const loose = await startApi(t, { http: { openProbes: true } });
   const foreign: Record<string, string>[] = [{ host: "evil.example" }, { origin: "https://evil.example" }];
   for (const headers of foreign)
@@ -237,7 +237,7 @@ it("a server that stops answers /api/ready on connections that are there, with w
   const run = await stream(server, { message: "talk" });
   await run.text(1);
   server.child.kill("SIGTERM");
-  // The run keeps the server up for 2 s.
+  // The run keeps the server running for 2 s.
   let answer: string[] = [];
   await until(async () => (answer = await ask("/api/ready"))[0] === "503");
   assert.deepEqual(JSON.parse(answer[1] ?? ""), notReady(DRAINING));
@@ -248,7 +248,7 @@ it("drain_delay: after SIGTERM it serves on and says that it drains; then it sto
   const models = await lab(t);
   const start = (delay: number) =>
     startServer(t, { config: labConfig(models, { server: { drain_delay: delay, open_probes: true } }) });
-  // The delay of the first server ends only with the second signal, the delay of the second server after a moment.
+  // The delay of the first server ends only with a second signal, the delay of the second server after a moment.
   const server = await start(3_600);
   await until(async () => (await server.fetch("/api/ready")).status === 200);
   server.child.kill("SIGTERM");
@@ -265,7 +265,7 @@ it("drain_delay: after SIGTERM it serves on and says that it drains; then it sto
   assert.deepEqual(await brief.stop("SIGTERM"), { code: 0, signal: null });
   assert.match(brief.stderr, /draining for 0\.1 s/);
 
-  // A person who ends it by hand does not want to wait.
+  // A user who stops the server by hand does not want to wait.
   const byHand = await start(3_600);
   assert.deepEqual(await byHand.stop("SIGINT"), { code: 0, signal: null });
 });

@@ -16,10 +16,12 @@ import { tempDir } from "../../helpers/temp.js";
 
 const run = promisify(execFile);
 
-/** The build, if the test runner has made it, loads in a third of the time that the sources need. */
+/** The build loads in a third of the time of the sources. Used if the test runner has made it. */
 const BUILD_FLAGS = process.env.GANTRY_TEST_DIST === "1" ? [] : SOURCE_FLAGS;
 
-/** A process of its own: proxies come by the environment, and what is loaded when is a matter of a whole process. */
+/**
+ * Runs code in a separate process: proxies are set by the environment, and loaded modules belong to the whole process.
+ */
 async function inProcess(code: string, env: Record<string, string> = {}, flags = SOURCE_FLAGS): Promise<string> {
   const { stdout } = await run(process.execPath, [...flags, "--input-type=module", "-e", code], {
     env: { PATH: process.env.PATH ?? "", ...env },
@@ -42,7 +44,7 @@ const ASK = `
   ${askOf({ id: "m1", name: "m1", ownedBy: "x" })}
 `;
 
-/** What is loaded from here on. */
+/** Records the modules that are loaded from here on. */
 const SEEN = `
   import { register } from "node:module";
   const { port1, port2 } = new MessageChannel();
@@ -53,7 +55,10 @@ const SEEN = `
     "let port; export function initialize(p) { port = p; } export async function load(url, context, next) { port.postMessage(url); return next(url, context); }"
   ), { data: port2, transferList: [port2] });
 `;
-/** How many heavy files that was, and whether anything was seen at all. The last file shows that all before it were seen. */
+/**
+ * Prints the number of heavy modules, and whether any module was recorded. The last import proves that all earlier
+ * modules were recorded.
+ */
 const COUNTED = `
   await import("data:text/javascript,/* the last file */");
   port1.ref();
@@ -64,20 +69,20 @@ const COUNTED = `
   console.log(heavy.length, seen.some((url) => /language-models/.test(url)));
 `;
 
-/** An answer in server-sent events. */
+/** A response in server-sent events. */
 const EVENTS = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "sealed" }, finish_reason: "stop" }] })}\n\ndata: [DONE]\n\n`;
 
-/** A server behind a certificate that only who knows it trusts. */
-async function sealed(t: TestContext): Promise<{ port: number; asked: string[] }> {
-  const asked: string[] = [];
+/** A server with a certificate that only configured clients trust. */
+async function sealed(t: TestContext): Promise<{ port: number; requests: string[] }> {
+  const requests: string[] = [];
   const server = createTlsServer({ cert: CERTIFICATE, key: CERTIFICATE_KEY }, (request, response) => {
-    asked.push(`${request.headers.host ?? ""} ${request.headers.authorization ?? ""}`);
+    requests.push(`${request.headers.host ?? ""} ${request.headers.authorization ?? ""}`);
     request.resume().on("end", () => response.writeHead(200, { "content-type": "text/event-stream" }).end(EVENTS));
   });
-  return { port: await listening(t, server), asked };
+  return { port: await listening(t, server), requests };
 }
 
-/** A proxy that leads everybody to one port; whom it was asked for. */
+/** A proxy that forwards every connection to one port and records the requested targets. */
 async function proxyTo(t: TestContext, port: number): Promise<{ url: string; tunnels: string[] }> {
   const tunnels: string[] = [];
   const proxy = createServer();
@@ -140,7 +145,7 @@ describe("the network", () => {
     assert.equal(tunnelled.status === "fulfilled" && tunnelled.value, "sealed", JSON.stringify(tunnelled));
     assert.match(JSON.stringify(distrusted), /the connection is not trusted \(\w+\)/);
     assert.deepEqual(proxy.tunnels, ["models.invalid:443"]);
-    assert.deepEqual(server.asked.sort(), [`127.0.0.1:${server.port} Bearer k`, "models.invalid Bearer k"]);
+    assert.deepEqual(server.requests.sort(), [`127.0.0.1:${server.port} Bearer k`, "models.invalid Bearer k"]);
   });
 
   it("loads no provider package, no undici and no price list before the first call, and leaves nothing open", async () => {
@@ -157,9 +162,9 @@ describe("the network", () => {
   it("loads all that a question needs when it is prepared, on each wire", async (t) => {
     const server = await startFakeModelServer({ fallback: { say: [{ text: "ready" }] } });
     t.after(() => server.close());
-    const asked = WIRES.map(async (wire) => {
+    const wireRuns = WIRES.map(async (wire) => {
       const options = { name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" };
-      const told = await inProcess(`
+      const report = await inProcess(`
         const { AiSdkProvider } = await import("gantry/adapters/language-models");
         const provider = new AiSdkProvider(${JSON.stringify(options)});
         await provider.prepare();
@@ -167,11 +172,11 @@ describe("the network", () => {
         ${askOf(WIRE_MODELS[wire])}
         ${COUNTED}
       `);
-      return `${wire}: ${told}`;
+      return `${wire}: ${report}`;
     });
-    // The price list is not needed for a server on this machine.
+    // The price list is not loaded for a server on this machine.
     assert.deepEqual(
-      await Promise.all(asked),
+      await Promise.all(wireRuns),
       WIRES.map((wire) => `${wire}: ready\n0 false`),
     );
     assert.equal(server.requests.length, WIRES.length);
@@ -180,16 +185,16 @@ describe("the network", () => {
   it("loads none of them for a question in chat completions either, nor the fetch of the platform", async (t) => {
     const server = await startFakeModelServer({ fallback: { say: [{ text: "light" }] } });
     t.after(() => server.close());
-    const asked = `process.argv[1] = ${JSON.stringify(server.baseUrl)};${ASK}`;
+    const requestScript = `process.argv[1] = ${JSON.stringify(server.baseUrl)};${ASK}`;
     const platform = `
       const fetch = () => process.moduleLoadList.filter((name) => name.endsWith("deps/undici/undici")).length;
       // As a module, Node's HTTP brings it along from Node 22 on; the build has none as a module.
       await import("gantry/adapters/language-models");
       const before = fetch();
-      ${asked}
+      ${requestScript}
       console.log(fetch() - before);
     `;
-    const told = await Promise.all([inProcess(SEEN + asked + COUNTED), inProcess(platform)]);
-    assert.deepEqual(told, ["light\n0 true", "light\n0"]);
+    const reports = await Promise.all([inProcess(SEEN + requestScript + COUNTED), inProcess(platform)]);
+    assert.deepEqual(reports, ["light\n0 true", "light\n0"]);
   });
 });

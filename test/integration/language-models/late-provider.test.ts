@@ -16,7 +16,10 @@ async function listed(server: GantryServer): Promise<string[]> {
   return models.map(({ provider, model }) => `${provider}/${model.id}`);
 }
 
-/** A port at which nothing listens yet. It is below the range that systems assign, so no other test gets it meanwhile. */
+/**
+ * A port on which nothing listens yet. It is below the range of automatically assigned ports, so that no other test
+ * takes it.
+ */
 async function freePort(): Promise<number> {
   const port = 10_000 + Math.floor(Math.random() * 20_000);
   const holder = createServer().listen(port, "127.0.0.1");
@@ -34,7 +37,7 @@ it("a server hears of a provider that comes up later, of a slow list, and of mod
   const port = await freePort();
   const good = await lab(t, { fallback: say("from the lab") });
   const slow = await lab(t, { fallback: say("from the slow one") });
-  // Time: the scenario is a list that takes longer than the 5 s for which gantry once waited.
+  // Time: the list takes longer than the 5 s that gantry once waited.
   slow.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
   const config = labConfig(good);
   const common = { driver: "openai", api_key: "key-of-others", max_retries: 0 };
@@ -47,7 +50,7 @@ it("a server hears of a provider that comes up later, of a slow list, and of mod
   const cause = `late: network: no connection to 127.0.0.1:${port} (ECONNREFUSED); is the server running?`;
   const refused = `model selection failed: late has no model (its list could not be fetched: ${cause})`;
 
-  // Nobody else answers in its place, and nobody waits for what is not there.
+  // No other provider answers in its place, and the request does not wait.
   const down = await ask(server, { message: "hi", provider: "late" });
   assert.deepEqual([down.status, down.error], [400, refused]);
   assert.equal((await ask(server, { message: "hi" })).output, "from the lab");
@@ -56,7 +59,7 @@ it("a server hears of a provider that comes up later, of a slow list, and of mod
   t.after(() => late.close());
   assert.equal((await ask(server, { message: "hi", provider: "late", model: "early" })).output, "from the late one");
   assert.equal((await ask(server, { message: "hi", provider: "late" })).output, "from the late one");
-  // A model that somebody has just pulled.
+  // A model that was added to the server a moment ago.
   const unknown = await ask(server, { message: "hi", provider: "late", model: "pulled" });
   assert.deepEqual([unknown.status, unknown.error], [400, "model selection failed: late has no model pulled"]);
   late.models = ["early", "pulled"];

@@ -1,4 +1,5 @@
-// A task of many answers whose connection breaks at every fifth: in thoughts, in text, in a call. TURNS and SEED make it longer and repeat it.
+// A task of many answers. Every fifth connection breaks, in reasoning, in text or in a call. TURNS and SEED extend and
+// repeat it.
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { describe, it } from "node:test";
@@ -12,13 +13,15 @@ import { makeTempDir } from "../../helpers/temp.js";
 
 const TURNS = Number(process.env["TURNS"] ?? 20);
 const EVERY = 5;
-/** In thoughts, in text, in a call; as shares of an answer, each with a quarter behind it. */
+/**
+ * Positions in reasoning, in text and in a call, as shares of an answer. Each position covers the following quarter.
+ */
 const PLACES = [0, 0.3, 0.6] as const;
 
 const words = (n: number, what: string): string[] => Array.from({ length: 8 }, (_, i) => `${what}${n}.${i} `);
 const contentOf = (n: number): string => `file ${n}\n`.repeat(20);
 
-/** The answer number `n` of the task: it thinks, says what it does, and writes a file. */
+/** The answer number `n` of the task: reasoning, text, and a call that writes a file. */
 function answer(n: number): FakeStep {
   if (n > TURNS - 1) return { say: [{ reasoning: words(n, "thought") }, { text: ["All ", "is ", "written."] }] };
   const write = { name: "write", arguments: { path: `f${n}.txt`, content: contentOf(n) }, pieces: 10 };
@@ -33,16 +36,16 @@ describe("a model of many turns whose connection breaks at every fifth answer", 
       const random = randomOf(seed);
       const folder = await makeTempDir();
       const store = await makeTempDir();
-      let asked = 0;
+      let requestCount = 0;
       let turn = 1;
       let broke = 0;
       const server = await startFakeModelServer({
         aside: say("A title"),
-        // What a model of the real kind does: it goes on with what is not there yet.
+        // Like a real model, it continues with the first file that does not exist yet.
         fallback: (_: FakeRequest) => {
-          asked += 1;
+          requestCount += 1;
           const step = answer(turn);
-          if (asked % EVERY === 0) {
+          if (requestCount % EVERY === 0) {
             broke += 1;
             return {
               ...step,
@@ -86,7 +89,7 @@ describe("a model of many turns whose connection breaks at every fifth answer", 
       assert.ok(stored.filter(({ role }) => role === "tool").every(({ failed }) => !failed));
       assert.deepEqual(server.violations, []);
       t.diagnostic(
-        `${wire}: ${asked} answers, ${broke} broke off, ${stored.filter((m) => !m.finished).length} kept in part`,
+        `${wire}: ${requestCount} answers, ${broke} broke off, ${stored.filter((m) => !m.finished).length} kept in part`,
       );
     });
   }

@@ -13,7 +13,7 @@ import { tempDir } from "../../helpers/temp.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
 const SEED = seedOf();
-/** Most writes that are acknowledged between the first and the kill. */
+/** Maximum number of acknowledged writes between the first write and the kill. */
 const MAX_WRITES = 200;
 
 const start = (path: string, ...args: string[]): Child => new Child("./session-process.ts", ["json", path, ...args]);
@@ -24,7 +24,7 @@ async function opened(path: string): Promise<LowdbJsonDriver> {
   return driver;
 }
 
-/** Several processes open the store at once: one has it, the others are told by which process, and what to do. */
+/** Several processes open the store at once. One succeeds. The others report which process holds it and what to do. */
 async function oneWins(path: string): Promise<Child> {
   const children = Array.from({ length: 6 }, () => start(path, "hold"));
   await Promise.all(children.map((child) => child.message()));

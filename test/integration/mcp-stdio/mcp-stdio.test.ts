@@ -15,7 +15,7 @@ import { lab, labConfig, until } from "../../helpers/lab.js";
 import { spawnGantry, type GantryServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp.js";
 
-/** The SDK's client on a process of ours. */
+/** Connects the SDK's client to a gantry process. */
 class Pipes implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
@@ -32,7 +32,7 @@ class Pipes implements Transport {
     child.stdout.on("data", (text: string) => {
       const lines = (this.#left + text).split("\n");
       this.#left = lines.pop() ?? "";
-      // What is no message fails the test.
+      // A line that is not a message fails the test.
       for (const line of lines) this.onmessage?.(JSON.parse(line) as JSONRPCMessage);
     });
     child.on("close", () => this.onclose?.());
@@ -69,8 +69,8 @@ describe("gantry mcp serve", () => {
       ["run", "sessions", "session"],
     );
     models.enqueue(call("bash", { command: "echo from the shell" }), say("All done."), say("Again."));
-    const told: Progress[] = [];
-    const onprogress = (progress: Progress) => void told.push(progress);
+    const progressReports: Progress[] = [];
+    const onprogress = (progress: Progress) => void progressReports.push(progress);
     const first = (await client.callTool({ name: "run", arguments: { prompt: "Do it" } }, undefined, {
       onprogress,
     })) as Answer;
@@ -78,11 +78,11 @@ describe("gantry mcp serve", () => {
     assert.deepEqual([output, endedBy], ["All done.", "model"]);
     assert.match(first.content[0]?.text ?? "", /^All done\.\n\n\[session /);
     assert.deepEqual(
-      told.map(({ message }) => message),
+      progressReports.map(({ message }) => message),
       [`session ${String(session)}`, "echo from the shell"],
     );
     assert.deepEqual(
-      told.map(({ progress }) => progress),
+      progressReports.map(({ progress }) => progress),
       [1, 2],
     );
     const second = (await client.callTool({ name: "run", arguments: { prompt: "More", session } })) as Answer;
@@ -104,8 +104,8 @@ describe("gantry mcp serve", () => {
 
   it("says what is wrong, to the model or the client, and goes on", async (t) => {
     const { models, client } = await connected(t);
-    const failed = async (name: string, given: Record<string, unknown>) =>
-      (await client.callTool({ name, arguments: given })) as Answer;
+    const failed = async (name: string, args: Record<string, unknown>) =>
+      (await client.callTool({ name, arguments: args })) as Answer;
     const none = await failed("run", { prompt: "x", session: "none" });
     assert.deepEqual([none.isError, none.content[0]?.text], [true, "session not found"]);
     assert.equal((await failed("session", { session: "none" })).isError, true);
@@ -135,18 +135,18 @@ describe("gantry mcp serve", () => {
     gantry.child.stdin.on("error", () => undefined);
     gantry.child.stdin.write("x".repeat(17 * 1024 * 1024));
     assert.equal((await gantry.exited).code, 0);
-    assert.match(gantry.stderr, /it sent a message of more than 16 MB/);
+    assert.match(gantry.stderr, /a client message is larger than 16 MB/);
   });
 
   it("has the client's person asked, where it can ask them; a decline refuses", async (t) => {
     const { models, client } = await connected(t, { permissions: { mode: "ask" } }, { elicitation: {} });
-    const asked: string[] = [];
+    const questions: string[] = [];
     const answers: ({ action: "accept"; content: { answer: string } } | { action: "decline" })[] = [
       { action: "accept", content: { answer: "allow" } },
       { action: "decline" },
     ];
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
-      asked.push(params.message);
+      questions.push(params.message);
       return answers.shift() ?? { action: "cancel" as const };
     });
     models.enqueue(
@@ -156,24 +156,24 @@ describe("gantry mcp serve", () => {
     );
     const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
     assert.equal(structuredContent?.output, "Ended.");
-    assert.equal(asked.length, 2);
-    assert.match(asked[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
-    const said = (await client.callTool({
+    assert.equal(questions.length, 2);
+    assert.match(questions[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
+    const transcript = (await client.callTool({
       name: "session",
       arguments: { session: structuredContent.session },
     })) as Answer;
-    assert.match(said.content[0]?.text ?? "", /tool write\n[^]*tool write \(failed\)/);
+    assert.match(transcript.content[0]?.text ?? "", /tool write\n[^]*tool write \(failed\)/);
   });
 
   it("refuses what must be asked where the client cannot ask", async (t) => {
     const { models, client } = await connected(t, { permissions: { mode: "ask" } });
     models.enqueue(call("write", { filePath: "no.txt", content: "two\n" }), say("Ended."));
     const { structuredContent } = (await client.callTool({ name: "run", arguments: { prompt: "Write" } })) as Answer;
-    const said = (await client.callTool({
+    const transcript = (await client.callTool({
       name: "session",
       arguments: { session: structuredContent?.session },
     })) as Answer;
-    assert.match(said.content[0]?.text ?? "", /tool write \(failed\)/);
+    assert.match(transcript.content[0]?.text ?? "", /tool write \(failed\)/);
   });
 
   for (const how of ["is cancelled", "has a client that goes"])

@@ -32,7 +32,7 @@ it("a client that brings servers over ACP sees their tools at work, and they end
   assert.match(pid, /^\d+$/);
   assert.equal(texts[1], "over HTTP");
   const { tools } = provider.requests.find((request) => request.tools.length > 0)!;
-  assert.ok(["files__echo", "web__echo", "bash"].every((name) => tools.some((one) => one.name === name)));
+  assert.ok(["files__echo", "web__echo", "bash"].every((name) => tools.some((tool) => tool.name === name)));
   assert.ok(process.platform !== "linux" || isLiving(Number(pid)));
   await agent.close();
   assert.equal(isLiving(Number(pid)), false);

@@ -4,7 +4,7 @@ import { homedir } from "node:os";
 import { delimiter } from "node:path";
 import { it } from "node:test";
 import { McpServers } from "gantry/adapters/mcp-tools";
-import { ownPath } from "../../../adapters/mcp-tools/local-path.js";
+import { pathOutsideProject } from "../../../adapters/mcp-tools/local-path.js";
 import { opened } from "../../helpers/mcp.js";
 import { tempDir } from "../../helpers/temp.js";
 
@@ -17,11 +17,11 @@ it("a server that a config names is no program of the project, wherever the PATH
   await chmod(`${project}/bin/cloned-server`, 0o755);
   const server = { name: "cloned", command: "cloned-server", args: [], env: {} };
   const plain = process.env["PATH"] ?? "/usr/bin:/bin";
-  for (const own of ["bin", "./bin", ".", "", `${project}/bin`, folder.at("link")]) {
-    const servers = new McpServers({ env: { PATH: [own, plain].join(delimiter) } });
-    const cwd = own === "." || own === "" ? { cwd: `${project}/bin` } : {};
+  for (const pathEntry of ["bin", "./bin", ".", "", `${project}/bin`, folder.at("link")]) {
+    const servers = new McpServers({ env: { PATH: [pathEntry, plain].join(delimiter) } });
+    const cwd = pathEntry === "." || pathEntry === "" ? { cwd: `${project}/bin` } : {};
     await assert.rejects(opened(t, servers.source({ ...server, ...cwd }), project), {
-      message: /^there is no cloned-server, or no folder/,
+      message: /^command cloned-server or the working directory/,
     });
   }
   await assert.rejects(folder.read("ran"));
@@ -29,7 +29,10 @@ it("a server that a config names is no program of the project, wherever the PATH
 
 it("a project that holds the home folder has what stands in the PATH", () => {
   const bin = `${homedir()}/bin`;
-  assert.equal(ownPath(["bin", bin, "/usr/bin"].join(delimiter), homedir()), [bin, "/usr/bin"].join(delimiter));
-  assert.equal(ownPath(["", "/usr/bin"].join(delimiter), "/"), "/usr/bin");
-  assert.equal(ownPath(undefined, "/"), undefined);
+  assert.equal(
+    pathOutsideProject(["bin", bin, "/usr/bin"].join(delimiter), homedir()),
+    [bin, "/usr/bin"].join(delimiter),
+  );
+  assert.equal(pathOutsideProject(["", "/usr/bin"].join(delimiter), "/"), "/usr/bin");
+  assert.equal(pathOutsideProject(undefined, "/"), undefined);
 });

@@ -12,7 +12,7 @@ import { callTool, toolContext } from "../../helpers/tool-context.js";
 type Question = Parameters<ToolContext["askUser"]>[0];
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-/** Both ways to the same server. */
+/** Both transports of the same server. */
 const WAYS = {
   "over standard streams": (_t: TestContext, how: string, env?: Record<string, string>) =>
     Promise.resolve<McpServer>(hostileProgram(how, env)),
@@ -25,7 +25,7 @@ function serversOf(logger = noted()) {
 }
 
 async function call(open: OpenTools, name: string, input: unknown = {}, changes: Partial<ToolContext> = {}) {
-  const tool = open.tools.find((one) => one.name === `hostile__${name}`);
+  const tool = open.tools.find((candidate) => candidate.name === `hostile__${name}`);
   assert.ok(tool, `there is no ${name}`);
   return callTool(tool, input, toolContext("/", changes));
 }
@@ -57,8 +57,8 @@ for (const [way, server] of Object.entries(WAYS))
         open.tools.filter(({ name }) => name === "hostile__bottomless"),
         [],
       );
-      assert.match(JSON.stringify(logger.lines), /bottomless.*its input schema is nested too deep/);
-      await rejects(call(open, "big"), /^hostile: its answer is nested too deep\.$/);
+      assert.match(JSON.stringify(logger.lines), /bottomless.*the input schema is nested too deeply/);
+      await rejects(call(open, "big"), /^hostile: the response is nested too deeply\.$/);
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
@@ -72,13 +72,13 @@ for (const [way, server] of Object.entries(WAYS))
         text,
         [
           "[an image of the type image/tiff, which cannot be shown]",
-          "[audio of the type audio/wav: it cannot be heard here]",
+          "[audio of the type audio/wav, which cannot be played]",
           "[h://r]",
           "embedded",
           "[h://b: 3 bytes of the type a/b, which cannot be shown]",
           "[a resource: h://l, link]",
           "[content of the kind hologram, which cannot be shown]",
-          "[something that is no content]",
+          "[an invalid content block]",
         ].join("\n"),
       );
       assert.match((await call(open, "big")).text, /^x{15000}\n\[\.\.\. 1018576 characters left out: .*\]\nx{15000}$/);
@@ -91,18 +91,18 @@ for (const [way, server] of Object.entries(WAYS))
     it("tells how far it is", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
-      const told: string[] = [];
-      await call(open, "progress", {}, { progress: (text) => void told.push(text) });
-      assert.deepEqual(told, ["1/3 step 1\n", "2/3 step 2\n", "3/3 step 3\n"]);
+      const progressTexts: string[] = [];
+      await call(open, "progress", {}, { progress: (text) => void progressTexts.push(text) });
+      assert.deepEqual(progressTexts, ["1/3 step 1\n", "2/3 step 2\n", "3/3 step 3\n"]);
     });
 
     it("asks the person who is there, field by field; without one it is declined", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
-      const asked: Question[] = [];
+      const questions: Question[] = [];
       const answers = ["Ada", "many", "36", "blue", "yes"];
-      const question = (one: Question) => {
-        asked.push(one);
+      const question = (request: Question) => {
+        questions.push(request);
         return Promise.resolve(answers.shift());
       };
       const { text } = await call(open, "ask", {}, { askUser: question });
@@ -111,27 +111,30 @@ for (const [way, server] of Object.entries(WAYS))
         content: { name: "Ada", age: 36, colour: "blue", sure: true },
       });
       assert.deepEqual(
-        asked.map(({ title, choices }) => [title.split("\n").slice(1).join(" "), choices]),
+        questions.map(({ title, choices }) => [title.split("\n").slice(1).join(" "), choices]),
         [
           ["Name", undefined],
           ["age", undefined],
-          ['age ("many" does not do: it should be a whole number)', undefined],
+          ['age ("many" is not valid; expected a whole number)', undefined],
           ["colour", ["red", "blue"]],
           ["sure", ["yes", "no"]],
         ],
       );
-      assert.match(asked[0]?.title ?? "", /^hostile asks: Who\?\n/);
+      assert.match(questions[0]?.title ?? "", /^hostile asks: Who\?\n/);
       assert.deepEqual(JSON.parse((await call(open, "ask")).text), { action: "decline" });
     });
 
     it("asks nobody of one session for a call of another", async (t) => {
       const { servers } = serversOf();
       const source = servers.source(await server(t, "kind"));
-      const [one, two] = await Promise.all([opened(t, source, "/", "one"), opened(t, source, "/", "two")]);
+      const [firstTools, secondTools] = await Promise.all([
+        opened(t, source, "/", "one"),
+        opened(t, source, "/", "two"),
+      ]);
       const end = new AbortController();
-      const hanging = call(one, "hang", {}, { sessionId: "one", signal: end.signal });
+      const hanging = call(firstTools, "hang", {}, { sessionId: "one", signal: end.signal });
       const question = () => assert.fail("nobody is to be asked");
-      const { text } = await call(two, "ask", {}, { sessionId: "two", askUser: question });
+      const { text } = await call(secondTools, "ask", {}, { sessionId: "two", askUser: question });
       assert.deepEqual(JSON.parse(text), { action: "decline" });
       end.abort(new Error("enough"));
       await rejects(hanging, /^enough$/);
@@ -139,35 +142,35 @@ for (const [way, server] of Object.entries(WAYS))
 
     it("asks without end: so many forms are put to people, one at a time, and the call ends", async (t) => {
       const { servers } = serversOf();
-      const given = await server(t, "kind");
-      const open = await opened(t, servers.source(given, { timeout: 2 }), "/");
-      let [asked, here, most] = [0, 0, 0];
+      const mcpServer = await server(t, "kind");
+      const open = await opened(t, servers.source(mcpServer, { timeout: 2 }), "/");
+      let [questionCount, openQuestions, most] = [0, 0, 0];
       const question = async () => {
-        asked += 1;
-        most = Math.max(most, (here += 1));
+        questionCount += 1;
+        most = Math.max(most, (openQuestions += 1));
         await new Promise(setImmediate);
-        here -= 1;
+        openQuestions -= 1;
         return "so";
       };
       await rejects(call(open, "nag", {}, { askUser: question }), /^hostile did not answer within 2 s/);
-      assert.deepEqual([asked, most], [32, 1]);
+      assert.deepEqual([questionCount, most], [32, 1]);
     });
 
     it("asks forms and ends its call without waiting: the rest of the forms is for nobody", async (t) => {
       const open = await opened(t, serversOf().servers.source(await server(t, "kind")), "/");
-      let [asked, here, most] = [0, 0, 0];
+      let [questionCount, openQuestions, most] = [0, 0, 0];
       const question = async () => {
-        asked += 1;
-        most = Math.max(most, (here += 1));
+        questionCount += 1;
+        most = Math.max(most, (openQuestions += 1));
         await new Promise(setImmediate);
-        here -= 1;
+        openQuestions -= 1;
         return "so";
       };
       assert.equal((await call(open, "nag", { at_once: true }, { askUser: question })).text, "never mind");
       assert.equal(most, 1);
-      const before = asked;
+      const before = questionCount;
       await call(open, "echo", {}, { askUser: question });
-      assert.equal(asked, before);
+      assert.equal(questionCount, before);
     });
 
     it("is told when a call is cancelled, and goes on", async (t) => {
@@ -186,10 +189,7 @@ for (const [way, server] of Object.entries(WAYS))
     it("that does not answer in time is given up, and started again where it is deaf", async (t) => {
       const { servers } = serversOf();
       const open = await opened(t, servers.source(await server(t, "kind"), { timeout: 0.3 }), "/");
-      await rejects(
-        call(open, "hang"),
-        /^hostile did not answer within 0\.3 s; whether it did its work is not known\.$/,
-      );
+      await rejects(call(open, "hang"), /^hostile did not answer within 0\.3 s; the tool may have run\.$/);
       assert.equal((await call(open, "echo", { text: "on" })).text, "on");
     });
 
@@ -243,23 +243,29 @@ for (const [way, server] of Object.entries(WAYS))
       );
       assert.equal(new Set(names).size, names.length);
       const origins = open.tools.map(({ origin }) => origin);
-      for (const own of ["delete all; rm -rf", "x".repeat(100)]) assert.ok(origins.includes(`mcp:hostile/${own}`), own);
+      for (const toolName of ["delete all; rm -rf", "x".repeat(100)])
+        assert.ok(origins.includes(`mcp:hostile/${toolName}`), toolName);
       assert.ok(names.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
-      const told = (name: string) => open.tools.find((one) => one.name === `hostile__${name}`);
-      assert.equal(told("long")?.description.length, 2_048);
-      assert.equal(told("hidden")?.description, "Is[8m hidden.\nSo.");
-      assert.deepEqual(told("none")?.inputSchema, { type: "object", properties: {} });
-      assert.deepEqual(told("arms")?.inputSchema, {
+      const toolNamed = (name: string) => open.tools.find((candidate) => candidate.name === `hostile__${name}`);
+      assert.equal(toolNamed("long")?.description.length, 2_048);
+      assert.equal(toolNamed("hidden")?.description, "Is[8m hidden.\nSo.");
+      assert.deepEqual(toolNamed("none")?.inputSchema, { type: "object", properties: {} });
+      assert.deepEqual(toolNamed("arms")?.inputSchema, {
         type: "object",
         properties: { a: { type: "string" }, b: { type: "array", items: {} } },
       });
-      assert.deepEqual(told("looks-around")?.inputSchema, {
+      assert.deepEqual(toolNamed("looks-around")?.inputSchema, {
         type: "object",
         properties: { a: { type: "string" }, b: { type: "array", items: {} } },
       });
-      const [[level, message, fields] = ["", "", {}], ...more] = logger.lines.filter(([one]) => one !== "debug");
-      assert.deepEqual([level, message, more], ["warn", "what a server of tools offers could not all be used", []]);
-      assert.match(String(fields["left"]), /^"good": there are two of its name; .*; and \d+ more$/s);
+      const [[level, message, fields] = ["", "", {}], ...otherLines] = logger.lines.filter(
+        ([lineLevel]) => lineLevel !== "debug",
+      );
+      assert.deepEqual(
+        [level, message, otherLines],
+        ["warn", "MCP server offered invalid tools or prompts; ignored", []],
+      );
+      assert.match(String(fields["left"]), /^"good": duplicate tool name; .*; and \d+ more$/s);
       assert.deepEqual(
         open.prompts?.map(({ name, hint, description }) => [name.replace(/_[0-9a-f]{8}$/, "_#"), hint, description]),
         [
@@ -289,7 +295,7 @@ for (const [way, server] of Object.entries(WAYS))
 
     for (const [how, why] of [
       ["untold", /^not today$/],
-      ["listless", /^its answer to tools\/list has no tools$/],
+      ["listless", /^the response to tools\/list has no tools$/],
       ["old", /^Server's protocol version is not supported: 1999-01-01$/],
     ] as const)
       it(`that is ${how} cannot be had, and says why`, async (t) => {
@@ -307,7 +313,7 @@ for (const [way, server] of Object.entries(WAYS))
       await pause(100);
       end.abort(new Error("enough"));
       await rejects(opening, /^enough$/);
-      // The platform's own reason has a message that cannot be changed.
+      // The message of the platform's own abort reason cannot be changed.
       await assert.rejects(source.open({ sessionId: "s", projectDir: "/" }, AbortSignal.timeout(10)), {
         name: "TimeoutError",
       });
@@ -318,24 +324,24 @@ for (const [way, server] of Object.entries(WAYS))
       const open = await opened(t, servers.source(await server(t, "kind")), "/");
       const [review] = open.prompts ?? [];
       assert.ok(review);
-      const said = async (words: string) =>
+      const promptArguments = async (words: string) =>
         JSON.parse((await review.prompt(words, new AbortController().signal)).text) as unknown;
-      assert.deepEqual(await said("a.ts with great care"), { file: "a.ts", how: "with great care" });
-      assert.deepEqual(await said('"a file.ts"'), { file: "a file.ts" });
-      assert.deepEqual(await said("how='so so' x=1"), { how: "so so", file: "x=1" });
-      await rejects(said("how=so"), /^file: expected words for it behind \/review$/);
+      assert.deepEqual(await promptArguments("a.ts with great care"), { file: "a.ts", how: "with great care" });
+      assert.deepEqual(await promptArguments('"a file.ts"'), { file: "a file.ts" });
+      assert.deepEqual(await promptArguments("how='so so' x=1"), { how: "so so", file: "x=1" });
+      await rejects(promptArguments("how=so"), /^file: expected a value after \/review$/);
     });
 
     it("is believed what it says of tools that only look where it is trusted, and has the tools that are wanted", async (t) => {
       const { servers } = serversOf();
-      const given = await server(t, "kind");
+      const mcpServer = await server(t, "kind");
       const kinds = async (use: Parameters<McpServers["source"]>[1]) =>
-        (await opened(t, servers.source(given, use), "/")).tools.map((one) => [
-          one.name,
-          one.origin,
-          one.kind,
-          one.parallel,
-          one.needsPermission,
+        (await opened(t, servers.source(mcpServer, use), "/")).tools.map((tool) => [
+          tool.name,
+          tool.origin,
+          tool.kind,
+          tool.parallel,
+          tool.needsPermission,
         ]);
       assert.deepEqual(await kinds({ tools: ["echo", "p?d"] }), [
         ["hostile__echo", "mcp:hostile/echo", "other", false, true],
@@ -354,18 +360,18 @@ describe("a server that is a program", () => {
     const { servers } = serversOf();
     const source = servers.source(hostileProgram("kind"));
     assert.equal(servers.source(hostileProgram("kind")), source);
-    const [one, two, other] = await Promise.all([
+    const [firstTools, secondTools, otherFolderTools] = await Promise.all([
       opened(t, source, "/", "one"),
       opened(t, source, "/", "two"),
       opened(t, source, folder.path, "three"),
     ]);
     const pidOf = async (open: OpenTools) => Number((await call(open, "pid")).text);
-    const pids = await Promise.all([one, two, other].map(pidOf));
+    const pids = await Promise.all([firstTools, secondTools, otherFolderTools].map(pidOf));
     assert.equal(pids[0], pids[1]);
     assert.notEqual(pids[0], pids[2]);
-    await one.close();
-    assert.equal(await pidOf(two), pids[0]);
-    await two.close();
+    await firstTools.close();
+    assert.equal(await pidOf(secondTools), pids[0]);
+    await secondTools.close();
     assert.deepEqual(pids.map(isLiving), [false, false, true]);
   });
 
@@ -384,17 +390,17 @@ describe("a server that is a program", () => {
     const { servers, logger } = serversOf();
     const open = await opened(t, servers.source(hostileProgram("kind")), "/");
     const { text: before } = await call(open, "pid");
-    await rejects(call(open, "die"), /^hostile: it ended with exit code 7; whether it did its work is not known\.$/);
+    await rejects(call(open, "die"), /^hostile: the server exited with code 7; the tool may have run\.$/);
     const { text: after } = await call(open, "pid");
     assert.notEqual(after, before);
-    await rejects(call(open, "die"), /exit code 7/);
-    await rejects(call(open, "echo"), /^hostile: it ended with exit code 7 \(it is tried again in 1 s\)\.$/);
+    await rejects(call(open, "die"), /exited with code 7/);
+    await rejects(call(open, "echo"), /^hostile: the server exited with code 7 \(next attempt in 1 s\)\.$/);
     await until(async () => (await call(open, "echo", { text: "on" }).catch(() => undefined))?.text === "on");
     assert.deepEqual(
       logger.lines.filter(([level]) => level !== "debug").map(([, message]) => message),
       [
-        "what a server of tools offers could not all be used",
-        ...Array.from({ length: 2 }, () => "a server of tools has ended; it is started again when it is needed"),
+        "MCP server offered invalid tools or prompts; ignored",
+        ...Array.from({ length: 2 }, () => "MCP server exited; it restarts on the next call"),
       ],
     );
   });
@@ -406,7 +412,7 @@ describe("a server that is a program", () => {
     const hanging = call(open, "hang");
     await call(open, "echo");
     process.kill(pid, "SIGKILL");
-    await rejects(hanging, /^hostile: it was ended by SIGKILL; whether/);
+    await rejects(hanging, /^hostile: the server was terminated by SIGKILL; the tool may have run/);
     assert.notEqual(Number((await call(open, "pid")).text), pid);
   });
 
@@ -416,14 +422,14 @@ describe("a server that is a program", () => {
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal);
     await rejects(
       open({ ...hostileProgram("kind"), command: "no-such-program" }),
-      /^there is no no-such-program, or no folder/,
+      /^command no-such-program or the working directory of hostile was not found/,
     );
     const dies = hostileProgram("dies", { SECRET_KEY: "abcdef0123456789" });
     for (let i = 0; i < 2; i++)
-      await rejects(open(dies), /^it ended with exit code 3; it said: cannot start with \[redacted\]$/);
+      await rejects(open(dies), /^the server exited with code 3; stderr: cannot start with \[redacted\]$/);
     await rejects(
       open(dies),
-      /^it ended with exit code 3; it said: cannot start with \[redacted\] \(it is tried again in 1 s\)$/,
+      /^the server exited with code 3; stderr: cannot start with \[redacted\] \(next attempt in 1 s\)$/,
     );
   });
 
@@ -433,7 +439,7 @@ describe("a server that is a program", () => {
       servers.source(hostileProgram("silent")).open({ sessionId: "s", projectDir: "/" }, signal);
     await rejects(open(AbortSignal.abort(new Error("cancelled"))), /^cancelled$/);
     await assert.rejects(open(AbortSignal.timeout(300)), { name: "TimeoutError" });
-    await rejects(open(new AbortController().signal), /^it was not ready in time \(it is tried again in 1\d\d s\)$/);
+    await rejects(open(new AbortController().signal), /^the server did not start in time \(next attempt in 1\d\d s\)$/);
   });
 
   it("that prints what is no message is used all the same", async (t) => {
@@ -447,7 +453,7 @@ describe("a server that is a program", () => {
     const source = servers.source(hostileProgram("one-line"));
     await rejects(
       source.open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
-      /^it sent a message of more than 8 MB/,
+      /^the server sent a message larger than 8 MB/,
     );
   });
 
@@ -459,7 +465,7 @@ describe("a server that is a program", () => {
     assert.deepEqual(pids.map(isLiving), [true, true]);
     await open.close();
     assert.deepEqual(pids.map(isLiving), [false, false]);
-    const [, , fields] = logger.lines.find(([, message]) => message === "a server of tools has ended") ?? [];
+    const [, , fields] = logger.lines.find(([, message]) => message === "MCP server exited") ?? [];
     assert.match(String(fields?.["stderr"]), /^e{4000,4096}\nlast words$/);
   });
 });
@@ -480,11 +486,11 @@ describe("a server at an address", () => {
     const { servers } = serversOf();
     const first = await hostileAddress(t, "kind");
     const open = await opened(t, servers.source(first.server), "/");
-    const broken = rejects(call(open, "hang"), /^hostile: its answer broke off\.$/);
+    const broken = rejects(call(open, "hang"), /^hostile: the response was incomplete\.$/);
     await call(open, "echo");
     await first.kill();
     await broken;
-    await rejects(call(open, "echo"), /^hostile: it could not be reached \(ECONNREFUSED\)\.$/);
+    await rejects(call(open, "echo"), /^hostile: the server is unreachable \(ECONNREFUSED\)\.$/);
     await hostileAddress(t, "kind", { PORT: new URL(first.server.url).port });
     assert.equal((await call(open, "echo", { text: "on" })).text, "on");
   });
@@ -492,12 +498,12 @@ describe("a server at an address", () => {
   it("speaks the older way where it does not speak the other", async (t) => {
     const { servers } = serversOf();
     const { server, kill } = await hostileAddress(t, "sse");
-    for (const one of [server, { ...server, type: "sse" as const }]) {
-      const open = await opened(t, servers.source(one), "/");
+    for (const mcpServer of [server, { ...server, type: "sse" as const }]) {
+      const open = await opened(t, servers.source(mcpServer), "/");
       assert.equal((await call(open, "echo", { text: "so" })).text, "so");
-      if (!("type" in one)) await open.close();
+      if (!("type" in mcpServer)) await open.close();
       else {
-        const ended = rejects(call(open, "hang"), /^hostile: its stream has ended; whether/);
+        const ended = rejects(call(open, "hang"), /^hostile: the event stream ended; the tool may have run/);
         await call(open, "echo");
         await kill();
         await ended;
@@ -529,10 +535,10 @@ describe("a server at an address", () => {
     const asks = async () => (await folder.read("seen")).match(/^GET /gm)?.length ?? 0;
     await until(async () => (await asks()) >= 2);
     const [before, since] = [await asks(), performance.now()];
-    // Time: the rate of requests is the subject.
+    // Time: this test measures the rate of requests.
     await pause(600);
-    const more = (await asks()) - before;
-    assert.ok(more < 4 * Math.ceil((performance.now() - since) / 600), `${more} requests`);
+    const extraRequests = (await asks()) - before;
+    assert.ok(extraRequests < 4 * Math.ceil((performance.now() - since) / 600), `${extraRequests} requests`);
     assert.equal((await call(open, "echo", { text: "on" })).text, "on");
   });
 
@@ -543,9 +549,9 @@ describe("a server at an address", () => {
     const open = await opened(t, servers.source(server), "/");
     const asks = async () => (await folder.read("seen")).match(/^POST /gm)?.length ?? 0;
     const before = await asks();
-    await rejects(call(open, "fail"), /^hostile: it answered with 400: say\[31m why\.$/);
+    await rejects(call(open, "fail"), /^hostile: HTTP status 400: say\[31m why\.$/);
     assert.equal((await asks()) - before, 1);
-    await rejects(call(open, "big"), /^hostile: its answer is nested too deep\.$/);
+    await rejects(call(open, "big"), /^hostile: the response is nested too deeply\.$/);
   });
 
   it("that wants to know who asks is named so", async (t) => {
@@ -553,7 +559,7 @@ describe("a server at an address", () => {
     const { server } = await hostileAddress(t, "forbidden");
     await rejects(
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
-      /^it answered with 401: the headers of its config should say who asks$/,
+      /^HTTP status 401: set the authentication headers in the config of the server$/,
     );
   });
 
@@ -562,7 +568,7 @@ describe("a server at an address", () => {
     const { server } = await hostileAddress(t, "fat");
     await rejects(
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
-      /^it sent a message of more than 8 MB$/,
+      /^the server sent a message larger than 8 MB$/,
     );
   });
 });

@@ -14,12 +14,12 @@ import { callTool, toolContext } from "../../helpers/tool-context.js";
 const servers = new McpServers({ env: PLAIN });
 
 async function call(open: OpenTools, name: string, input: unknown = {}, changes: Partial<ToolContext> = {}) {
-  const tool = open.tools.find((one) => one.name === name);
-  assert.ok(tool, `there is no ${name} among ${open.tools.map((one) => one.name).join(", ")}`);
+  const tool = open.tools.find((candidate) => candidate.name === name);
+  assert.ok(tool, `there is no ${name} among ${open.tools.map((candidate) => candidate.name).join(", ")}`);
   return callTool(tool, input, toolContext("/", changes));
 }
 
-/** `everything` at an address. */
+/** The reference server `everything` at an address. */
 async function everythingAt(t: TestContext, way: "streamableHttp" | "sse"): Promise<McpServer> {
   const free = createServer().listen(0, "127.0.0.1");
   await once(free, "listening");
@@ -84,18 +84,18 @@ describe("the reference servers", () => {
         parts.map((part) => part.mediaType),
         ["image/png"],
       );
-      const told: string[] = [];
-      const progress = (text: string) => void told.push(text);
+      const progressTexts: string[] = [];
+      const progress = (text: string) => void progressTexts.push(text);
       await call(open, "everything__trigger-long-running-operation", { duration: 0.1, steps: 2 }, { progress });
-      assert.deepEqual(told, ["1/2\n", "2/2\n"]);
+      assert.deepEqual(progressTexts, ["1/2\n", "2/2\n"]);
       const { text } = await call(open, "everything__get-structured-content", { location: "Chicago" });
       assert.deepEqual(Object.keys(JSON.parse(text) as object).sort(), ["conditions", "humidity", "temperature"]);
       assert.match((await call(open, "everything__read_resource")).text, /^demo:\/\/resource\//);
       const [prompt] = open.prompts?.filter(({ name }) => name === "everything:args-prompt") ?? [];
       assert.equal(prompt?.hint, "<city> [state]");
-      const said = await prompt.prompt("Lyon", new AbortController().signal);
-      assert.equal(said.text, "What's weather in Lyon?");
-      // They come when it knows what we can do.
+      const promptResult = await prompt.prompt("Lyon", new AbortController().signal);
+      assert.equal(promptResult.text, "What's weather in Lyon?");
+      // These tools appear after the server has received the client's capabilities.
       await until(() => open.tools.some(({ name }) => name === "everything__get-roots-list"));
       assert.match((await call(open, "everything__get-roots-list")).text, new RegExp(folder.path));
       await until(() => open.tools.some(({ name }) => name === "everything__trigger-elicitation-request"));

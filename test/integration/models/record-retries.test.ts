@@ -13,8 +13,8 @@ import { STORES } from "../../helpers/stores.js";
 const busy = (retryAfterMs: number) =>
   new ProviderError("scripted", "rate_limit", "slow down, Bearer abcdef123456", { status: 429, retryAfterMs });
 
-/** Runs as watchers are told of them, until one is as `last` says. */
-async function told(agent: Agent, id: string, last: (run: RunRecord) => boolean): Promise<RunRecord[]> {
+/** The run records that a watcher receives, up to the first for which `last` returns true. */
+async function watchedRuns(agent: Agent, id: string, last: (run: RunRecord) => boolean): Promise<RunRecord[]> {
   const runs: RunRecord[] = [];
   for await (const event of agent.sessions.watch(id)) {
     if (event.type !== "state" || !event.state.run) continue;
@@ -34,7 +34,7 @@ describe("a wait for a provider's retry", () => {
       const cancel = new AbortController();
       const run = await agent.run({ message: "go", signal: cancel.signal });
       const before = Date.now();
-      const [waiting] = (await told(agent, run.sessionId, ({ retry }) => retry !== null)).slice(-1);
+      const [waiting] = (await watchedRuns(agent, run.sessionId, ({ retry }) => retry !== null)).slice(-1);
       const { nextAttemptAt: at, ...retry } = waiting!.retry!;
       assert.deepEqual(retry, { attempt: 1, reason: "scripted: 429: slow down, Bearer [redacted]" });
       assert.ok(Date.parse(at) > before);
@@ -44,7 +44,7 @@ describe("a wait for a provider's retry", () => {
       const ended = await agent.runs.get(run.id);
       assert.deepEqual([ended?.state, ended?.retry], ["cancelled", null]);
 
-      // One whose process died while it waited.
+      // A run whose process died while it waited.
       const dead = aRun("dead", run.sessionId, { retry: waiting!.retry, startedAt: new Date().toISOString() });
       await driver.write(run.sessionId, change({ runs: [dead] }));
       const interrupted = await agent.runs.get("dead");
@@ -70,7 +70,7 @@ describe("a wait for a provider's retry", () => {
     t.after(() => agent.close());
     const cancel = new AbortController();
     const run = await agent.run({ message: "go on ".repeat(2000), signal: cancel.signal });
-    await told(agent, run.sessionId, ({ retry }) => retry?.attempt === 1);
+    await watchedRuns(agent, run.sessionId, ({ retry }) => retry?.attempt === 1);
     cancel.abort();
     await assert.rejects(run.result);
     assert.equal((await agent.runs.get(run.id))?.retry, null);
@@ -85,7 +85,7 @@ describe("a wait for a provider's retry", () => {
       const body = JSON.stringify({ message: "x", background: true });
       const answer = await server.fetch("/api/run", { method: "POST", body });
       const { run_id: id, session_id: session } = (await answer.json()) as { run_id: string; session_id: string };
-      // Tests look into what came as they like.
+      // Tests access arbitrary fields of the response.
       // eslint-disable-next-line @typescript-eslint/no-explicit-any
       const shown = async (): Promise<any> => (await server.fetch(`/api/runs/${id}`)).json();
       return { id, shown, events: eventsOf(`${server.url}/api/sessions/${session}/events`) };
@@ -94,7 +94,7 @@ describe("a wait for a provider's retry", () => {
     const long = await begin(slow(30));
     for await (const { data } of long.events)
       if (data.run?.retry) {
-        assert.deepEqual(Object.keys(data.run.retry), ["attempt", "at", "reason"]);
+        assert.deepEqual(Object.keys(data.run.retry), ["attempt", "next_attempt_at", "reason"]);
         assert.equal(data.run.retry.reason, "lab: 429: Slow down.");
         assert.deepEqual((await long.shown()).retry, data.run.retry);
         break;
@@ -111,8 +111,8 @@ describe("a wait for a provider's retry", () => {
       }
     })();
     await models.request(4);
-    const asked = await shown();
-    assert.deepEqual([asked.state, "retry" in asked], ["running", false]);
+    const runState = await shown();
+    assert.deepEqual([runState.state, "retry" in runState], ["running", false]);
     models.open("open");
     await watching;
     assert.deepEqual([...attempts], [1, 2]);

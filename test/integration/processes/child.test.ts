@@ -10,7 +10,7 @@ import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../../src/processes/child.js";
 import { ProcessGroup } from "../../../src/processes/process-group.js";
-import { Counted } from "../../helpers/counted.js";
+import { OperationRecorder } from "../../helpers/counted.js";
 import { until } from "../../helpers/lab.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 
@@ -35,7 +35,7 @@ function isLiving(pid: number, name = ""): boolean {
 describe("the end of a sandbox", () => {
   it("is waited for, also where bubblewrap itself has ended before", linux, async () => {
     await using folder = await temporaryFolder();
-    // Says what bubblewrap says, and leaves the first process of its namespace behind.
+    // Prints bubblewrap's information and leaves the first process of its namespace running.
     const file = join(folder.path, "bwrap");
     await writeFile(
       file,
@@ -44,16 +44,16 @@ describe("the end of a sandbox", () => {
         mode: 0o700,
       },
     );
-    let said = "";
-    const child = await Child.start({ file, args: [], cwd: folder.path, env, sandbox: true });
-    child.arrange([]);
+    let output = "";
+    const child = await Child.start({ file, args: [], cwd: folder.path, env, isSandbox: true });
+    child.configureSandbox([]);
     const end = await child.run({
       timeoutMs: 30_000,
       signal: new AbortController().signal,
-      onOutput: (chunk) => (said += chunk.toString()),
+      onOutput: (chunk) => (output += chunk.toString()),
     });
-    assert.ok(!isLiving(Number(said)), said);
-    assert.deepEqual(end, { code: 0, signal: null, why: "exit", leftBehind: true, sandboxFault: undefined });
+    assert.ok(!isLiving(Number(output)), output);
+    assert.deepEqual(end, { code: 0, signal: null, reason: "exit", hadLeftovers: true, sandboxFault: undefined });
   });
 
   it("is waited for, however many processes have to end with it", async (t) => {
@@ -66,14 +66,14 @@ describe("the end of a sandbox", () => {
       folder.path,
     );
     assert.match(text, /^all\n/);
-    const left = readdirSync("/proc").filter((pid) => isLiving(Number(pid), name));
-    assert.deepEqual(left, []);
+    const remainingPids = readdirSync("/proc").filter((pid) => isLiving(Number(pid), name));
+    assert.deepEqual(remainingPids, []);
   });
 
   it("is seen without a look at any process but the first of its namespace", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const counted = new Counted();
+    const counted = new OperationRecorder();
     const { files } = await counted.of(() => sandboxed("true", folder.path));
     assert.ok(files.length > 0);
     assert.deepEqual(
@@ -81,7 +81,8 @@ describe("the end of a sandbox", () => {
       [],
     );
     const looked = files.map((call) => /^openSync \/proc\/(\d+)\/stat$/.exec(call)?.[1]);
-    // Of bubblewrap its start is asked for, of that for the next command too, of the first process what became of it.
+    // Looks up at most three processes: the start times of this bubblewrap and of the one for the next command, and the
+    // state of the namespace's first process.
     assert.ok(new Set(looked.filter((pid) => pid !== undefined)).size <= 3);
   });
 
@@ -91,11 +92,11 @@ describe("the end of a sandbox", () => {
     const group = new ProcessGroup(bubblewrap.pid!, "mark");
     try {
       assert.equal(group.namespaceEnded(), undefined);
-      const said = `{\n    "child-pid": ${first.pid},\n    "mnt-namespace": 1\n}\n`;
-      const cut = said.indexOf(String(first.pid)) + 1;
-      group.toldOfNamespace(said.slice(0, cut));
+      const bubblewrapInfo = `{\n    "child-pid": ${first.pid},\n    "mnt-namespace": 1\n}\n`;
+      const cut = bubblewrapInfo.indexOf(String(first.pid)) + 1;
+      group.readNamespaceInfo(bubblewrapInfo.slice(0, cut));
       assert.equal(group.namespaceEnded(), undefined);
-      group.toldOfNamespace(said.slice(cut));
+      group.readNamespaceInfo(bubblewrapInfo.slice(cut));
       assert.equal(group.namespaceEnded(), false);
       first.kill("SIGKILL");
       await once(first, "exit");
@@ -106,16 +107,16 @@ describe("the end of a sandbox", () => {
   });
 
   it("is there while its first process is dead and nobody has asked for it", linux, async () => {
-    // Its own child: the shell that it becomes never asks what became of it.
+    // The shell becomes `sleep`, which never waits for its child.
     const parent = spawn("/bin/sh", ["-c", "cat <&3 & echo $!; exec sleep 4723"], {
       stdio: ["ignore", "pipe", "ignore", "pipe"],
     });
     try {
-      const [said] = (await once(parent.stdout as Readable, "data")) as [Buffer];
-      const pid = Number(said.toString());
+      const [pidText] = (await once(parent.stdout as Readable, "data")) as [Buffer];
+      const pid = Number(pidText.toString());
       const group = new ProcessGroup(parent.pid!, "mark");
-      group.toldOfNamespace(`{ "child-pid": ${pid} }`);
-      // The shell itself would ask.
+      group.readNamespaceInfo(`{ "child-pid": ${pid} }`);
+      // The shell itself would wait for its child.
       await until(() => isLiving(parent.pid!, "(sleep)"));
       (parent.stdio[3] as Writable).end();
       await until(() => !isLiving(pid));

@@ -6,7 +6,7 @@ import { describe, it, type TestContext } from "node:test";
 import { builtinTools, type BuiltinToolsOptions } from "gantry";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../helpers/child.js";
-import { endKept } from "../../helpers/end-kept.js";
+import { killDetached } from "../../helpers/end-kept.js";
 import { until } from "../../helpers/lab.js";
 import { makeTempDir, tempDir } from "../../helpers/temp.js";
 import { callTool, toolContext } from "../../helpers/tool-context.js";
@@ -22,13 +22,13 @@ function isLiving(pid: number): boolean {
   }
 }
 
-/** Tools as one gantry after the other has them, on the same home. */
+/** Tools of consecutive gantry processes on the same home folder. */
 async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
   const home = await makeTempDir();
   const keptPath = home.at("kept");
-  // Nothing is left of a test that fails: who they are is written where the tests' folders are.
+  // Cleans up after a failed test too: the running processes are recorded in the test's folders.
   t.after(async () => {
-    endKept(keptPath);
+    killDetached(keptPath);
     await home.remove();
   });
   const folder = await tempDir(t);
@@ -48,7 +48,7 @@ async function gantries(t: TestContext, options: BuiltinToolsOptions = {}) {
   return { folder, keptPath, start };
 }
 
-/** Start a kept command whose first output is shown with its start; a slow machine needs a longer one. */
+/** Starts a detached command whose first output is part of the start result. A slow machine needs a longer wait. */
 async function begun(t: TestContext, input: object, shown: RegExp, options: BuiltinToolsOptions = {}) {
   for (const startMs of [300, 3_000, 30_000]) {
     const made = await gantries(t, options);
@@ -77,7 +77,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const [{ since, ...listed }] = (await second.list()) as [Awaited<ReturnType<typeof second.list>>[0]];
     assert.ok(since <= new Date().toISOString());
     assert.deepEqual(listed, { id, command: SERVICE, state: "running", exitCode: null, detached: true });
-    // Only to its own session.
+    // Another session does not see the command.
     assert.deepEqual(await second.list("two"), []);
     await assert.rejects(second.call("bash_stop", { id }, "two"), /there is none/);
     assert.match((await second.call("bash_output", { id })).text, /^\(nothing new\)/);
@@ -118,7 +118,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const { pid: keeper } = JSON.parse(await readFile(path.join(keptPath, "one", `${id}.json`), "utf8")) as {
       pid: number;
     };
-    // The command runs a moment before its keeper has noted which process it is.
+    // The command runs a moment before its keeper has recorded its process.
     const noted = path.join(keptPath, "one", `${id}.child`);
     await until(async () => (await readFile(noted, "utf8").catch(() => "")).endsWith("}"));
     process.kill(keeper, "SIGKILL");
@@ -137,7 +137,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const command =
       "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
     const id = idIn((await gantry.call("bash", { command, detached: true })).text);
-    // Where the next part of it should be.
+    // The path of the next part of the output.
     const next = path.join(keptPath, "one", `${id}.1`);
     await mkdir(next);
     await gantry.call("bash_input", { id, text: "" });
@@ -148,8 +148,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const { text } = await gantry.call("bash_output", { id, wait_for: "got two" });
     assert.match(text, /got two\n\[bg-\w+ is running\]$/);
     // The keeper may read the last zeros from the pipe before or after the folder is removed.
-    const rest = await readFile(next, "latin1");
-    assert.match(rest, /^\n\[\.\.\. \d+ bytes could not be written \.\.\.\]\n\0*(got one\n)?got two\n$/);
+    const lastPart = await readFile(next, "latin1");
+    assert.match(lastPart, /^\n\[\.\.\. \d+ bytes could not be written \.\.\.\]\n\0*(got one\n)?got two\n$/);
     await gantry.call("bash_stop", { id });
     await gantry.close();
   });
@@ -160,7 +160,7 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const id = idIn((await gantry.call("bash", { command: "exec sleep 300", detached: true })).text);
     const text = "x".repeat(1024 * 1024);
     await gantry.call("bash_input", { id, text });
-    await assert.rejects(gantry.call("bash_input", { id, text }), /has not read what it was told before; nothing was/);
+    await assert.rejects(gantry.call("bash_input", { id, text }), /has not read its earlier input; nothing was/);
     await gantry.call("bash_stop", { id });
     await gantry.close();
   });
@@ -184,11 +184,11 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
     const { keptPath, start } = await gantries(t);
     await mkdir(path.join(keptPath, "one"), { recursive: true });
     const boot = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
-    const own = readFileSync("/proc/self/stat", "latin1");
-    const started = Number(own.slice(own.lastIndexOf(")") + 2).split(" ")[19]);
+    const processStat = readFileSync("/proc/self/stat", "latin1");
+    const started = Number(processStat.slice(processStat.lastIndexOf(")") + 2).split(" ")[19]);
     const record = { command: "x", since: "2026-01-01T00:00:00.000Z", mark: "m", pid: process.pid };
-    const write = (id: string, more: object) =>
-      writeFile(path.join(keptPath, "one", `${id}.json`), JSON.stringify({ ...record, id, ...more }));
+    const write = (id: string, fields: object) =>
+      writeFile(path.join(keptPath, "one", `${id}.json`), JSON.stringify({ ...record, id, ...fields }));
     await write("bg-000001", { started: started + 1, boot });
     await write("bg-000002", { started, boot: "another" });
     await write("bg-000003", { pid: 1, started, boot });
@@ -199,8 +199,8 @@ describe("a kept command", { skip: process.platform === "linux" ? false : "needs
       (await next.list()).map(({ id, state }) => `${id} ${state}`),
       ["bg-000001 ended", "bg-000002 ended"],
     );
-    // Nobody else is ended in its place.
-    assert.match((await next.call("bash_stop", { id: "bg-000001" })).text, /nobody saw how it ended/);
+    // No other process is stopped in its place.
+    assert.match((await next.call("bash_stop", { id: "bg-000001" })).text, /\[exit status unknown\]/);
     await next.close();
   });
 

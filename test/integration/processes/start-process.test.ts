@@ -12,7 +12,7 @@ import { tempDir, type TempDir } from "../../helpers/temp.js";
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-/** Three that hold on: one of the group, one that left it, one that left it without the environment; each ignores TERM. */
+/** Three processes that ignore TERM: one in the group, one outside it, and one outside it without the environment. */
 const THREE =
   `hold='trap "" TERM HUP; echo $$ > "$1"; while :; do sleep 0.2; done'; ` +
   `sh -c "$hold" - one & setsid sh -c "$hold" - two & setsid env -i PATH="$PATH" sh -c "$hold" - three & ` +
@@ -46,11 +46,11 @@ const guardianOf = (pid: number): number | undefined =>
   readdirSync("/proc")
     .map(Number)
     .find(
-      (one) =>
-        one > 0 &&
-        existsSync(`/proc/${one}/stat`) &&
-        nameOf(one).includes("gantry-guardian") &&
-        new RegExp(`^\\d+ \\(.*\\) \\S ${pid} `).test(readFileSync(`/proc/${one}/stat`, "latin1")),
+      (processId) =>
+        processId > 0 &&
+        existsSync(`/proc/${processId}/stat`) &&
+        nameOf(processId).includes("gantry-guardian") &&
+        new RegExp(`^\\d+ \\(.*\\) \\S ${pid} `).test(readFileSync(`/proc/${processId}/stat`, "latin1")),
     );
 
 describe("a program of one's own", () => {
@@ -58,8 +58,8 @@ describe("a program of one's own", () => {
     const folder = await tempDir(t);
     const child = await start('read -r line; echo "$line, $PWD"; echo no >&2; exit 3', folder.path);
     child.stdin.write("hello\n");
-    const said = await Promise.all([text(child.stdout), text(child.stderr)]);
-    assert.deepEqual(said, [`hello, ${folder.path}\n`, "no\n"]);
+    const outputs = await Promise.all([text(child.stdout), text(child.stderr)]);
+    assert.deepEqual(outputs, [`hello, ${folder.path}\n`, "no\n"]);
     assert.deepEqual(await child.ended, { code: 3, signal: null });
     child.stdin.write("too late\n");
     await child.stop();
@@ -80,11 +80,11 @@ describe("a program of one's own", () => {
       names.filter((name) => !["PATH", "GANTRY_CALL", "PWD", "OLDPWD", "SHLVL", "_", ""].includes(name ?? "")),
       [],
     );
-    // Nor does the one that watches over it.
+    // The guardian process does not have the environment either.
     const guardian = guardianOf(process.pid);
-    const given = await readFile(`/proc/${guardian}/environ`, "latin1");
+    const environment = await readFile(`/proc/${guardian}/environ`, "latin1");
     assert.deepEqual(
-      given.split("\0").filter((one) => one !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(one)),
+      environment.split("\0").filter((variable) => variable !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(variable)),
       [],
     );
   });
@@ -100,7 +100,7 @@ describe("a program of one's own", () => {
 
   it("leaves nothing behind when it ends by itself", linux, async (t) => {
     const folder = await tempDir(t);
-    // One without its mark is found by its parent alone, and here that has ended.
+    // A process without the mark is found only through its parent, which has ended in this test.
     const child = await start(`${THREE} kill -9 $(cat three); exit 0`, folder.path);
     assert.deepEqual(await child.ended, { code: 0, signal: null });
     await allGone(folder);
@@ -118,7 +118,8 @@ describe("nothing outlives who started it", linux, () => {
     it(`ended by kill -9: ${how}`, async (t) => {
       const folder = await tempDir(t);
       const holder = new Child("process-holder.ts", [how, `trap "" TERM; ${THREE} echo > all; wait`, folder.path]);
-      // Before that it still speaks to the holder, and would die of it: its child without a mark could not be found.
+      // Before that the shell still writes to the holder and would die with it. Its child without the mark could then
+      // not be found.
       await folder.written("all");
       await holder.kill();
       await allGone(folder);
@@ -136,13 +137,13 @@ describe("nothing outlives who started it", linux, () => {
     const holder = new Child("process-holder.ts", ["program", `trap "" TERM; ${THREE} wait`, folder.path]);
     await holder.lines(1);
     const { pid = 0 } = holder.process;
-    // Time: a guardian that lived for less than a second is not started again.
+    // Time: a guardian that lived for less than a second is not restarted.
     await pause(1_100);
     const first = guardianOf(pid);
     assert.ok(first !== undefined);
     process.kill(first, "SIGKILL");
     await until(() => ![undefined, first].includes(guardianOf(pid)));
-    // It is there a moment before it is told what to watch, which is done by the time that the holder answers.
+    // The guardian exists a moment before it receives its target. When the holder answers, it has received it.
     holder.send("told?");
     await holder.message();
     await holder.kill();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { endKept } from "../../helpers/end-kept.js";
+import { killDetached } from "../../helpers/end-kept.js";
 import { eventsOf } from "../../helpers/event-page.js";
 import { call, say, type Answer } from "../../helpers/fake-model-server.js";
 import { ask, lab, labConfig, until } from "../../helpers/lab.js";
@@ -29,50 +29,50 @@ const probe = (port: string) =>
     () => "gone",
   );
 
-/** What goes on in the background, as a page is told that begins to watch. */
+/** The background processes in the first state that a new watcher receives. */
 async function processesOf(server: GantryServer, id: string): Promise<unknown> {
   const over = new AbortController();
-  let found: unknown;
+  let processes: unknown;
   try {
     for await (const { type, data } of eventsOf(`${server.url}/api/sessions/${id}/events`, {}, over.signal)) {
       if (type !== "state") continue;
-      found = data.processes;
+      processes = data.processes;
       over.abort();
     }
   } catch (error) {
     if (!over.signal.aborted) throw error;
   }
-  return found;
+  return processes;
 }
 
 describe("a service in the background", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
   it("is started, probed and stopped; the same when gantry was killed and started", async (t) => {
     const home = await makeTempDir();
     t.after(async () => {
-      endKept(home.at("kept"));
+      killDetached(home.at("kept"));
       await home.remove();
     });
     const folder = await tempDir(t, { "service.cjs": SERVICE });
     const models = await lab(t);
     const config = labConfig(models, { tools: { bash: { sandbox: "off" } } });
     const options = { config, home: home.path, projectDir: folder.path };
-    const said: string[] = [];
-    const started = (name: string, keep: boolean): Answer =>
-      call("bash", { command: `echo $$ > ${name}.pid; exec node service.cjs ${name}`, background: true, keep });
-    /** The id of what was started last, as the model was told. */
-    const last = (tool: string, more: object = {}): Answer => {
+    const results: string[] = [];
+    const started = (name: string, detached: boolean): Answer =>
+      call("bash", { command: `echo $$ > ${name}.pid; exec node service.cjs ${name}`, background: true, detached });
+    /** Calls a tool with the last id that the model received. */
+    const last = (tool: string, input: object = {}): Answer => {
       return (request) => {
         const text = JSON.stringify(request.body);
-        return call(tool, { id: text.match(/bg-[0-9a-f]{6}/g)!.at(-1)!, ...more });
+        return call(tool, { id: text.match(/bg-[0-9a-f]{6}/g)!.at(-1)!, ...input });
       };
     };
     const run = async (server: GantryServer, session: string | undefined, ...steps: Answer[]): Promise<string> => {
       models.enqueue(...steps, (request) => {
-        said.push(JSON.stringify(request.body).slice(-50_000));
+        results.push(JSON.stringify(request.body).slice(-50_000));
         return say("done");
       });
-      const more = session === undefined ? {} : { session_id: session };
-      const { status, sessionId } = await ask(server, { message: "go on", ...more });
+      const sessionFields = session === undefined ? {} : { session_id: session };
+      const { status, sessionId } = await ask(server, { message: "go on", ...sessionFields });
       assert.equal(status, 200);
       return sessionId;
     };
@@ -83,7 +83,7 @@ describe("a service in the background", { skip: process.platform === "linux" ? f
     const id = await run(first, undefined, started("one", false), last("bash_output", ready));
     assert.equal(await probe(await folder.read("one")), "here");
     await run(first, id, last("bash_stop"));
-    assert.ok(said.at(-1)!.includes("was stopped, with all that it started"));
+    assert.ok(results.at(-1)!.includes("was stopped, with all that it started"));
     assert.equal(await probe(await folder.read("one")), "gone");
 
     await run(first, id, started("lost", false), last("bash_output", ready));
@@ -93,18 +93,18 @@ describe("a service in the background", { skip: process.platform === "linux" ? f
     const before = JSON.stringify(await processesOf(first, id));
     assert.match(before, /"detached":true/);
     await first.stop("SIGKILL");
-    // What was not to be kept goes with it, and the rest stays.
+    // A process that is not detached ends with the server. The others continue.
     const lost = await pidOf("lost");
     await until(() => !isLiving(lost));
     assert.equal(await probe(port), "here");
 
     const second = await startServer(t, options);
-    const [only, ...others] = (await processesOf(second, id)) as { keep: boolean; state: string }[];
-    assert.deepEqual([only?.keep, only?.state, others], [true, "running", []]);
+    const [only, ...otherProcesses] = (await processesOf(second, id)) as { detached: boolean; state: string }[];
+    assert.deepEqual([only?.detached, only?.state, otherProcesses], [true, "running", []]);
     await run(second, id, last("bash_output"), last("bash_stop"));
-    assert.ok(said.at(-1)!.includes("was stopped, with all that it started"));
+    assert.ok(results.at(-1)!.includes("was stopped, with all that it started"));
     assert.equal(await probe(port), "gone");
-    const kept = await pidOf("kept");
-    assert.ok(!isLiving(kept));
+    const keptPid = await pidOf("kept");
+    assert.ok(!isLiving(keptPid));
   });
 });

@@ -1,4 +1,4 @@
-// A key in the config, searched in all that leaves the server or stays on the disk.
+// Searches for a configured key in everything that leaves the server or stays on the disk.
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,7 +10,10 @@ import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { startServer } from "../../helpers/server.js";
 
 const WIRES: readonly FakeWireName[] = ["openai", "openai-responses", "anthropic", "google"];
-/** With letters that no id has by chance. In no shape that looks like a key, so that only knowing it helps; the environment's holds what JSON escapes. */
+/**
+ * With letters that no id contains by chance. No pattern detects such a key, so only its value can be redacted. The key
+ * from the environment contains characters that JSON escapes.
+ */
 const keyOf = (wire: string) => `canary.${wire}.7zq3k9`;
 const FROM_ENVIRONMENT = 'canary"env\\7zq3k9';
 const HEADER = "canary.header.7zq3k9";
@@ -38,10 +41,10 @@ it("no secret of the config is in any output, error, log, session, file or child
     },
     env: { CANARY: FROM_ENVIRONMENT },
   });
-  const told: string[] = [];
+  const responseTexts: string[] = [];
   const get = async (path: string, init: RequestInit = {}): Promise<Response> => {
     const response = await server.fetch(path, { ...init, headers: { "X-Required": REQUIRED } });
-    told.push(JSON.stringify([...response.headers]), await response.clone().text());
+    responseTexts.push(JSON.stringify([...response.headers]), await response.clone().text());
     return response;
   };
   const socket = new SocketPeer(`${server.url}/acp`);
@@ -60,7 +63,7 @@ it("no secret of the config is in any output, error, log, session, file or child
       say("Done."),
     );
     const id = await run(false);
-    // Providers that echo what they were sent, each in another way.
+    // Providers that echo the received key in different ways.
     for (const stream of [false, true]) {
       models.enqueue(fail(401, `Incorrect API key provided: ${secrets}`));
       await run(stream, id);
@@ -74,7 +77,7 @@ it("no secret of the config is in any output, error, log, session, file or child
     models.aside = fail(500, `no title for ${secrets}`);
     models.enqueue(say("Fine."));
     await run(false);
-    // The title is made after the answer.
+    // The title is generated after the answer.
     await until(() => server.stderr.split("no title was generated").length - 1 > n);
     models.aside = say("A title");
     await get(`/api/sessions/${id}`);
@@ -87,7 +90,7 @@ it("no secret of the config is in any output, error, log, session, file or child
     assert.deepEqual((await socket.prompt(session, "go")).stopReason, "error");
   }
   for (const path of ["/api/models", "/api/sessions", "/api/nothing", "/api/health"]) await get(path);
-  told.push(await (await server.fetch("/api/models")).text());
+  responseTexts.push(await (await server.fetch("/api/models")).text());
   assert.ok(
     models.requests.some(({ headers }) => headers["x-env"] === FROM_ENVIRONMENT),
     "the providers had them",
@@ -103,7 +106,7 @@ it("no secret of the config is in any output, error, log, session, file or child
   const places = {
     stdout: server.stdout,
     stderr: server.stderr,
-    answers: told.join("\n"),
+    answers: responseTexts.join("\n"),
     acp: JSON.stringify(socket.received),
     files: files.join("\n"),
   };

@@ -1,4 +1,4 @@
-// A server whose store is on a disk of a megabyte or so.
+// A server whose store is on a disk of about one megabyte.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmdirSync } from "node:fs";
@@ -12,7 +12,7 @@ import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A command that runs what follows with a small disk at `path`, which the process alone sees. */
+/** A command prefix that mounts a small disk at `path`, visible to this process only. */
 const onSmallDisk = (path: string): string[] => [
   "unshare",
   "--user",
@@ -57,28 +57,28 @@ describe("a full disk", { concurrency: true }, () => {
       const first = await ask(server, { message: "first" });
       assert.equal(first.status, 200, first.error);
 
-      const kept: string[] = [];
+      const storedSessions: string[] = [];
       let refused = "";
       while (refused === "") {
-        const answer = await ask(server, { message: `${kept.length}: ${"x".repeat(60_000)}` });
-        if (answer.status === 200) kept.push(answer.sessionId);
+        const answer = await ask(server, { message: `${storedSessions.length}: ${"x".repeat(60_000)}` });
+        if (answer.status === 200) storedSessions.push(answer.sessionId);
         else {
           assert.equal(answer.status, 500);
           refused = answer.error;
         }
-        assert.ok(kept.length < 50, "the disk never fills");
+        assert.ok(storedSessions.length < 50, "the disk never fills");
       }
       assert.equal(refused, FULL);
-      assert.ok(kept.length > 1);
-      assert.match(server.stderr, /no room left; free some/, "the log says which store");
+      assert.ok(storedSessions.length > 1);
+      assert.match(server.stderr, /no space left; free some space/, "the log says which store");
 
-      // Streams tell it too: before they begin as plain answers, later as their last event.
+      // Streams report it too: as a plain response before they start, otherwise as their last event.
       const big = { message: "y".repeat(100_000), stream: true };
       const begin = () => server.fetch("/api/run", { method: "POST", body: JSON.stringify(big) });
       let response = await begin();
-      // The JSON driver may have folded its log meanwhile, which frees room for a few more runs.
-      for (let more = 0; response.status === 200; more += 1) {
-        assert.ok(more < 50, "the disk never fills");
+      // The JSON driver may have compacted its log, which frees space for a few more runs.
+      for (let extraRuns = 0; response.status === 200; extraRuns += 1) {
+        assert.ok(extraRuns < 50, "the disk never fills");
         const last = sseEvents(await response.text()).at(-1);
         if (last?.event !== "done")
           assert.deepEqual(last, { event: "error", data: { error: FULL, code: "store_full" } });
@@ -97,23 +97,23 @@ describe("a full disk", { concurrency: true }, () => {
 
       models.fallback = say("Noted.");
 
-      // All that was answered is there, and the server is well.
+      // All answered runs are stored, and the server is healthy.
       assert.equal((await server.fetch("/api/health")).status, 200);
-      for (const [n, id] of kept.entries()) {
+      for (const [n, id] of storedSessions.entries()) {
         const messages = await stored(server, id);
         assert.deepEqual([messages.length, messages[1]?.content], [2, "Noted."]);
         assert.ok(messages[0]?.content.startsWith(`${n}: x`));
       }
 
-      // The store needs no new start: somebody makes room, and it goes on.
+      // The store needs no restart: it continues when space is free again.
       await rm(join(`/proc/${server.pid}/root`, disk, "ballast"));
-      const deleted = await server.fetch(`/api/sessions/${kept.at(-1)}`, { method: "DELETE" });
+      const deleted = await server.fetch(`/api/sessions/${storedSessions.at(-1)}`, { method: "DELETE" });
       assert.equal(deleted.status, 200, await deleted.text());
       const again = await ask(server, { message: `again: ${"x".repeat(60_000)}` });
       assert.deepEqual([again.status, again.output], [200, "Noted."], again.error);
       const resumed = await ask(server, { message: "still there?", session_id: first.sessionId });
       assert.deepEqual([resumed.status, resumed.output], [200, "Noted."], resumed.error);
-      assert.equal((await stored(server, kept[0] ?? ""))[1]?.content, "Noted.");
+      assert.equal((await stored(server, storedSessions[0] ?? ""))[1]?.content, "Noted.");
       assert.deepEqual(models.violations, []);
       assert.deepEqual(await server.stop(), { code: 0, signal: null });
     });

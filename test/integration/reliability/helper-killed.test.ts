@@ -1,4 +1,4 @@
-// What is left when gantry dies while a helper works.
+// The stored state after gantry dies while a subagent works.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
@@ -41,11 +41,11 @@ describe("a kill -9 while a helper works", { skip: process.platform === "linux" 
         { usage: { input: 200, output: 10 } },
       ),
     ];
-    let asked = 0;
+    let requestCount = 0;
     const models = await lab(t, {
       fallback: (request) => {
         if (isHelpers(request)) return steps.shift() ?? say("helped");
-        return (asked += 1) === 1
+        return (requestCount += 1) === 1
           ? call("task", { description: "Look", prompt: "Look there." }, { usage: { input: 50, output: 5 } })
           : say("on", { usage: { input: 60, output: 1 } });
       },
@@ -85,8 +85,8 @@ describe("a kill -9 while a helper works", { skip: process.platform === "linux" 
     assert.deepEqual([on.status, on.output], [200, "on"], on.error);
     assert.match(JSON.stringify(models.lastOfRun?.body), /\[interrupted: outcome unknown\]/);
     assert.equal((await read<Wire>(second, `/api/sessions/${session}`)).usage.total_tokens, 375 + 61);
-    const other = await ask(second, { message: "you too", session_id: helper.id });
-    assert.deepEqual([other.status, other.output], [200, "on"], other.error);
+    const subagentRun = await ask(second, { message: "you too", session_id: helper.id });
+    assert.deepEqual([subagentRun.status, subagentRun.output], [200, "on"], subagentRun.error);
     assert.equal((await helpers(second)).length, 1);
     assert.deepEqual(models.violations, []);
   });

@@ -10,14 +10,14 @@ import { tempDir } from "../../helpers/temp.js";
 const MIB = 1024 * 1024;
 
 const RULES = `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364));
-/** Results of tools in a request, as the model reads them. */
+/** Tool results in a request to the model. */
 const resultsIn = ({ body }: FakeRequest): string[] =>
   (body as { messages: { role: string; content: unknown }[] }).messages
     .filter(({ role }) => role === "tool")
     .map(({ content }) => JSON.stringify(content));
 const FOR_EVER = { pattern: "(a+)+$", path: "evil.txt" };
 
-/** A repository and a page that once held the server for minutes, and a model that asks for all of it. */
+/** A repository and a page that once blocked the server for minutes, and a model that uses all of it. */
 async function attacked(t: { after(run: () => Promise<void> | void): void }) {
   const page = "<div>".repeat((4.5 * MIB) / 5);
   const site = createServer((_, response) => {
@@ -39,11 +39,11 @@ async function attacked(t: { after(run: () => Promise<void> | void): void }) {
     ["glob", { pattern: `many/${"*{a,b}".repeat(8)}*x*`, all: true }],
     ["grep", { pattern: "x", glob: `many/${"*{a,b}".repeat(8)}*x*`, all: true }],
   ] as const;
-  const asked = ({ body }: FakeRequest, word: string): boolean => JSON.stringify(body).includes(word);
+  const mentions = ({ body }: FakeRequest, word: string): boolean => JSON.stringify(body).includes(word);
   const models = await lab(t, {
     fallback: (request) => {
       const done = resultsIn(request).length;
-      if (asked(request, "for ever")) return done > 0 ? { say: [{ text: "done" }] } : call("grep", FOR_EVER);
+      if (mentions(request, "for ever")) return done > 0 ? { say: [{ text: "done" }] } : call("grep", FOR_EVER);
       const next = all[done];
       return next ? call(next[0], next[1]) : { say: [{ text: "done" }] };
     },
@@ -73,10 +73,10 @@ it("a hostile page, repository and glob: the run goes on, and so does everybody 
 it("SIGTERM ends the server while a thread is at work for ever", async (t) => {
   const { server } = await attacked(t);
   const run = await stream(server, { message: "for ever" });
-  // The call is under way when its event is there; health is answered beside it.
+  // When its event has arrived, the call is running. Health is answered at the same time.
   await until(() => run.last?.data.type === "tool_call");
   assert.equal((await server.fetch("/api/health")).status, 200);
-  // A server that waits for the thread never ends.
+  // A server that waited for the worker thread would never end.
   assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
   await run.ended;
 });

@@ -6,7 +6,7 @@ import { HOSTILE_ANSWERS, HOSTILE_LISTINGS } from "../../helpers/hostile-answers
 import { ask, lab, labConfig, stored, stream } from "../../helpers/lab.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 
-/** What a server may take beyond what it takes anyhow; without limits each of these answers takes all that there is. */
+/** Maximum memory, in KiB, beyond the server's usual use. Without limits each of these answers would use all memory. */
 const MOST_MORE_KB = 400 * 1024;
 const MOST_STORED = 96 * 1024 * 1024;
 
@@ -29,8 +29,8 @@ const REASONS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
 it("a provider without measure ends its own run, with the reason, and neither the server nor the runs of others", async (t) => {
   const bad = await lab(t, {
     fallback: (request) => {
-      const asked = Object.keys(HOSTILE_ANSWERS).find((name) => last(request).includes(`<${name}>`));
-      return HOSTILE_ANSWERS[asked as keyof typeof HOSTILE_ANSWERS];
+      const answerName = Object.keys(HOSTILE_ANSWERS).find((name) => last(request).includes(`<${name}>`));
+      return HOSTILE_ANSWERS[answerName as keyof typeof HOSTILE_ANSWERS];
     },
   });
   const listings: [name: string, models: FakeModelServer][] = [];
@@ -50,14 +50,14 @@ it("a provider without measure ends its own run, with the reason, and neither th
 
   await ask(server, { message: "warm up", provider: "lab", model: "m1" });
   const before = await peak(server);
-  const other = await stream(server, { message: "go on", provider: "lab", model: "m1" });
-  await other.text("begun ".length);
+  const openStream = await stream(server, { message: "go on", provider: "lab", model: "m1" });
+  await openStream.text("begun ".length);
 
   for (const [name, reason] of Object.entries(REASONS)) {
     const { status, error, sessionId } = await ask(server, { message: `<${name}>`, provider: "bad", model: "m1" });
     assert.equal(status, 500, name);
     assert.match(error, reason, name);
-    // None of five thousand calls ran, and none is stored.
+    // None of the five thousand calls ran, and none is stored.
     const messages = await stored(server, sessionId);
     assert.ok(!messages.some(({ role }) => role === "tool"), name);
   }
@@ -71,13 +71,13 @@ it("a provider without measure ends its own run, with the reason, and neither th
   assert.match(server.stderr, /a list of models of more than 1,000,000 values/);
 
   good.open("rest");
-  await other.ended;
-  assert.equal(other.pieces.map(({ text }) => text).join(""), "begun done");
-  assert.equal(other.last?.event, "done");
+  await openStream.ended;
+  assert.equal(openStream.pieces.map(({ text }) => text).join(""), "begun done");
+  assert.equal(openStream.last?.event, "done");
 
-  const more = (await peak(server)) - before;
-  t.diagnostic(`${Math.round(before / 1024)} MiB before, at most ${Math.round(more / 1024)} MiB more`);
-  assert.ok(more < MOST_MORE_KB, `${more} KiB more`);
+  const extraKib = (await peak(server)) - before;
+  t.diagnostic(`${Math.round(before / 1024)} MiB before, at most ${Math.round(extraKib / 1024)} MiB more`);
+  assert.ok(extraKib < MOST_MORE_KB, `${extraKib} KiB more`);
   const { size } = await stat(`${server.home}/sessions.db`).catch(() => ({ size: 0 }));
   assert.ok(size < MOST_STORED, `${size} bytes stored`);
   assert.equal((await server.stop()).code, 0);
@@ -88,7 +88,7 @@ function last({ body }: FakeRequest): string {
   return JSON.stringify(messages.at(-1)?.content ?? "");
 }
 
-/** The most memory that the process has had, in KiB; 0 where nobody tells. */
+/** The peak memory of the process, in KiB. 0 if the system does not report it. */
 async function peak(server: GantryServer): Promise<number> {
   const status = await readFile(`/proc/${server.pid}/status`, "utf8").catch(() => "");
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0);

@@ -1,9 +1,9 @@
-// kill -9 of a server at random moments of its streams. TRIALS and SEED make it longer and repeat it.
+// Kills a server with SIGKILL at random moments of its streams. TRIALS and SEED extend and repeat the test.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
-import { keep, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
+import { retain, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import type { SessionDriver } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";
@@ -15,13 +15,13 @@ import { tempDir } from "../../helpers/temp.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 1);
 const STREAMS = 3;
-/** Most numbers that a client reads between the first that is stored and the kill, or the first that it reads. */
+/** Maximum numbers that a client reads between the first stored number (or the first that it reads) and the kill. */
 const MAX_NUMBERS = 250;
 
-/** One number a piece; whatever was lost or doubled shows. */
+/** One number per piece, so that a lost or repeated piece is visible. */
 const NUMBERS = Array.from({ length: 2_000 }, (_, n) => `${n};`);
 
-/** The store of a server, opened by this process. */
+/** Opens the store of a server in this process. */
 async function witnessOf(driver: string, session: Readonly<Record<string, unknown>>, home: string) {
   const { url, schema } = session as { url: string; schema: string };
   const open: Record<string, () => Promise<SessionDriver>> = {
@@ -36,7 +36,7 @@ async function witnessOf(driver: string, session: Readonly<Record<string, unknow
   return store;
 }
 
-/** Numbers in the stored answer of a session. */
+/** Count of numbers in the stored answer of a session. */
 async function storedNumbers(store: SessionDriver, sessionId: string): Promise<number> {
   const [, answer] = await store.messages(sessionId);
   const text = answer?.parts.map((part) => (part.type === "text" ? part.text : "")).join("") ?? "";
@@ -45,7 +45,7 @@ async function storedNumbers(store: SessionDriver, sessionId: string): Promise<n
 
 const CHECKS: Record<string, (home: string) => Promise<void>> = {
   sqlite: (home) => {
-    const db = keep(new Sqlite(join(home, "sessions.db")));
+    const db = retain(new Sqlite(join(home, "sessions.db")));
     try {
       assert.equal(readPragma(db, "integrity_check"), "ok");
     } finally {
@@ -58,17 +58,17 @@ const CHECKS: Record<string, (home: string) => Promise<void>> = {
 interface Trial {
   streams: Streamed[];
   answered: { sessionId: string; output: string }[];
-  /** Numbers of each stream that were stored before the kill. */
+  /** Count of numbers of each stream that were stored before the kill. */
   stored: number[];
 }
 
-/** Text of a stream as the client has read it. */
+/** Text of a stream that the client has received. */
 const textOf = ({ pieces }: Streamed): string => pieces.map(({ text }) => text).join("");
 const numbersIn = (text: string): number => text.split(";").length - 1;
 
 /**
- * Streams, and short runs one after the other beside them, until the server is killed after so many further numbers.
- * `early`: the kill may come before anything of the answers is stored.
+ * Runs streams, and short runs beside them, until the server is killed after `numbers` further numbers. `early`: the
+ * kill can happen before any answer is stored.
  */
 async function runAndKill(
   server: GantryServer,
@@ -78,7 +78,7 @@ async function runAndKill(
 ): Promise<Trial> {
   models.fallback = ({ body }) =>
     JSON.stringify(body).includes("numbers-from-0")
-      ? // Time: the pace leaves several batches between the first piece and the kill.
+      ? // Time: the pace causes several batches between the first piece and the kill.
         { say: [{ text: NUMBERS }, { stall: true }], pace: 8 }
       : { say: [{ text: "Short." }] };
   const answered: Trial["answered"] = [];
@@ -97,8 +97,8 @@ async function runAndKill(
   });
   await until(() => answered.length > 0);
   const count = () => Promise.all(streams.map(({ sessionId }) => storedNumbers(store, sessionId)));
-  // Text is stored in batches while it is streamed: the answers of these streams never end.
-  await Promise.all(streams.map((one) => one.text(1)));
+  // Text is stored in batches during the stream. The answers of these streams never end.
+  await Promise.all(streams.map((streamed) => streamed.text(1)));
   if (!early) await until(async () => (await count()).every((stored) => stored > 0));
   const read = () => numbersIn(textOf(streams[0]!));
   const last = Math.min(NUMBERS.length, read() + numbers);
@@ -109,7 +109,7 @@ async function runAndKill(
   return { streams, answered, stored };
 }
 
-/** What the next process finds. Gives how much of each stream was lost, in pieces. */
+/** Checks what the next process finds. Returns the number of lost pieces per stream. */
 async function checkAfter(server: GantryServer, models: FakeModelServer, trial: Trial): Promise<number[]> {
   for (const { sessionId, output } of trial.answered) {
     const messages = await stored(server, sessionId);
@@ -117,27 +117,27 @@ async function checkAfter(server: GantryServer, models: FakeModelServer, trial: 
   }
   const lost: number[] = [];
   models.fallback = { say: [{ text: "On." }] };
-  for (const [n, one] of trial.streams.entries()) {
-    const messages = await stored(server, one.sessionId);
-    const had = numbersIn(textOf(one));
-    const kept = (messages[1]?.content ?? "").split(";").slice(0, -1);
+  for (const [n, streamed] of trial.streams.entries()) {
+    const messages = await stored(server, streamed.sessionId);
+    const had = numbersIn(textOf(streamed));
+    const storedPieces = (messages[1]?.content ?? "").split(";").slice(0, -1);
     assert.deepEqual(
-      kept,
-      NUMBERS.slice(0, kept.length).map((piece) => piece.slice(0, -1)),
+      storedPieces,
+      NUMBERS.slice(0, storedPieces.length).map((piece) => piece.slice(0, -1)),
       "in order, each once",
     );
     const due = trial.stored[n]!;
-    assert.ok(kept.length >= due, `${kept.length} of ${due} that were stored before the kill`);
-    lost.push(Math.max(0, had - kept.length));
+    assert.ok(storedPieces.length >= due, `${storedPieces.length} of ${due} that were stored before the kill`);
+    lost.push(Math.max(0, had - storedPieces.length));
     assert.equal(messages[1]?.finished, messages[1] && false, "half an answer does not look like a whole one");
-    const next = await ask(server, { message: "go on", session_id: one.sessionId });
+    const next = await ask(server, { message: "go on", session_id: streamed.sessionId });
     assert.deepEqual([next.status, next.output], [200, "On."], next.error);
-    const after = await stored(server, one.sessionId);
+    const after = await stored(server, streamed.sessionId);
     const halves = after.filter(({ finished }) => finished === false).map(({ id }) => id);
     assert.deepEqual(halves, messages[1] ? [messages[1].id] : [], "later neither");
     const roles = after.map(({ role }) => role);
     const expected =
-      kept.length > 0 || messages.length > 1
+      storedPieces.length > 0 || messages.length > 1
         ? ["user", "assistant", "user", "assistant"]
         : ["user", "user", "assistant"];
     assert.deepEqual(roles, expected);

@@ -1,4 +1,4 @@
-// Runs whose client has gone, or whose server. KEYS makes the race for a key longer.
+// Runs whose client or server has gone. KEYS extends the race for a key.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { say, type FakeModelServer } from "../../helpers/fake-model-server.js";
@@ -9,13 +9,13 @@ import { SERVER_STORES, sessionOn } from "../../helpers/server-stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 
 const KEYS = Number(process.env["KEYS"] ?? 5);
-/** SQLite by default: the kit of the drivers proves them alike. `STORES` adds the others. */
+/** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 const STUCK = { say: [{ text: "Hm" }, { stall: true as const }] };
 
 interface Place {
   models: FakeModelServer;
-  /** One more server on the store. */
+  /** Starts one more server on the store. */
   serve(): Promise<GantryServer>;
 }
 
@@ -34,7 +34,7 @@ async function place(hooks: Hooks, driver: string): Promise<Place> {
 const post = (server: GantryServer, path: string, body: object, headers: Record<string, string> = {}) =>
   server.fetch(path, { method: "POST", body: JSON.stringify(body), headers });
 
-/** A run in the background whose model says a word and no more. */
+/** Starts a background run whose model sends one word and then stalls. */
 async function stuck(server: GantryServer, models: FakeModelServer): Promise<{ run: string; session: string }> {
   models.enqueue(STUCK);
   const answer = await post(server, "/api/run", { message: "think", background: true });
@@ -74,10 +74,10 @@ describe("a run in the background", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: is told interrupted to who watches from another process, although nobody writes it`, async (t) => {
       const { models, serve } = await place(t, driver);
-      const [holder, other] = await Promise.all([serve(), serve()]);
+      const [holder, otherServer] = await Promise.all([serve(), serve()]);
       const { run, session } = await stuck(holder, models);
       const states: string[] = [];
-      for await (const { type, data } of eventsOf(`${other.url}/api/sessions/${session}/events`)) {
+      for await (const { type, data } of eventsOf(`${otherServer.url}/api/sessions/${session}/events`)) {
         if (type !== "state") continue;
         const { id, state } = (data as { run: { id: string; state: string } }).run;
         assert.equal(id, run);
@@ -91,19 +91,19 @@ describe("a run in the background", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: is cancelled by another process when its own goes on, and is left when that is dead`, async (t) => {
       const { models, serve } = await place(t, driver);
-      const [holder, other] = await Promise.all([serve(), serve()]);
+      const [holder, otherServer] = await Promise.all([serve(), serve()]);
       const { run } = await stuck(holder, models);
       holder.child.kill("SIGSTOP");
-      const answer = await post(other, `/api/runs/${run}/cancel`, {});
+      const answer = await post(otherServer, `/api/runs/${run}/cancel`, {});
       assert.deepEqual([answer.status, ((await answer.json()) as { state: string }).state], [200, "running"]);
       holder.child.kill("SIGCONT");
-      await until(async () => (await runOf(other, run)).state === "cancelled");
+      await until(async () => (await runOf(otherServer, run)).state === "cancelled");
 
       const dead = await stuck(holder, models);
       await holder.stop("SIGKILL");
-      const late = await post(other, `/api/runs/${dead.run}/cancel`, {});
+      const late = await post(otherServer, `/api/runs/${dead.run}/cancel`, {});
       assert.deepEqual([late.status, ((await late.json()) as { state: string }).state], [200, "interrupted"]);
-      const none = await post(other, `/api/sessions/${dead.session}/cancel`, {});
+      const none = await post(otherServer, `/api/sessions/${dead.session}/cancel`, {});
       assert.deepEqual([none.status, await none.json()], [200, { run: null }]);
     });
 });
@@ -117,16 +117,18 @@ describe("a key", { concurrency: true }, () => {
       const servers = await Promise.all([serve(), serve()]);
       const seen = new Set<string>();
       for (let n = 0; n < KEYS; n += 1) {
-        const told = await Promise.all(
+        const answers = await Promise.all(
           servers.map(async (server) => {
             const answer = await post(server, "/api/run", { message: `ask ${n}` }, { "idempotency-key": `key-${n}` });
             const [run, session] = ["x-run-id", "x-session-id"].map((name) => answer.headers.get(name));
             return { status: answer.status, run, session, body: await answer.text() };
           }),
         );
-        assert.deepEqual(told[0], told[1]);
-        assert.equal(told[0]?.status, 200, told[0]?.body);
-        seen.add(`${told[0].run} ${told[0].session} ${(JSON.parse(told[0].body) as { output: string }).output}`);
+        assert.deepEqual(answers[0], answers[1]);
+        assert.equal(answers[0]?.status, 200, answers[0]?.body);
+        seen.add(
+          `${answers[0].run} ${answers[0].session} ${(JSON.parse(answers[0].body) as { output: string }).output}`,
+        );
       }
       assert.equal(seen.size, KEYS);
       assert.equal(answers, KEYS);
@@ -140,20 +142,20 @@ describe("a key", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: of a run whose process was killed begins it again, in its session, once`, async (t) => {
       const { models, serve } = await place(t, driver);
-      const [holder, other] = await Promise.all([serve(), serve()]);
+      const [holder, otherServer] = await Promise.all([serve(), serve()]);
       models.enqueue(STUCK);
       const headers = { "idempotency-key": "heal" };
       const body = { message: "think" };
       const broken = assert.rejects(post(holder, "/api/run", body, headers).then((answer) => answer.text()));
       let first: { id: string; session_id: string } | undefined;
       await until(async () => {
-        const { runs } = (await (await other.fetch("/api/runs")).json()) as { runs: (typeof first)[] };
+        const { runs } = (await (await otherServer.fetch("/api/runs")).json()) as { runs: (typeof first)[] };
         [first] = runs;
-        return first !== undefined && (await stored(other, first.session_id)).length > 1;
+        return first !== undefined && (await stored(otherServer, first.session_id)).length > 1;
       });
       await holder.stop("SIGKILL");
       await broken;
-      const again = await post(other, "/api/run", body, headers);
+      const again = await post(otherServer, "/api/run", body, headers);
       assert.equal(again.status, 200);
       assert.equal(again.headers.get("x-session-id"), first?.session_id);
       assert.notEqual(again.headers.get("x-run-id"), first?.id);

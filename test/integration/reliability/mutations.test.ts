@@ -1,4 +1,4 @@
-// Mutated frames and requests on the sockets and pipes of real servers. FRAMES makes it longer.
+// Mutated frames and requests to the sockets and pipes of real servers. FRAMES extends the test.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
@@ -9,9 +9,12 @@ import { ask, lab, labConfig, until } from "../../helpers/lab.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
 import { spawnGantry, startServer, type GantryProcess } from "../../helpers/server.js";
 
-/** On each wire. */
+/** Number of frames per wire. */
 const FRAMES = Number(process.env["FRAMES"] ?? 250);
-/** Far beyond what a server needs for these; a leak of what is refused would pass it in the longer form. */
+/**
+ * Maximum memory in bytes, far more than a server needs. In the longer form, a leak of rejected requests would exceed
+ * it.
+ */
 const MOST_MEMORY = 500 * 1024 * 1024;
 
 const SPICE = [
@@ -57,7 +60,7 @@ const VALUES: readonly unknown[] = [
   [[[[{}]]]],
 ];
 
-/** Another value in some place of it, or one member less. */
+/** Replaces a value at a random place, or removes a member. */
 function misshape(random: () => number, value: unknown): unknown {
   if (typeof value !== "object" || value === null || random() < 0.15)
     return VALUES[Math.floor(random() * VALUES.length)];
@@ -70,7 +73,7 @@ function misshape(random: () => number, value: unknown): unknown {
   return copy;
 }
 
-/** Half of them are JSON of a wrong shape, the others none, mostly. */
+/** Half of the results are JSON of a wrong shape, most of the others are not JSON. */
 function mutate(random: () => number, text: string): Buffer {
   const below = (limit: number) => Math.floor(random() * limit);
   if (random() < 0.5) return Buffer.from(JSON.stringify(misshape(random, JSON.parse(text))));
@@ -82,11 +85,11 @@ function mutate(random: () => number, text: string): Buffer {
   }
   const bytes = Buffer.from(result.replaceAll("\n", " "), "utf8");
   if (random() < 0.1 && bytes.length > 0) bytes[below(bytes.length)] = [0x80, 0xff, 0xc0, 0x00][below(4)] ?? 0;
-  // A byte 0x0a would end a line of stdio; those above are none.
+  // A byte 0x0a would end a stdio line. None of the bytes above is 0x0a.
   return bytes;
 }
 
-/** Messages of a client, by their method; `session` is one of its own. */
+/** One client message for each method. `session` is a session of this client. */
 function messages(session: string, cwd: string): string[] {
   const prompt = [
     { type: "text", text: "hi" },
@@ -143,27 +146,27 @@ it("over HTTP and WebSockets: whatever comes, the server goes on", async (t) => 
   await connect();
   let closed = 0;
   for (let n = 0; n < FRAMES; n++) {
-    // One that is no UTF-8 closes the connection, as the protocol of WebSockets wants it.
+    // Invalid UTF-8 closes the connection, as the WebSocket protocol requires.
     if (socket.socket.readyState !== socket.socket.OPEN) {
       closed++;
       await connect();
     }
     const frame = mutate(random, seeds[n % seeds.length] ?? "");
     socket.socket.send(frame, { binary: random() < 0.05 });
-    // The pong shows that the server has read all frames, or the connection closes on one of them.
+    // The pong proves that the server has read all frames. Otherwise one of them closes the connection.
     if (n % 50 === 49) {
-      const { socket: own, closed: gone } = socket;
-      own.ping();
-      await Promise.race([new Promise((resolve) => own.once("pong", resolve)), gone]);
+      const { socket: webSocket, closed: gone } = socket;
+      webSocket.ping();
+      await Promise.race([new Promise((resolve) => webSocket.once("pong", resolve)), gone]);
     }
   }
-  // What closes the connection may be on its way still.
+  // The close of the connection can still be in transit.
   for (let sessions = 0; sessions === 0;) {
     if (socket.socket.readyState !== socket.socket.OPEN) await connect();
     const gone = new Promise<undefined>((resolve) => socket.socket.once("close", () => resolve(undefined)));
-    const asked = socket.request("session/list", {});
-    asked.catch(() => undefined);
-    const listed = await Promise.race([asked, gone]);
+    const listing = socket.request("session/list", {});
+    listing.catch(() => undefined);
+    const listed = await Promise.race([listing, gone]);
     if (listed) assert.ok((sessions = listed.sessions.length) > 0);
   }
   socket.assertClean();
@@ -211,12 +214,12 @@ it("over stdio: every line of the answer is the protocol's, and the last request
   const models = await lab(t, { fallback: say("Yes.") });
   const agent = await spawnGantry(t, { config: labConfig(models, config), args: ["serve", "--acp", "--stdio"] });
   const lines = () => agent.stdout.split("\n").slice(0, -1);
-  // Only the last lines are looked at, because mutated ids may be equal.
+  // Only the last lines are read, because mutated ids can be equal.
   const request = async (id: string, method: string, params: object): Promise<{ result: { sessionId: string } }> => {
     agent.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    const found = () => lines().findLast((line) => line.includes(`"id":"${id}"`) && !line.includes('"method"'));
-    await until(() => agent.ended || found() !== undefined);
-    return JSON.parse(found() ?? "null") as { result: { sessionId: string } };
+    const responseLine = () => lines().findLast((line) => line.includes(`"id":"${id}"`) && !line.includes('"method"'));
+    await until(() => agent.ended || responseLine() !== undefined);
+    return JSON.parse(responseLine() ?? "null") as { result: { sessionId: string } };
   };
   await request("first", "initialize", { protocolVersion: 1 });
   const { result } = await request("second", "session/new", { cwd: agent.projectDir, mcpServers: [] });

@@ -1,4 +1,4 @@
-// What gantry keeps for itself, and what a repository brings, through a running server with the real tools.
+// gantry's own files and the files of a repository, accessed through a running server with the real tools.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { link, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
@@ -21,9 +21,9 @@ interface WireMessage {
   tool_calls: { id: string }[];
 }
 
-/** What the tools answered when the model made these calls, all in one answer. */
+/** The outputs of these calls, all made in one answer. */
 async function outputs(server: GantryServer, models: Awaited<ReturnType<typeof lab>>, calls: FakeStep[]) {
-  models.enqueue({ say: calls.flatMap((one) => one.say ?? []) }, say("Done."));
+  models.enqueue({ say: calls.flatMap((step) => step.say ?? []) }, say("Done."));
   const { sessionId, status } = await ask(server, { message: "go" });
   assert.equal(status, 200);
   const response = await server.fetch(`/api/sessions/${sessionId}/messages`);
@@ -34,7 +34,7 @@ async function outputs(server: GantryServer, models: Awaited<ReturnType<typeof l
 }
 
 describe("a config and a store in the project folder", () => {
-  for (const [driver, store, kept] of [
+  for (const [driver, store, storeFiles] of [
     ["sqlite", "sessions.db", ["sessions.db", "sessions.db-wal", "sessions.db-shm"]],
     ["json", "chats", ["chats", "chats.d"]],
   ] as const)
@@ -49,7 +49,7 @@ describe("a config and a store in the project folder", () => {
       await writeFile(project.at("gantry.json"), JSON.stringify(config));
       await symlink("gantry.json", project.at("alias.json"));
       await link(project.at("gantry.json"), project.at("second-name.json"));
-      // The name that is given is a link, and may not be put in another's place either.
+      // The given config path is a link. It must not be replaced either.
       const args = ["serve", "--port", "0", "--config", project.at("alias.json")];
       const server = await startServer(t, { args, projectDir: project.path });
       const before = await readFile(project.at("gantry.json"), "utf8");
@@ -62,7 +62,7 @@ describe("a config and a store in the project folder", () => {
           call("edit", { path, old_string: "own-tool", new_string: "evil" }),
           call("delete", { path }),
         ]),
-        ...kept.flatMap((path) => [
+        ...storeFiles.flatMap((path) => [
           call(path === "chats" || path === "chats.d" ? "list" : "read", { path }),
           call("delete", { path, recursive: true }),
         ]),
@@ -75,18 +75,19 @@ describe("a config and a store in the project folder", () => {
       for (const text of texts) assert.ok(!text.includes(KEY), text);
       const listed = texts.pop() ?? "";
       assert.match(texts.pop() ?? "", /kind: "tool"/, "a plugin's source may be read");
-      for (const name of ["gantry.json", "alias.json", ...kept]) assert.ok(!listed.split("\n").includes(name), listed);
+      for (const name of ["gantry.json", "alias.json", ...storeFiles])
+        assert.ok(!listed.split("\n").includes(name), listed);
       const refused = /access is denied|is protected|No match|not found/;
       for (const [i, text] of texts.entries()) assert.match(text, refused, `${i}: ${text}`);
       assert.equal(await readFile(project.at("gantry.json"), "utf8"), before);
       assert.equal(await readFile(project.at("own-tool.mjs"), "utf8"), PLUGIN);
-      for (const name of kept.slice(0, 1)) assert.ok(existsSync(project.at(name)), name);
+      for (const name of storeFiles.slice(0, 1)) assert.ok(existsSync(project.at(name)), name);
     });
 
   it("is not attached to a prompt, nor read as AGENTS.md", async (t) => {
     const models = await lab(t);
     const project = await tempDir(t, { "home/x": "" });
-    // The project holds gantry's home, and its AGENTS.md is a link to what is in there.
+    // The project contains gantry's home, and its AGENTS.md is a link to a file in that home.
     const home = project.at("home");
     await symlink("home/config.json", project.at("AGENTS.md"));
     const server = await startServer(t, { config: labConfig(models), home, projectDir: project.path });
@@ -103,13 +104,13 @@ describe("what a repository brings", () => {
   it("its AGENTS.md goes into the prompt, unless agent.project_instructions is false", async (t) => {
     const models = await lab(t);
     const project = await tempDir(t, { "AGENTS.md": "Use tabs, always." });
-    for (const wanted of [true, false]) {
-      const config = labConfig(models, { agent: { project_instructions: wanted } });
+    for (const readsInstructions of [true, false]) {
+      const config = labConfig(models, { agent: { project_instructions: readsInstructions } });
       const server = await startServer(t, { config, projectDir: project.path });
       const seen = models.requests.length;
       models.enqueue(say("Hello."));
       await ask(server, { message: "go" });
-      assert.equal(JSON.stringify(models.requests.slice(seen)).includes("Use tabs, always."), wanted);
+      assert.equal(JSON.stringify(models.requests.slice(seen)).includes("Use tabs, always."), readsInstructions);
       await server.stop();
     }
   });

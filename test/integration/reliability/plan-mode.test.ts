@@ -15,9 +15,9 @@ import { ask, lab, labConfig, stored } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import { makeTempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
 
-/** Everything below a folder that a change of it would show, but for when something was last read. */
+/** Everything below a folder that a change would affect, except access times. */
 async function treeOf(folder: string): Promise<string[]> {
-  const found: string[] = [];
+  const entries: string[] = [];
   const look = async (path: string): Promise<void> => {
     const stats = await lstat(path, { bigint: true });
     const { mode, size, ino, nlink, uid, mtimeNs, ctimeNs } = stats;
@@ -28,14 +28,14 @@ async function treeOf(folder: string): Promise<string[]> {
             .update(await readFile(path))
             .digest("hex")
         : "";
-    found.push([path, mode, size, ino, nlink, uid, mtimeNs, ctimeNs, what].join(" "));
+    entries.push([path, mode, size, ino, nlink, uid, mtimeNs, ctimeNs, what].join(" "));
     if (stats.isDirectory()) for (const name of (await readdir(path)).sort()) await look(join(path, name));
   };
   await look(folder);
-  return found;
+  return entries;
 }
 
-/** A tool of a stranger that changes what it can, unless its kind says that it looks. */
+/** A third-party tool that makes changes, unless its kind is read-only. */
 const TOOL = `
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -61,10 +61,10 @@ export default { gantry: 1, kind: "tool-source", name: "server", parse: (raw) =>
 }) };`;
 
 const LOOKING = ["read", "search", "think", "fetch"];
-/** Kinds that there are, and words that are none. */
+/** Valid kinds, and words that are not valid kinds. */
 const KINDS = ["edit", "delete", "execute", "other", ...LOOKING, "READ", " read", "toString", "__proto__", "move", ""];
 
-/** A folder with a project, what lies around it, and links between them. */
+/** A folder with a project, files around it, and links between them. */
 async function surroundings(t: Hooks): Promise<TempDir> {
   const base = await makeTempDir();
   t.after(() => base.remove());
@@ -83,12 +83,12 @@ async function surroundings(t: Hooks): Promise<TempDir> {
   return base;
 }
 
-/** The commands of the sandbox's own test and some more, none of which may ever run. */
+/** The commands of the sandbox test and some more. None of them may run. */
 async function tricks(base: TempDir): Promise<string[]> {
   const source = await readFile(new URL("../../helpers/sandbox-attacks.ts", import.meta.url), "utf8");
   const listed = [...source.matchAll(/await attack\(\s*("[^"]*"|`[^`]*`),\s*("[^"\n]*"|'[^'\n]*'|`[^`]*`),/g)]
     .map(([, , text = ""]) => text.slice(1, -1).replace(/\$\{[^}]*\}/g, base.at("outside")))
-    // Should they run after all, these would harm more than this folder.
+    // If these ran by mistake, they would damage more than this folder.
     .filter((text) => !/\/proc|mount|mknod|nsenter|unshare|\/tmp|kill/.test(text));
   assert.ok(listed.length >= 8, `${listed.length} commands were found`);
   const out = base.at("outside");
@@ -124,7 +124,7 @@ async function tricks(base: TempDir): Promise<string[]> {
   ];
 }
 
-/** What a model tries of the built-in tools. */
+/** The calls of built-in tools that a model attempts. */
 function attempts(base: TempDir, url: string): { changing: [string, unknown][]; looking: [string, unknown][] } {
   const out = base.at("outside");
   const paths = [
@@ -199,7 +199,7 @@ describe("plan mode", () => {
         agent: {
           tools: [
             "*",
-            ...plugged.map((one) => ({ tool: "./plug.mjs", ...one })),
+            ...plugged.map((pluggedTool) => ({ tool: "./plug.mjs", ...pluggedTool })),
             { tool: "./source.mjs", tools: sourced },
           ],
         },
@@ -209,7 +209,7 @@ describe("plan mode", () => {
           bash: { sandbox: "off" },
           webfetch: { allow_private: true },
         },
-        // Everything else is as open as it can be.
+        // Everything else is as permissive as possible.
         permissions: { mode: "plan", rules: [{ tool: "*", action: "allow" }], unattended: "allow" },
       });
       const before = await treeOf(base.path);
@@ -217,33 +217,35 @@ describe("plan mode", () => {
       const server = await startServer(t, { config, home: home.path, projectDir, env: { HOME: base.at("user") } });
       const { changing, looking } = attempts(base, url);
       const bash = (await tricks(base)).map((command): [string, unknown] => ["bash", { command }]);
-      const theirs = [...plugged, ...sourced];
+      const thirdPartyTools = [...plugged, ...sourced];
       const refused: [string, unknown][] = [
         ...changing,
         ...bash,
-        ...theirs.filter(({ kind }) => !LOOKING.includes(kind)).map(({ name }): [string, unknown] => [name, {}]),
+        ...thirdPartyTools
+          .filter(({ kind }) => !LOOKING.includes(kind))
+          .map(({ name }): [string, unknown] => [name, {}]),
       ];
-      const looks = theirs.filter(({ kind }) => LOOKING.includes(kind)).map(({ name }) => name);
+      const looks = thirdPartyTools.filter(({ kind }) => LOOKING.includes(kind)).map(({ name }) => name);
       models.enqueue(...answers([...refused, ...looking, ...looks.map((name): [string, unknown] => [name, {}])]), {
         say: [{ text: "I would change a lot." }],
       });
       const { sessionId, output, error } = await ask(server, { message: "change what you can" });
       assert.equal(output || error, "I would change a lot.");
-      const number = (one: object) => Number((one as { tool_call_id: string }).tool_call_id.slice(1));
+      const number = (message: object) => Number((message as { tool_call_id: string }).tool_call_id.slice(1));
       const results = (await stored(server, sessionId))
         .filter(({ role }) => role === "tool")
         .sort((a, b) => number(a) - number(b));
       assert.equal(results.length, refused.length + looking.length + looks.length);
       for (const [i, call] of refused.entries())
         assert.match(results[i]!.content, /^The session is in plan mode/, JSON.stringify(call));
-      // Those that look do look.
+      // Read-only tools work.
       const read = results.slice(refused.length, refused.length + looking.length).map(({ content }) => content);
       assert.match(read[0]!, /a/);
       for (const text of read.slice(1, 5)) assert.match(text, /not a regular file|access is denied|outside/);
       assert.match(read[11]!, /a page/);
       assert.deepEqual((await readFile(ran, "utf8")).split("\n").filter(Boolean).sort(), [...looks].sort());
       assert.deepEqual(await treeOf(base.path), before);
-      // Over ACP's and everybody's door the mode is the session's: who says otherwise for one run changes it.
+      // Over ACP and HTTP the mode belongs to the session: setting it for one run changes the session.
       models.enqueue(...answers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
       await ask(server, { message: "now", session_id: sessionId, mode: "auto" }, server.personHeaders);
       assert.equal(await readFile(base.at("project", "new.txt"), "utf8"), "x");
@@ -274,8 +276,10 @@ describe("plan mode", () => {
     models.enqueue(...answers([write("e.txt"), ["bash", { command: "rm a.txt" }]]), { say: [{ text: "done" }] });
     const { sessionId } = await ask(server, { message: "go" });
     assert.deepEqual(await treeOf(base.path), before);
-    const told = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
-    assert.equal(told.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
+    const results = (await stored(server, sessionId))
+      .filter(({ role }) => role === "tool")
+      .map(({ content }) => content);
+    assert.equal(results.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
   });
 
   it("holds in an agent of one's own, for tools with every face", async (t) => {

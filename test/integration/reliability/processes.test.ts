@@ -1,4 +1,4 @@
-// Several servers on one store. PROMPTS (per server) makes it longer.
+// Several servers on one store. PROMPTS (per server) extends the test.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { say } from "../../helpers/fake-model-server.js";
@@ -9,12 +9,12 @@ import { tempDir } from "../../helpers/temp.js";
 
 const PROMPTS = Number(process.env["PROMPTS"] ?? 10);
 const SERVERS = 4;
-/** SQLite by default: the kit of the drivers proves them alike. `STORES` adds the others. */
+/** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
-/** How a store tells that another was in its way; nobody may ever see it. */
+/** Store errors that report a conflict with another process. No client may see them. */
 const LOCKED = /database is locked|SQLITE_BUSY|SQLITE_LOCKED|EEXIST|ENOENT|has held/;
 
-/** A prompt that is asked again for as long as its session is busy. */
+/** Repeats a prompt while its session is busy. */
 async function insist(server: GantryServer, body: object): Promise<string> {
   let id = "";
   await until(async () => {
@@ -40,29 +40,29 @@ describe("four servers on one store", { concurrency: true }, () => {
       const servers = await Promise.all(Array.from({ length: SERVERS }, () => startServer(t, options)));
       const [a, b, c, d] = servers as [GantryServer, GantryServer, GantryServer, GantryServer];
 
-      // Each prompts in a session of its own, in new ones, and in one that all share.
+      // Each server prompts in its own session, in new sessions, and in a session that all share.
       const shared = await insist(a, { message: "shared" });
-      const own = await Promise.all(
+      const ownSessions = await Promise.all(
         servers.map(async (server, s) => {
           const id = await insist(server, { message: `own ${s}` });
-          const others: string[] = [];
+          const newSessions: string[] = [];
           for (let n = 1; n < PROMPTS; n++) {
             if (n % 3 === 0) await insist(server, { message: `shared ${s}.${n}`, session_id: shared });
             else if (n % 3 === 1) await insist(server, { message: `own ${s}.${n}`, session_id: id });
-            else others.push(await insist(server, { message: `new ${s}.${n}` }));
+            else newSessions.push(await insist(server, { message: `new ${s}.${n}` }));
           }
-          return { id, others };
+          return { id, others: newSessions };
         }),
       );
-      const count = (rest: number) =>
-        Array.from({ length: PROMPTS - 1 }, (_, n) => n + 1).filter((n) => n % 3 === rest).length;
+      const count = (remainder: number) =>
+        Array.from({ length: PROMPTS - 1 }, (_, n) => n + 1).filter((n) => n % 3 === remainder).length;
       const prompts = async (id: string) =>
         (await stored(d, id)).filter(({ role }) => role === "user").map(({ content }) => content);
       const all = await prompts(shared);
       assert.equal(all.length, 1 + SERVERS * count(0), "in the shared session");
       assert.equal(new Set(all).size, all.length, "each once");
       assert.equal((await stored(d, shared)).length, all.length * 2, "each answered");
-      for (const [s, { id }] of own.entries()) {
+      for (const [s, { id }] of ownSessions.entries()) {
         const expected = [
           `own ${s}`,
           ...Array.from({ length: PROMPTS }, (_, n) => n)
@@ -75,12 +75,12 @@ describe("four servers on one store", { concurrency: true }, () => {
         const { total } = (await (await server.fetch("/api/sessions?size=1")).json()) as { total: number };
         assert.equal(
           total,
-          1 + SERVERS + own.flatMap(({ others }) => others).length,
+          1 + SERVERS + ownSessions.flatMap(({ others: newSessions }) => newSessions).length,
           "every process sees every session",
         );
       }
 
-      // Busy in one process is busy in all; whoever is killed is replaced at once.
+      // A session that is busy in one process is busy in all. A killed process is replaced at once.
       models.enqueue({ say: [{ text: "Wait" }, { stall: true }] });
       const held = await stream(a, { message: "hold" });
       await held.text(1);
@@ -94,7 +94,7 @@ describe("four servers on one store", { concurrency: true }, () => {
       const next = await ask(b, { message: "now me", session_id: held.sessionId });
       assert.deepEqual([next.status, next.output], [200, "Yes."], next.error);
 
-      // Deleted in one process, ended in another: here with its next words.
+      // A session is deleted in one process and its run ends in another, at the next text.
       models.enqueue({ say: [{ text: "First words. " }, { gate: "deleted" }, { text: "More." }, { stall: true }] });
       const doomed = await stream(c, { message: "speak" });
       await doomed.text(1);

@@ -1,4 +1,4 @@
-// A server whose model breaks off: what its clients see.
+// The view of clients when the connection to the model breaks.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { fail } from "../../helpers/fake-model-server.js";
@@ -22,7 +22,7 @@ it("a stream goes on over a broken connection, the log says so, and the messages
       ["assistant", "answer.", undefined],
     ],
   );
-  assert.match(server.stderr, /an answer broke off; going on with it .*"attempt":1/);
+  assert.match(server.stderr, /answer interrupted; continuing it .*"attempt":1/);
   assert.deepEqual(models.violations, []);
 });
 
@@ -37,7 +37,7 @@ it("a run that fails for good says why, never 200 with nothing", async (t) => {
   const long = await ask(server, { message: "x" });
   assert.deepEqual(
     [long.status, long.error],
-    [500, "lab: 429: it asks to wait 3600 s, and max_wait is 60 s: Slow down."],
+    [500, "lab: 429: requested wait of 3600 s exceeds max_wait (60 s): Slow down."],
   );
   models.fallback = { say: [{ call: { name: "glob", arguments: { pattern: "*" } } }] };
   const stuck = await ask(server, { message: "x" });

@@ -73,8 +73,8 @@ it("SIGTERM with 100 event streams, 50 WebSockets, 5 runs and a child that ignor
   for (const result of await Promise.all(prompts)) assert.deepEqual(result, { stopReason: "cancelled" });
   assert.deepEqual(new Set(await Promise.all(sockets.map(({ closed }) => closed))), new Set([1001]));
   await Promise.all(sse.map(({ ended }) => ended));
-  for (const one of [...peers, ...sockets]) one.assertClean();
-  // The time for each part is fixed; a part that is late on a busy machine shows above whether it was ended.
+  for (const client of [...peers, ...sockets]) client.assertClean();
+  // The time for each part is fixed. The check above shows whether a part that is late on a busy machine was ended.
   const errors = server.stderr.split("\n").filter((line) => line.includes(" error "));
   assert.deepEqual(
     errors.filter((line) => !line.includes("did not stop in time")),

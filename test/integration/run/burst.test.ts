@@ -7,16 +7,16 @@ import { stream } from "../../helpers/lab.js";
 import { spawnGantry, startServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp.js";
 
-const PIECES = Array.from({ length: 5_000 }, (_, n) => `piece ${n}; `);
-const TEXT = PIECES.join("");
+const TEXT_PIECES = Array.from({ length: 5_000 }, (_, n) => `piece ${n}; `);
+const TEXT = TEXT_PIECES.join("");
 
-/** As a gateway that buffers sends it: all of it in one go. */
+/** Sends the whole answer at once, like a gateway that buffers. */
 function burst(): FakeStep {
   const chunk = (delta: object, finish: string | null = null): string =>
     `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m1", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const body = [
     chunk({ role: "assistant", content: "" }),
-    ...PIECES.map((content) => chunk({ content })),
+    ...TEXT_PIECES.map((content) => chunk({ content })),
     chunk({}, "stop"),
     "data: [DONE]\n\n",
   ].join("");
@@ -30,7 +30,7 @@ async function start(t: Hooks) {
   const config = {
     providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models }],
     server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
-    // The store is another test's; this one also runs where no native addon is built.
+    // Other tests cover the store. This test also runs without the native addon.
     session: { driver: "json" },
   };
   return config;
@@ -39,11 +39,11 @@ async function start(t: Hooks) {
 it("a model that says 5,000 pieces in one burst is heard whole over HTTP and both networks of ACP", async (t) => {
   const server = await startServer(t, { config: await start(t) });
   const acp = `${server.url}/acp`;
-  const [told, http, socket] = await Promise.all([
+  const [apiText, http, socket] = await Promise.all([
     (async () => {
-      const told = await stream(server, { message: "go" });
-      await told.ended;
-      return told.pieces.map(({ text }) => text).join("");
+      const apiStream = await stream(server, { message: "go" });
+      await apiStream.ended;
+      return apiStream.pieces.map(({ text }) => text).join("");
     })(),
     (async () => {
       const peer = new HttpPeer(acp);
@@ -64,7 +64,7 @@ it("a model that says 5,000 pieces in one burst is heard whole over HTTP and bot
       return peer.text(session);
     })(),
   ]);
-  assert.equal(told, TEXT, "HTTP");
+  assert.equal(apiText, TEXT, "HTTP");
   assert.equal(http, TEXT, "ACP over HTTP");
   assert.equal(socket, TEXT, "ACP over a WebSocket");
 });
@@ -72,10 +72,10 @@ it("a model that says 5,000 pieces in one burst is heard whole over HTTP and bot
 it("and over stdio", async (t) => {
   const gantry = await spawnGantry(t, { config: await start(t), args: ["serve", "--acp", "--stdio"] });
   const peer = new AcpPeer((text) => void gantry.child.stdin.write(`${text}\n`));
-  let rest = "";
+  let incompleteLine = "";
   gantry.child.stdout.on("data", (text: string) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = (incompleteLine + text).split("\n");
+    incompleteLine = lines.pop() ?? "";
     for (const line of lines) peer.take(JSON.parse(line) as Json);
   });
   await peer.initialize();

@@ -1,4 +1,4 @@
-// A server is killed while a run goes on; another process looks at what it left.
+// A server is killed during a run. Another process reads the stored state.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent } from "gantry";

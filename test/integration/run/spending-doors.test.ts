@@ -12,7 +12,7 @@ const USD = 0.01;
 const words = Array.from({ length: 50_000 }, (_, i) => `w${i % 10} `);
 let calls = 0;
 
-/** Models that would go on for ever, each in a way of its own. */
+/** Models that would never end, each in a different way. */
 const FOR_EVER: Readonly<Record<string, Answer>> = {
   "talks and does not care how long it may": { say: [{ text: words }, { stall: true }] },
   "talks as long as it may": ({ body }) => {
@@ -24,14 +24,14 @@ const FOR_EVER: Readonly<Record<string, Answer>> = {
   "thinks and does not care": { say: [{ reasoning: words }, { stall: true }] },
 };
 
-/** What a door tells of a run's end. */
+/** Report of a transport at the end of a run. */
 interface Told {
   ended: unknown;
-  /** USD of the session, as the door tells it. */
+  /** Cost of the session in USD, as the transport reports it. */
   cost: number;
 }
 
-/** Told of a run with this budget, whoever asks for it. */
+/** Asserts the reported cost of a run with this budget. */
 function assertBelow({ cost }: Pick<Told, "cost">): void {
   assert.ok(cost <= USD && cost > USD / 2, `${cost} USD`);
 }
@@ -40,7 +40,7 @@ function providerOf({ baseUrl }: FakeModelServer) {
   return { name: "lab", driver: "openai" as const, base_url: baseUrl, api_key: "x" };
 }
 
-/** A model that lists no limit of its answers has none that a request could be held to by itself. */
+/** The output limit is set, because otherwise a request would have no limit of its own. */
 const MODELS = [{ id: "m1", context_window: 200_000, max_output: 64_000, cost: { input: 0.5, output: 2 } }];
 
 function configOf(model: FakeModelServer) {
@@ -66,10 +66,10 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
     after(() => model.close());
 
     it("ends below it in the SDK", async (t) => {
-      const { base_url: baseUrl, api_key: apiKey, ...rest } = providerOf(model);
+      const { base_url: baseUrl, api_key: apiKey, ...providerOptions } = providerOf(model);
       const prices = { input: 0.5, output: 2 };
       const models = [{ id: "m1", contextWindow: 200_000, maxOutput: 64_000, prices }];
-      const provider = new AiSdkProvider({ ...rest, baseUrl, apiKey, models });
+      const provider = new AiSdkProvider({ ...providerOptions, baseUrl, apiKey, models });
       const tools = builtinTools().filter((tool) => tool.name === "glob");
       const agent = new Agent({ providers: [provider], tools, maxIterations: 100_000 });
       t.after(() => agent.close());
@@ -91,9 +91,13 @@ for (const [name, fallback] of Object.entries(FOR_EVER))
           headers: { "content-type": "application/json" },
           body: JSON.stringify({ message: "Go on for ever.", stream }),
         });
-      const whole = await post(false);
-      const result = (await whole.json()) as { finish_reason: string; ended_by: string; usage: { cost: number } };
-      assert.deepEqual([whole.status, result.finish_reason, result.ended_by], [200, "length", "budget"]);
+      const plainResponse = await post(false);
+      const result = (await plainResponse.json()) as {
+        finish_reason: string;
+        ended_by: string;
+        usage: { cost: number };
+      };
+      assert.deepEqual([plainResponse.status, result.finish_reason, result.ended_by], [200, "length", "budget"]);
       assertBelow(result.usage);
       const streamed = await post(true);
       const events = sseEvents(await streamed.text());
@@ -185,7 +189,7 @@ describe("a provider on this machine", () => {
   it("without unknown_price is free only if it runs models itself", async (t) => {
     assert.equal((await costOf(t, "ollama", answer)).cost, 0);
     for (const preset of [undefined, "litellm"])
-      await assert.rejects(costOf(t, preset, answer), /nobody knows the price of .*; limits\.unknown_price/);
+      await assert.rejects(costOf(t, preset, answer), /the price of .* is unknown, .*; set limits\.unknown_price/);
   });
 
   it("is not believed where it counts more tokens than can be", async (t) => {

@@ -7,20 +7,20 @@ import { until } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp.js";
 
-/** A proxy that lets nobody through, and who it was asked to reach. */
+/** A proxy that rejects every connection and records the requested targets. */
 async function closedProxy(t: Hooks) {
-  const wanted: string[] = [];
+  const requestedHosts: string[] = [];
   const server = createServer((_, response) => void response.writeHead(403).end());
   server.on("connect", ({ url }, socket) => {
-    wanted.push(String(url));
+    requestedHosts.push(String(url));
     socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => void server.close());
-  return { wanted, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { wanted: requestedHosts, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-/** A server that has answered one question, of a provider whose models have prices. */
+/** A server that has answered one request with a provider whose models have prices. */
 async function answered(t: Hooks, catalogue: Record<string, unknown>) {
   const models = await startFakeModelServer({ fallback: { say: [{ text: "OK." }] } });
   t.after(() => models.close());
@@ -48,8 +48,8 @@ describe("prices of a server", () => {
     const { proxy, server, ask } = await answered(t, {});
     await until(() => proxy.wanted.length > 0);
     assert.deepEqual([...new Set(proxy.wanted)], ["raw.githubusercontent.com:443"]);
-    await until(() => server.stderr.includes("prices could not be brought up to date"));
-    const line = server.stderr.split("\n").find((one) => one.includes("prices could not"));
+    await until(() => server.stderr.includes("price update failed; using the known prices"));
+    const line = server.stderr.split("\n").find((line) => line.includes("price update failed"));
     assert.match(String(line), /debug/i);
     const { length } = proxy.wanted;
     await ask();

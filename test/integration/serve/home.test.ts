@@ -35,7 +35,7 @@ describe("a home folder that cannot be created", () => {
     it(`ends \`gantry ${command.join(" ")}\` with one line on a read-only file system`, linux, async (t) => {
       const folder = await tempDir(t);
       await folder.write({ "home/config.json": "{}" });
-      // Root writes everywhere else.
+      // Root can write everywhere else, so the folder is mounted read-only.
       const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`;
       const through = ["unshare", "--map-root-user", "--mount", "sh", "-c", readOnly, folder.path];
       for (const home of [folder.at("home"), folder.at("new")]) {

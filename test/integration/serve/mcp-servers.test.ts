@@ -13,13 +13,13 @@ import { tempDir } from "../../helpers/temp.js";
 
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-/** A model that makes the call that its prompt names, `name {"arguments"}`, and says what came of it. */
+/** A model that makes the call in its prompt, `name {"arguments"}`, and sends its result as text. */
 const provider = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
   gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
   create: () => ({
-    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, known: [{ id: "m", name: "M", ownedBy: "us" }],
+    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, configuredModels: [{ id: "m", name: "M", ownedBy: "us" }],
     models: async () => [{ id: "m", name: "M", ownedBy: "us" }],
     async *stream({ messages, tools }) {
       const last = messages.at(-1);
@@ -48,7 +48,7 @@ async function ask(server: { fetch(path: string, init?: RequestInit): Promise<Re
   return output;
 }
 
-describe("servers of tools of the config", () => {
+describe("MCP servers of the config", () => {
   it("are there for a run, under rules and without secrets, and gone with gantry, by kill -9 too", linux, async (t) => {
     const home = await tempDir(t, { "caller.mjs": provider });
     const key = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
@@ -74,7 +74,10 @@ describe("servers of tools of the config", () => {
       assert.ok(isLiving(pid));
       await server.stop(signal);
       await until(() => !isLiving(pid));
-      assert.match(server.stderr, /the tools of a source could not be had.*"mcp:gone".*there is no no-such-program/);
+      assert.match(
+        server.stderr,
+        /tools of a source unavailable; the run continues without them.*"mcp:gone".*command no-such-program or the/,
+      );
       assert.doesNotMatch(server.stderr, /mcp:off|k3y-/);
     }
   });
@@ -93,11 +96,11 @@ describe("servers of tools of the config", () => {
       listed.stdout.split("\n").map((line) => line.split(/ +/).join(" ")),
       ["SERVER STATE TOOLS PROMPTS NAMES", "gone failed", "lab ready 2 2 lab__echo lab__pid", "off off", ""],
     );
-    assert.match(listed.stderr, /^gone: there is no no-such-program/m);
+    assert.match(listed.stderr, /^gone: command no-such-program or the working directory of gone was not found/m);
     const { gone: _gone, ...good } = config.mcp_servers;
-    const told = await runGantry(t, ["mcp", "list", "--json"], { config: { mcp_servers: good } });
-    assert.equal(told.code, 0);
-    const [lab, off] = JSON.parse(told.stdout) as Record<string, unknown>[];
+    const listing = await runGantry(t, ["mcp", "list", "--json"], { config: { mcp_servers: good } });
+    assert.equal(listing.code, 0);
+    const [lab, off] = JSON.parse(listing.stdout) as Record<string, unknown>[];
     assert.deepEqual(lab?.["tools"], [
       { name: "lab__echo", rule: "mcp:lab/echo", description: "Is echo." },
       { name: "lab__pid", rule: "mcp:lab/pid", description: "Is pid." },
@@ -105,7 +108,7 @@ describe("servers of tools of the config", () => {
     assert.deepEqual(off, { name: "off", state: "off", tools: [], prompts: [] });
     const none = await runGantry(t, ["mcp", "list"], { config: {} });
     assert.deepEqual([none.code, none.stdout], [0, ""]);
-    assert.match(none.stderr, /there are no mcp_servers/);
+    assert.match(none.stderr, /no mcp_servers configured/);
   });
 
   it("are listed without what steers a terminal, each tool with a rule that fits it", async (t) => {
@@ -176,7 +179,7 @@ describe("servers of tools of the config", () => {
     const folder = await tempDir(t, { "config.json": "{}" });
     const { loaded } = await loadFor({ config: folder.at("config.json") });
     const of = (refusesPrograms: string | undefined) =>
-      new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, refusesPrograms });
+      new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, programRejection: refusesPrograms });
     const servers = of(undefined);
     const program = { name: "a", command: "x", args: [], env: {} };
     assert.equal(servers.source(program), servers.source({ ...program }));
@@ -202,7 +205,7 @@ describe("servers of tools of the config", () => {
         message,
       );
     assert.throws(() => of("there are none").source(program), {
-      message: "command: expected a server at an address, because there are none",
+      message: "command: expected a server with a url, because there are none",
     });
     assert.equal(of("there are none").source({ name: "a", url: "https://a", headers: {} }).name, "mcp:a");
   });
@@ -243,7 +246,8 @@ describe("servers of tools of the config", () => {
       const { agent, stop } = await compose(composed);
       t.after(stop);
       const take = () => agent.mcpServerFactory?.source({ name: "a", command: "x", args: [], env: {} });
-      if (refused) assert.throws(take, /^InputError: command: expected a server at an address, because commands /);
+      if (refused)
+        assert.throws(take, /^InputError: command: expected a server with a url, because (a rule denies )?commands\b/);
       else assert.equal(take()?.name, "mcp:a");
     });
 });

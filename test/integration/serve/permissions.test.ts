@@ -12,7 +12,7 @@ import { tempDir, type Hooks } from "../../helpers/temp.js";
 const calls = (...made: [name: string, args: unknown][]): FakeStep[] =>
   made.map(([name, args]) => ({ say: [{ call: { name, arguments: args } }] }));
 
-/** What the calls of one run brought at a server with these permissions. */
+/** The results of the calls of one run on a server with these permissions. */
 async function outcome(t: Hooks, permissions: object, made: [string, unknown][], files: Record<string, string> = {}) {
   const models = await lab(t);
   const home = await tempDir(t, files);
@@ -21,11 +21,11 @@ async function outcome(t: Hooks, permissions: object, made: [string, unknown][],
   const server = await startServer(t, { config, home: home.path, projectDir: project.path });
   models.enqueue(...calls(...made), { say: [{ text: "done" }] });
   const { sessionId } = await ask(server, { message: "x" });
-  const told = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
-  return { told, server, project, home };
+  const results = (await stored(server, sessionId)).filter(({ role }) => role === "tool").map(({ content }) => content);
+  return { told: results, server, project, home };
 }
 
-/** The first question that is open. */
+/** The first open ask. */
 async function opened(server: GantryServer): Promise<Ask> {
   let first: Ask | undefined;
   await until(async () => {
@@ -37,7 +37,11 @@ async function opened(server: GantryServer): Promise<Ask> {
 
 describe("permissions in the config", () => {
   it("allow, ask and deny by rules, and nothing that a repository or a model writes is one", async (t) => {
-    const { told, server, project } = await outcome(
+    const {
+      told: results,
+      server,
+      project,
+    } = await outcome(
       t,
       {
         rules: [
@@ -58,16 +62,18 @@ describe("permissions in the config", () => {
         ["write", { path: "c.txt", content: "x" }],
       ],
     );
-    assert.equal(told[2], "This call is not allowed: somebody else pushes.");
-    assert.match(told[3]!, /^hello/);
-    for (const text of [told[4], told[5]])
+    assert.equal(results[2], "This call is not allowed: somebody else pushes.");
+    assert.match(results[3]!, /^hello/);
+    for (const text of [results[4], results[5]])
       assert.match(text!, /^This call needs leave, and nobody could be asked, so it did not run/);
-    assert.equal(told[6], "This call is not allowed: a rule forbids it. Go on without it.");
+    assert.equal(results[6], "This call is not allowed: a rule forbids it. Go on without it.");
     assert.equal(await project.read("c.txt"), "x");
     await assert.rejects(project.read("b.txt"));
-    // The home folder, with the config in it, is out of every tool's reach.
-    const { told: own } = await outcome(t, {}, [["write", { path: `${server.home}/config.json`, content: "{}" }]]);
-    assert.match(own[0]!, /outside|denied/);
+    // No tool can access the home folder, which contains the config.
+    const { told: homeResults } = await outcome(t, {}, [
+      ["write", { path: `${server.home}/config.json`, content: "{}" }],
+    ]);
+    assert.match(homeResults[0]!, /outside|denied/);
   });
 
   it("name in the log what is for nothing", async (t) => {
@@ -84,18 +90,18 @@ describe("permissions in the config", () => {
       },
       [],
     );
-    for (const said of [
+    for (const expected of [
       /permissions\.rules\[0\]\.tool: there is no tool bsh/,
       /permissions\.rules\[2\]\.match: write runs no commands/,
       /permissions\.rules\[3\]\.path: bash names no paths/,
       /permissions\.rules\[4\]\.tool: there is no tool mcp_\*/,
     ])
-      assert.match(server.stderr, said);
+      assert.match(server.stderr, expected);
     assert.doesNotMatch(server.stderr, /rules\[1\]/);
   });
 
   it("end the start where they mean nothing, and name the place", async (t) => {
-    for (const [rule, said] of [
+    for (const [rule, expected] of [
       [
         { tool: "write", path: "src/[a", action: "deny" },
         /permissions\.rules\[2\]\.path: expected a glob .*, got "src\/\[a"/,
@@ -119,7 +125,7 @@ describe("permissions in the config", () => {
       const config = { permissions: { rules: [fine, fine, rule] } };
       const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config });
       assert.equal(code, 1);
-      assert.match(stderr, said);
+      assert.match(stderr, expected);
     }
   });
 
@@ -136,7 +142,7 @@ describe("permissions in the config", () => {
       }),
     };`;
     const project = await tempDir(t, { "policy.mjs": policy });
-    const { told, home } = await outcome(
+    const { told: results, home } = await outcome(
       t,
       {
         policies: [{ policy: project.at("policy.mjs"), tool: "bash" }],
@@ -151,31 +157,31 @@ describe("permissions in the config", () => {
         ["read", { path: "a.txt" }],
       ],
     );
-    assert.deepEqual(told.slice(0, 2), [
+    assert.deepEqual(results.slice(0, 2), [
       "This call is not allowed: not in the evening.",
       "This call is not allowed: a rule forbids it. Go on without it.",
     ]);
-    assert.match(told[2]!, /a/);
+    assert.match(results[2]!, /a/);
     const models = await lab(t);
     const config = labConfig(models, { permissions: { policies: [{ policy: "./policy.mjs", tool: "bash" }] } });
     const server = await startServer(t, { config, home: (await tempDir(t)).path, projectDir: project.path }).catch(
       (error: Error) => error.message,
     );
-    // From the config's folder, where there is none.
-    assert.match(String(server), /permissions\.policies\[0\]: there is no file/);
+    // The path starts at the config's folder, which has no such file.
+    assert.match(String(server), /permissions\.policies\[0\]: file not found/);
     const file = project.at("config.json");
     await writeFile(file, JSON.stringify(config));
-    const own = await spawnGantry(t, {
+    const startedServer = await spawnGantry(t, {
       args: ["serve", "--port", "0", "--config", file],
       home: home.path,
       projectDir: project.path,
     });
-    await own.output(/listening on/);
+    await startedServer.output(/listening on/);
     models.enqueue(...calls(["write", { path: "policy.mjs", content: "x" }]), { say: [{ text: "done" }] });
-    const { sessionId } = await ask(own, { message: "x" });
-    const [result] = (await stored(own, sessionId)).filter(({ role }) => role === "tool");
+    const { sessionId } = await ask(startedServer, { message: "x" });
+    const [result] = (await stored(startedServer, sessionId)).filter(({ role }) => role === "tool");
     assert.match(result!.content, /gantry loads it at its next start/);
-    for (const [wrong, said] of [
+    for (const [wrong, expected] of [
       [{ policy: "./policy.mjs" }, /permissions\.policies\[0\]\.tool: expected a string/],
       ["no-such-package", /permissions\.policies\[0\]: unknown permission-policy no-such-package: expected a package/],
     ] as const) {
@@ -184,14 +190,14 @@ describe("permissions in the config", () => {
         projectDir: project.path,
       });
       assert.equal(code, 1);
-      assert.match(stderr, said);
+      assert.match(stderr, expected);
     }
   });
 
   it("take the policy of docs/permissions.md", async (t) => {
     const page = await readFile(new URL("../../../docs/permissions.md", import.meta.url), "utf8");
     const [, code = ""] = /```js\n(.*?)```/s.exec(page) ?? [];
-    const { told } = await outcome(
+    const { told: results } = await outcome(
       t,
       { policies: [{ policy: "./office-hours.mjs", until: 0 }] },
       [
@@ -200,8 +206,8 @@ describe("permissions in the config", () => {
       ],
       { "office-hours.mjs": code },
     );
-    assert.equal(told[0], "This call is not allowed: no commands at night.");
-    assert.match(told[1]!, /a\.txt/);
+    assert.equal(results[0], "This call is not allowed: no commands at night.");
+    assert.match(results[1]!, /a\.txt/);
   });
 
   it("unattended: allow lets run, wait waits for an answer over HTTP, and its time is told when it is up", async (t) => {
@@ -215,7 +221,7 @@ describe("permissions in the config", () => {
     );
     const models = await lab(t);
     const server = await startServer(t, { config: labConfig(models, { permissions: { rules, unattended: "wait" } }) });
-    for (const [choice, wanted] of [
+    for (const [choice, expected] of [
       ["allow", /not found/],
       ["reject", /^The user refused this call\. Ask what to do instead\./],
     ] as const) {
@@ -230,7 +236,7 @@ describe("permissions in the config", () => {
       );
       const { sessionId } = await run;
       const [result] = (await stored(server, sessionId)).filter(({ role }) => role === "tool");
-      assert.match(result!.content, wanted);
+      assert.match(result!.content, expected);
     }
   });
 
@@ -243,17 +249,17 @@ describe("permissions in the config", () => {
     const run = ask(server, { message: "x" }).catch(() => undefined);
     const { id } = await opened(server);
     const driver = new SqliteDriver({ path: home.at("sessions.db"), durability: "full" });
-    const other = new Agent({ driver, providers: [new ScriptedProvider([])] });
-    t.after(() => other.close());
-    const before = await other.asks.get(id);
+    const directAgent = new Agent({ driver, providers: [new ScriptedProvider([])] });
+    t.after(() => directAgent.close());
+    const before = await directAgent.asks.get(id);
     assert.equal(before?.state, "open");
-    assert.equal((await other.runs.get(before.runId))?.state, "waiting");
+    assert.equal((await directAgent.runs.get(before.runId))?.state, "waiting");
     await server.stop("SIGKILL");
     await run;
-    await until(async () => (await other.asks.get(id))?.state !== "open");
-    assert.equal((await other.asks.get(id))?.state, "withdrawn");
-    assert.deepEqual(await other.asks.list({ open: true }), []);
-    assert.equal((await other.runs.get(before.runId))?.state, "interrupted");
-    await assert.rejects(other.asks.answer(id, { choice: "allow" }), { code: "ask_closed" });
+    await until(async () => (await directAgent.asks.get(id))?.state !== "open");
+    assert.equal((await directAgent.asks.get(id))?.state, "withdrawn");
+    assert.deepEqual(await directAgent.asks.list({ open: true }), []);
+    assert.equal((await directAgent.runs.get(before.runId))?.state, "interrupted");
+    await assert.rejects(directAgent.asks.answer(id, { choice: "allow" }), { code: "ask_closed" });
   });
 });

@@ -5,10 +5,13 @@ import { source } from "../../helpers/node.js";
 import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A plugin says where `gantry` is by the package's own name, which only resolves inside the repository; here its globals do. */
+/**
+ * A plugin refers to gantry by its package name, which resolves only inside the repository. Here it uses the global
+ * symbols.
+ */
 const TOKENS = `const [OPTIONS, LOGGER, HTTP_HOST] = ["options", "logger", "http-host"].map((name) => Symbol.for("gantry." + name));`;
 
-/** A stranger's HTTP transport: mounts on the shared port. */
+/** A third-party HTTP transport that mounts on the shared port. */
 const mounted = `${TOKENS}
 class Mounted {
   name = "mounted";
@@ -50,8 +53,8 @@ export default { gantry: 1, kind: "transport", name: "odd", parse: (raw) => raw,
 const provider = `${TOKENS}
 class Parrot {
   idleTimeoutMs = 1000; maxRetries = 0; maxWaitMs = 60000;
-  constructor(options) { this.name = options.name; this.known = [{ id: "p1", name: "P 1", ownedBy: "stranger" }]; }
-  async models() { return [...this.known]; }
+  constructor(options) { this.name = options.name; this.configuredModels = [{ id: "p1", name: "P 1", ownedBy: "stranger" }]; }
+  async models() { return [...this.configuredModels]; }
   async *stream(request) {
     const tools = request.tools.map(({ name }) => name).join(",");
     yield { type: "text", block: "0", text: "parrot with " + tools };
@@ -75,7 +78,7 @@ export default { gantry: 1, kind: "tool", name: "dice", parse: ({ sides = 6 }, {
   return { sides };
 }, use: Dice, needs: [OPTIONS] };`;
 
-/** A driver by composition: everything is done by ours, which it finds beside the config. */
+/** A driver that extends our memory driver. The config names it by path. */
 const driver = (memory: string) => `
 import { MemoryDriver } from ${JSON.stringify(memory)};
 class Mine extends MemoryDriver { name = "mine"; async open() { await super.open(); console.error("mine is open"); } }
@@ -147,7 +150,7 @@ describe("plugins by config", () => {
       });
       assert.match(
         server.stderr,
-        /server\.transports\[1\]: \.\/odd\.mjs could not start: no luck; the others go on without it/,
+        /server\.transports\[1\]: \.\/odd\.mjs could not start: no luck; the other transports continue/,
       );
       assert.equal((await server.fetch("/api/health")).status, 200);
       assert.deepEqual(await server.stop(), { code: 0, signal: null });
@@ -173,7 +176,7 @@ describe("plugins by config", () => {
     });
     await server.output(/odd server listening on odd:\/\/here/);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
-    assert.match(server.stderr, /the transport \.\/odd\.mjs did not stop in time and is left behind/);
+    assert.match(server.stderr, /the transport \.\/odd\.mjs did not stop in time; abandoned/);
   });
 
   it("one that throws while it stops is named", async (t) => {
@@ -184,7 +187,7 @@ describe("plugins by config", () => {
     });
     await server.output(/odd:\/\/here/);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
-    assert.match(server.stderr, /the transport \.\/odd\.mjs failed while stopping/);
+    assert.match(server.stderr, /the transport \.\/odd\.mjs failed to stop/);
   });
 });
 
@@ -220,7 +223,7 @@ describe("a plugin that cannot be used", () => {
       t,
       {},
       { agent: { tools: [{ tool: "read", deep: 1 }] } },
-      /agent\.tools\[0\]\.deep: unknown key; expected one of tool \(options of the built-in ones stand under tools\)/,
+      /agent\.tools\[0\]\.deep: unknown key; expected one of tool \(options of built-in tools belong under tools\)/,
     );
   });
 
@@ -242,13 +245,13 @@ describe("a plugin that cannot be used", () => {
       t,
       { "odd.mjs": transport("").replace("async start()", "async begin()") },
       only("./odd.mjs"),
-      /server\.transports\[0\]: \.\/odd\.mjs is no transport: start is missing/,
+      /server\.transports\[0\]: \.\/odd\.mjs is not a valid transport: start is missing/,
     );
     await refused(
       t,
       { "odd.mjs": transport("").replace('kind: "transport"', 'kind: "session-driver"') },
       { session: { driver: "./odd.mjs" } },
-      /session\.driver: \.\/odd\.mjs is no session-driver: open, close, create, get, .*instructions, .*load is missing/,
+      /session\.driver: \.\/odd\.mjs is not a valid session-driver: open, close, create, get, .*instructions, .*load is missing/,
     );
   });
 
@@ -316,8 +319,9 @@ describe("a plugin that is made by a function", () => {
     const server = await startServer(t, { home: home.path, config });
     await server.output(/^hooks server listening on .*\/mine$/m);
     assert.equal(await (await server.fetch("/mine")).text(), "hooked");
-    const told = server.stderr.split("\n").find((line) => line.includes("deniedPaths")) ?? "";
-    for (const path of [home.path, home.at("config.json"), server.projectDir]) assert.ok(told.includes(path), told);
+    const logLine = server.stderr.split("\n").find((line) => line.includes("deniedPaths")) ?? "";
+    for (const path of [home.path, home.at("config.json"), server.projectDir])
+      assert.ok(logLine.includes(path), logLine);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
   });
 
@@ -364,7 +368,7 @@ describe("what config selects", () => {
   it("a tool that is not there is told with those that are", async (t) => {
     assert.match(
       await refused(t, { agent: { tools: ["reed"] } }),
-      /agent\.tools\[0\]: unknown tool reed: expected \*, .*bash.*read.*, a package installed beside the config file, or a path/,
+      /agent\.tools\[0\]: unknown tool reed: expected \*, .*bash.*read.*, a package installed in the config file's folder, or a path/,
     );
   });
 });

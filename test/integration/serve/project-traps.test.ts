@@ -18,7 +18,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: RESULTS[method] ?? {} }));
 });`;
 
-/** Runs a package as \`npx\` does: that of the nearest \`node_modules\`, else the installed one. */
+/** Runs a package like `npx`: the package of the nearest `node_modules`, otherwise the installed one. */
 const LAUNCHER = `
 const { createRequire } = require("node:module");
 const { join } = require("node:path");
@@ -38,7 +38,9 @@ function isInstalled(program: string): boolean {
   }
 }
 
-/** A repository that runs something of its own wherever a program looks around, and a server that is installed elsewhere. */
+/**
+ * A repository with a program at each place where another program searches, and a server that is installed elsewhere.
+ */
 async function setUp(t: TestContext): Promise<TempDir> {
   const folder = await tempDir(t, {
     "installed/lib/server.cjs": `#!/usr/bin/env node\n${SERVER}`,
@@ -82,7 +84,7 @@ async function setUp(t: TestContext): Promise<TempDir> {
   return folder;
 }
 
-/** The working directory of the server, started for the project; undefined: it did not start. */
+/** The working directory of the server that was started for the project. Undefined: it did not start. */
 async function folderOf(t: TestContext, folder: TempDir, server: Record<string, unknown>): Promise<string | undefined> {
   const { stdout } = await runGantry(t, ["mcp", "list", "--json"], {
     home: folder.at("home"),
@@ -119,7 +121,7 @@ describe("a repository with traps for configured MCP servers", () => {
       assert.equal(await folderOf(t, folder, server), folder.at("home/mcp"));
       assert.deepEqual(await readdir(folder.at("ran")), []);
       assert.equal(statSync(folder.at("home/mcp")).mode & 0o777, 0o700);
-      // The traps are real.
+      // Proves that the traps work.
       await folderOf(t, folder, { ...server, cwd: "<project>" });
       assert.notDeepEqual(await readdir(folder.at("ran")), []);
     });

@@ -51,7 +51,7 @@ async function post(
   return { status: response.status, headers: response.headers, body: (await response.json()) as RunAnswer };
 }
 
-/** Events of an SSE stream: name and payload. */
+/** Events of an SSE stream, with name and data. */
 function eventsOf(text: string): { event: string; data: Record<string, unknown> }[] {
   return text
     .split("\n\n")
@@ -63,7 +63,7 @@ function eventsOf(text: string): { event: string; data: Record<string, unknown> 
 }
 
 describe("a run of several tools on a scratch repository", () => {
-  /** Find the bug, mend it, test it. */
+  /** The script of the model: finds the bug, fixes it, runs the test. */
   const script = (): FakeStep[] => [
     {
       say: [
@@ -137,7 +137,7 @@ describe("a server killed in mid-stream", () => {
     });
     const id = response.headers.get("x-session-id") ?? "";
     const reading = assert.rejects(response.text(), "the connection breaks off");
-    // The server stores what it streams in batches, long before the answer ends.
+    // The server stores streamed text in batches, long before the answer ends.
     const store = new SqliteDriver({ path: home.at("sessions.db") });
     await store.open();
     await until(async () => JSON.stringify(await store.messages(id)).includes("It says alpha, and"));
@@ -181,7 +181,7 @@ describe("a server killed in mid-stream", () => {
     assert.deepEqual(models.violations, []);
     assert.match(JSON.stringify(models.lastOfRun?.body), /\[interrupted: outcome unknown\]/);
     assert.equal(await project.read("log"), "once\n");
-    // Nobody is left who could have ended it; only where bubblewrap works does it go with its server.
+    // No process remains that could end it. Only with bubblewrap does the command end with its server.
     await run("pkill", ["-KILL", "-f", `sleep ${seconds}`]).catch(() => undefined);
   });
 });

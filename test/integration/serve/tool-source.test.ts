@@ -3,13 +3,13 @@ import { it } from "node:test";
 import { runGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-/** A model that calls the tool `where` once and says what it got. */
+/** A model that calls the tool `where` once and sends its result as text. */
 const provider = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
   gantry: 1, kind: "model-provider", name: "caller", parse: (raw) => raw,
   create: () => ({
-    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, known: [{ id: "m", name: "M", ownedBy: "us" }],
+    name: "caller", idleTimeoutMs: 1000, maxRetries: 0, maxWaitMs: 60000, configuredModels: [{ id: "m", name: "M", ownedBy: "us" }],
     models: async () => [{ id: "m", name: "M", ownedBy: "us" }],
     async *stream({ messages, tools }) {
       const last = messages.at(-1);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
-import { keep, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
+import { retain, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
 import { Child, allAtOnce } from "../../helpers/child.js";
@@ -13,7 +13,7 @@ import { randomOf, seedOf } from "../../helpers/random.js";
 
 const TRIALS = Number(process.env["TRIALS"] ?? 2);
 const SEED = seedOf();
-/** Most writes that are acknowledged between the first and the kill. */
+/** Maximum number of acknowledged writes between the first write and the kill. */
 const MAX_WRITES = 200;
 
 describe("SqliteDriver in several processes", () => {
@@ -30,7 +30,7 @@ describe("SqliteDriver in several processes", () => {
     return driver;
   };
   const integrity = (path: string): unknown => {
-    const db = keep(new Sqlite(path));
+    const db = retain(new Sqlite(path));
     try {
       return readPragma(db, "integrity_check");
     } finally {
@@ -70,8 +70,8 @@ describe("SqliteDriver in several processes", () => {
         message.parts.map((part) => "text" in part && part.text),
       );
       await driver.close();
-      const found = text.flat().join("");
-      const numbers = found.split(";").slice(0, -1);
+      const storedText = text.flat().join("");
+      const numbers = storedText.split(";").slice(0, -1);
       assert.deepEqual(
         numbers,
         numbers.map((_, n) => `${n}`),
@@ -94,7 +94,7 @@ describe("SqliteDriver in several processes", () => {
     t.after(() => child.kill());
     assert.equal(await child.message(), "held");
     const order: string[] = [];
-    // The driver draws the random delay to the next attempt after each attempt that SQLite refuses.
+    // The driver draws a random delay after each attempt that SQLite rejects.
     const attempts = t.mock.method(Math, "random");
     const writes = [1, 2, 3].map(async (seq) => {
       await driver.write("a", change({ add: [aMessage("a", seq)], set: { title: `${seq}` }, sync: true }));

@@ -3,16 +3,16 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { runGantry } from "../../helpers/server.js";
-import { found, textOf, turn, use, work } from "../../helpers/task-worker.js";
+import { matchIn, textOf, turn, use, work } from "../../helpers/task-worker.js";
 
 const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
 
-/** A test file of these lines, with what every one imports. */
+/** A test file with these lines and the common imports. */
 function tests(...lines: string[]): string {
   return ['import assert from "node:assert/strict";', 'import { test } from "node:test";', ...lines, ""].join("\n");
 }
 
-/** What is installed here, as a command of a config. */
+/** The program of an installed package, as a command for the config. */
 function installed(name: string): string {
   const require = createRequire(import.meta.url);
   const manifest = require.resolve(`${name}/package.json`);
@@ -47,18 +47,18 @@ describe("small tasks that need a tool of their own", () => {
             command: `node -e 'fetch("http://127.0.0.1:${port}").then(async (r) => console.log("<" + (await r.text()) + ">"))'`,
           });
         let [begun] = yield turn(start);
-        let id = found(begun!.text, /\b(bg-[\w-]+)/);
+        let id = matchIn(begun!.text, /\b(bg-[\w-]+)/);
         let [out] = yield turn(use("bash_output", { id, wait_for: "ready on \\d+" }));
-        const [said] = yield turn(probe(found(out!.text, /ready on (\d+)/)));
-        found(said!.text, /<helo>/);
+        const [probeResult] = yield turn(probe(matchIn(out!.text, /ready on (\d+)/)));
+        matchIn(probeResult!.text, /<helo>/);
         yield turn(use("bash_stop", { id }), use("grep", { pattern: "helo" }));
         yield turn(use("read", { path: "src/answer.js" }));
         yield turn(use("edit", { path: "src/answer.js", old_string: '"helo"', new_string: '"hello"' }));
         [begun] = yield turn(start);
-        id = found(begun!.text, /\b(bg-[\w-]+)/);
+        id = matchIn(begun!.text, /\b(bg-[\w-]+)/);
         [out] = yield turn(use("bash_output", { id, wait_for: "ready on \\d+" }));
-        const [now] = yield turn(probe(found(out!.text, /ready on (\d+)/)));
-        found(now!.text, /<hello>/);
+        const [now] = yield turn(probe(matchIn(out!.text, /ready on (\d+)/)));
+        matchIn(now!.text, /<hello>/);
         const [ended] = yield turn(use("bash_stop", { id }));
         assert.doesNotMatch(ended!.text, /is running/);
         return "It said helo (src/answer.js); now it says hello. The service is stopped.";
@@ -85,10 +85,10 @@ describe("small tasks that need a tool of their own", () => {
       },
       prompt: "Add mul(a, b) to the api package.",
       *worker({ system }) {
-        found(system, /Each function has a doc comment/);
+        matchIn(system, /Each function has a doc comment/);
         assert.doesNotMatch(system, /@since/);
         const [read] = yield turn(use("read", { path: "packages/api/index.js" }));
-        const rule = found(read!.text, /ends with the line `(@since [\d.]+)`/);
+        const rule = matchIn(read!.text, /ends with the line `(@since [\d.]+)`/);
         const [again] = yield turn(use("read", { path: "packages/api/add.js" }));
         assert.doesNotMatch(again!.text, /ends with the line/, "it is told once");
         yield turn(
@@ -141,9 +141,9 @@ describe("small tasks that need a tool of their own", () => {
           "*** End Patch",
         ].join("\n");
         const [patched] = yield turn(use("apply_patch", { input }));
-        found(patched!.text, /src\/sum\.js/);
+        matchIn(patched!.text, /src\/sum\.js/);
         const [run] = yield turn(use("bash", { command: "node --test" }));
-        found(run!.text, /^[#ℹ] fail 0$/m);
+        matchIn(run!.text, /^[#ℹ] fail 0$/m);
         return "Done.";
       },
     });
@@ -170,7 +170,7 @@ describe("small tasks that need a tool of their own", () => {
         const [slip] = yield turn(
           use("edit", { path: "src/max.js", old_string: "let most = 0;", new_string: "let most = -Infinity;;)" }),
         );
-        found(slip!.text, /Syntax error[^]*src\/max\.js:2/);
+        matchIn(slip!.text, /Syntax error[^]*src\/max\.js:2/);
         const [mended] = yield turn(
           use("edit", { path: "src/max.js", old_string: "-Infinity;;)", new_string: "-Infinity;" }),
         );
@@ -208,15 +208,15 @@ describe("small tasks that need a tool of their own", () => {
             read_only: true,
           }),
         );
-        const path = found(helped!.text, /src\/part-\d+\.js/);
+        const path = matchIn(helped!.text, /src\/part-\d+\.js/);
         yield turn(use("read", { path }));
         yield turn(use("edit", { path, old_string: "LIMIT = 99", new_string: "LIMIT = 100" }));
         return `LIMIT is 100 now (${path}).`;
       },
-      *helper({ tools }) {
+      *subagent({ tools }) {
         assert.ok(!tools.includes("task") && !tools.includes("write") && !tools.includes("bash"), "it may only look");
         const [hits] = yield turn(use("grep", { pattern: "LIMIT" }));
-        return found(hits!.text, /src\/part-\d+\.js/);
+        return matchIn(hits!.text, /src\/part-\d+\.js/);
       },
     });
     assert.match(done.stderr, /Look: find the limit/);
@@ -249,12 +249,12 @@ describe("small tasks that need a tool of their own", () => {
       prompt: "greet() must say what the memory server knows of it.",
       *worker({ tools }) {
         assert.ok(tools.includes("memory__search_nodes"));
-        const [known, code] = yield turn(
+        const [memoryResult, code] = yield turn(
           use("memory__search_nodes", { query: "greeting" }),
           use("read", { path: "src/greet.js" }),
         );
-        const word = found(known!.text, /says: (\w+), NAME!/);
-        found(code!.text, /=> name;/);
+        const word = matchIn(memoryResult!.text, /says: (\w+), NAME!/);
+        matchIn(code!.text, /=> name;/);
         yield turn(
           use("edit", { path: "src/greet.js", old_string: "=> name;", new_string: `=> \`${word}, \${name}!\`;` }),
         );
@@ -278,15 +278,15 @@ describe("small tasks that need a tool of their own", () => {
       },
       prompt: "Write the release note for the new flag --quiet of the cli.",
       *worker({ system, tools }) {
-        found(system, /- release-notes \(project\): How notes of a release are written here/);
+        matchIn(system, /- release-notes \(project\): How notes of a release are written here/);
         assert.ok(tools.includes("skill"));
         const [skill] = yield turn(use("skill", { name: "release-notes" }));
-        const file = found(skill!.text, /The notes are in (\S+)\./);
+        const file = matchIn(skill!.text, /The notes are in (\S+)\./);
         const [form] = yield turn(
-          use("skill", { name: "release-notes", file: found(skill!.text, /form\.txt/) }),
+          use("skill", { name: "release-notes", file: matchIn(skill!.text, /form\.txt/) }),
           use("read", { path: file }),
         );
-        found(form!.text, /\* \[area\]/);
+        matchIn(form!.text, /\* \[area\]/);
         yield turn(
           use("edit", {
             path: file,
@@ -312,9 +312,9 @@ describe("small tasks that need a tool of their own", () => {
       },
       prompt: "/constant two 2",
       *worker({ prompt }) {
-        const name = found(prompt, /Add a constant (\w+) with the value 2/);
+        const name = matchIn(prompt, /Add a constant (\w+) with the value 2/);
         const [read] = yield turn(use("read", { path: "src/constants.js" }));
-        found(read!.text, /ONE = 1/);
+        matchIn(read!.text, /ONE = 1/);
         yield turn(
           use("edit", {
             path: "src/constants.js",
@@ -343,9 +343,9 @@ describe("small tasks that need a tool of their own", () => {
       *worker() {
         const [out] = yield turn(use("bash", { command: "node check.js" }));
         assert.doesNotMatch(out!.text, /BROKEN/);
-        const file = found(out!.text, /(\/\S+\/outputs\/[^\s\]:]+)/);
+        const file = matchIn(out!.text, /(\/\S+\/outputs\/[^\s\]:]+)/);
         const [hit] = yield turn(use("grep", { pattern: "BROKEN", path: file }));
-        const row = found(hit!.text, /row (\d+) BROKEN/);
+        const row = matchIn(hit!.text, /row (\d+) BROKEN/);
         assert.equal(row, "41234");
         yield turn(use("read", { path: "src/table.js" }));
         yield turn(use("edit", { path: "src/table.js", old_string: "(i === 41_234 ? -1 : i)", new_string: "i" }));

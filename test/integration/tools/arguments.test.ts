@@ -41,7 +41,7 @@ it("a command runs in the folder that the model named; an unknown argument is re
   const outputs = events.filter(({ type }) => type === "tool_result").map(({ tool_output }) => tool_output ?? "");
   assert.match(
     outputs[0] ?? "",
-    /^bash: unknown argument folder\. The call did not run\. Known arguments: command, workdir, timeout, background, keep\.$/,
+    /^bash: unknown argument folder\. The call did not run\. Known arguments: command, workdir, timeout, background, detached\.$/,
   );
   assert.match(outputs[1] ?? "", /\[exit code 0\]/);
   assert.match(outputs[2] ?? "", /root\n[^]*\[unknown argument encoding was ignored\./);

@@ -21,7 +21,7 @@ after(async () => {
 });
 const url = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`;
 
-/** For each tool: what a model would send, and what keeps it busy. */
+/** For each tool, a typical input and an input that keeps it busy. */
 const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (id: string) => unknown }>> = {
   read: { input: () => ({ path: "a.txt" }) },
   write: { input: () => ({ path: "new.txt", content: "new" }) },
@@ -65,15 +65,15 @@ for (const { name } of builtinTools()) {
         folder = await makeTempDir();
         await folder.write({ "a.txt": "one\nline\n" });
         tools = builtinTools({ webfetch: { allowPrivate: true } });
-        const plain = tools.find((one) => one.name === name)!;
+        const plain = tools.find((candidate) => candidate.name === name)!;
         const skills = [await greeting(folder)];
-        const tool: Tool = { ...plain, run: (args, given) => plain.run(args, { ...given, skills }) };
+        const tool: Tool = { ...plain, run: (args, callContext) => plain.run(args, { ...callContext, skills }) };
         const context = toolContext(folder.path);
-        // Files are changed only when they were read.
-        const read = tools.find((one) => one.name === "read")!;
+        // A file can be changed only after it was read.
+        const read = tools.find((candidate) => candidate.name === "read")!;
         await callTool(read, { path: "a.txt" }, context);
         const { input, slow } = INPUTS[name]!;
-        // There must be one to look at; to start it takes most of a second.
+        // A background command must exist. Starting it takes most of a second.
         const id = isRun && name.startsWith("bash_") ? await inBackground(tools, context) : "bg-none";
         return { tool, projectDir: folder.path, input: input(id), slow: slow?.(id), state: context.state };
       },

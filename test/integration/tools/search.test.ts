@@ -5,12 +5,12 @@ import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { compileGlob as compile } from "../../../src/untrusted/search/globs.js";
-import { Allowance } from "../../../src/untrusted/search/path-rules.js";
+import { TimeBudget } from "../../../src/untrusted/search/path-rules.js";
 import { grepTool } from "../../../src/tools/files/grep.js";
 import { callTool, temporaryFolder, toolContext } from "../../helpers/tool-context.js";
 import { fc } from "../../helpers/properties.js";
 
-const compileGlob = (glob: string) => compile(glob, new Allowance(60_000));
+const compileGlob = (glob: string) => compile(glob, new TimeBudget(60_000));
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
 
 async function tree(files: Record<string, string | Buffer>, options: { git?: boolean } = {}) {
@@ -99,7 +99,7 @@ describe("ignore files", () => {
         rules,
         async (paths, top, nested, exclude) => {
           const files: Record<string, string> = {};
-          // A name is a folder or a file, not both.
+          // A name must be either a folder or a file.
           for (const path of paths) {
             const full = [...path, "f"].join("/");
             files[full] = "";
@@ -178,7 +178,7 @@ describe("ignore files", () => {
     await using t = await tree({ "a/x": "" });
     execFileSync("mkfifo", [join(t.path, "a/.gitignore")]);
     await mkdir(join(t.path, ".gitignore"));
-    // Ripgrep waits for the pipe; no other system tells that, and there the time of a search ends it.
+    // Ripgrep waits for the pipe. On other systems this cannot be detected, and the time limit of the search ends it.
     const text = await t.call("glob", { pattern: "x" });
     assert.match(text, /^a\/x(\n\[the ignore files cannot be used: .*; they are left aside\])?$/);
   });
@@ -278,7 +278,7 @@ describe("grep", () => {
     let ticks = 0;
     const clock = setInterval(() => ticks++, 10);
     assert.equal(await t.call("grep", { pattern: "(a+)+$" }), "No match for (a+)+$ in the project folder.");
-    // What only PCRE2 understands.
+    // This syntax needs PCRE2.
     await assert.rejects(t.call("grep", { pattern: "(a+)+\\b(?=x)$" }), /takes too long.*write it without/);
     clearInterval(clock);
     assert.ok(ticks > 0, "the event loop went on");
@@ -286,7 +286,7 @@ describe("grep", () => {
 
   it("ends at once when it is cancelled", async () => {
     await using t = await tree({ "a.txt": "a\n" });
-    // It waits for this one.
+    // The search waits for this named pipe.
     execFileSync("mkfifo", [join(t.path, ".gitignore")]);
     const abort = new AbortController();
     const reason = new Error("cancelled");
@@ -318,7 +318,7 @@ describe("grep", () => {
       "bom.txt": `\uFEFF${text}`,
       "le.txt": utf16("le"),
     });
-    for (const [pattern, found] of [
+    for (const [pattern, expected] of [
       ["[[:space:]]x", ["1:TODO x"]],
       ["[[:upper:]]{5}", ["3:ABCDE", "5:last ERROR"]],
       ["TODO\\>", ["1:TODO x"]],
@@ -330,7 +330,7 @@ describe("grep", () => {
       ["(?s)foo.*some", ["2: foo", "3:ABCDE", "4:some"]],
       ["-x|TODO", ["1:TODO x"]],
     ] as const) {
-      const files = ["a.txt", "be.txt", "bom.txt", "le.txt"].map((name) => [name, ...found].join("\n"));
+      const files = ["a.txt", "be.txt", "bom.txt", "le.txt"].map((name) => [name, ...expected].join("\n"));
       assert.equal(await t.call("grep", { pattern }), files.join("\n"), pattern);
     }
     assert.match(await t.call("grep", { pattern: "foo\nABC", literal: true }), /^a\.txt\n2: foo\n3:ABCDE\nbe/);
@@ -385,8 +385,8 @@ describe("grep", () => {
     const names = Array.from({ length: 60 }, (_, n) => `d${n % 7}/f${n}.txt`);
     await using t = await tree(Object.fromEntries(names.map((name) => [name, line.repeat(1_000)])));
     await writeFile(join(t.path, "large.txt"), `${line.repeat(5_000_000)}a needle\n`);
-    const found = await t.call("grep", { pattern: "words", limit: 3 });
-    assert.match(found, /^d0\/f0\.txt\n1:some.*\n2:some.*\n3:some.*\n\[3 matching lines shown, there are more/);
+    const matches = await t.call("grep", { pattern: "words", limit: 3 });
+    assert.match(matches, /^d0\/f0\.txt\n1:some.*\n2:some.*\n3:some.*\n\[3 matching lines shown, there are more/);
     assert.equal(await t.call("grep", { pattern: "needle" }), "large.txt\n5000001:a needle");
     const files = (await t.call("grep", { pattern: "words", output: "files" })).split("\n");
     assert.deepEqual(files, [...names, "large.txt"].sort());

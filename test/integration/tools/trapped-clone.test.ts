@@ -9,7 +9,7 @@ import { tempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
 
 type Call = readonly [name: string, args: object];
 
-/** Half of them in plan mode. The soak does 50. */
+/** Number of runs, half of them in plan mode. The soak test does 50. */
 const RUNS = Number(process.env["RUNS"] ?? 10);
 const HOOKS = ["pre-commit", "post-checkout", "post-index-change", "post-merge", "reference-transaction"];
 const PROGRAMS = [
@@ -17,7 +17,10 @@ const PROGRAMS = [
   ...["python3", "rg", "ruby", "sh", "tsc"],
 ];
 
-/** A repository that runs a program of its own wherever one can be configured. Each leaves a file of its name in `ran`. */
+/**
+ * A repository that configures a program of its own at every possible place. Each program leaves a file with its name
+ * in `ran`.
+ */
 async function createClone(hooks: Hooks): Promise<TempDir> {
   const folder = await tempDir(hooks, {
     "package.json": "{}",
@@ -128,7 +131,7 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
   return folder;
 }
 
-/** Calls of all built-in tools, in the order of the answers that hold them. */
+/** Calls of all built-in tools, grouped by the answers that contain them. */
 function answersOf(n: number): Call[][] {
   const broken = ["js", "mjs", "ts", "tsx", "py", "rb", "php", "go", "java", "rs", "sh", "json", "css"];
   const patch = `*** Begin Patch\n*** Add File: new/p${n}.ts\n+export const p = (;\n*** End Patch`;
@@ -161,7 +164,7 @@ function answersOf(n: number): Call[][] {
       ["webfetch", { url: "http://127.0.0.1:9/" }],
     ],
     [["task", { description: "Look at it", prompt: "Read src/a.ts." }]],
-    // The call of the subagent.
+    // The call in the subagent.
     [["read", { path: "src/a.ts" }]],
   ];
 }
@@ -197,7 +200,7 @@ describe("a clone full of traps", () => {
     }
     assert.match(byMode.auto, /Syntax errors that this change brought:\nnew\/1\.js:\d/);
     assert.match(byMode.plan, /The session is in plan mode/);
-    // The traps work: a command of the model that names them runs them.
+    // Proves that the traps work: a command that names them runs them.
     const command = "git status; git st; node index.cjs; node_modules/.bin/tsc; sh trap.sh";
     enqueue(models, [[["bash", { command }]]]);
     models.enqueue({ say: [{ text: "done" }] });

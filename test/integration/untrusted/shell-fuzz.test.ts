@@ -4,12 +4,12 @@ import { existsSync } from "node:fs";
 import { chmod, mkdir, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { judgeCall, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
+import { evaluateCall, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
 import { tempDir } from "../../helpers/temp.js";
 
 /**
- * Random shell lines, judged by rules and then run by real shells. Each program on the path only logs how it was called.
+ * Random shell lines, evaluated by rules and then run by real shells. Each program on the path only logs its arguments.
  * LINES is the number of generated lines, SEED determines them.
  */
 
@@ -21,14 +21,14 @@ const PROGRAMS = ["git", "ls", "cat", "touch", "rm", "npm"];
 const STARTERS = ["env", "xargs", "timeout", "nice", "find", "sh", "bash"];
 
 const ALLOWED: readonly RuleForCall[] = [
-  { action: "allow", match: "git log*", exact: true },
-  { action: "allow", match: "ls*", exact: true },
-  { action: "allow", match: "cat src/*", exact: true },
-  { action: "deny", exact: true },
+  { action: "allow", match: "git log*", isExact: true },
+  { action: "allow", match: "ls*", isExact: true },
+  { action: "allow", match: "cat src/*", isExact: true },
+  { action: "deny", isExact: true },
 ];
-const FORBIDDEN: readonly RuleForCall[] = [{ action: "deny", match: "git push*", exact: true }];
+const FORBIDDEN: readonly RuleForCall[] = [{ action: "deny", match: "git push*", isExact: true }];
 
-/** A random line. A part of them is nearly plain, so that many are allowed. */
+/** Generates random lines. Some are nearly plain, so that many are allowed. */
 class LineGenerator {
   readonly #random: () => number;
   /** Probability of an odd word, program or separator. */
@@ -65,7 +65,7 @@ class LineGenerator {
     const words = [this.#choose(PROGRAMS_OF_LINES)];
     while (this.#random() < 0.55) words.push(this.#choose(WORDS));
     if (this.#random() < 0.15) words.push(this.#choose(REDIRECTIONS));
-    // In another place than at the end it can be a different command.
+    // At a place other than the end it can be a different command.
     if (this.#random() < this.#oddity / 2) words.splice(Math.floor(this.#random() * words.length), 0, words.pop()!);
     return words.join(this.#choose(BLANKS));
   }
@@ -318,8 +318,8 @@ describe("rules for commands, against real shells", () => {
 });
 
 async function judge(rules: readonly RuleForCall[], command: string): Promise<string> {
-  const empty = { places: [], files: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h" };
-  return (await judgeCall({ rules, command, executes: true, ...empty })).action;
+  const empty = { places: [], isFileTool: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h" };
+  return (await evaluateCall({ rules, command, startsPrograms: true, ...empty })).action;
 }
 
 function isPermitted([program, ...args]: readonly string[]): boolean {
@@ -342,7 +342,7 @@ interface ShellRun {
   readonly files: readonly string[];
 }
 
-/** A function that runs a line in a shell of its own folder. */
+/** Returns a function that runs a line in a shell in its own folder. */
 async function createRunner(folder: string, shell: readonly string[]): Promise<(line: string) => Promise<ShellRun>> {
   const [bin, work, log] = [join(folder, "bin"), join(folder, "work"), join(folder, "log")];
   await mkdir(bin, { recursive: true });
@@ -360,7 +360,7 @@ async function createRunner(folder: string, shell: readonly string[]): Promise<(
     await rm(work, { recursive: true, force: true });
     await mkdir(join(work, "src"), { recursive: true });
     await writeFile(join(work, "src", "a"), "git push\n");
-    // A program of the repository, which only a changed PATH finds.
+    // A program of the repository that is found only through a changed PATH.
     await writeProgram(join(work, "ls"), "./ls");
   };
   await createWork();

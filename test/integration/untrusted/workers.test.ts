@@ -9,20 +9,21 @@ import { withWorker, type SandboxedWorker } from "../../../src/untrusted/workers
 import { ROOT, SOURCE_FLAGS } from "../../helpers/node.js";
 
 const never = new AbortController().signal;
-/** An expression that takes for ever, and what it takes that long for. */
-const FOR_EVER = { pattern: "(a+)+$", flags: "", context: 0, keep: 0 };
+/** An expression that would run forever on a matching text. */
+const FOR_EVER = { pattern: "(a+)+$", flags: "", context: 0, maxKeptLines: 0 };
 const line = () => new TextEncoder().encode(`${"a".repeat(60)}!`);
-const search = (thread: SandboxedWorker, ms: number) => thread.ask("search", { ...FOR_EVER, files: [line()] }, { ms });
+const search = (thread: SandboxedWorker, ms: number) =>
+  thread.runJob("search", { ...FOR_EVER, files: [line()] }, { ms });
 const words = async (thread: SandboxedWorker) =>
   (
-    await thread.ask(
+    await thread.runJob(
       "search",
       { ...FOR_EVER, pattern: "two", files: [new TextEncoder().encode("one\ntwo\n")] },
       { ms: 60_000 },
     )
   )[0]?.count;
 
-/** Runs `work`, and counts the turns of the event loop until it ends: none where it blocks the loop. */
+/** Runs `work` and counts the turns of the event loop until it ends. 0: the event loop was blocked. */
 async function beside(work: () => Promise<unknown>): Promise<number> {
   let turns = 0;
   const clock = setInterval(() => turns++, 5);
@@ -46,9 +47,9 @@ describe("a thread for foreign input", () => {
     const turns = await beside(() =>
       assert.rejects(
         withWorker(never, (thread) =>
-          thread.ask(
+          thread.runJob(
             "search",
-            { ...FOR_EVER, pattern: "^", keep: 50_000_000, files: [new Uint8Array(12_000_000).fill(10)] },
+            { ...FOR_EVER, pattern: "^", maxKeptLines: 50_000_000, files: [new Uint8Array(12_000_000).fill(10)] },
             { ms: 60_000 },
           ),
         ),
@@ -90,16 +91,16 @@ describe("a thread for foreign input", () => {
     const most = Math.max(4, 2 * availableParallelism());
     let now = 0;
     let highest = 0;
-    const one = () =>
+    const runJob = () =>
       withWorker(never, async (thread) => {
         highest = Math.max(highest, ++now);
         const count = await words(thread);
         now--;
         return count;
       });
-    assert.deepEqual(new Set(await Promise.all(Array.from({ length: most + 3 }, one))), new Set([1]));
+    assert.deepEqual(new Set(await Promise.all(Array.from({ length: most + 3 }, runJob))), new Set([1]));
     assert.ok(highest <= most, `${highest} at a time`);
-    // One that gives up while it waits takes nobody's place.
+    // A waiting call that is cancelled does not take a slot.
     const abort = new AbortController();
     let release = (): void => undefined;
     const held = new Promise<void>((resolve) => (release = resolve));
@@ -114,9 +115,9 @@ describe("a thread for foreign input", () => {
   });
 
   it("keeps no program alive that has used it", async () => {
-    const script = `import { withThread } from ${JSON.stringify(pathToFileURL(path.join(ROOT, "src/untrusted/workers.ts")).href)};
+    const script = `import { withWorker } from ${JSON.stringify(pathToFileURL(path.join(ROOT, "src/untrusted/workers.ts")).href)};
       const { signal } = new AbortController();
-      console.log(await withThread(signal, (thread) => thread.ask("ready", {}, { ms: 60_000 })));`;
+      console.log(await withWorker(signal, (thread) => thread.runJob("ready", {}, { ms: 60_000 })));`;
     const { stdout } = await promisify(execFile)(
       process.execPath,
       [...SOURCE_FLAGS, "--input-type=module", "-e", script],

@@ -14,35 +14,35 @@ import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp.js";
 import { comparable, WatchedPage } from "../../helpers/watched-page.js";
 
-/** All pairs of who begins and who acts; else each door does each once. */
+/** Whether to test all pairs of starting and acting clients. Otherwise each client does each once. */
 const PAIRS = process.env["DOORS"] === "all";
 
-/** A way to one session, with somebody before it. */
+/** A client of one session, over any transport. */
 interface Door {
   name: string;
-  /** Begin a run; resolves when it is begun. */
+  /** Starts a run. Resolves when it has started. */
   begin(message: string): Promise<void>;
-  /** What the models said, as this door was told it. */
-  said(): string;
-  /** Whether this door was told that the newest of so many runs stands so. */
+  /** The text of the model, as this client received it. */
+  answerText(): string;
+  /** Whether this client knows that the newest of `runs` runs is in this state. */
   stands(state: "running" | "waiting" | "finished" | "cancelled", runs: number): boolean;
-  /** Allow what is asked, as soon as this door is told of it. */
+  /** Allows the permission request as soon as this client has received it. */
   allow(): Promise<void>;
-  /** End the run under way. */
+  /** Cancels the active run. */
   cancel(): Promise<void>;
   close(): Promise<unknown>;
-  /** Whether this door was told all that is stored. */
+  /** Whether this client has received everything that is stored. */
   hasAll(): Promise<boolean>;
 }
 
-/** Until it is so; a door that is never told fails with what it was told. */
-async function until(isSo: () => boolean | Promise<boolean>, told: () => string): Promise<void> {
+/** Waits until `isSo` returns true. A failure reports what the client has received. */
+async function until(isSo: () => boolean | Promise<boolean>, describe: () => string): Promise<void> {
   await holds(isSo).catch((error: unknown) => {
-    throw new Error(`in vain: ${told()}`, { cause: error });
+    throw new Error(`in vain: ${describe()}`, { cause: error });
   });
 }
 
-/** A browser's page, or a program in another language, at a server. */
+/** A browser page, or a program in another language, connected to a server. */
 function httpDoor(name: string, server: GantryServer, id: string): Door {
   const page = new EventPage();
   const over = new AbortController();
@@ -61,7 +61,7 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
   return {
     name,
     begin: (message) => post("/api/run", { message, session_id: id, background: true }),
-    said: () => page.messages.map(({ role, content }) => (role === "assistant" ? String(content) : "")).join(""),
+    answerText: () => page.messages.map(({ role, content }) => (role === "assistant" ? String(content) : "")).join(""),
     stands: (state) => page.state?.run?.state === state,
     allow: async () => {
       await until(
@@ -79,7 +79,7 @@ function httpDoor(name: string, server: GantryServer, id: string): Door {
   };
 }
 
-/** A program that has the store open. */
+/** A program with its own agent on the store. */
 function sdkDoor(agent: Agent, id: string): Door {
   const page = new WatchedPage();
   const over = new AbortController();
@@ -93,7 +93,7 @@ function sdkDoor(agent: Agent, id: string): Door {
       const { result } = await agent.run({ message, sessionId: id });
       runs.push(result.catch(() => undefined));
     },
-    said: () =>
+    answerText: () =>
       page.messages
         .flatMap(({ role, parts }) => (role === "assistant" ? parts : []))
         .map((part) => (part.type === "text" ? part.text : ""))
@@ -108,7 +108,7 @@ function sdkDoor(agent: Agent, id: string): Door {
     },
     cancel: async () => {
       const [run] = await agent.runs.list({ sessionId: id, states: ["running", "waiting"] });
-      // It waits up to 5 s for the other process; all doors are asked for the state later.
+      // The call waits up to 5 s for the other process. The state is checked for all clients later.
       await agent.runs.cancel(run?.id ?? "");
     },
     close: async () => {
@@ -121,13 +121,13 @@ function sdkDoor(agent: Agent, id: string): Door {
   };
 }
 
-/** An editor. Of a run it is told whether it goes on, and what it asks. */
+/** An editor. It receives a run's permission requests, and its usage at the end. */
 async function acpDoor(name: string, peer: AcpPeer, id: string, cwd: string): Promise<Door> {
   peer.profile = "official";
-  // Answered below.
+  // `allow` answers the request.
   peer.onRequest = () => undefined;
   const answered = new Set<unknown>();
-  /** The question that is open, as far as this door was told. */
+  /** The open permission request that this client has received. */
   const open = (): Json => {
     const gone = peer.received
       .filter(({ method }) => method === "$/cancel_request")
@@ -144,7 +144,7 @@ async function acpDoor(name: string, peer: AcpPeer, id: string, cwd: string): Pr
   return {
     name,
     begin: async (message) => void prompts.push(peer.prompt(id, message)),
-    said: () => peer.text(),
+    answerText: () => peer.text(),
     stands: (state, runs) => {
       if (state === "waiting") return open() !== undefined;
       return open() === undefined && ends() - before === (state === "running" ? runs - 1 : runs);
@@ -168,10 +168,10 @@ async function acpDoor(name: string, peer: AcpPeer, id: string, cwd: string): Pr
   };
 }
 
-/** Two servers and this process on one store, and somebody at each door of one session. */
+/** Two servers and this process on one store, with a client on each transport of one session. */
 async function openDoors(hooks: Hooks) {
   const doors: Door[] = [];
-  // Before the servers are ended.
+  // Runs before the servers stop.
   hooks.after(async () => void (await Promise.all(doors.map((door) => door.close()))));
   const model = await startFakeModelServer({ aside: { say: [{ text: "A title" }] } });
   hooks.after(() => model.close());
@@ -201,16 +201,16 @@ async function openDoors(hooks: Hooks) {
     await acpDoor("acp over a socket", socket, id, folder.path),
     await acpDoor("acp over stdio", peer, id, folder.path),
   );
-  /** Every door was told what fits. */
+  /** Waits until `what` is true for every client. */
   const all = async (what: (door: Door) => boolean | Promise<boolean>) => {
     for (const door of doors)
       await until(
         () => what(door),
-        () => `${door.name} was told ${door.said().slice(-200)}`,
+        () => `${door.name} was told ${door.answerText().slice(-200)}`,
       );
   };
   const pairs = doors.flatMap((starter, at) =>
-    doors.map((other, behind) => ({ starter, other, isNext: behind === (at + 1) % doors.length })),
+    doors.map((actor, behind) => ({ starter, other: actor, isNext: behind === (at + 1) % doors.length })),
   );
   return { model, all, folder, pairs: pairs.filter(({ isNext }) => PAIRS || isNext) };
 }
@@ -218,21 +218,21 @@ async function openDoors(hooks: Hooks) {
 describe("one session, and somebody at each of its doors", () => {
   it("all see the run that any of them begins, and any of them allows what it asks", async (t) => {
     const { model, all, folder, pairs } = await openDoors(t);
-    let [wanted, runs] = ["", 0];
-    for (const { starter, other } of pairs) {
-      const name = `${starter.name}, ${other.name}`;
+    let [expectedText, runs] = ["", 0];
+    for (const { starter, other: actor } of pairs) {
+      const name = `${starter.name}, ${actor.name}`;
       const call = { name: "write", arguments: { filePath: `${name}.txt`, content: name } };
       model.enqueue({ say: [{ text: [`${name}: `, "I write. "] }, { gate: name }, { call }] });
       model.enqueue({ say: [{ text: "Written. " }] });
       runs += 1;
       await starter.begin(name);
-      wanted += `${name}: I write. `;
-      await all((door) => door.said() === wanted && door.stands("running", runs));
+      expectedText += `${name}: I write. `;
+      await all((door) => door.answerText() === expectedText && door.stands("running", runs));
       model.open(name);
       await all((door) => door.stands("waiting", runs));
-      await other.allow();
-      wanted += "Written. ";
-      await all((door) => door.said() === wanted && door.stands("finished", runs));
+      await actor.allow();
+      expectedText += "Written. ";
+      await all((door) => door.answerText() === expectedText && door.stands("finished", runs));
       assert.equal(await folder.read(`${name}.txt`), name);
     }
     await all((door) => door.hasAll());
@@ -240,16 +240,16 @@ describe("one session, and somebody at each of its doors", () => {
 
   it("any of them cancels the run of any, and all are told", async (t) => {
     const { model, all, pairs } = await openDoors(t);
-    let [wanted, runs] = ["", 0];
-    for (const { starter, other } of pairs) {
-      // What cost nothing is told of by no editor's meter.
+    let [expectedText, runs] = ["", 0];
+    for (const { starter, other: actor } of pairs) {
+      // ACP reports no usage for a run without cost, so a tool call comes first.
       model.enqueue({ say: [{ call: { name: "list", arguments: {} } }] });
       model.enqueue({ say: [{ text: "For ever. " }, { stall: true }] });
       runs += 1;
       await starter.begin("Go on for ever.");
-      wanted += "For ever. ";
-      await all((door) => door.said() === wanted && door.stands("running", runs));
-      await other.cancel();
+      expectedText += "For ever. ";
+      await all((door) => door.answerText() === expectedText && door.stands("running", runs));
+      await actor.cancel();
       await all((door) => door.stands("cancelled", runs));
     }
     await all((door) => door.hasAll());

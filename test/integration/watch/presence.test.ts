@@ -6,7 +6,7 @@ import { lab, labConfig, until } from "../../helpers/lab.js";
 import { startServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp.js";
 
-/** A server whose runs ask, and a client of it. */
+/** A server whose runs need permission, and a client of it. */
 async function serving(t: Hooks, permissions: object = {}) {
   const models = await lab(t);
   const config = labConfig(models, {
@@ -25,7 +25,7 @@ async function serving(t: Hooks, permissions: object = {}) {
     await until(() => isOpen);
     return () => over.abort();
   };
-  /** A run of a new session that has asked. */
+  /** Starts a run in a new session and waits for its ask. */
   const asking = async () => {
     models.enqueue(call("bash", { command: "echo it ran" }), say("Done."));
     const { session_id: id, run_id: runId } = await client.begin({ message: "Do it" });
@@ -38,23 +38,23 @@ async function serving(t: Hooks, permissions: object = {}) {
     const message = (await client.sessions.messages(id)).find(({ role }) => role === "tool");
     return String(message?.content);
   };
-  /** A session with a finished run. */
-  const other = async () => {
+  /** Creates a session with a finished run. */
+  const createSession = async () => {
     models.enqueue(say("Hello."));
     return (await client.run({ message: "Hello" })).sessionId;
   };
-  return { client, watch, asking, ended, output, other };
+  return { client, watch, asking, ended, output, other: createSession };
 }
 
 describe("a question of a session that nobody shows", () => {
   it("waits for a client of another session, and for one that loads its page again", async (t) => {
-    const { client, watch, asking, ended, output, other } = await serving(t);
-    const shown = await other();
+    const { client, watch, asking, ended, output, other: createSession } = await serving(t);
+    const shown = await createSession();
     const leave = await watch(shown);
     const { id, runId, ask } = await asking();
     assert.ok(ask, "the question is open");
     leave();
-    // The server has noticed when a second one begins its stream.
+    // When a second stream starts, the server has noticed the disconnect.
     await watch(shown);
     assert.equal((await client.asks.get(ask.id)).state, "open");
     await client.asks.answer(ask.id, { choice: "allow" });
@@ -76,8 +76,8 @@ describe("a question of a session that nobody shows", () => {
   });
 
   it("is refused when the last client has left and permissions.client_grace is over", async (t) => {
-    const { watch, asking, ended, output, other } = await serving(t, { client_grace: 1 });
-    const leave = await watch(await other());
+    const { watch, asking, ended, output, other: createSession } = await serving(t, { client_grace: 1 });
+    const leave = await watch(await createSession());
     const { id, runId, ask } = await asking();
     assert.ok(ask, "the question is open");
     leave();

@@ -32,10 +32,10 @@ const tool = (name: string, properties: object) => ({
   type: "function",
   function: { name, parameters: { type: "object", properties, required: Object.keys(properties) } },
 });
-const asked = (text: string, more: object = {}) => ({
+const expectedBody = (text: string, fields: object = {}) => ({
   stream: true,
   messages: [{ role: "user", content: text }],
-  ...more,
+  ...fields,
 });
 
 describe("the fake model", () => {
@@ -44,10 +44,10 @@ describe("the fake model", () => {
   it("gives as many tokens as the prompt says, whole", async () => {
     for (const prompt of ["[tokens=5000]", "[tokens=20 every=1]"]) {
       const tokens = Number(/\d+/.exec(prompt)?.[0]);
-      const { characters } = await model.stream("/chat/completions", asked(prompt), textOfChunk);
+      const { characters } = await model.stream("/chat/completions", expectedBody(prompt), textOfChunk);
       assert.equal(characters, tokens * 5);
     }
-    const text = await answer(asked("[tokens=3]"));
+    const text = await answer(expectedBody("[tokens=3]"));
     assert.match(text, /"finish_reason":"stop"/);
     assert.match(text, /"completion_tokens":3/);
     assert.ok(text.endsWith("data: [DONE]\n\n"));
@@ -62,11 +62,11 @@ describe("the fake model", () => {
       const [, json = ""] = /^data: (\{.*tool_calls":.*\})$/m.exec(text) ?? [];
       return JSON.parse(json).choices[0].delta.tool_calls[0].function;
     };
-    assert.deepEqual(call(await answer(asked("[tool=shell]", { tools }))), {
+    assert.deepEqual(call(await answer(expectedBody("[tool=shell]", { tools }))), {
       name: "run_shell_command",
       arguments: '{"command":"true"}',
     });
-    assert.deepEqual(call(await answer(asked("[tool=read path=/a/b]", { tools }))), {
+    assert.deepEqual(call(await answer(expectedBody("[tool=read path=/a/b]", { tools }))), {
       name: "read_file",
       arguments: '{"file_path":"/a/b"}',
     });
@@ -197,8 +197,8 @@ describe("what goes to PostgreSQL", () => {
       assert.deepEqual(proxy.take(), { statements: [], roundTrips: 0, sent: 0, received: 0, notices: 0 });
       const named = { name: "one", text: "SELECT length($1::text)", values: ["x".repeat(100_000)] };
       for (let n = 0; n < 2; n++) assert.deepEqual((await client.query(named)).rows, [{ length: 100_000 }]);
-      const { sent, received, ...rest } = proxy.take();
-      assert.deepEqual(rest, {
+      const { sent, received, ...counts } = proxy.take();
+      assert.deepEqual(counts, {
         statements: ["SELECT length($1::text)", "SELECT length($1::text)"],
         roundTrips: 2,
         notices: 0,
@@ -245,7 +245,7 @@ it("another server is asked as its file says", async () => {
       name: "other",
       command,
       ready: `${bench.model}/models`,
-      run: [["/v1/chat/completions", asked("{prompt}")]],
+      run: [["/v1/chat/completions", expectedBody("{prompt}")]],
     }),
   );
   const server = await HttpPeerServer.start(bench, httpPeerOf(file), ROOT);

@@ -1,4 +1,4 @@
-// Whatever a session holds, from each kind of store to each other and back.
+// Transfers sessions with all kinds of data from each kind of store to each other kind and back.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Agent, defineTool } from "gantry";
@@ -12,7 +12,7 @@ import { runGantry } from "../../helpers/server.js";
 import { postgresOptions } from "../../helpers/stores.js";
 import { tempDir, type Hooks, type TempDir } from "../../helpers/temp.js";
 
-/** A home folder whose config names the store, and a driver on that. */
+/** A home folder whose config names the store, and a driver for this store. */
 interface Place {
   home: TempDir;
   driver: () => SessionDriver;
@@ -39,7 +39,7 @@ async function dumps({ driver }: Place): Promise<(ChainData | undefined)[]> {
   return all;
 }
 
-/** Odd text, for all that somebody may say. */
+/** Text with unusual characters, used for every text field. */
 const ODD = "NUL \u0000, \u2028, half \ud83d and \udc69 apart, 👩‍💻, \\u0000, \u001b[31m";
 
 async function work({ driver, home }: Place): Promise<void> {
@@ -98,7 +98,7 @@ it("whatever a session holds comes through every store as it was", { skip: NO_PO
   );
   assert.ok(
     all.some(({ sessions }) =>
-      sessions.some(({ hiddenBy: cut, messages }) => cut !== "" || messages.some((one) => one.hiddenBy !== "")),
+      sessions.some(({ hiddenBy: cut, messages }) => cut !== "" || messages.some((stored) => stored.hiddenBy !== "")),
     ),
   );
   assert.ok(
@@ -110,7 +110,7 @@ it("whatever a session holds comes through every store as it was", { skip: NO_PO
     "runs",
   );
   let text = (await runGantry(t, ["sessions", "export"], { home: first.home.path })).stdout;
-  // Each kind is read from and written to by each other.
+  // Each kind of store is read and written by each other kind.
   for (const kind of [...KINDS.slice(1), ...KINDS, ...KINDS.toReversed().slice(1)]) {
     const next = await place(t, kind);
     const taken = await runGantry(t, ["sessions", "import"], { home: next.home.path, input: text });
@@ -120,6 +120,6 @@ it("whatever a session holds comes through every store as it was", { skip: NO_PO
     assert.deepEqual([out.code, out.stderr], [0, ""]);
     text = out.stdout;
     const again = await runGantry(t, ["sessions", "import"], { home: next.home.path, input: text });
-    assert.equal(again.stderr, "0 sessions imported, 3 sessions left out that exist already\n");
+    assert.equal(again.stderr, "0 sessions imported, 3 sessions skipped (already stored)\n");
   }
 });

@@ -24,7 +24,7 @@ it("reads where a database is, and tells it without who comes there", () => {
   assert.ok(!inspect(address, { depth: 5, showHidden: true }).includes("p/w:1"));
   assert.equal(readAddress("postgresql://a@[::1]:6000/b").where, "[::1]:6000/b");
   assert.equal(readAddress("postgres://a@/b?host=/run/postgresql").host, "/run/postgresql");
-  // The database of the user's name, as elsewhere.
+  // The default database has the name of the user, as in other PostgreSQL clients.
   assert.equal(readAddress("postgres://ada@host").database, "ada");
 });
 
@@ -44,7 +44,7 @@ it("refuses what says no place, and does not repeat it", () => {
     "postgres://a:s3cret@b:99999/c",
     "postgres://a:s3cret@b/c?sslmode=s3cret",
     "postgres://%zz:s3cret@b/c",
-    // Passwords that should have been encoded.
+    // Passwords that are not percent-encoded.
     "postgres://a:s3cret/b@c/d",
     "postgres://a:12/s3cret@c/d",
     "postgres://a:12#s3cret@c/d",

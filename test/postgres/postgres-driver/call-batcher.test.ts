@@ -56,10 +56,10 @@ describe("calls of PostgresDriver that come at once", { skip: NO_POSTGRES }, () 
   it("do not wait for one whose chain another has, and that one comes through when it is free", async (t) => {
     const { driver, url, schema } = await store(t);
     await all((n) => driver.create({ session: aSession(`s${n}`) }));
-    const other = new Client({ connectionString: url });
-    await other.connect();
+    const lockingClient = new Client({ connectionString: url });
+    await lockingClient.connect();
     try {
-      await other.query(`BEGIN; SELECT FROM ${schema}.chains WHERE root = 's42' FOR UPDATE`);
+      await lockingClient.query(`BEGIN; SELECT FROM ${schema}.chains WHERE root = 's42' FOR UPDATE`);
       let done = false;
       const held: Promise<unknown>[] = [];
       const free: Promise<unknown>[] = [];
@@ -70,11 +70,11 @@ describe("calls of PostgresDriver that come at once", { skip: NO_POSTGRES }, () 
       }
       await Promise.all(free);
       assert.equal(done, false);
-      await other.query("COMMIT");
+      await lockingClient.query("COMMIT");
       await Promise.all(held);
       assert.deepEqual(await seqs(driver, "s42"), [1]);
     } finally {
-      await other.end();
+      await lockingClient.end();
     }
   });
 

@@ -1,4 +1,4 @@
-// The password of a database, searched in all that leaves the server or stays on the disk.
+// Searches for a database password in everything that leaves the server or stays on the disk.
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,11 +9,11 @@ import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, asAdmin, ownServer, postgresDatabase } from "../../helpers/postgres.js";
 import { startServer } from "../../helpers/server.js";
 
-const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
-/** With letters that no id has by chance, and such as a URL must escape. */
+const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+/** With letters that no id contains by chance, and characters that a URL must escape. */
 const PASSWORD = "canary@pg/7zq3k9:x";
 
-it("the password of the database is in no answer, log, session, file or child", own, async (t) => {
+it("the password of the database is in no answer, log, session, file or child", needsPrivateServer, async (t) => {
   const database = await ownServer(t);
   const admin = await postgresDatabase(t, database);
   await asAdmin(admin, `CREATE ROLE canary SUPERUSER LOGIN PASSWORD '${PASSWORD}'`);
@@ -28,12 +28,12 @@ it("the password of the database is in no answer, log, session, file or child", 
     }),
     env: { DATABASE_URL: url.href },
   });
-  const told: string[] = [];
+  const responseTexts: string[] = [];
   const errors: string[] = [];
   const get = async (path: string, body?: object): Promise<Response> => {
     const response = await server.fetch(path, body && { method: "POST", body: JSON.stringify(body) });
     const answer = await response.clone().text();
-    told.push(JSON.stringify([...response.headers]), answer);
+    responseTexts.push(JSON.stringify([...response.headers]), answer);
     if (!response.ok) errors.push(answer);
     return response;
   };
@@ -51,7 +51,7 @@ it("the password of the database is in no answer, log, session, file or child", 
   await database.start();
   await until(async () => (await get("/api/ready")).status === 200);
   assert.equal((await get("/api/run", { message: "again", session_id: id })).status, 200);
-  // From now on it is not let in any more.
+  // From now on the server rejects the old password.
   await asAdmin(admin, "ALTER ROLE canary PASSWORD 'another'");
   await database.stop();
   await database.start();
@@ -68,16 +68,16 @@ it("the password of the database is in no answer, log, session, file or child", 
   const places = {
     stdout: server.stdout,
     stderr: server.stderr,
-    answers: told.join("\n"),
+    answers: responseTexts.join("\n"),
     files: files.join("\n"),
-    kept: JSON.stringify(rows),
+    storedRows: JSON.stringify(rows),
   };
   for (const [place, text] of Object.entries(places)) {
     const at = text.indexOf("7zq3k9");
     assert.equal(at, -1, `${place}: ${text.slice(Math.max(0, at - 300), at + 50)}`);
   }
-  assert.match(places.kept, /PATH=/);
-  // Where the store is may be known, by whoever reads the log.
+  assert.match(places.storedRows, /PATH=/);
+  // Readers of the log may know the address of the store.
   assert.ok(server.stderr.includes(`session store ${url.host}${url.pathname}: `), server.stderr.slice(-2000));
   assert.ok(errors.length > 2);
   assert.ok(!errors.join("\n").includes(url.host), errors.join("\n"));

@@ -27,11 +27,11 @@ for (const durability of ["full", "normal"] as const) {
       create: opened,
       second: opened,
       reopen: opened,
-      // The schema stays, empty: to make one takes longer than most checks.
+      // Empties the schema instead of dropping it: creating a schema takes longer than most checks.
       clean: () => holds.empty(),
       hold: (part) => holds.hold(part),
     });
-    // Who comes first has nothing to do with the disk: once is enough.
+    // The order of concurrent calls does not depend on the disk, so the race checks run once.
     for (const check of checks)
       if (durability === "normal" || !check.name.startsWith("race:")) it(check.name, () => check.run());
   });

@@ -10,7 +10,7 @@ import type { Hooks } from "../../helpers/temp.js";
 import { Connections } from "../../../adapters/postgres-driver/connections.js";
 
 const real = { skip: NO_POSTGRES };
-/** Limits that only a server that hangs reaches. */
+/** Limits that are reached only if a server hangs. */
 const POOL = { size: 4, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120 };
 
 async function opened(hooks: Hooks, url: string, pool: Partial<typeof POOL> = {}): Promise<Connections> {
@@ -60,8 +60,8 @@ it("leaves nothing behind of a preparation that failed", real, async (t) => {
   });
   await assert.rejects(broken, /nothing/);
   await connections.open(() => Promise.resolve());
-  const found = await connections.query("SELECT 1 FROM pg_namespace WHERE nspname = $1", [schema], "read");
-  assert.deepEqual(found, []);
+  const schemas = await connections.query("SELECT 1 FROM pg_namespace WHERE nspname = $1", [schema], "read");
+  assert.deepEqual(schemas, []);
 });
 
 it("sends again what a lost connection broke off, whether the server heard of it or not", real, async (t) => {
@@ -94,7 +94,7 @@ it("cancels a statement that takes too long, and the next is not cancelled with 
     (error) =>
       error instanceof StoreError && /within 0.2 s; whether the change was made is not known$/.test(error.message),
   );
-  // Time: a statement that may take longer than the others.
+  // Time: a statement with a longer limit than the others.
   await connections.query("SELECT pg_sleep(0.5)", [], "read", { seconds: 120 });
   const sleeping =
     "SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%sleep(36' || '00)%'";
@@ -191,10 +191,10 @@ it("tells a failed statement as the server does, without a user's words", real, 
     assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(secret));
     assert.match(error.message, /22/);
   }
-  // What the driver's own functions refuse with is theirs to read.
-  const own = await failed(`SELECT ${schema}.refuse($1)`);
+  // The caller may read the errors of the driver's own functions.
+  const functionError = await failed(`SELECT ${schema}.refuse($1)`);
   assert.deepEqual(
-    [own.message, (own as { code?: string }).code, (own as { detail?: string }).detail],
+    [functionError.message, (functionError as { code?: string }).code, (functionError as { detail?: string }).detail],
     ["no", "GN001", secret],
   );
 });
@@ -229,26 +229,28 @@ it("tells after a while that nothing is there, and takes what comes at once in b
       assert.ok(error instanceof StoreError);
       assert.equal(
         error.message,
-        "session store 127.0.0.1:1/c: nothing listens there; check that the server runs (ECONNREFUSED)",
+        "session store 127.0.0.1:1/c: connection refused; check that the server runs (ECONNREFUSED)",
       );
       return true;
     },
   );
-  // Others: those above may know for long enough that nothing listens, and let nobody wait.
-  // To make so many calls may take a second; all are told as soon as that is known.
+  // A new object, because the connections above may already know that nothing listens and reject calls at once. To make
+  // so many calls can take a second. All of them are rejected when the first attempt has failed.
   const fresh = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: POOL });
   t.after(() => fresh.close());
   const first = fresh.open(() => Promise.resolve());
   const many = [first, ...Array.from({ length: 10_499 }, () => fresh.query("SELECT 1", [], "read"))];
-  const told = (await Promise.allSettled(many)).map((one) => (one.status === "rejected" ? String(one.reason) : "done"));
-  assert.equal(told.filter((text) => text.includes("127.0.0.1:1/c: too many calls wait; ")).length, 500);
-  assert.equal(told.filter((text) => text.includes("127.0.0.1:1/c: nothing listens there")).length, 10_000);
+  const outcomes = (await Promise.allSettled(many)).map((settled) =>
+    settled.status === "rejected" ? String(settled.reason) : "done",
+  );
+  assert.equal(outcomes.filter((text) => text.includes("127.0.0.1:1/c: too many calls wait; ")).length, 500);
+  assert.equal(outcomes.filter((text) => text.includes("127.0.0.1:1/c: nothing listens there")).length, 10_000);
 });
 
 it("closes while statements are under way and others wait, however long they take", real, async (t) => {
   const connections = await opened(t, await postgresUrl(), { size: 1, statementTimeout: 60 });
-  const asked = [connections.query("SELECT pg_sleep(60)", [], "read"), connections.query("SELECT 1", [], "read")];
-  const ends = Promise.allSettled(asked);
+  const queries = [connections.query("SELECT pg_sleep(60)", [], "read"), connections.query("SELECT 1", [], "read")];
+  const ends = Promise.allSettled(queries);
   await connections.close();
   assert.deepEqual(
     (await ends).map(({ status }) => status),
@@ -268,7 +270,7 @@ it("goes without encryption only where that may be", real, async (t) => {
     [],
     "read",
   );
-  // A server that offers none is taken as it is.
+  // A server without TLS is used as it is configured.
   if (row?.ssl) return;
   for (const mode of ["no-verify", "require", "verify-full"]) {
     url.searchParams.set("sslmode", mode);

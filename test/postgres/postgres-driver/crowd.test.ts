@@ -7,15 +7,15 @@ import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
-const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
-/** Processes, more than the server has connections; CROWD sets more. */
+const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+/** Number of drivers, more than the server has connections. CROWD sets more. */
 const CROWD = Number(process.env["CROWD"] ?? 24);
 const MESSAGES = 5;
 
-it("lets many more processes work than the server has connections", own, async (t) => {
+it("lets many more processes work than the server has connections", needsPrivateServer, async (t) => {
   const server = await ownServer(t, { max_connections: "20" });
   const place = { url: await postgresDatabase(t, server), schema: "gantry" };
-  // Each of them has a pool and listens, as a process does. The idle timeout is longer than the test.
+  // Each driver has a pool and a listener, like a process. The idle timeout is longer than the test.
   const pool = { size: 10, connectTimeout: 300, idleTimeout: 3600, statementTimeout: 300, listenUrl: "" };
   const drivers = Array.from({ length: CROWD }, () => new PostgresDriver(postgresOptions(place, { pool })));
   t.after(() => Promise.all(drivers.map((driver) => driver.close())).then(() => undefined));
@@ -33,7 +33,7 @@ it("lets many more processes work than the server has connections", own, async (
           driver.list({ limit: 1 }),
         ]);
         driver.notifier.publish(id);
-        // Time: a model takes a while, in which the connections of a process rest.
+        // Time: a model call takes a while, during which the connections of a process are idle.
         await pause(20);
       }
       unsubscribe();

@@ -27,12 +27,14 @@ import { pause } from "../../helpers/lab.js";
 const real = { skip: NO_POSTGRES };
 const CUTS = 200;
 const CHAINS = 6;
-/** What a client says before it is let in, so that its next words are a statement. */
+/** Number of client messages before the login is complete. The next message is a statement. */
 const INTRODUCTION = 3;
-/** So much is asked at least between two cuts: on a slow machine nothing would come through if only the clock told. */
+/**
+ * Minimum number of statements between two cuts. With a time limit alone, no statement would succeed on a slow machine.
+ */
 const BETWEEN = 2;
 
-/** A driver by way of a proxy, and one that goes there directly. */
+/** A driver that connects through a proxy, and a driver that connects directly. */
 async function drivers(hooks: Hooks): Promise<{ proxy: TcpProxy; cut: PostgresDriver; direct: PostgresDriver }> {
   const ends: (() => Promise<void> | void)[] = [];
   const later: Hooks = { after: (end) => void ends.push(end) };
@@ -58,31 +60,32 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
   let done = false;
   const cutting = (async () => {
     while (!done) {
-      // Now and then one that is not let in yet; while it is the only one that would be a server that is away.
-      const early = random() >= 0.95 && proxy.spokenOn(INTRODUCTION) > 0;
+      // Sometimes cuts a connection during its login. A cut of the only such connection would look like an unreachable
+      // server.
+      const early = random() >= 0.95 && proxy.countActive(INTRODUCTION) > 0;
       proxy.cutOne(random() < 0.5 ? "question" : "answer", random, early ? 0 : INTRODUCTION);
-      const asked = proxy.asked + BETWEEN;
-      // Time: the cuts hit statements at random places, which the seed decides.
+      const nextCutAt = proxy.forwardedPieces + BETWEEN;
+      // Time: the seed decides at which statements the cuts happen.
       do await pause(random() * 8);
-      while (!done && proxy.asked < asked);
+      while (!done && proxy.forwardedPieces < nextCutAt);
     }
   })();
 
-  /** What one chain must be in the end. */
+  /** Changes one chain and asserts its final state. */
   const work = async (id: string) => {
     await driver.create({ session: aSession(id, { alias: `alias of ${id}` }) });
-    const told = { turns: 0, steered: [] as string[], deleted: 0, fences: [] as number[] };
+    const acknowledged = { turns: 0, steered: [] as string[], deleted: 0, fences: [] as number[] };
     while (proxy.cuts < CUTS) {
-      const turn = told.turns++;
+      const turn = acknowledged.turns++;
       const fence = (await leaseOf(driver, id, `holder ${turn}`)).fence;
-      told.fences.push(fence);
-      const [said, grown] = [turn * 2 + 1, turn * 2 + 2];
+      acknowledged.fences.push(fence);
+      const [completeSeq, grown] = [turn * 2 + 1, turn * 2 + 2];
       const run = aRun(`run ${turn} of ${id}`, id, { idempotencyKey: `key ${turn} of ${id}` });
       await driver.write(id, {
         fence,
         sync: true,
         usage: ONE,
-        add: [aMessage(id, said), growing(id, grown)],
+        add: [aMessage(id, completeSeq), growing(id, grown)],
         runs: [run],
       });
       for (let n = 0; n < 3; n++) {
@@ -99,34 +102,34 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
       assert.equal((await answer(driver, id, ask, answered("allow", `first ${turn}`)))?.counts, true);
       assert.equal((await answer(driver, id, ask, answered("reject")))?.counts, false);
       const ended = { ...run, state: "finished" as const, endedAt: run.startedAt };
-      const followed = told.steered.splice(0);
+      const followed = acknowledged.steered.splice(0);
       if (turn % 2 === 0) {
-        const left = await driver.write(id, {
+        const result = await driver.write(id, {
           fence,
           sync: true,
           runs: [ended],
           consumedInstructions: followed,
           release: true,
         });
-        assert.deepEqual(left.consumedInstructions, followed);
+        assert.deepEqual(result.consumedInstructions, followed);
         assert.deepEqual(
-          left.instructions.map((one) => one.id),
+          result.instructions.map((instruction) => instruction.id),
           [steer],
         );
       } else {
         await driver.write(id, { fence, sync: true, runs: [ended], consumedInstructions: followed });
         await release(driver, { rootId: id, fence });
       }
-      told.steered.push(steer);
+      acknowledged.steered.push(steer);
       const short = `${id} for turn ${turn}`;
       await driver.create({ session: aSession(short), messages: [aMessage(short, 1)] });
       await driver.write(short, change({ usage: ONE }));
       if (turn % 3 > 0) {
         await driver.delete([short]);
-        told.deleted++;
+        acknowledged.deleted++;
       }
     }
-    return told;
+    return acknowledged;
   };
 
   const ids = Array.from({ length: CHAINS }, (_, n) => `chain ${n}`);
@@ -166,7 +169,7 @@ it("loses nothing and does nothing twice when connections are cut under it", rea
         Array.from({ length: turns }, (_, n) => `first ${n}`).sort(),
       );
       assert.deepEqual(
-        (await direct.instructions(id)).map((one) => one.id),
+        (await direct.instructions(id)).map((instruction) => instruction.id),
         steered,
       );
       for (let turn = 0; turn < turns; turn++) {

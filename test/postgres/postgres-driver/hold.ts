@@ -1,13 +1,13 @@
 import { Client } from "pg";
 import type { HeldStore } from "gantry/testing";
 
-/** Where a store is. */
+/** Address and schema of a store. */
 export interface Place {
   url: string;
   schema: string;
 }
 
-/** Who waits, in turn, for whoever asks. */
+/** Counts the backends that wait for this backend, directly or through others. */
 const WAITING = `
   WITH RECURSIVE stuck AS MATERIALIZED (
     SELECT pid, pg_blocking_pids(pid) AS by FROM pg_stat_activity WHERE wait_event_type = 'Lock'
@@ -17,8 +17,9 @@ const WAITING = `
   ) SELECT count(*)::int AS n FROM waiting`;
 
 /**
- * Holds up the next change of a schema before its commit: behind all that it wrote comes a trigger that waits for an advisory lock of
- * ours. Of any number of changes the first stops. With a part, it locks that table first, so that its readers wait too.
+ * Holds the next change of a schema before its commit: a deferred trigger waits for an advisory lock of this class.
+ * Only the first of several changes stops. With a part, the trigger first locks that table, so that its readers wait
+ * too.
  */
 export class Holds {
   readonly #place: Place;
@@ -30,7 +31,7 @@ export class Holds {
     this.#place = place;
   }
 
-  /** As `SessionDriverFixture.hold`. */
+  /** See `SessionDriverFixture.hold`. */
   async hold(part: number): Promise<HeldStore | undefined> {
     const client = await (this.#client ??= this.#connect());
     if (part > this.#tables.length) return undefined;
@@ -43,7 +44,7 @@ export class Holds {
     };
   }
 
-  /** Nothing is left in the store. */
+  /** Deletes all rows of the store. */
   async empty(): Promise<void> {
     const client = await (this.#client ??= this.#connect());
     await client.query(this.#tables.map((table) => `DELETE FROM ${this.#place.schema}.${table}`).join(";\n"));

@@ -25,7 +25,7 @@ import { PostgresNotifier } from "../../../adapters/postgres-driver/listener.js"
 const real = { skip: NO_POSTGRES };
 const POOL = { size: 2, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120 };
 
-/** A notifier as a process of its own has it. */
+/** A notifier that acts like a separate process. */
 async function notifierOn(
   hooks: Hooks,
   url: string,
@@ -44,7 +44,7 @@ async function notifierOn(
 
 const aChannel = () => `gantry "${randomBytes(6).toString("hex")}`;
 
-/** Processes of the server that listen at a channel. */
+/** Server processes that listen on a channel. */
 async function listening(url: string, channel: string): Promise<number[]> {
   const rows = await asAdmin(url, "SELECT pid, query FROM pg_stat_activity WHERE query LIKE 'LISTEN %'");
   return rows.filter(({ query }) => String(query).includes(channel.split('"')[1]!)).map(({ pid }) => Number(pid));
@@ -53,7 +53,7 @@ async function listening(url: string, channel: string): Promise<number[]> {
 it("hears what others changed, by messages", real, async (t) => {
   const url = await postgresUrl();
   const channel = aChannel();
-  const [one, two] = [await notifierOn(t, url, channel), await notifierOn(t, url, channel)];
+  const [firstNotifier, secondNotifier] = [await notifierOn(t, url, channel), await notifierOn(t, url, channel)];
   let heard = 0;
   const raw = new Client({ connectionString: url });
   const messages: string[] = [];
@@ -61,11 +61,11 @@ it("hears what others changed, by messages", real, async (t) => {
   await raw.connect();
   t.after(() => raw.end());
   await raw.query(`LISTEN ${raw.escapeIdentifier(channel)}`);
-  const end = one.subscribe("root é\0\ud800", () => heard++);
+  const end = firstNotifier.subscribe("root é\0\ud800", () => heard++);
   await until(async () => (await listening(url, channel)).length === 2);
-  // The first look comes once, whatever it sees.
+  // The first read notifies once, whatever it finds.
   await until(() => heard === 1);
-  two.publish("root é\0\ud800");
+  secondNotifier.publish("root é\0\ud800");
   await until(() => messages.length > 0);
   await until(() => heard > 1);
   assert.match(messages[0]!, /^[\w-]{8}:[\w-]{16}$/);
@@ -87,7 +87,7 @@ it("tells much with few messages, none longer than a server takes", real, async 
   for (const root of [...roots(0, 301), ...roots(1, 301)]) notifier.publish(root);
   await until(() => messages.length === 2);
   assert.equal(messages[1]!.split(",").length, 300);
-  // Too many to be named.
+  // Too many to be named in one message.
   notifier.publish("another");
   for (const root of roots(0, 2000)) notifier.publish(root);
   await until(() => messages.at(-1)!.endsWith(":*"));
@@ -109,7 +109,7 @@ it("sees without a message what is not as it was, all in one look, and tells not
   const hints: string[] = [];
   const roots = ["same", "other", "gone", "comes"];
   const ends = roots.map((root) => notifier.subscribe(root, () => hints.push(root)));
-  // Of what was before it listened it may have heard nothing.
+  // Changes before it listened may have been missed, so every root is notified.
   await until(() => hints.length >= 4 && looks.length >= 2);
   assert.deepEqual(hints.splice(0).sort(), [...roots].sort());
   now.set("other", "2").set("comes", "1").delete("gone");
@@ -145,20 +145,23 @@ it("lets a process end that only subscribes", real, async () => {
 it("neither throws nor waits while the server is away, and listens when it is back", real, async (t) => {
   const server = await ownServer(t);
   const channel = aChannel();
-  const [one, two] = [await notifierOn(t, server.url, channel), await notifierOn(t, server.url, channel)];
+  const [firstNotifier, secondNotifier] = [
+    await notifierOn(t, server.url, channel),
+    await notifierOn(t, server.url, channel),
+  ];
   let heard = 0;
-  one.subscribe("root", () => heard++);
+  firstNotifier.subscribe("root", () => heard++);
   await until(async () => (await listening(server.url, channel)).length === 1);
   await server.kill();
-  for (let n = 0; n < 100_000; n++) two.publish(`root-${n}`);
-  const other = await notifierOn(t, server.url, channel).catch(() => undefined);
-  assert.equal(other, undefined);
+  for (let n = 0; n < 100_000; n++) secondNotifier.publish(`root-${n}`);
+  const lateNotifier = await notifierOn(t, server.url, channel).catch(() => undefined);
+  assert.equal(lateNotifier, undefined);
   await server.start();
   await until(async () => (await listening(server.url, channel)).length === 1);
   const before = heard;
-  // The other one may not know yet that the server is back: what it says before that is lost, as it may be.
+  // The other notifier may not know yet that the server is available again. Its earlier messages may be lost.
   await until(() => {
-    two.publish("root");
+    secondNotifier.publish("root");
     return heard > before;
   });
 });
@@ -166,27 +169,33 @@ it("neither throws nor waits while the server is away, and listens when it is ba
 it("sees every change of a chain that nobody told of", real, async (t) => {
   const ends: (() => unknown)[] = [];
   const place = await postgresSchema({ after: (end) => void ends.push(end) });
-  const [driver, other] = [new PostgresDriver(postgresOptions(place)), new PostgresDriver(postgresOptions(place))];
+  const [driver, secondDriver] = [
+    new PostgresDriver(postgresOptions(place)),
+    new PostgresDriver(postgresOptions(place)),
+  ];
   t.after(async () => {
     await driver.close();
-    await other.close();
+    await secondDriver.close();
     for (const end of ends) await end();
   });
   await driver.open();
-  await other.open();
+  await secondDriver.open();
   const id = "chain \0\ud800";
   let hints = 0;
   const unsubscribe = driver.notifier.subscribe(id, () => hints++);
   const changes: readonly (readonly [name: string, act: () => Promise<unknown>])[] = [
-    ["create", () => other.create({ session: aSession(id) })],
-    ["write", () => other.write(id, change({ add: [growing(id, 1)] }))],
-    ["append", () => other.write(id, change({ append: [{ messageId: `${id}-1`, part: 0, type: "text", text: "a" }] }))],
-    ["ask", () => other.write(id, change({ asks: [anAsk("ask", id)] }))],
-    ["answer", () => answer(other, id, "ask", answered("allow"))],
-    ["lease", () => leaseOf(other, id, "holder")],
-    ["instruct", () => instruct(other, anInstruction("steer", id))],
-    ["follow-up", () => other.create({ session: aSession("next", { chain: { root: id, index: 1 } }) })],
-    ["delete", () => other.delete([id])],
+    ["create", () => secondDriver.create({ session: aSession(id) })],
+    ["write", () => secondDriver.write(id, change({ add: [growing(id, 1)] }))],
+    [
+      "append",
+      () => secondDriver.write(id, change({ append: [{ messageId: `${id}-1`, part: 0, type: "text", text: "a" }] })),
+    ],
+    ["ask", () => secondDriver.write(id, change({ asks: [anAsk("ask", id)] }))],
+    ["answer", () => answer(secondDriver, id, "ask", answered("allow"))],
+    ["lease", () => leaseOf(secondDriver, id, "holder")],
+    ["instruct", () => instruct(secondDriver, anInstruction("steer", id))],
+    ["follow-up", () => secondDriver.create({ session: aSession("next", { chain: { root: id, index: 1 } }) })],
+    ["delete", () => secondDriver.delete([id])],
   ];
   await until(() => hints === 1);
   for (const [name, act] of changes) {

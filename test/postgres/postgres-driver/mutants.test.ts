@@ -1,4 +1,4 @@
-// The functions of the database, each made wrong at one place: a named check of the kit must say so, and for certain.
+// The database functions, each with a fault at one place: a named check of the kit must always fail.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ChangeResult, SessionChange } from "gantry/plugin";
@@ -8,38 +8,39 @@ import { asAdmin, NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js"
 import { postgresOptions } from "../../helpers/stores.js";
 import { Holds } from "./hold.js";
 
-/** Which function, and what of its text becomes what. */
-type Edit = readonly [name: string, from: string | RegExp, to: string | ((found: string) => string)];
+/** The name of a function, a part of its text, and the replacement. */
+type Edit = readonly [name: string, from: string | RegExp, to: string | ((match: string) => string)];
 
 interface Mutant {
   what: string;
   /** The check that must fail. */
   check: string;
-  /** Of the error that it fails with, where that is none of the check's own. */
+  /** Error code with which the check fails, if the error is not the check's own. */
   code?: string;
   edits?: readonly Edit[];
-  /** Run before the edits; `@.` is the schema. */
+  /** Statements that run before the edits. `@.` stands for the schema. */
   sql?: readonly string[];
   Driver?: typeof PostgresDriver;
 }
 
-const LEASED = "race: a write is done before its lease is another's, and told with the head, or refused";
-const ONE_HOLDER = "race: of any that want one lease, one has it, and the others are told who";
-const CHANGES = "race: changes of one chain lose nothing of each other";
-const DELETED = "race: of a chain that is deleted nothing is left, whatever comes at the same time";
+const LEASED = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
+const ONE_HOLDER = "race: of concurrent lease requests one succeeds, and the others receive its holder";
+const CHANGES = "race: concurrent changes of a chain are all kept";
+const DELETED = "race: a deleted chain leaves nothing, whatever runs concurrently";
 const OWNER = "race: an id, an alias, an index and a run's key have one owner";
-const LOADS = "race: of two that load one chain, or what is in it, one does, and the other leaves nothing";
+const LOADS = "race: of two loads with common ids one succeeds, and the other has no effect";
 const ONCE = "race: an ask has one answer, an instruction one end, and instructions their order";
-const TOLD = "race: an instruction is told by the write that gives the lease back, or finds that change done";
-const TOTALS = "race: totals are those of what is there, whatever comes, goes and moves";
-const GROWN = "load: what a growing message had gained is there, and it gains more, part by part, until it is finished";
+const INSTRUCTION_CHECK =
+  "race: an instruction is returned by the write that releases the lease, or is written after it";
+const TOTALS = "race: totals are correct after concurrent creates, deletes and moves";
+const GROWN = "load: a growing message keeps its text and can grow further, part by part, until it is finished";
 
-/** The statement of `write` that locks the row of the chain, and one that only reads it. */
+/** The statement of `write` that locks the row of the chain, and a statement that only reads it. */
 const LOCKS = /UPDATE @\.chains o SET tokens[\s\S]*?RETURNING o\.chain, o\.root, n\.idx INTO v_chain, v_root, v_idx;/;
 const READS = `SELECT o.chain, o.root, n.idx INTO v_chain, v_root, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
    WHERE n.name = p_id AND NOT n.alias AND (p_fence IS NULL OR o.fence = p_fence);`;
 const UNLOCKED: Edit = ["write", LOCKS, READS];
-/** As `UNLOCKED`, for changes with this field alone. */
+/** Like `UNLOCKED`, only for changes with this field. */
 const unlockedWith = (field: string): Edit => [
   "write",
   LOCKS,
@@ -89,7 +90,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     what: "raises lastSeq with a cut alone, not with a restore",
-    check: "restore: alone, too, the one that is the newest then has the chain's lastSeq",
+    check: "restore: the session that becomes the newest has the chain's lastSeq",
     edits: [["write", "IF x.cut IS NOT NULL OR x.restore IS NOT NULL THEN", "IF x.cut IS NOT NULL THEN"]],
   },
   {
@@ -111,12 +112,12 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     what: "replaces a holder 5 s before its time",
-    check: "lease: nobody has it before its time ran out, however short that is",
+    check: "lease: cannot be taken before it expires, however short it is",
     edits: [["lease", "c.expires > v_now", "c.expires > v_now + 5000"]],
   },
   {
     what: "takes `replacing` for leave to replace anybody",
-    check: "lease: `replacing` replaces the lease of that fence at once, and nobody else's",
+    check: "lease: `fenceToReplace` replaces the lease of that fence at once, and no other",
     edits: [["lease", "c.fence IS DISTINCT FROM p_replacing", "p_replacing IS NULL"]],
   },
   {
@@ -145,7 +146,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     what: "gives the lease back although it refuses the change",
-    check: "write: a refused one gives no lease back, whatever it is refused for",
+    check: "write: a rejected change never releases the lease",
     Driver: class extends PostgresDriver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         try {
@@ -160,18 +161,17 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     what: "tells the lease before it, whatever was changed without one since",
-    check:
-      "lease: where it tells the one before, that is the chain's last, whoever had it; nothing is told of a deleted chain",
+    check: "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete",
     edits: [["write", "last = CASE WHEN p_says AND p_fence IS NULL THEN NULL ELSE o.last END", "last = o.last"]],
   },
   {
     what: "leaves instructions beside a write that gives the lease back",
-    check: TOLD,
+    check: INSTRUCTION_CHECK,
     edits: [unlockedWith("instruct")],
   },
   {
     what: "takes instructions back beside a write that gives the lease back",
-    check: TOLD,
+    check: INSTRUCTION_CHECK,
     edits: [unlockedWith("followed")],
   },
   {
@@ -248,7 +248,7 @@ const MUTANTS: readonly Mutant[] = [
   })),
 ];
 
-/** Make the functions of a schema wrong. */
+/** Applies the faults to the functions of a schema. */
 async function mutate(
   { url, schema }: { url: string; schema: string },
   { edits = [], sql = [] }: Mutant,
@@ -256,15 +256,15 @@ async function mutate(
   const inSchema = (text: string): string => text.replaceAll("@.", `"${schema}".`);
   await asAdmin(url, ...sql.map(inSchema));
   for (const [name, from, to] of edits) {
-    const [found] = await asAdmin(
+    const [functionRow] = await asAdmin(
       url,
       `SELECT pg_get_functiondef(oid) AS text, substring(proname FROM '_[0-9a-f]{8}$') AS version FROM pg_proc
        WHERE pronamespace = '${schema}'::regnamespace AND proname ~ '^${name}_[0-9a-f]{8}$'`,
     );
-    assert.ok(found, `there is no function ${name}`);
-    const { text, version } = found as { text: string; version: string };
+    assert.ok(functionRow, `there is no function ${name}`);
+    const { text, version } = functionRow as { text: string; version: string };
     const before = text.replaceAll(`"${schema}".`, "@.").replaceAll(version, "@v");
-    const after = before.replace(from, (found) => (typeof to === "string" ? to : to(found)));
+    const after = before.replace(from, (match) => (typeof to === "string" ? to : to(match)));
     assert.notEqual(after, before, `${name} has no ${from}`);
     await asAdmin(url, inSchema(after).replaceAll("@v", version));
   }

@@ -10,7 +10,7 @@ import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres
 import type { OwnServer } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
-const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
 const WRITERS = 12;
 
 type Outage = readonly [
@@ -26,20 +26,20 @@ const OUTAGES: readonly Outage[] = [
 ];
 
 for (const [name, begin, end] of OUTAGES) {
-  it(`says clearly that the server is away, and goes on when it is back: it ${name}`, own, async (t) => {
+  it(`says clearly that the server is away, and goes on when it is back: it ${name}`, needsPrivateServer, async (t) => {
     const server = await ownServer(t, { fsync: "on" });
     const url = await postgresDatabase(t, server);
     const { password, host, pathname } = new URL(url);
     const pool = { size: 4, connectTimeout: 1, idleTimeout: 30, statementTimeout: 1, listenUrl: "" };
     const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
     t.after(() => driver.close());
-    // Another driver, with limits that only a server that hangs reaches: none of its calls fails.
+    // Another driver whose limits are reached only if a server hangs, so that none of its calls fails.
     const patient = new PostgresDriver(
       postgresOptions({ url, schema: "gantry" }, { pool: { ...pool, connectTimeout: 120, statementTimeout: 120 } }),
     );
     t.after(() => patient.close());
     await patient.open();
-    // A second is little on a busy machine.
+    // A limit of one second is short on a busy machine.
     await until(() =>
       driver.open().then(
         () => true,
@@ -50,7 +50,7 @@ for (const [name, begin, end] of OUTAGES) {
     const failures: StoreError[] = [];
     let written = 0;
     let over = false;
-    /** Writes one message after the other; after a failure it looks whether the last one is there. */
+    /** Writes one message after the other. After a failure it checks whether the last message is stored. */
     const write = async (id: string): Promise<number> => {
       await patient.create({ session: aSession(id) });
       let seq = 1;
@@ -60,17 +60,17 @@ for (const [name, begin, end] of OUTAGES) {
           seq++;
           written++;
         } catch (error) {
-          // What was asked before all stood still may be done when it goes on.
+          // A statement that was sent before the server stopped can still be executed when it continues.
           if (hasCode(error, "seq_taken")) seq++;
           else if (!(error instanceof StoreError)) throw error;
           else failures.push(error);
-          for (let known = false; !known;) {
+          for (let isVerified = false; !isVerified;) {
             try {
               const stored = (await driver.messages(id)).length;
-              // All that was acknowledged, and the last one or not.
+              // All acknowledged messages are stored. The last one may be stored or not.
               assert.ok(stored === seq - 1 || stored === seq, `${stored} of ${seq}`);
               seq = stored + 1;
-              known = true;
+              isVerified = true;
             } catch (again) {
               if (!(again instanceof StoreError)) throw again;
               failures.push(again);
@@ -111,7 +111,7 @@ for (const [name, begin, end] of OUTAGES) {
   });
 }
 
-it("opens when the server comes up later, and says until then that it is away", own, async (t) => {
+it("opens when the server comes up later, and says until then that it is away", needsPrivateServer, async (t) => {
   const server = await ownServer(t);
   const url = await postgresDatabase(t, server);
   const pool = { size: 2, connectTimeout: 120, idleTimeout: 30, statementTimeout: 120, listenUrl: "" };
@@ -124,46 +124,50 @@ it("opens when the server comes up later, and says until then that it is away", 
   assert.equal(await driver.get("nothing"), undefined);
 });
 
-it("refuses at once while it knows that the server is away, but not what a run is in the middle of", own, async (t) => {
-  const server = await ownServer(t);
-  const url = await postgresDatabase(t, server);
-  // Far longer than the test may take.
-  const pool = { size: 3, connectTimeout: 600, idleTimeout: 30, statementTimeout: 600, listenUrl: "" };
-  const made = (): PostgresDriver => {
-    const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
-    t.after(() => driver.close());
-    return driver;
-  };
-  const driver = made();
-  await driver.open();
-  for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
-  const lease = await leaseOf(driver, "a", "holder");
-  await server.stop();
-  let written = 0;
-  const write = async (id: string, fence?: number): Promise<void> => {
-    await driver.write(id, change({ add: [aMessage(id, 1)], sync: true, ...(fence !== undefined && { fence }) }));
-    written++;
-  };
-  const writing = Promise.all([write("a", lease.fence), write("b"), write("c"), write("d")]);
-  const isAway = (error: unknown): boolean => error instanceof StoreError && error.unavailable === true;
-  const calls: readonly (() => Promise<unknown>)[] = [
-    () => driver.get("a"),
-    () => driver.messages("a"),
-    () => driver.list({ limit: 5 }),
-    () => leaseOf(driver, "z", "other"),
-    () => driver.create({ session: aSession("e") }),
-  ];
-  const before = process.memoryUsage().rss;
-  for (let round = 0; round < 3; round++)
-    await Promise.all(
-      Array.from({ length: 300 }, (_, n) => assert.rejects(calls[n % calls.length]!(), isAway, String(n))),
-    );
-  await assert.rejects(made().open(), isAway);
-  t.diagnostic(`${Math.round((process.memoryUsage().rss - before) / 1e6)} MB more`);
-  assert.equal(written, 0);
-  await server.start();
-  await writing;
-  assert.equal((await driver.messages("a")).length, 1);
-  // None of the calls that were refused was done later.
-  assert.equal(await driver.get("e"), undefined);
-});
+it(
+  "refuses at once while it knows that the server is away, but not what a run is in the middle of",
+  needsPrivateServer,
+  async (t) => {
+    const server = await ownServer(t);
+    const url = await postgresDatabase(t, server);
+    // Far longer than the test takes.
+    const pool = { size: 3, connectTimeout: 600, idleTimeout: 30, statementTimeout: 600, listenUrl: "" };
+    const made = (): PostgresDriver => {
+      const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
+      t.after(() => driver.close());
+      return driver;
+    };
+    const driver = made();
+    await driver.open();
+    for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
+    const lease = await leaseOf(driver, "a", "holder");
+    await server.stop();
+    let written = 0;
+    const write = async (id: string, fence?: number): Promise<void> => {
+      await driver.write(id, change({ add: [aMessage(id, 1)], sync: true, ...(fence !== undefined && { fence }) }));
+      written++;
+    };
+    const writing = Promise.all([write("a", lease.fence), write("b"), write("c"), write("d")]);
+    const isAway = (error: unknown): boolean => error instanceof StoreError && error.unavailable === true;
+    const calls: readonly (() => Promise<unknown>)[] = [
+      () => driver.get("a"),
+      () => driver.messages("a"),
+      () => driver.list({ limit: 5 }),
+      () => leaseOf(driver, "z", "other"),
+      () => driver.create({ session: aSession("e") }),
+    ];
+    const before = process.memoryUsage().rss;
+    for (let round = 0; round < 3; round++)
+      await Promise.all(
+        Array.from({ length: 300 }, (_, n) => assert.rejects(calls[n % calls.length]!(), isAway, String(n))),
+      );
+    await assert.rejects(made().open(), isAway);
+    t.diagnostic(`${Math.round((process.memoryUsage().rss - before) / 1e6)} MB more`);
+    assert.equal(written, 0);
+    await server.start();
+    await writing;
+    assert.equal((await driver.messages("a")).length, 1);
+    // No rejected call was executed later.
+    assert.equal(await driver.get("e"), undefined);
+  },
+);

@@ -15,15 +15,18 @@ import type { Hooks } from "../../helpers/temp.js";
 import { Connections } from "../../../adapters/postgres-driver/connections.js";
 
 const real = { skip: NO_POSTGRES };
-const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
-/** Limits that only a server that hangs reaches. */
+const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+/** Limits that are reached only if a server hangs. */
 const POOL = { size: 4, connectTimeout: 120, idleTimeout: 3600, statementTimeout: 120 };
 
-/** A pool whose connections have a name of their own at the server, and a connection of the test beside it. */
+/** A pool whose connections have an application name of their own, and a separate connection for the test. */
 class PoolTest {
   readonly name = `pool-${randomBytes(6).toString("hex")}`;
   readonly #admin: Client;
-  /** Holds the locks: in a transaction of its own the view of the others would stand still. */
+  /**
+   * Holds the locks. Not the admin connection, because its view of other backends would not change within a
+   * transaction.
+   */
   readonly #holder: Client;
   readonly connections: Connections;
 
@@ -39,7 +42,7 @@ class PoolTest {
     await Promise.all([admin.connect(), holder.connect()]);
     const test = new PoolTest(admin, holder, url ?? server, pool);
     hooks.after(async () => {
-      // Ends what still waits for the lock.
+      // Releases the statements that wait for the lock.
       await test.unlock();
       await test.connections.close();
       await Promise.all([admin.end(), holder.end()]);
@@ -48,14 +51,14 @@ class PoolTest {
     return test;
   }
 
-  /** The same URL, whose connections have the name of this test. */
+  /** The same URL, with the application name of this test. */
   named(url: string): string {
     const named = new URL(url);
     named.searchParams.set("application_name", this.name);
     return named.href;
   }
 
-  /** Processes of the server that serve the pool; with `state`, those in that state. */
+  /** Server processes of the pool's connections. With `state`, only those in this state. */
   async backends(state?: "active" | "idle"): Promise<number[]> {
     const { rows } = await this.#admin.query<{ pid: number }>(
       "SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND ($2::text IS NULL OR state = $2)",
@@ -64,7 +67,7 @@ class PoolTest {
     return rows.map(({ pid }) => pid);
   }
 
-  /** Statements of the pool that wait for the lock. */
+  /** Number of the pool's statements that wait for the lock. */
   async blocked(): Promise<number> {
     const { rows } = await this.#admin.query<{ n: number }>(
       `SELECT count(*)::int AS n FROM pg_stat_activity
@@ -115,7 +118,7 @@ it("close waits for a running statement, and ends idle connections before", real
   const running = test.query().then(() => order.push("statement"));
   await until(async () => (await test.blocked()) === 1);
   const closing = test.connections.close().then(() => order.push("close"));
-  // The idle ones are gone while the statement still runs.
+  // The idle connections are closed while the statement still runs.
   await until(async () => (await test.backends()).length === 1);
   await assert.rejects(test.connections.query("SELECT 1", [], "read"), /it (is|was) closed/);
   assert.deepEqual(order, []);
@@ -230,22 +233,29 @@ it("ends connections that were idle for long", real, async (t) => {
   assert.equal((await test.query()).length, 1);
 });
 
-it("close gives up idle connections to a server that stands still before those with statements", own, async (t) => {
-  const server = await ownServer(t);
-  const [idle, busy] = [1, 2].map(() => new Connections({ url: server.url, pool: POOL })) as [Connections, Connections];
-  await Promise.all([idle, busy].map((connections) => connections.open(() => Promise.resolve())));
-  const running = assert.rejects(busy.query("SELECT pg_sleep(3600)", [], "read"), /it (is|was) closed/);
-  const sleeping = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(' || '3600)'";
-  await until(async () => (await asAdmin(server.url, sleeping)).length === 1);
-  await server.pause();
-  const order: string[] = [];
-  await Promise.all([busy.close().then(() => order.push("busy")), idle.close().then(() => order.push("idle"))]);
-  await running;
-  await server.go();
-  assert.deepEqual(order, ["idle", "busy"]);
-});
+it(
+  "close gives up idle connections to a server that stands still before those with statements",
+  needsPrivateServer,
+  async (t) => {
+    const server = await ownServer(t);
+    const [idle, busy] = [1, 2].map(() => new Connections({ url: server.url, pool: POOL })) as [
+      Connections,
+      Connections,
+    ];
+    await Promise.all([idle, busy].map((connections) => connections.open(() => Promise.resolve())));
+    const running = assert.rejects(busy.query("SELECT pg_sleep(3600)", [], "read"), /it (is|was) closed/);
+    const sleeping = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(' || '3600)'";
+    await until(async () => (await asAdmin(server.url, sleeping)).length === 1);
+    await server.pause();
+    const order: string[] = [];
+    await Promise.all([busy.close().then(() => order.push("busy")), idle.close().then(() => order.push("idle"))]);
+    await running;
+    await server.go();
+    assert.deepEqual(order, ["idle", "busy"]);
+  },
+);
 
-/** Counts connections to a server; `refuse` ends all and then each new one at once. */
+/** Counts connections to a server. `refuse` closes all connections, and each new one at once. */
 class Gate {
   readonly #server = createServer();
   readonly #sockets = new Set<Socket>();
@@ -293,7 +303,7 @@ it("tries one connection at a time while none comes about", real, async (t) => {
   const settled = Promise.allSettled(calls);
   await until(async () => (await test.blocked()) === 4);
   gate.refuse();
-  // Until the calls are refused, because the server has been away for two seconds.
+  // Waits until the calls are rejected, because the server has been unreachable for two seconds.
   await settled;
   t.diagnostic(`${gate.refused} attempts`);
   assert.ok(gate.refused < 30, `${gate.refused} attempts for 200 calls`);

@@ -40,8 +40,8 @@ it("says that news cannot be heard through it, and hints without them", real, as
   const url = await pgbouncer(t, direct);
   const connections = new Connections({ url, pool: POOL });
   await connections.open(() => Promise.resolve());
-  const said: string[] = [];
-  const log = (message: string): void => void said.push(message);
+  const logMessages: string[] = [];
+  const log = (message: string): void => void logMessages.push(message);
   const logger: Logger = { debug: log, info: log, warn: log, error: log };
   let state = 0;
   const states = () => Promise.resolve(new Map([["root", `${state++}`]]));
@@ -52,16 +52,16 @@ it("says that news cannot be heard through it, and hints without them", real, as
   });
   let hints = 0;
   notifier.subscribe("root", () => hints++);
-  await until(() => said.length > 0 && hints >= 5);
-  assert.match(said[0]!, /session\.pool\.listen_url/);
-  assert.equal(said.length, 1);
-  // Past the pooler it hears.
+  await until(() => logMessages.length > 0 && hints >= 5);
+  assert.match(logMessages[0]!, /session\.pool\.listen_url/);
+  assert.equal(logMessages.length, 1);
+  // A direct connection that bypasses the pooler receives notifications.
   const past = new PostgresNotifier(connections, "pooled", { address: readAddress(direct), states, logger });
   t.after(() => past.close());
   past.subscribe("root", () => undefined);
   const listeners = "SELECT 1 FROM pg_stat_activity WHERE query = 'LISTEN \"pooled\"'";
   await until(async () => (await connections.query(listeners, [], "read")).length > 0);
-  assert.equal(said.length, 1);
+  assert.equal(logMessages.length, 1);
 });
 
 describe("PostgresDriver keeps the contract through a pooler", real, () => {
@@ -91,7 +91,7 @@ describe("PostgresDriver keeps the contract through a pooler", real, () => {
     clean: () => holds.empty(),
     hold: (part) => holds.hold(part),
   });
-  // Who comes first is for the functions to say, whatever is before them.
+  // The database functions decide the order of concurrent calls, with or without a pooler.
   for (const check of checks)
     if (process.env["STORES"] === "all" || !check.name.startsWith("race:")) it(check.name, () => check.run());
 });

@@ -47,21 +47,23 @@ describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
     for (let trial = 0; trial < TRIALS; trial++) {
       const id = `s${trial}`;
       const child = start(place, "append", id);
-      // A count of acknowledged writes, and then any moment of the next ones.
+      // Waits for a number of acknowledged writes, then for a random moment in the following writes.
       await child.lines(1 + Math.floor(random() * 30));
       // Time: the kill hits a write at a random place.
       await pause(random() * 10);
       await child.kill();
       const acknowledged = child.stdout.split("\n").length - 1;
       const driver = await opened(place);
-      // What was under way when it was killed the server may still be at.
+      // The server may still execute the statement that was sent before the kill.
       const before = await driver.messages(id);
       await driver.write(id, { fence: null, sync: false });
       const messages = await driver.messages(id);
       assert.ok(messages.length >= before.length);
       await driver.close();
-      const found = messages.flatMap(({ parts }) => parts.map((part) => ("text" in part ? part.text : ""))).join("");
-      const numbers = found.split(";").slice(0, -1);
+      const storedText = messages
+        .flatMap(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")))
+        .join("");
+      const numbers = storedText.split(";").slice(0, -1);
       assert.deepEqual(
         numbers,
         numbers.map((_, n) => `${n}`),

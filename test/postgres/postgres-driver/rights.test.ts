@@ -17,9 +17,9 @@ it("a role that owns its schema alone needs no right on the database", { skip: N
   await asAdmin(url, `CREATE ROLE ${role} LOGIN PASSWORD 'secret'`, `REVOKE ALL ON DATABASE ${database} FROM PUBLIC`);
   undo.push(() => postgresUrl().then((admin) => asAdmin(admin, `DROP ROLE ${role}`)));
   await asAdmin(url, `GRANT CONNECT ON DATABASE ${database} TO ${role}`);
-  const own = new URL(url);
-  [own.username, own.password] = [role, "secret"];
-  const driver = new PostgresDriver({ url: own.href });
+  const roleUrl = new URL(url);
+  [roleUrl.username, roleUrl.password] = [role, "secret"];
+  const driver = new PostgresDriver({ url: roleUrl.href });
   undo.unshift(() => driver.close());
   await assert.rejects(
     driver.open(),

@@ -1,4 +1,4 @@
-// However much is stored, nothing is looked for by reading a table from end to end.
+// No query reads a whole table, no matter how much is stored.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
@@ -27,7 +27,7 @@ import { postgresOptions } from "../../helpers/stores.js";
 
 const COUNT = Number(process.env["COUNT"] ?? 100_000);
 
-/** So many chains with a message, a run and an ask each. */
+/** Creates `COUNT` chains with one message, one run and one ask each. */
 const FILL = `
   INSERT INTO big.chains (root) SELECT 's' || n FROM generate_series(1, ${COUNT}) n;
   INSERT INTO big.names SELECT root, chain, 0, false FROM big.chains;
@@ -63,12 +63,12 @@ describe(`PostgresDriver with ${COUNT} sessions`, { skip: NO_POSTGRES }, () => {
       );
       return Object.fromEntries(rows.map(({ relname, seq_scan }) => [relname, seq_scan]));
     };
-    // A connection tells what it did when it is closed.
+    // A connection reports its statistics when it is closed.
     await driver.close();
     const before = await scans();
     assert.equal(Object.keys(before).length, 7, Object.keys(before).join());
     await driver.open();
-    // Plans are made anew until they are made for good.
+    // PostgreSQL makes a new plan for the first executions and then keeps a generic plan.
     for (let round = 0; round < 12; round++) {
       const id = `s${round + 1}`;
       const middle = new Date(Date.UTC(2026, 0, 1) + COUNT * 500).toISOString();

@@ -16,14 +16,14 @@ const opened = async (url: string): Promise<PostgresDriver> => {
   return driver;
 };
 
-/** The database as somebody else may use it. */
+/** The URL of the database for another, unprivileged role. */
 async function asOther(url: string): Promise<string> {
   const name = `other_${new URL(url).pathname.slice(1)}`;
   await asAdmin(url, `CREATE ROLE ${name} LOGIN PASSWORD 'word'`);
-  const other = new URL(url);
-  other.username = name;
-  other.password = "word";
-  return other.href;
+  const roleUrl = new URL(url);
+  roleUrl.username = name;
+  roleUrl.password = "word";
+  return roleUrl.href;
 }
 
 const drop = (url: string): Promise<unknown> => {
@@ -39,11 +39,11 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await Promise.all(drivers.map((driver, n) => driver.create({ session: aSession(`s${n}`) })));
     assert.equal((await drivers[0]!.list({ limit: 1 })).total, 8);
     for (const driver of drivers) await driver.close();
-    const [found] = await asAdmin(
+    const [functionCounts] = await asAdmin(
       url,
       `SELECT count(*)::int AS n, count(DISTINCT proname)::int AS names FROM pg_proc WHERE pronamespace = 'kept'::regnamespace`,
     );
-    assert.equal(found?.["n"], found?.["names"]);
+    assert.equal(functionCounts?.["n"], functionCounts?.["names"]);
   });
 
   it("of version 1 is brought to this one, with all that was in it", async (t) => {
@@ -105,7 +105,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const driver = driverAt(latin.href);
     await assert.rejects(driver.open(), {
       code: "store",
-      message: /schema kept: the database is of encoding LATIN1.*name one of encoding UTF8 in session\.url/,
+      message: /schema kept: the database is of encoding LATIN1.*name a database with encoding UTF8 in session\.url/,
     });
     await driver.close();
     assert.deepEqual(await asAdmin(latin.href, "SELECT 1 FROM pg_namespace WHERE nspname = 'kept'"), []);
@@ -121,25 +121,25 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
 
   it("holds folders as long as a system has them, and tells what is too long for an index", async (t) => {
     const driver = await opened(await postgresDatabase(t));
-    // Nothing that could be compressed.
+    // Text that cannot be compressed.
     const long = (length: number): string => {
       let text = "";
       while (text.length < length) text += randomUUID();
       return `/${text.slice(1, length)}`;
     };
     const projectDir = long(4095);
-    const other = projectDir.slice(0, -1);
+    const otherProject = projectDir.slice(0, -1);
     await driver.create({ session: aSession("a", { projectDir }) });
     await driver.create({ session: aSession("b", { projectDir }) });
-    await driver.create({ session: aSession("c", { projectDir: other }) });
+    await driver.create({ session: aSession("c", { projectDir: otherProject }) });
     const totals = async () => [
       (await driver.list({ projectDir, limit: 9 })).total,
       (await driver.list({ projectDir, limit: 1, offset: 1 })).total,
-      (await driver.list({ projectDir: other, limit: 9 })).total,
+      (await driver.list({ projectDir: otherProject, limit: 9 })).total,
     ];
     assert.deepEqual(await totals(), [2, 2, 1]);
-    assert.deepEqual(await listed(driver, { projectDir: other }), ["c"]);
-    await driver.write("a", change({ set: { projectDir: other } }));
+    assert.deepEqual(await listed(driver, { projectDir: otherProject }), ["c"]);
+    await driver.write("a", change({ set: { projectDir: otherProject } }));
     await driver.delete(["b"]);
     assert.deepEqual(await totals(), [0, 0, 2]);
     await assert.rejects(driver.create({ session: aSession(long(10_000)) }), {
@@ -178,14 +178,15 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const url = await postgresDatabase(t);
     const old = await opened(url);
     await old.create({ session: aSession("a") });
-    // As a version with other functions leaves it: those of this one are there no more, but for connections that use them.
+    // Simulates another version: the functions of this version have new names, except for connections that already use
+    // them.
     const functions = await asAdmin(
       url,
-      `SELECT oid::regprocedure::text AS name, regexp_replace(proname, '_[0-9a-f]{8}$', '_00000000') AS other
+      `SELECT oid::regprocedure::text AS name, regexp_replace(proname, '_[0-9a-f]{8}$', '_00000000') AS renamed
        FROM pg_proc WHERE pronamespace = 'kept'::regnamespace`,
     );
     assert.ok(functions.length > 10);
-    for (const { name, other } of functions) await asAdmin(url, `ALTER FUNCTION ${name} RENAME TO ${other}`);
+    for (const { name, renamed } of functions) await asAdmin(url, `ALTER FUNCTION ${name} RENAME TO ${renamed}`);
     const next = await opened(url);
     await next.write("a", change({ add: [aMessage("a", 1)] }));
     await old.write("a", change({ add: [aMessage("a", 2)] }));
@@ -201,10 +202,10 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
 
   it("is used by a role that may only use it, and one that lacks a right is told which", async (t) => {
     const url = await postgresDatabase(t);
-    const other = await asOther(url);
-    // Before the database goes, which the role has rights in.
+    const roleUrl = await asOther(url);
+    // Drops the database before the role, because the role has rights in it.
     await using _ = { [Symbol.asyncDispose]: () => drop(url).then(() => undefined) };
-    const refused = driverAt(other);
+    const refused = driverAt(roleUrl);
     await assert.rejects(refused.open(), {
       code: "store",
       message:
@@ -212,13 +213,13 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     });
     await refused.close();
     await (await opened(url)).close();
-    const name = new URL(other).username;
+    const name = new URL(roleUrl).username;
     await asAdmin(
       url,
       `GRANT USAGE ON SCHEMA kept TO ${name}`,
       `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kept TO ${name}`,
     );
-    const driver = await opened(other);
+    const driver = await opened(roleUrl);
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     const lease = await driver.lease("a", { id: "h", host: "", boot: "", pid: 1, started: "" }, 1000);
     assert.ok("fence" in lease);

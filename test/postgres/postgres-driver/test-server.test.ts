@@ -5,15 +5,15 @@ import { until } from "../../helpers/lab.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, asAdmin, ownServer, postgresDatabase } from "../../helpers/postgres.js";
 
-const own = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
+const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
 
-it("a private server does not outlive who started it, also when that is killed", own, async () => {
+it("a private server does not outlive who started it, also when that is killed", needsPrivateServer, async () => {
   delete process.env.GANTRY_TEST_POSTGRES;
   const child = new Child("postgres-user.ts", []);
   const url = String(await child.message());
   assert.deepEqual(await asAdmin(url, "SELECT 1 AS one"), [{ one: 1 }]);
   await child.kill();
-  // Any error says that the server is gone.
+  // Any error shows that the server has ended.
   await until(() =>
     asAdmin(url, "SELECT 1").then(
       () => false,
@@ -22,7 +22,7 @@ it("a private server does not outlive who started it, also when that is killed",
   );
 });
 
-it("a server of a test's own is stopped, killed and started at the same place", own, async (t) => {
+it("a server of a test's own is stopped, killed and started at the same place", needsPrivateServer, async (t) => {
   const server = await ownServer(t, { max_connections: "20", fsync: "on" });
   assert.deepEqual(await asAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
   const url = await postgresDatabase(t, server);

@@ -5,13 +5,14 @@ import { describe, it, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
 import type { Json } from "../../helpers/acp-peer.js";
-import { startHaproxy, NO_HAPROXY, type Balancer } from "../../helpers/haproxy.js";
+import { startHaproxy, NO_HAPROXY, type HaproxyBalancer } from "../../helpers/haproxy.js";
 import { lab, labConfig } from "../../helpers/lab.js";
 import { NO_POSTGRES, postgresSchema } from "../../helpers/postgres.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp.js";
 
-// The files of docs/scaling as they stand, with what the compose file starts as processes: PostgreSQL, three replicas, HAProxy.
+// The unchanged files of docs/scaling. The services of the compose file run as processes: PostgreSQL, three replicas,
+// HAProxy.
 
 const file = fileURLToPath(new URL("../../../docs/scaling/config.json", import.meta.url));
 const config = JSON.parse(readFileSync(file, "utf8")) as Record<string, Record<string, unknown>>;
@@ -19,15 +20,15 @@ const HEADERS = { authorization: "Bearer secret" };
 
 interface Team {
   replicas: GantryServer[];
-  balancer: Balancer;
+  balancer: HaproxyBalancer;
   projectDir: string;
-  /** A run through the balancer; a key makes it safe to ask again. */
+  /** Runs a prompt through the balancer. An idempotency key makes it safe to retry. */
   prompt(message: string, sessionId?: string): Promise<{ status: number; sessionId: string; output: string }>;
 }
 
-/** `server` stands over the documents' own. */
+/** `server` overrides the settings of the documented config. */
 async function team(t: TestContext, server: Record<string, unknown> = {}): Promise<Team> {
-  // What was made last goes first: the schema when nobody works in it any more.
+  // Cleans up in reverse order: the schema is dropped when no process uses it any more.
   const undo: (() => Promise<void> | void)[] = [];
   const hooks = { after: (work: () => Promise<void> | void) => void undo.unshift(work) };
   t.after(async () => {
@@ -36,14 +37,14 @@ async function team(t: TestContext, server: Record<string, unknown> = {}): Promi
   const models = await lab(hooks);
   const { url, schema } = await postgresSchema(hooks);
   const projectDir = (await tempDir(hooks)).path;
-  const own = labConfig(models, {
+  const replicaConfig = labConfig(models, {
     ...config,
     server: { ...config.server, ...server },
     session: { ...config.session, schema },
   });
   const start = () =>
     startServer(hooks, {
-      config: own,
+      config: replicaConfig,
       projectDir,
       env: { GANTRY_TOKEN: "secret", GANTRY_PROJECTS: projectDir, DATABASE_URL: url },
       args: ["serve", "--host", "127.0.0.1", "--port", "0"],
@@ -68,8 +69,8 @@ async function team(t: TestContext, server: Record<string, unknown> = {}): Promi
   };
 }
 
-/** What a session holds, as any replica tells it. */
-async function said({ balancer }: Team, sessionId: string): Promise<string[]> {
+/** The roles of the stored messages, as any replica returns them. */
+async function storedRoles({ balancer }: Team, sessionId: string): Promise<string[]> {
   const response = await fetch(`${balancer.url}/api/sessions/${sessionId}/messages`, { headers: HEADERS });
   const { messages } = (await response.json()) as { messages: { role: string; content: string }[] };
   return messages.map(({ role }) => role);
@@ -82,7 +83,7 @@ async function connected(url: string): Promise<HttpPeer> {
   return peer;
 }
 
-/** A session of a connection's, with its stream open. */
+/** Creates a session on a connection and opens its stream. */
 async function session(peer: HttpPeer, cwd: string): Promise<string> {
   await peer.stream();
   const { result } = await peer.call("session/new", { cwd, mcpServers: [] });
@@ -107,7 +108,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     for (let n = 13; n <= 18; n++) assert.equal((await all.prompt(`turn ${n}`, sessionId)).status, 200);
     assert.equal((await ended)?.code, 0);
     await all.balancer.up(1);
-    assert.deepEqual(await said(all, sessionId), Array.from({ length: 18 }, () => ["user", "assistant"]).flat());
+    assert.deepEqual(await storedRoles(all, sessionId), Array.from({ length: 18 }, () => ["user", "assistant"]).flat());
   });
 
   it("ACP over HTTP: a connection's requests find its replica by its id, or by the cookie", async (t) => {
@@ -128,16 +129,16 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
       `each replica had one connection: ${served.join(", ")}`,
     );
 
-    // Without what the table remembers only the cookie tells.
+    // Without the entries of the table, only the cookie identifies the replica.
     const keeper = new HttpPeer(`${balancer.url}/acp`);
     keeper.headers = { ...HEADERS };
     const cookie = String((await keeper.open()).headers["set-cookie"]).split(";")[0] ?? "";
     assert.match(cookie, /^GANTRY_REPLICA=/);
-    await balancer.tell("clear table acp");
-    const asked = '{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}';
-    for (let n = 0; n < 3; n++) assert.equal((await keeper.post(asked, { cookie })).status, 202);
+    await balancer.command("clear table acp");
+    const listRequest = '{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}';
+    for (let n = 0; n < 3; n++) assert.equal((await keeper.post(listRequest, { cookie })).status, 202);
     const without = [];
-    for (let n = 0; n < 3; n++) without.push((await keeper.post(asked)).status);
+    for (let n = 0; n < 3; n++) without.push((await keeper.post(listRequest)).status);
     assert.ok(without.includes(404), "affinity is what held them together");
     for (const peer of peers) await peer.remove();
   });
@@ -180,8 +181,10 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
       ((await second.call("session/prompt", prompt("two", sessionId))).result as Json).stopReason,
       "end_turn",
     );
-    const told = second.received.filter(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
-    assert.equal(told[0]?.params.update.content.text, "one");
+    const replayedPrompts = second.received.filter(
+      ({ params }) => params?.update?.sessionUpdate === "user_message_chunk",
+    );
+    assert.equal(replayedPrompts[0]?.params.update.content.text, "one");
     second.socket.close();
     await second.closed;
   });

@@ -1,4 +1,4 @@
-// Clients of the Agent Client Protocol before several servers on one store.
+// ACP clients with several servers on one store.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
@@ -26,7 +26,7 @@ async function place(hooks: Hooks, store: SharedStore, affinity: Affinity): Prom
   return { models, replicas, balancer, url: `${balancer.url}/acp` };
 }
 
-/** A client that keeps the cookies that it is sent, with a stream. */
+/** A client that stores the cookies that it receives and opens a stream. */
 async function connect(url: string): Promise<HttpPeer> {
   const peer = new HttpPeer(url);
   const { headers } = await peer.open();
@@ -36,7 +36,7 @@ async function connect(url: string): Promise<HttpPeer> {
   return peer;
 }
 
-/** The one that answered last; the others answered nothing of it. */
+/** Indexes of the servers that have answered since `before`. */
 function servedBy(balancer: Balancer, before: readonly number[]): number[] {
   return balancer.answered.flatMap((count, index) => (count > (before[index] ?? 0) ? [index] : []));
 }
@@ -50,17 +50,17 @@ for (const [name, skip, open] of SHARED_STORES)
       it(`over HTTP stays with one by ${affinity}, and goes on at another when that dies`, async (t) => {
         const at = await place(t, await open(), affinity);
         const { replicas, balancer, models, url } = at;
-        const others = await Promise.all([connect(url), connect(url)]);
+        const otherPeers = await Promise.all([connect(url), connect(url)]);
         const before = [...balancer.answered];
         const peer = await connect(url);
         models.enqueue(say("Before."));
         const session = await peer.newSession(replicas.projectDir);
         assert.deepEqual(await peer.prompt(session, "begin"), { stopReason: "end_turn" });
-        const mine = servedBy(balancer, before);
-        assert.equal(mine.length, 1, "one server has all of a connection");
-        await Promise.all(others.map((other) => other.newSession(replicas.projectDir)));
+        const servingReplicas = servedBy(balancer, before);
+        assert.equal(servingReplicas.length, 1, "one server has all of a connection");
+        await Promise.all(otherPeers.map((otherPeer) => otherPeer.newSession(replicas.projectDir)));
 
-        await replicas.down(mine[0]!, "SIGKILL");
+        await replicas.down(servingReplicas[0]!, "SIGKILL");
         const lost = await peer.post(JSON.stringify({ jsonrpc: "2.0", id: 7, method: "session/list", params: {} }));
         assert.deepEqual([lost.status, lost.json.error], [404, { code: -32600, message: UNKNOWN }]);
         const again = await connect(url);
@@ -68,8 +68,8 @@ for (const [name, skip, open] of SHARED_STORES)
         assert.equal(again.text(session), "Before.");
         assert.deepEqual(await again.prompt(session, "go on"), { stopReason: "end_turn" });
         assert.equal(again.text(session), "Before.Yes.");
-        for (const one of [peer, again, ...others]) one.assertClean();
-        await Promise.all([again.remove(), ...others.map((other) => other.remove())]);
+        for (const client of [peer, again, ...otherPeers]) client.assertClean();
+        await Promise.all([again.remove(), ...otherPeers.map((otherPeer) => otherPeer.remove())]);
         assert.deepEqual(models.violations, []);
       });
 
@@ -77,10 +77,10 @@ for (const [name, skip, open] of SHARED_STORES)
       const { balancer, url } = await place(t, await open(), "none");
       const peer = new HttpPeer(url);
       await peer.open();
-      const told = await Promise.all(
+      const answers = await Promise.all(
         Array.from({ length: 3 }, () => peer.post(JSON.stringify({ jsonrpc: "2.0", method: "session/cancel" }))),
       );
-      assert.deepEqual(told.map(({ status }) => status).sort(), [202, 404, 404]);
+      assert.deepEqual(answers.map(({ status }) => status).sort(), [202, 404, 404]);
       await assert.rejects(
         peer.stream().then(() => peer.stream()),
         /GET answered 404/,
@@ -102,14 +102,14 @@ for (const [name, skip, open] of SHARED_STORES)
 
       const second = new SocketPeer(url);
       await second.opened();
-      const [mine] = servedBy(balancer, before);
+      const [servingReplica] = servedBy(balancer, before);
       await second.initialize();
       await load(second, at, session);
       models.open("two");
       assert.deepEqual(await prompted, { stopReason: "end_turn" });
       while (second.text(session) !== "One, two.") await second.next(({ method }) => method === "session/update");
 
-      await replicas.down(mine!, "SIGTERM");
+      await replicas.down(servingReplica!, "SIGTERM");
       assert.equal(await second.closed, 1001);
       const third = new SocketPeer(url);
       await third.opened();
@@ -118,8 +118,8 @@ for (const [name, skip, open] of SHARED_STORES)
       assert.equal(third.text(session), "One, two.");
       assert.deepEqual(await third.prompt(session, "go on"), { stopReason: "end_turn" });
       assert.equal(third.text(session), "One, two.Yes.");
-      for (const one of [first, second, third]) one.assertClean();
-      for (const one of [first, third]) one.socket.close();
+      for (const client of [first, second, third]) client.assertClean();
+      for (const client of [first, third]) client.socket.close();
       await Promise.all([first.closed, third.closed]);
       assert.deepEqual(models.violations, []);
     });
@@ -130,19 +130,21 @@ for (const [name, skip, open] of SHARED_STORES)
       const first = new SocketPeer(url);
       const before = [...balancer.answered];
       await first.opened();
-      const [mine] = servedBy(balancer, before);
+      const [servingReplica] = servedBy(balancer, before);
       await first.initialize();
       const session = await first.newSession(replicas.projectDir);
       models.enqueue({ say: [{ text: ["Half ", "an ", "answer"] }, { stall: true }] });
       first.prompt(session, "speak").catch(() => undefined);
-      // The last batch is on its way to the disk for 100 ms.
-      const said = async () => {
-        const { sessions } = (await (await replicas.at((mine! + 1) % 3).fetch("/api/sessions")).json()) as Json;
-        const answer = await replicas.at((mine! + 1) % 3).fetch(`/api/sessions/${sessions[0].id}/messages`);
+      // The last batch reaches the disk within 100 ms.
+      const storedText = async () => {
+        const { sessions } = (await (
+          await replicas.at((servingReplica! + 1) % 3).fetch("/api/sessions")
+        ).json()) as Json;
+        const answer = await replicas.at((servingReplica! + 1) % 3).fetch(`/api/sessions/${sessions[0].id}/messages`);
         return ((await answer.json()) as Json).messages.at(-1)?.content as string;
       };
-      await until(async () => (await said()) === "Half an answer");
-      await replicas.down(mine!, "SIGKILL");
+      await until(async () => (await storedText()) === "Half an answer");
+      await replicas.down(servingReplica!, "SIGKILL");
       assert.equal(await first.closed, 1006);
       const second = new SocketPeer(url);
       await second.opened();

@@ -1,4 +1,4 @@
-// Servers on one store whose hosts know nothing of each other's processes. LEASES=1 waits for a lease to end by itself.
+// Servers on one store whose hosts cannot see each other's processes. LEASES=1 waits until a lease expires.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { currentHolder } from "gantry/plugin";
@@ -13,13 +13,13 @@ import { tempDir } from "../../helpers/temp.js";
 const hosts = await Promise.all(["host-a", "host-b"].map(otherHost));
 const noHosts = hosts.find((host) => typeof host === "string") ?? false;
 
-/** Have the time of a chain's lease run out. */
+/** Lets the lease of a chain expire. */
 async function endLease(store: SharedStore, session: string): Promise<void> {
   const driver = await driverOf(store);
   try {
     const held = await driver.lease(session, currentHolder("probe"), 1);
     assert.ok("heldBy" in held, "the dead one's lease went to another before its time");
-    // Renewed in its name, for no time.
+    // Renews the lease as its holder, for 1 ms.
     await driver.lease(session, held.heldBy.holder, 1);
   } finally {
     await driver.close();
@@ -31,7 +31,7 @@ for (const [name, skip, open] of SHARED_STORES)
     it("refuse a session whose folder they lack, and leave it to whoever has it", async (t) => {
       const shared = await tempDir(t, { "project/a.txt": "a" });
       const project = shared.at("project");
-      const other = await tempDir(t);
+      const otherFolder = await tempDir(t);
       const through = await withoutFolder(shared.path);
       if (typeof through === "string") return t.skip(through);
       const models = await lab(t, { fallback: say("Yes.") });
@@ -39,7 +39,7 @@ for (const [name, skip, open] of SHARED_STORES)
       const replicas = await Replicas.start(t, await open(), models, {
         count: 2,
         config,
-        each: (n) => (n === 0 ? { projectDir: project } : { projectDir: other.path, through }),
+        each: (n) => (n === 0 ? { projectDir: project } : { projectDir: otherFolder.path, through }),
       });
       const [has, lacks] = [replicas.at(0), replicas.at(1)];
       const { sessionId } = await ask(has, { message: "begin" });
@@ -48,11 +48,11 @@ for (const [name, skip, open] of SHARED_STORES)
 
       const body = { message: "go on", session_id: sessionId };
       const key = { "idempotency-key": "anywhere" };
-      for (const more of [{}, { stream: true }, { background: true }, { queue: true }]) {
-        const init = { method: "POST", headers: key, body: JSON.stringify({ ...body, ...more }) };
+      for (const fields of [{}, { stream: true }, { background: true }, { queue: true }]) {
+        const init = { method: "POST", headers: key, body: JSON.stringify({ ...body, ...fields }) };
         const refused = await lacks.fetch("/api/run", init);
-        const told = [refused.status, await refused.json()];
-        assert.deepEqual(told, [400, { error: "project folder not found", code: "project_folder" }]);
+        const refusal = [refused.status, await refused.json()];
+        assert.deepEqual(refusal, [400, { error: "project folder not found", code: "project_folder" }]);
       }
       const peer = new HttpPeer(`${lacks.url}/acp`);
       await peer.open();
@@ -106,7 +106,7 @@ for (const [name, skip, open] of SHARED_STORES)
       const inLine = ask(b, { message: "and then", session_id: sessionId, queue: true }).finally(() =>
         order.push("line"),
       );
-      // They wait in line, and the lease is still that of the dead one, which its end below shows.
+      // The runs are queued, and the dead process still holds the lease. Its end below proves this.
       await until(async () => {
         const { runs } = (await (await b.fetch("/api/runs")).json()) as { runs: { state: string }[] };
         return order.length > 0 || runs.some(({ state }) => state === "queued");
@@ -116,13 +116,13 @@ for (const [name, skip, open] of SHARED_STORES)
       for (const answer of await Promise.all([again, inLine]))
         assert.deepEqual(answer, { status: 200, sessionId, output: "Yes.", error: "" });
       t.diagnostic(order.join(" before "));
-      const said = await stored(b, sessionId);
+      const messages = await stored(b, sessionId);
       assert.deepEqual(
-        said.slice(0, 4).map(({ content }) => content),
+        messages.slice(0, 4).map(({ content }) => content),
         ["begin", "Before.", "think", "Hm"],
       );
       assert.deepEqual(
-        said
+        messages
           .slice(4)
           .map(({ content }) => content)
           .sort(),

@@ -1,4 +1,5 @@
-// Replicas whose database goes away under load. DOWN (seconds), CUTS, CLIENTS, TURNS and SEED make it longer and repeat it.
+// Replicas whose database becomes unreachable under load. DOWN (seconds), CUTS, CLIENTS, TURNS and SEED extend and
+// repeat the test.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { lab, pause, until } from "../../helpers/lab.js";
@@ -15,8 +16,8 @@ const TURNS = Number(process.env["TURNS"] ?? 5);
 async function place(t: TestContext) {
   const seed = seedOf();
   const models = await lab(t, { fallback: loadModel(20) });
-  const own = await ownServer(t);
-  const { session } = await postgresStore(own.url);
+  const databaseServer = await ownServer(t);
+  const { session } = await postgresStore(databaseServer.url);
   const store = {
     name: "postgres",
     session: { ...session, pool: { connect_timeout: 2 } },
@@ -38,14 +39,16 @@ async function place(t: TestContext) {
     assert.deepEqual([...report.faults, ...faults, ...models.violations], []);
     for (let n = 0; n < replicas.count; n += 1) assert.equal(replicas.at(n).ended, false, replicas.at(n).stderr);
   };
-  return { own, replicas, random, load, check };
+  return { own: databaseServer, replicas, random, load, check };
 }
 
-/** Until so many connections of others were cut. Time: one at a random time, in which the others are used. */
-async function cut(own: OwnServer, random: () => number): Promise<void> {
+/**
+ * Cuts `CUTS` connections of other clients. Time: one at each random interval, in which the other connections are used.
+ */
+async function cut(databaseServer: OwnServer, random: () => number): Promise<void> {
   for (let done = 0; done < CUTS; await pause(random() * 100)) {
     const [row] = await asAdmin(
-      own.url,
+      databaseServer.url,
       `SELECT count(pg_terminate_backend(pid))::int AS cut FROM (
          SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
          ORDER BY random() LIMIT 1
@@ -57,23 +60,23 @@ async function cut(own: OwnServer, random: () => number): Promise<void> {
 
 describe("replicas whose database goes away", { skip: NO_POSTGRES, concurrency: true }, () => {
   it("say so with 503 while it is away, lose nothing, and serve by themselves when it is back", async (t) => {
-    const { own, replicas, load, check } = await place(t);
+    const { own: databaseServer, replicas, load, check } = await place(t);
     let answered = 0;
     const loaded = load(TURNS, (count) => (answered = count));
-    // Each client is in the middle of a turn then, or nearly.
+    // By now nearly every client is in the middle of a turn.
     await until(() => answered >= CLIENTS / 2);
-    await own.stop();
-    const asked = replicas.urls.map(async (url) => {
+    await databaseServer.stop();
+    const answers = replicas.urls.map(async (url) => {
       const body = JSON.stringify({ message: "turn away plain" });
       const answer = await fetch(`${url}/api/run`, { method: "POST", body });
       return [answer.status, answer.headers.get("retry-after"), await answer.json()];
     });
-    const told = [503, "1", { error: "session store unavailable", code: "store_unavailable" }];
-    for (const answer of await Promise.all(asked)) assert.deepEqual(answer, told);
+    const expected = [503, "1", { error: "session store unavailable", code: "store_unavailable" }];
+    for (const answer of await Promise.all(answers)) assert.deepEqual(answer, expected);
     for (const url of replicas.urls) assert.equal((await fetch(`${url}/api/health`)).status, 200);
     // Time: the outage lasts longer.
     if (DOWN > 0) await pause(DOWN * 1000);
-    await own.start();
+    await databaseServer.start();
     for (const url of replicas.urls) await until(async () => (await fetch(`${url}/api/ready`)).status === 200);
     const report = await loaded;
     assert.equal(report.turns, CLIENTS * TURNS);
@@ -81,9 +84,9 @@ describe("replicas whose database goes away", { skip: NO_POSTGRES, concurrency: 
   });
 
   it("lose nothing when their connections are cut again and again", async (t) => {
-    const { own, random, load, check } = await place(t);
+    const { own: databaseServer, random, load, check } = await place(t);
     let over = false;
-    const cutting = cut(own, random).finally(() => (over = true));
+    const cutting = cut(databaseServer, random).finally(() => (over = true));
     do {
       const report = await load(TURNS);
       await check(report);

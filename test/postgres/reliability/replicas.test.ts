@@ -1,4 +1,5 @@
-// Several servers on one store, as a team runs them. CLIENTS, TURNS, EVERY (least ms between kills), ROUNDS and SEED make it longer and repeat it.
+// Several servers on one store, like in a team. CLIENTS, TURNS, EVERY (minimum ms between kills), ROUNDS and SEED
+// extend and repeat the test.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { say } from "../../helpers/fake-model-server.js";
@@ -28,7 +29,7 @@ for (const [name, skip, open] of SHARED_STORES)
         let over = false;
         const killing = async () => {
           for (let n = 0; ; n += 1) {
-            // Some turns are answered between two kills, so that a slow machine comes to an end as well. Others are under way.
+            // Some turns end between two kills, so that the test also ends on a slow machine. Other turns are active.
             const before = answered;
             // Time: the soak kills at an interval.
             if (EVERY > 0) await pause(EVERY);
@@ -84,7 +85,7 @@ for (const [name, skip, open] of SHARED_STORES)
         session = runs[0]?.session_id ?? "";
         return session !== "" && (await stored(replicas.at(1), session)).length > 1;
       });
-      // Who waits for its answer elsewhere waits for that of the run which takes its place.
+      // A request that waits on another server receives the answer of the run that replaces the first.
       const joined = Promise.all([1, 2].map((n) => ask(replicas.at(n), body, headers)));
       const exit = await replicas.down(0, "SIGTERM");
       assert.deepEqual(exit, { code: 0, signal: null });

@@ -1,4 +1,4 @@
-// A database server that goes away under a gantry that serves, and comes back.
+// A database server that becomes unreachable while gantry serves, and then returns.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { eventsOf } from "../../helpers/event-page.js";
@@ -8,14 +8,14 @@ import { ask, lab, labConfig, until, type Answered } from "../../helpers/lab.js"
 import { NO_POSTGRES, ownServer, postgresDatabase } from "../../helpers/postgres.js";
 import { runGantry, startServer, type GantryServer } from "../../helpers/server.js";
 
-/** A run, asked for again while it is answered with one of these. */
+/** Repeats a run while its status is one of these. */
 async function askUntil(server: GantryServer, body: object, again: readonly number[]): Promise<Answered> {
   let answer: Answered | undefined;
   await until(async () => !again.includes((answer = await ask(server, body)).status));
   return answer!;
 }
 
-const AWAY = { error: "session store unavailable", code: "store_unavailable" };
+const STORE_UNAVAILABLE = { error: "session store unavailable", code: "store_unavailable" };
 
 for (const [how, leave, back] of [
   ["is stopped", "stop", "start"],
@@ -30,7 +30,8 @@ for (const [how, leave, back] of [
       const models = await lab(t, { fallback: say("Noted.") });
       const server = await startServer(t, {
         config: labConfig(models, {
-          // A statement that takes two seconds is a server that stands still; on a busy machine what fails for that is asked again.
+          // A statement that takes two seconds counts as a hanging server. On a busy machine, requests that fail for
+          // this reason are repeated.
           session: { driver: "postgres", url: "${DATABASE_URL}", pool: { connect_timeout: 30, statement_timeout: 2 } },
         }),
         env: { DATABASE_URL: url },
@@ -57,18 +58,18 @@ for (const [how, leave, back] of [
         ["store_unreachable"],
       );
       assert.equal((await server.fetch("/api/health")).status, 200);
-      const asked = await Promise.all(
+      const answers = await Promise.all(
         Array.from({ length: 60 }, async (_, n) => {
           const body = n % 2 ? { method: "POST", body: JSON.stringify({ message: "hi", session_id: sessionId }) } : {};
           const response = await server.fetch(n % 2 ? "/api/run" : `/api/sessions/${sessionId}/messages`, body);
           return [response.status, response.headers.get("retry-after"), await response.json()];
         }),
       );
-      for (const answer of asked) assert.deepEqual(answer, [503, "1", AWAY]);
+      for (const answer of answers) assert.deepEqual(answer, [503, "1", STORE_UNAVAILABLE]);
 
       await database[back]();
       await until(async () => (await server.fetch("/api/ready")).status === 200);
-      // 409: the run that held the session when the server went away may have to be found dead first.
+      // 409: the run that held the session during the outage may first have to be recognized as dead.
       const last = await askUntil(server, { message: "again", session_id: sessionId }, [409, 503]);
       assert.equal(last.status, 200, last.error);
       const { messages } = (await (await server.fetch(`/api/sessions/${sessionId}/messages`)).json()) as {
@@ -100,7 +101,7 @@ it(
     assert.equal(await ready(), 503);
     const body = JSON.stringify({ message: "hi" });
     const answer = await server.fetch("/api/run", { method: "POST", body });
-    assert.deepEqual([answer.status, await answer.json()], [503, AWAY]);
+    assert.deepEqual([answer.status, await answer.json()], [503, STORE_UNAVAILABLE]);
     assert.equal((await server.fetch("/api/sessions")).status, 503);
     const { host, pathname, password } = new URL(url);
     assert.match(server.stderr, /serving without the session store.*ECONNREFUSED/);

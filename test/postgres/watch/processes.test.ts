@@ -1,8 +1,9 @@
-// Who watches over HTTP sees what is stored, whatever happens to servers, connections and the session. SCHEDULES, SEED (of the first) and STEPS make it longer and repeat it.
+// A watcher over HTTP sees everything that is stored, whatever happens to servers, connections and the session.
+// SCHEDULES, SEED (of the first) and STEPS extend and repeat the test.
 import { describe, it } from "node:test";
 import { Fleet } from "../../helpers/fleet.js";
 import { lab } from "../../helpers/lab.js";
-import { ownModel, runSchedule, wireAnswer, type Tally } from "../../helpers/live-schedule.js";
+import { localModel, runSchedule, wireAnswer, type Tally } from "../../helpers/live-schedule.js";
 import { randomOf, seedOf } from "../../helpers/random.js";
 
 const SCHEDULES = Number(process.env["SCHEDULES"] ?? 1);
@@ -12,12 +13,12 @@ describe("a page that follows a session over HTTP", { concurrency: true }, () =>
   it(`is what the session's messages are, through drops, kills, restarts, other processes, reverts and compactions`, async (t) => {
     const first = seedOf();
     t.diagnostic(`SEED=${first} SCHEDULES=${SCHEDULES} STEPS=${STEPS}`);
-    const random = { wire: randomOf(first), own: randomOf(first + 1) };
+    const random = { wire: randomOf(first), model: randomOf(first + 1) };
     const models = await lab(t, { fallback: () => wireAnswer(random.wire) });
-    const fleet = await Fleet.start(t, models, () => ownModel(() => random.own()));
+    const fleet = await Fleet.start(t, models, () => localModel(() => random.model()));
     const sum: Partial<Record<keyof Tally, number>> = {};
     for (let seed = first; seed < first + SCHEDULES; seed += 1) {
-      [random.wire, random.own] = [randomOf(seed), randomOf(seed + 1)];
+      [random.wire, random.model] = [randomOf(seed), randomOf(seed + 1)];
       try {
         const tally = await runSchedule(fleet, seed, STEPS);
         for (const [name, count] of Object.entries(tally) as [keyof Tally, number][])

@@ -15,7 +15,7 @@ import { TcpProxy } from "../../../helpers/tcp-proxy.js";
 import { tempDir, type Hooks } from "../../../helpers/temp.js";
 import { WAIT_LIMIT_MS } from "../../../helpers/wait.js";
 
-/** The client as a page gets it: one file. */
+/** The client bundled into one file, as a page loads it. */
 async function bundled(minify: boolean): Promise<string> {
   const { outputFiles, metafile } = await build({
     entryPoints: [fileURLToPath(new URL("../../../../adapters/koa-http-api/client/index.ts", import.meta.url))],
@@ -27,7 +27,7 @@ async function bundled(minify: boolean): Promise<string> {
     write: false,
     metafile: true,
   });
-  // What is ours alone: nothing of the server, nothing of a package.
+  // The bundle contains only the client's own modules: none of the server, none of a package.
   for (const file of Object.keys(metafile.inputs)) assert.match(file, /adapters\/koa-http-api\/client\/[\w-]+\.ts$/);
   return outputFiles[0]?.text ?? "";
 }
@@ -42,7 +42,7 @@ it("the client takes less than 6 kB, minified and gzipped, and needs nothing els
 describe("the client in a browser", { skip: noBrowser }, () => {
   const browser = sharedBrowser({ after });
 
-  /** A page of another port of this machine, which has the client and nothing else. */
+  /** Opens a page on another local port that contains only the client. */
   async function openPage(hooks: Hooks): Promise<Page> {
     const script = await bundled(false);
     const server = createServer(({ url }, response) => {
@@ -111,17 +111,17 @@ describe("the client in a browser", { skip: noBrowser }, () => {
       "true NotFoundError session_not_found 404",
       "true GantryError invalid_answer 200",
     ]);
-    // PATCH, and a key, are asked for by a preflight.
+    // PATCH and the idempotency key require a preflight.
     models.enqueue({ say: [{ text: ["a", "b"] }, { gate: "never" }] });
-    const left = await inPage<string>(`
+    const sessionId = await inPage<string>(`
       const stream = await client.stream({ message: "Wait" }, { key: "k1" });
       await client.sessions.update(stream.sessionId, { title: "Renamed" });
       for await (const event of stream) if (event.type === "token") break;
       await client.runs.cancel(stream.runId);
       return stream.sessionId;`);
     const client = new GantryClient({ url, headers });
-    assert.equal((await client.sessions.get(left)).title, "Renamed");
-    assert.equal((await client.runs.list({ sessionId: left }))[0]?.state, "cancelled");
+    assert.equal((await client.sessions.get(sessionId)).title, "Renamed");
+    assert.equal((await client.runs.list({ sessionId: sessionId }))[0]?.state, "cancelled");
   });
 
   it("has the page that the messages are, through drops, kill -9 and another start", async (t) => {
@@ -154,7 +154,7 @@ describe("the client in a browser", { skip: noBrowser }, () => {
     const shows = (what: string) => page.waitForFunction(what, undefined, { polling: 20 });
     for (const [n, word] of ["w5 ", "w20 ", "w40 "].entries()) {
       await shows(`window.page.messages[1]?.content.includes(${JSON.stringify(word)})`);
-      // It may have come with all the rest as soon as the page was back: each cut is of a connection that is there.
+      // The text may arrive at once after a reconnection. Cut only a connection that is open.
       await shows(`states.at(-1) === "open"`);
       proxy.cutAll();
       await shows(`states.filter((state) => state === "lost").length > ${n}`);

@@ -1,4 +1,4 @@
-// Exports and imports that are broken off, watched on a terminal, or meet what is there.
+// Exports and imports that are interrupted, shown on a terminal, or meet existing data.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { readFile, rename, rm, stat, truncate, writeFile } from "node:fs/promises";
@@ -34,7 +34,7 @@ async function opened<T>(home: TempDir, work: (driver: SessionDriver) => Promise
   return work(driver).finally(() => driver.close());
 }
 
-/** Every chain, by the id of its original. */
+/** All chains, by the id of the original session. */
 function dumps(home: TempDir): Promise<Map<string, ChainData>> {
   return opened(home, async (driver) => {
     const { sessions } = await driver.list({ limit: 10_000 });
@@ -44,7 +44,7 @@ function dumps(home: TempDir): Promise<Map<string, ChainData>> {
 
 const lines = (text: string): string[] => text.split("\n").sort();
 
-/** What the first process of a test says of how many it took in. */
+/** The number of imported sessions in the message of the first process. */
 function imported(stderr: string): number {
   return Number(/^(\d+) sessions? imported/m.exec(stderr)?.[1]);
 }
@@ -53,29 +53,32 @@ describe("exports and imports of many sessions", () => {
   it("an export to a file that a signal breaks off says so, and --resume makes it whole", async (t) => {
     const home = await tempDir(t);
     await fill(home);
-    const whole = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
+    const exportedText = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
     const path = home.at("out.jsonl");
     await writeFile(home.at("away"), "slow");
     const args = ["sessions", "export", "--output", path];
     const first = await spawnGantry(t, { args, home: home.path, config: SLOW });
     await until(async () => (await stat(`${path}.part`).catch(() => ({ size: 0 }))).size > 5_000);
     assert.deepEqual(await first.stop("SIGINT"), { code: 130, signal: null }, first.stderr);
-    assert.match(first.stderr, /^\d+ sessions? in .*out\.jsonl\.part; --resume goes on with it\n$/);
+    assert.match(first.stderr, /^\d+ sessions? in .*out\.jsonl\.part; continue with --resume\n$/);
     await rm(home.at("away"));
-    // As a crash leaves it.
+    // Simulates a crash.
     const { size } = await stat(`${path}.part`);
     await truncate(`${path}.part`, size - 100);
 
     const refused = await runGantry(t, args, { home: home.path });
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /^gantry: .*out\.jsonl\.part: is there, .*--resume goes on with it\n$/);
+    assert.match(
+      refused.stderr,
+      /^gantry: .*out\.jsonl\.part: an interrupted export exists; continue it with --resume\n$/,
+    );
     const second = await runGantry(t, [...args, "--resume"], { home: home.path });
     assert.deepEqual([second.code, second.stderr], [0, `${SESSIONS} sessions in ${path}\n`]);
     const written = await readFile(path, "utf8");
-    assert.deepEqual(lines(written), lines(whole));
+    assert.deepEqual(lines(written), lines(exportedText));
     const again = await runGantry(t, [...args, "--resume"], { home: home.path });
     assert.equal(again.code, 1);
-    assert.match(again.stderr, /out\.jsonl: is there already/);
+    assert.match(again.stderr, /out\.jsonl: already exists/);
     assert.equal(await readFile(path, "utf8"), written);
   });
 
@@ -92,13 +95,13 @@ describe("exports and imports of many sessions", () => {
     assert.deepEqual(new Set(roles.map(({ role }) => role)), new Set(["user", "assistant"]));
 
     if (process.platform !== "linux") return;
-    const other = await tempDir(t);
+    const otherHome = await tempDir(t);
     const led = stdout.replaceAll(JSON.stringify(home.path), '"/proc/self/root"');
     assert.notEqual(led, stdout);
-    const refused = await runGantry(t, ["sessions", "import"], { home: other.path, input: led });
+    const refused = await runGantry(t, ["sessions", "import"], { home: otherHome.path, input: led });
     assert.equal(refused.code, 1);
     assert.match(refused.stderr, /session\.projectDir: expected a folder below the root of a disk/);
-    assert.equal((await dumps(other)).size, 0);
+    assert.equal((await dumps(otherHome)).size, 0);
   });
 
   for (const signal of ["SIGINT", "SIGKILL"] as const)
@@ -109,23 +112,23 @@ describe("exports and imports of many sessions", () => {
       const text = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
       await writeFile(there.at("away"), "slow");
       const first = await spawnGantry(t, { args: ["sessions", "import"], home: there.path, config: SLOW });
-      // Whoever writes has more to say.
+      // The writer has not sent everything.
       first.child.stdin.write(text.slice(0, -500));
       const stored = () => opened(there, async (driver) => (await driver.list({ limit: 1 })).total);
       await until(async () => (await stat(there.at("sessions.db")).catch(() => undefined)) !== undefined);
       await until(async () => (await stored()) >= 5);
       await first.stop(signal);
-      const some = await dumps(there);
+      const importedChains = await dumps(there);
       if (signal === "SIGINT") {
         assert.deepEqual(await first.exited, { code: 130, signal: null });
-        assert.match(first.stderr, /^\d+ sessions? imported; the rest was not read: the same again goes on\n$/);
-        assert.equal(imported(first.stderr), some.size);
+        assert.match(first.stderr, /^\d+ sessions? imported; interrupted: run the same import again to continue\n$/);
+        assert.equal(imported(first.stderr), importedChains.size);
       }
-      for (const [id, chain] of some) assert.deepEqual(chain, before.get(id));
+      for (const [id, chain] of importedChains) assert.deepEqual(chain, before.get(id));
       const second = await runGantry(t, ["sessions", "import"], { home: there.path, config: {}, input: text });
       assert.equal(second.code, 0, second.stderr);
-      assert.equal(imported(second.stderr), SESSIONS - some.size);
-      assert.match(second.stderr, new RegExp(`, ${some.size} sessions? left out that exist already\n$`));
+      assert.equal(imported(second.stderr), SESSIONS - importedChains.size);
+      assert.match(second.stderr, new RegExp(`, ${importedChains.size} sessions? skipped \\(already stored\\)\n$`));
       assert.deepEqual(await dumps(there), before);
     });
 
@@ -154,7 +157,7 @@ describe("exports and imports of many sessions", () => {
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
     const odd = stdout.replace('"role":"user"', '"role":"nobody"');
     const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: home.path, input: odd });
-    assert.deepEqual([code, stderr], [0, "0 sessions imported, 2 sessions left out that exist already\n"]);
+    assert.deepEqual([code, stderr], [0, "0 sessions imported, 2 sessions skipped (already stored)\n"]);
     const cut = await runGantry(t, ["sessions", "import"], {
       home: home.path,
       input: stdout.split("\n").slice(0, -2).join("\n"),
@@ -169,7 +172,7 @@ describe("exports and imports of many sessions", () => {
       [["sessions", "export", "--resume"], "--resume needs --output FILE"],
       [
         ["sessions", "import", "--output", "x"],
-        "unknown flag --output of gantry sessions import: it is one of gantry sessions export (see gantry sessions import --help)",
+        "unknown flag --output of gantry sessions import: it belongs to gantry sessions export (see gantry sessions import --help)",
       ],
     ] as const) {
       const { code, stderr } = await runGantry(t, args, { home: home.path });
@@ -178,7 +181,7 @@ describe("exports and imports of many sessions", () => {
   });
 });
 
-/** The terminal of util-linux' `script`. */
+/** Whether `script` of util-linux can create a terminal. */
 function hasTerminals(): boolean {
   try {
     return execFileSync("script", ["-qec", "stty cols 70; stty size", "/dev/null"], {
@@ -231,14 +234,14 @@ it(
     assert.ok(out.screen.endsWith(`\u001b[K30 sessions in ${path}\r\n`), out.screen);
 
     await rm(home.at("away"));
-    // Through a pipe on the same terminal: from a file it is known how much there is.
+    // Through a pipe on the same terminal. The total size is known only for a file.
     await rename(home.at("sessions.db"), home.at("old.db"));
     const taken = await onTerminal(`${quoted} sessions import < '${path}'`);
     assert.equal(taken.code, 0, taken.screen);
     assert.match(taken.screen, /\r\[=* *\] {2}\d+ sessions/);
     assert.ok(taken.screen.endsWith("\u001b[K30 sessions imported\r\n"), taken.screen);
 
-    // Sessions on the terminal itself are not written into.
+    // Progress is not written between sessions that are printed to the terminal.
     const shown = await onTerminal(`${quoted} sessions export`);
     assert.ok(!shown.screen.includes("\u001b[K"));
   },

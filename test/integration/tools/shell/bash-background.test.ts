@@ -16,7 +16,7 @@ const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const linux = { skip: process.platform === "linux" ? false : "needs /proc" };
 const bubblewrap = findBubblewrap({ env, network: true });
 
-/** The tools of an agent, closed with the test. A start is hardly waited for. */
+/** The tools of an agent, closed with the test. The wait at a start is minimal. */
 function toolsOf(t: TestContext, options: BuiltinToolsOptions = {}) {
   const all = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
   t.after(() => Promise.all(all.map(async (tool) => tool.close?.())));
@@ -27,7 +27,7 @@ function toolsOf(t: TestContext, options: BuiltinToolsOptions = {}) {
   return { call, background };
 }
 
-/** Start a command whose first output is shown with its start; a slow machine needs a longer one. */
+/** Starts a command whose first output is part of the start result. A slow machine needs a longer wait. */
 async function begun(
   t: TestContext,
   command: string,
@@ -117,12 +117,12 @@ describe("a command in the background", linux, () => {
     const command = "read -r go < begin; tr -d x; echo over";
     await promisify(execFile)("mkfifo", [folder.at("begin")]);
     const id = idIn((await call("bash", { command, background: true }, context)).text);
-    const said = "x".repeat(900_000);
+    const sentText = "x".repeat(900_000);
     assert.match(
-      (await call("bash_input", { id, text: said }, context)).text,
+      (await call("bash_input", { id, text: sentText }, context)).text,
       /not read all of it yet; the rest waits/,
     );
-    await assert.rejects(call("bash_input", { id, text: said }, context), /nothing was added/);
+    await assert.rejects(call("bash_input", { id, text: sentText }, context), /nothing was added/);
     await writeFile(folder.at("begin"), "go\n");
     await call("bash_input", { id, text: "said once", close: true }, context);
     const { text } = await call("bash_output", { id, wait_end: true }, context);
@@ -134,7 +134,7 @@ describe("a command in the background", linux, () => {
     const { call } = toolsOf(t);
     const context = toolContext(folder.path);
     const id = idIn((await call("bash", { command: "echo aaaa; sleep 300", background: true }, context)).text);
-    // More than there are threads.
+    // More waiting calls than worker threads.
     const waits = Array.from({ length: Math.max(4, 2 * availableParallelism()) + 2 }, () =>
       call("bash_output", { id, wait_for: "never", timeout: 1 }, toolContext(folder.path)),
     );
@@ -153,22 +153,23 @@ describe("a command in the background", linux, () => {
   it("is known to its own session alone", async (t) => {
     const folder = await tempDir(t);
     const { call, background } = toolsOf(t);
-    const one = toolContext(folder.path, { sessionId: "one" });
-    const two = toolContext(folder.path, { sessionId: "two" });
+    const firstContext = toolContext(folder.path, { sessionId: "one" });
+    const secondContext = toolContext(folder.path, { sessionId: "two" });
     const changes: string[] = [];
     t.after(background.onChange((session) => changes.push(session)));
     const command = "sleep 300 # secret-1234567890";
-    const id = idIn((await call("bash", { command, background: true }, one)).text);
-    for (const name of ["bash_output", "bash_stop"]) await assert.rejects(call(name, { id }, two), /there is none/);
+    const id = idIn((await call("bash", { command, background: true }, firstContext)).text);
+    for (const name of ["bash_output", "bash_stop"])
+      await assert.rejects(call(name, { id }, secondContext), /there is none/);
     const [listed] = await background.list("one");
-    const { since, ...rest } = listed!;
-    assert.deepEqual(rest, { id, command, state: "running", exitCode: null, detached: false });
+    const { since, ...otherFields } = listed!;
+    assert.deepEqual(otherFields, { id, command, state: "running", exitCode: null, detached: false });
     assert.equal(new Date(since).toISOString(), since);
     assert.deepEqual(await background.list("two"), []);
     await background.end("two");
-    assert.match((await call("bash_output", { id }, one)).text, /is running/);
+    assert.match((await call("bash_output", { id }, firstContext)).text, /is running/);
     await background.end("one");
-    await assert.rejects(call("bash_output", { id }, one), /there is none/);
+    await assert.rejects(call("bash_output", { id }, firstContext), /there is none/);
     assert.deepEqual(changes, ["one", "one"]);
   });
 
@@ -202,12 +203,13 @@ describe("a command in the background", linux, () => {
   it("shows no half of a character or of a colour, in whatever pieces it is looked at, and each line once", async (t) => {
     const folder = await tempDir(t);
     const context = toolContext(folder.path);
-    const said = "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
-    const command = `${said}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
+    const slowPrefix =
+      "printf 'a\\xc3'; read -r l; printf '\\xa9b\\033[3'; read -r l; printf '1mc\\033[0m\\n'; read -r l";
+    const command = `${slowPrefix}; for i in $(seq 1500); do echo line-$i-é; done; exit 2`;
     const { call, id } = await begun(t, command, /^a\n/, context);
     const seen: string[] = [];
-    const look = async (more: object = {}): Promise<boolean> => {
-      const { text } = await call("bash_output", { id, ...more }, context);
+    const look = async (args: object = {}): Promise<boolean> => {
+      const { text } = await call("bash_output", { id, ...args }, context);
       if (!text.startsWith("(nothing new)")) seen.push(text.replace(/(^|\n)\[[^]*$/, ""));
       return text.endsWith("[exit code 2]");
     };
@@ -216,9 +218,9 @@ describe("a command in the background", linux, () => {
       await look({ wait_for });
     }
     await until(() => look());
-    const wanted = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
-    // Between two looks a line may be cut.
-    assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...wanted].join("")}`);
+    const expectedLines = Array.from({ length: 1500 }, (_, i) => `line-${i + 1}-é`);
+    // A line can be split between two reads.
+    assert.ok(seen.join("").replaceAll("\n", "") === `éb${["c", ...expectedLines].join("")}`);
   });
 
   it("says no secret, in whatever pieces it is looked at", async (t) => {
@@ -286,20 +288,20 @@ describe("the whole of a long output", () => {
     const file = /\[the whole output is in (.*): read and grep open it\]$/m.exec(text)?.[1] ?? assert.fail(text);
     assert.equal(path.dirname(path.dirname(file)), outputsPath);
     assert.equal((await stat(file)).mode & 0o777, 0o600);
-    const whole = await readFile(file, "utf8");
-    assert.equal(whole.split("\n").length, 18_002);
-    assert.match(whole, /line-9000\n\[redacted\]\nline-1\n/);
+    const fullOutput = await readFile(file, "utf8");
+    assert.equal(fullOutput.split("\n").length, 18_002);
+    assert.match(fullOutput, /line-9000\n\[redacted\]\nline-1\n/);
     assert.match((await call("read", { path: file, offset: 5000, limit: 2 }, context)).text, /5000\tline-5000/);
     assert.match((await call("grep", { path: file, pattern: "^line-4321$" }, context)).text, /4321:line-4321/);
-    // Not another's, not what lies beside it, not what a link leads to, and nothing is changed.
+    // Another session's output, neighbouring files and link targets cannot be read, and nothing can be changed.
     for (const name of ["read", "grep"]) {
       const args = { path: file, pattern: "line" };
       await assert.rejects(call(name, args, { ...context, sessionId: "two" }), /denied|outside/);
     }
     await writeFile(home.at("key"), "key");
     await symlink(home.at("key"), path.join(path.dirname(file), "link"));
-    for (const other of [home.at("key"), path.join(path.dirname(file), "link"), `${path.dirname(file)}/../../key`])
-      await assert.rejects(call("read", { path: other }, context), /denied|outside/);
+    for (const deniedPath of [home.at("key"), path.join(path.dirname(file), "link"), `${path.dirname(file)}/../../key`])
+      await assert.rejects(call("read", { path: deniedPath }, context), /denied|outside/);
     await assert.rejects(call("write", { path: file, content: "x" }, context), /denied|outside/);
     await background.end("../one");
     assert.equal(existsSync(path.dirname(file)), false);

@@ -17,15 +17,15 @@ const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
 
 function bash(options: BuiltinToolsOptions = {}) {
   const tool = builtinTools({ env, ...options, bash: { sandbox: "off", ...options.bash } }).find(
-    (one) => one.name === "bash",
+    (candidate) => candidate.name === "bash",
   )!;
   return (input: object, context: ToolContext) => callTool(tool, input, context);
 }
 
-/** A command that no other test has, and that lasts. */
+/** A long-running command that no other test uses. */
 const sleeper = (): string => `sleep ${uniqueSeconds()}`;
 
-/** Living processes of this command. */
+/** The running processes of this command. */
 function processes(command: string): string[] {
   const text = command.replaceAll(" ", "\0");
   return readdirSync("/proc").filter((pid) => {
@@ -89,7 +89,7 @@ describe("bash", () => {
     await writeFile(join(folder.path, "key"), key);
     const pieces = (text: string) =>
       Array.from({ length: key.length - 4 }, (_, i) => key.slice(i, i + 5)).filter((piece) => text.includes(piece));
-    // What is kept ends at 30,000 bytes from either end, what is shown at 15,000.
+    // The stored output ends at 30,000 bytes from either end, the shown output at 15,000.
     for (const lead of [14_900, 14_930, 29_980, 29_990, 30_000]) {
       const fill = `head -c ${lead} /dev/zero | tr '\\0' x; cat key`;
       for (const command of [
@@ -98,7 +98,7 @@ describe("bash", () => {
       ])
         assert.deepEqual(pieces((await run({ command }, toolContext(folder.path))).text), [], command);
     }
-    // Time: so that most pieces come alone. The result is the same if they do not.
+    // Time: most pieces arrive separately. The result is the same if they do not.
     const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.02; done";
     assert.equal((await run({ command: slowly }, toolContext(folder.path))).text, "[redacted]\n[exit code 0]");
     for (const command of [
@@ -138,7 +138,8 @@ describe("bash", () => {
         }
     };
     const wait = (gate: string) => `while [ ! -e ${gate} ]; do sleep 0.02; done`;
-    // Time: longer than output is held together, so that pieces are shown alone. The result is the same if they are not.
+    // Time: longer than output is buffered, so that pieces are shown separately. The result is the same if they are
+    // not.
     const slowly = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.15; done";
     const command = [
       "printf 'first \\342\\234'; sleep 0.15; printf '\\223 \\303'; sleep 0.15; printf '\\251\\n'",
@@ -192,7 +193,7 @@ describe("bash", () => {
     assert.throws(
       () =>
         builtinTools()
-          .find((one) => one.name === "bash")!
+          .find((candidate) => candidate.name === "bash")!
           .parse({ command: "" }),
       /not empty/,
     );
@@ -226,7 +227,7 @@ describe("bash", () => {
     };
     const before = held();
     let [most, isMeasured] = [before, false];
-    // The last line comes when the one before was shown: memory is measured with 100 MB behind it.
+    // The last line is printed when the previous line was shown, so that memory is measured after 100 MB.
     const gate = "while [ ! -e gate ]; do sleep 0.02; done";
     const progress = (text: string): void => {
       most = Math.max(most, held());
@@ -250,7 +251,7 @@ describe("bash", () => {
   it("stops at the time-out, told with the output so far", async () => {
     await using folder = await temporaryFolder();
     const command = sleeper();
-    // A slow machine may need more than a second to start a shell.
+    // A slow machine can need more than a second to start a shell.
     for (const seconds of [1, 10, 100]) {
       const { text, failed } = await bash()(
         { command: `echo begun; ${command}`, timeout: String(seconds) },
@@ -267,14 +268,17 @@ describe("bash", () => {
   it("reads a time-out above the longest one as milliseconds, and timeout_ms always, and says so", async () => {
     await using folder = await temporaryFolder();
     const context = toolContext(folder.path);
-    const [one, two] = [sleeper(), sleeper()];
-    const long = await bash()({ command: one, timeout: 1000 }, context);
+    const [firstCommand, secondCommand] = [sleeper(), sleeper()];
+    const long = await bash()({ command: firstCommand, timeout: 1000 }, context);
     assert.match(
       long.text,
       /\[stopped after 1 s, with all that it started; timeout is in seconds, at most 600; 1000 was read as milliseconds\]$/,
     );
-    assert.match((await bash()({ command: two, timeout_ms: 500 }, context)).text, /\[stopped after 1 s, .*set timeout/);
-    assert.deepEqual([...processes(one), ...processes(two)], []);
+    assert.match(
+      (await bash()({ command: secondCommand, timeout_ms: 500 }, context)).text,
+      /\[stopped after 1 s, .*set timeout/,
+    );
+    assert.deepEqual([...processes(firstCommand), ...processes(secondCommand)], []);
   });
 
   it("runs a command in its workdir: relative, absolute, outside the project, with any name", async () => {
@@ -291,7 +295,7 @@ describe("bash", () => {
     assert.deepEqual(absolute, { text: `${outside.path}\n[exit code 3]`, failed: true });
     const alias = await bash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
     assert.match(alias.text, /packages\/x\n\[exit code 0\]$/);
-    // `cd` would look there first.
+    // `cd` would search this folder first.
     const cdpath = bash({ env: { ...env, CDPATH: outside.path } });
     await mkdir(join(outside.path, "packages/x"), { recursive: true });
     assert.equal(
@@ -319,11 +323,11 @@ describe("bash", () => {
       await using folder = await temporaryFolder();
       const context = toolContext(folder.path);
       const command = sleeper();
-      const kept = await bash()({ command: `${command} & echo done` }, context);
-      assert.match(kept.text, /^done\n\[exit code 0\]\n\[processes that it left/);
+      const result = await bash()({ command: `${command} & echo done` }, context);
+      assert.match(result.text, /^done\n\[exit code 0\]\n\[processes that it left/);
       assert.deepEqual(processes(command), []);
-      const left = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
-      await bash()({ command: `${left} while [ ! -e up ]; do sleep 0.02; done` }, context);
+      const detachedCommand = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
+      await bash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
       assert.deepEqual(processes(command), []);
     },
   );
@@ -332,10 +336,10 @@ describe("bash", () => {
     await using folder = await temporaryFolder();
     const abort = new AbortController();
     const reason = new RunCancelledError();
-    const [one, two, three] = [sleeper(), sleeper(), sleeper()];
+    const [firstCommand, secondCommand, thirdCommand] = [sleeper(), sleeper(), sleeper()];
     const running = bash()(
       {
-        command: `(trap '' TERM; while :; do ${one}; done) & (${two} | ${two}) & setsid ${three} & touch ready; wait`,
+        command: `(trap '' TERM; while :; do ${firstCommand}; done) & (${secondCommand} | ${secondCommand}) & setsid ${thirdCommand} & touch ready; wait`,
       },
       toolContext(folder.path, { signal: abort.signal }),
     );
@@ -343,7 +347,7 @@ describe("bash", () => {
     await until(() => existsSync(join(folder.path, "ready")));
     abort.abort(reason);
     await outcome;
-    for (const command of [one, two, three]) assert.deepEqual(processes(command), []);
+    for (const command of [firstCommand, secondCommand, thirdCommand]) assert.deepEqual(processes(command), []);
   });
 
   it("lets a child end by itself after TERM, and does not wait as long when the server goes down", linux, async () => {
@@ -431,8 +435,8 @@ describe("the sandbox", () => {
     assert.equal(inHome.failed, true);
     assert.ok(!inHome.text.includes("SECRET"));
     const command = sleeper();
-    const left = `setsid env -i /bin/sh -c 'touch up; exec ${command}' >/dev/null 2>&1 &`;
-    await run({ command: `${left} while [ ! -e up ]; do sleep 0.02; done` }, context);
+    const detachedCommand = `setsid env -i /bin/sh -c 'touch up; exec ${command}' >/dev/null 2>&1 &`;
+    await run({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
     assert.deepEqual(processes(command), []);
     const abort = new AbortController();
     const running = run(

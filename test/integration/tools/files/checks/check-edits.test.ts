@@ -14,7 +14,7 @@ type Call = readonly [name: string, args: Record<string, unknown>];
 
 interface Made {
   folder: TempDir;
-  /** What each call was answered. */
+  /** The result of each call. */
   results(...calls: Call[]): Promise<string[]>;
 }
 
@@ -25,30 +25,35 @@ async function make(
   agent: Partial<ConstructorParameters<typeof Agent>[0]> = {},
 ): Promise<Made> {
   const folder = await tempDir(t, files);
-  // Busy machines are slow, and no time is looked at here.
+  // Busy machines are slow, and these tests do not check the timeout.
   const checks = { timeoutMs: 60_000, ...options.checks };
   const tools = builtinTools({ ...options, bash: { sandbox: "off", ...options.bash }, checks });
   return {
     folder,
     results: async (...calls) => {
       const script = [...calls.map((call) => callTools(call)), "done"];
-      const one = new Agent({ providers: [new ScriptedProvider(script)], tools, projectDir: folder.path, ...agent });
+      const editAgent = new Agent({
+        providers: [new ScriptedProvider(script)],
+        tools,
+        projectDir: folder.path,
+        ...agent,
+      });
       try {
-        const run = await one.run({ message: "go" });
+        const run = await editAgent.run({ message: "go" });
         await run.result;
-        const messages: Message[] = await one.sessions.messages(run.sessionId);
+        const messages: Message[] = await editAgent.sessions.messages(run.sessionId);
         return messages
           .filter(({ role }) => role === "tool")
           .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
       } finally {
-        await one.close();
+        await editAgent.close();
       }
     },
   };
 }
 
-/** Without what the tool itself says. */
-function told(result: string | undefined): string {
+/** The report without the tool's own text. */
+function checkReport(result: string | undefined): string {
   return (result ?? "").split("\n\n").slice(1).join("\n\n");
 }
 
@@ -76,10 +81,10 @@ describe("a look at the syntax of what was changed", () => {
       ],
       ["delete", { path: "old.ts" }],
     );
-    assert.match(told(made), /^Syntax errors that this change brought:\ndeep\/new\.mts:1: /);
-    assert.match(told(view), /view\.tsx:1: /);
-    assert.match(told(module), /^Syntax errors .*\na\.js:2: .* \| await x\(;$/);
-    assert.deepEqual([old, still, ...fine].map(told), Array<string>(2 + fine.length).fill(""));
+    assert.match(checkReport(made), /^Syntax errors that this change brought:\ndeep\/new\.mts:1: /);
+    assert.match(checkReport(view), /view\.tsx:1: /);
+    assert.match(checkReport(module), /^Syntax errors .*\na\.js:2: .* \| await x\(;$/);
+    assert.deepEqual([old, still, ...fine].map(checkReport), Array<string>(2 + fine.length).fill(""));
   });
 
   it("knows JSON, with comments where that is usual, without any program", async (t) => {
@@ -90,8 +95,8 @@ describe("a look at the syntax of what was changed", () => {
       ["write", { path: "tsconfig.json", content: '{ // yes, "x\n "a": "/*", /* and */ "b": [1, ], }' }],
       ["write", { path: "was.json", content: "[" }],
     );
-    assert.match(told(json), /^Syntax errors .*\na\.json:4: .* \| \}$/);
-    assert.deepEqual([told(comments), told(config), told(was)], ["", "", ""]);
+    assert.match(checkReport(json), /^Syntax errors .*\na\.json:4: .* \| \}$/);
+    assert.deepEqual([checkReport(comments), checkReport(config), checkReport(was)], ["", "", ""]);
     assert.equal(jsonFault('{"a": "//", "b": 1}', "x.json"), undefined);
     assert.equal(jsonFault('{"a": "\\"//", /* x */ "b": [1, /* , */ ] /* " */ }', "x.jsonc"), undefined);
     assert.equal(jsonFault('{"a": 1,, }', "x.jsonc")?.line, 1);
@@ -123,13 +128,13 @@ describe("a look at the syntax of what was changed", () => {
       ["edit", { path: "c.py", old_string: "f(", new_string: "g(" }],
       ...Object.entries(good).map(([path, content]) => ["write", { path, content }] as const),
     );
-    assert.deepEqual([old, ...created].map(told), Array<string>(created.length + 1).fill(""));
+    assert.deepEqual([old, ...created].map(checkReport), Array<string>(created.length + 1).fill(""));
     const paths = Object.keys(good);
     const broken = await results(
       ...paths.flatMap((path) => [["read", { path }] as const, ["write", { path, content: bad[path] }] as const]),
     );
     paths.forEach((path, i) =>
-      assert.match(told(broken[2 * i + 1]), /^Syntax errors that this change brought:\na\.\w+:\d/, path),
+      assert.match(checkReport(broken[2 * i + 1]), /^Syntax errors that this change brought:\na\.\w+:\d/, path),
     );
   });
 
@@ -162,14 +167,14 @@ describe("a look at the syntax of what was changed", () => {
       ["old.py", "print 'x'\n"],
       ["made.py", "{% if a %}\nx = 1\n{% endif %}\n"],
     ];
-    const told = await results(...quiet.map(([path, content]) => ["write", { path, content }] as const));
-    quiet.forEach(([path], i) => assert.doesNotMatch(told[i] ?? "", /Syntax errors/, `${path}: ${told[i]}`));
+    const reports = await results(...quiet.map(([path, content]) => ["write", { path, content }] as const));
+    quiet.forEach(([path], i) => assert.doesNotMatch(reports[i] ?? "", /Syntax errors/, `${path}: ${reports[i]}`));
     const wrong = await results(
       ["write", { path: "package.json", content: '{ "a": 1, }' }],
       ["write", { path: "plain.json", content: '{"a": 1,}' }],
       ["write", { path: "any.jsonc", content: '{ "a": // one\n 1 "b": 2 }' }],
     );
-    for (const one of wrong) assert.match(one, /Syntax errors/);
+    for (const report of wrong) assert.match(report, /Syntax errors/);
   });
 
   it("names the changed line where the parser sees the error earlier, and the bracket that stays open", async (t) => {
@@ -179,8 +184,8 @@ describe("a look at the syntax of what was changed", () => {
       ["edit", { path: "a.py", old_string: `${lines[5]}\n`, new_string: `${lines[5]?.replace("    )", "")}\n` }],
       ["write", { path: "b.py", content: "import a\n\nb = [\n    1,\n\nc = 2\n" }],
     );
-    assert.equal(told(edited), "Syntax errors that this change brought:\na.py:29: syntax error from here on");
-    assert.equal(told(created), "Syntax errors that this change brought:\nb.py:3: [ is not closed | b = [");
+    assert.equal(checkReport(edited), "Syntax errors that this change brought:\na.py:29: syntax error from here on");
+    assert.equal(checkReport(created), "Syntax errors that this change brought:\nb.py:3: [ is not closed | b = [");
   });
 
   it("ends with its limits of memory and time, and works again afterwards", async (t) => {
@@ -190,8 +195,8 @@ describe("a look at the syntax of what was changed", () => {
       ["write", { path: "a.go", content: "a?b:".repeat(25_000) }],
       ["write", { path: "a.js", content: "f((\n" }],
     );
-    assert.deepEqual([memory, time].map(told), ["", ""]);
-    assert.match(told(next), /^Syntax errors/);
+    assert.deepEqual([memory, time].map(checkReport), ["", ""]);
+    assert.match(checkReport(next), /^Syntax errors/);
   });
 
   it("runs nothing of the project, whatever lies in it", async (t) => {
@@ -233,10 +238,10 @@ describe("a look at the syntax of what was changed", () => {
     const broken = ["write", { path: "a.js", content: "let a = ;\n" }] as const;
     for (const agent of [{}, { rules: [{ tool: "bash", action: "deny" as const }] }]) {
       const { results } = await make(t, {}, { bash: { enabled: false } }, agent);
-      assert.match(told((await results(broken))[0]), /^Syntax errors/);
+      assert.match(checkReport((await results(broken))[0]), /^Syntax errors/);
     }
     const { results } = await make(t, {}, { checks: { syntax: false } });
-    assert.equal(told((await results(broken))[0]), "");
+    assert.equal(checkReport((await results(broken))[0]), "");
   });
 });
 
@@ -246,17 +251,17 @@ describe("commands that look at what was changed", () => {
   it("tell what is new since the run's first change of such a file", async (t) => {
     const checks = { syntax: false, commands: [{ files: "src/**/*.txt", command }] };
     const { folder, results } = await make(t, { problems: "a(1,2): old\nb(1): old\n", "src/x.txt": "1" }, { checks });
-    const [first, other, second, third] = await results(
+    const [first, otherReport, second, third] = await results(
       ["edit", { path: "src/x.txt", old_string: "1", new_string: "2" }],
       ["write", { path: "problems", content: "a(3,4): old\nb(1): old\nb(7): old\nc: new\n" }],
       ["write", { path: "src/deep/y.txt", content: "2" }],
       ["delete", { path: "src/x.txt" }],
     );
-    assert.deepEqual([told(first), told(other)], ["", ""]);
+    assert.deepEqual([checkReport(first), checkReport(otherReport)], ["", ""]);
     const expected = `New from \`${command}\` since this run began to change files:\nb(7): old\nc: new`;
-    assert.deepEqual([told(second), told(third)], [expected, expected]);
+    assert.deepEqual([checkReport(second), checkReport(third)], [expected, expected]);
     const [next] = await results(["write", { path: "src/x.txt", content: "3" }]);
-    assert.equal(told(next), "", "another run begins with what is there");
+    assert.equal(checkReport(next), "", "another run begins with what is there");
     assert.equal(await folder.read("src/x.txt"), "3");
   });
 
@@ -265,7 +270,7 @@ describe("commands that look at what was changed", () => {
     const checks = { syntax: false, commands: [{ files: "**", command: slow, timeout: 1 }] };
     const { results } = await make(t, {}, { checks });
     const [first] = await results(["write", { path: "slow", content: "" }]);
-    assert.equal(told(first), `\`${slow}\` took longer than 1 s, so nothing was checked.`);
+    assert.equal(checkReport(first), `\`${slow}\` took longer than 1 s, so nothing was checked.`);
   });
 
   it("have all of a real compiler's errors", async (t) => {
@@ -278,7 +283,7 @@ describe("commands that look at what was changed", () => {
     const { folder, results } = await make(t, files, { checks });
     await symlink(path.join(MODULES), folder.at("node_modules"));
     const [result] = await results(["write", { path: "a.ts", content: "\nexport const a: string = 'x';\n" }]);
-    assert.match(told(result), /\nb\.ts\(2,14\): error TS2322: [^\n]*$/);
-    assert.doesNotMatch(told(result), /\na\.ts/);
+    assert.match(checkReport(result), /\nb\.ts\(2,14\): error TS2322: [^\n]*$/);
+    assert.doesNotMatch(checkReport(result), /\na\.ts/);
   });
 });

@@ -12,7 +12,7 @@ import { temporaryFolder } from "../../../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/** Living processes that have this in their environment. */
+/** Running processes with this text in their environment. */
 function having(word: string): string[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
@@ -31,7 +31,7 @@ describe("the search for a bubblewrap that works", () => {
     await using folder = await temporaryFolder();
     const script = join(folder.path, "host.mjs");
     const mark = `LEFT=${folder.path}`;
-    // Killed as soon as there is a process of it.
+    // The process is killed as soon as one of its child processes exists.
     await writeFile(
       script,
       `import { readFileSync } from "node:fs";
@@ -56,7 +56,8 @@ describe("the search for a bubblewrap that works", () => {
        };
        look();`,
     );
-    // Time: so many ms after bubblewrap is there, to meet several of its steps. The result must be the same for each.
+    // Time: kills at different delays after bubblewrap has started, to hit several of its steps. The result must be the
+    // same.
     const rounds = [0, 2, 4].map(async (ms) => {
       for (;;) {
         const child = spawn(process.execPath, [...SOURCE_FLAGS, script, String(ms)], {

@@ -26,7 +26,7 @@ function bash(variables: Record<string, string> = {}) {
   };
 }
 
-/** Bubblewraps that wait for a command of `parent`, or of whoever took them over. */
+/** Bubblewrap processes that wait for a command and are children of `parent`. Undefined: all of them. */
 function ready(parent?: number): number[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
@@ -77,9 +77,9 @@ describe("a sandbox that is ready", () => {
       return text.split("\n").flatMap((line) => /^\w+(?==)/.exec(line) ?? []);
     };
     for (let round = 0; round < 2; round++) {
-      const known = ["PATH", "ONLY", "GANTRY_CALL", "TMPDIR", "GOCACHE", "PWD", "OLDPWD", "SHLVL", "_"];
+      const knownVariables = ["PATH", "ONLY", "GANTRY_CALL", "TMPDIR", "GOCACHE", "PWD", "OLDPWD", "SHLVL", "_"];
       assert.deepEqual(
-        (await names()).filter((name) => !known.includes(name)),
+        (await names()).filter((name) => !knownVariables.includes(name)),
         [],
       );
       const odd = `'"\\$x \`y\` é\u2028 \n\t#; -n`;
@@ -99,17 +99,17 @@ describe("a sandbox that is ready", () => {
     const [file = "", ...args] = readFileSync(`/proc/${ready(process.pid)[0]}/cmdline`, "utf8")
       .slice(0, -1)
       .split("\0");
-    const whole = ["--bind", "/", "/", "--setenv", "GANTRY_COMMAND", "touch made", "--chdir", folder.path];
-    whole.push("--setenv", "GANTRY_SCRIPT", 'eval "$GANTRY_COMMAND"');
+    const fullWords = ["--bind", "/", "/", "--setenv", "GANTRY_COMMAND", "touch made", "--chdir", folder.path];
+    fullWords.push("--setenv", "GANTRY_SCRIPT", 'eval "$GANTRY_COMMAND"');
     const outcome = async (words: string[]) => {
       const child = spawn(file, args, { env, stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
       (child.stdio[4] as Writable).end(words.map((word) => `${word}\0`).join(""));
       const [code] = (await once(child, "exit")) as [number];
       return { code, made: existsSync(join(folder.path, "made")) };
     };
-    assert.deepEqual(await outcome(whole), { code: 126, made: false });
+    assert.deepEqual(await outcome(fullWords), { code: 126, made: false });
     assert.deepEqual(await outcome([]), { code: 1, made: false });
-    assert.deepEqual(await outcome([...whole, "--setenv", "GANTRY_WHOLE", "1"]), { code: 0, made: true });
+    assert.deepEqual(await outcome([...fullWords, "--setenv", "GANTRY_WHOLE", "1"]), { code: 0, made: true });
   });
 
   it("ends with its process, however that ends, and does not keep it", async (t) => {
@@ -127,7 +127,7 @@ describe("a sandbox that is ready", () => {
        writeFileSync(${JSON.stringify(join(folder.path, "done"))}, "");
        if (process.argv[2] === "stay") setInterval(() => undefined, 1_000);`,
     );
-    const left = () =>
+    const remainingPids = () =>
       ready().filter((pid) => {
         try {
           return readFileSync(`/proc/${pid}/environ`, "latin1").includes(`LEFT=${folder.path}`);
@@ -139,13 +139,13 @@ describe("a sandbox that is ready", () => {
       const child = spawn(process.execPath, [...SOURCE_FLAGS, script, how], { cwd: ROOT, stdio: "inherit" });
       const exit = once(child, "exit") as Promise<[number | null]>;
       try {
-        // Not that of the command itself: bubblewrap that is ended halfway by a dead reader leaves a process behind.
-        if (how === "stay") await until(() => existsSync(join(folder.path, "done")) && left().length === 1);
+        // Waits until the command has ended: bubblewrap leaves a process behind if its reader dies while it starts.
+        if (how === "stay") await until(() => existsSync(join(folder.path, "done")) && remainingPids().length === 1);
       } finally {
         if (how === "stay") child.kill("SIGKILL");
       }
       assert.equal((await exit)[0], how === "stay" ? null : 0);
-      await until(() => left().length === 0);
+      await until(() => remainingPids().length === 0);
     }
   });
 });

@@ -37,13 +37,13 @@ const SCRIPT = source("test/helpers/sandbox-attacks.ts");
 const NOBODY = 65_534;
 
 interface Outcome {
-  attacks: Record<string, { held: boolean; said: string }>;
-  work: Record<string, { well: boolean; said: string }>;
+  attacks: Record<string, { held: boolean; output: string }>;
+  work: Record<string, { well: boolean; output: string }>;
 }
 
-/** All attacks, as this user or another one. */
+/** Runs all attacks as the user with this id. */
 async function attacksAs(uid: number): Promise<Outcome> {
-  // Another user cannot enter the temporary folder of a run.
+  // Another user cannot enter the temporary folder of a test run.
   const base = await realpath(await mkdtemp(join(uid === NOBODY ? "/tmp" : tmpdir(), "gantry-sandbox-")));
   const below = process.getuid?.() === 0 ? await mkdtemp("/run/gantry-sandbox-") : "";
   try {
@@ -59,7 +59,7 @@ async function attacksAs(uid: number): Promise<Outcome> {
   }
 }
 
-/** Why another user cannot try it here, if so. */
+/** Why another user cannot be tested here. Undefined if it can. */
 async function whyNotNobody(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return "only root can become somebody else";
   const look = `require("fs").readFileSync(${JSON.stringify(SCRIPT)})`;
@@ -87,8 +87,8 @@ describe("the sandbox that is required", () => {
       if (why !== undefined) return t.skip(why);
       const { attacks, work } = await attacksAs(uid);
       assert.ok(Object.keys(attacks).length > 40);
-      for (const [name, { held, said }] of Object.entries(attacks)) await t.test(name, () => assert.ok(held, said));
-      for (const [name, { well, said }] of Object.entries(work)) await t.test(name, () => assert.ok(well, said));
+      for (const [name, { held, output }] of Object.entries(attacks)) await t.test(name, () => assert.ok(held, output));
+      for (const [name, { well, output }] of Object.entries(work)) await t.test(name, () => assert.ok(well, output));
     });
 
   it("has the network when it is asked for, and downloads can be kept then", async (t) => {
@@ -202,23 +202,23 @@ describe("the sandbox that is required", () => {
   it("lets commands write to the folders that a run brings, and to no other", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const [project, more, other] = ["project", "more", "other"].map((name) => join(folder.path, name)) as [
+    const [project, extraFolder, otherFolder] = ["project", "more", "other"].map((name) => join(folder.path, name)) as [
       string,
       string,
       string,
     ];
-    for (const path of [project, more, other]) await mkdir(path);
+    for (const path of [project, extraFolder, otherFolder]) await mkdir(path);
     const options = { allowPaths: [], deniedPaths: [], env, bash: { timeout: 30, sandbox: "required" as const } };
     const tool = builtinTools(options).find(({ name }) => name === "bash")!;
-    const command = `echo a > ${more}/a; echo b > ${other}/b; ls -d ${more}/a`;
-    const context = toolContext(project, { folders: [more] });
+    const command = `echo a > ${extraFolder}/a; echo b > ${otherFolder}/b; ls -d ${extraFolder}/a`;
+    const context = toolContext(project, { folders: [extraFolder] });
     assert.match((await callTool(tool, { command }, context)).text, /more\/a/);
-    assert.ok(existsSync(join(more, "a")) && !existsSync(join(other, "b")));
-    await mkdir(join(more, "home"));
-    // The next run brings none.
-    await callTool(tool, { command: `echo c > ${more}/c` }, toolContext(project));
-    assert.ok(!existsSync(join(more, "c")));
-    const home = builtinTools({ ...options, env: { ...env, HOME: join(more, "home") } }).find(
+    assert.ok(existsSync(join(extraFolder, "a")) && !existsSync(join(otherFolder, "b")));
+    await mkdir(join(extraFolder, "home"));
+    // The next run has no extra folders.
+    await callTool(tool, { command: `echo c > ${extraFolder}/c` }, toolContext(project));
+    assert.ok(!existsSync(join(extraFolder, "c")));
+    const home = builtinTools({ ...options, env: { ...env, HOME: join(extraFolder, "home") } }).find(
       ({ name }) => name === "bash",
     )!;
     await assert.rejects(callTool(home, { command }, context), /holds more than a project/);
@@ -228,30 +228,30 @@ describe("the sandbox that is required", () => {
   it("does not run in a folder that was led elsewhere while the sandbox was made", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const [project, other, aside] = ["project", "other", "aside"].map((name) => join(folder.path, name)) as [
+    const [project, otherFolder, aside] = ["project", "other", "aside"].map((name) => join(folder.path, name)) as [
       string,
       string,
       string,
     ];
     await mkdir(project);
-    await mkdir(other);
+    await mkdir(otherFolder);
     const sandbox = new Sandbox({ allowPaths: [], deniedPaths: [], env, sandbox: "required" });
     const prepared = await sandbox.prepare(project);
     assert.ok(prepared);
     await rename(project, aside);
-    await symlink(other, project);
-    let said = "";
+    await symlink(otherFolder, project);
+    let output = "";
     const { code } = await (
       await prepared.start("/bin/sh", "echo evil > evil")
     ).run({
       timeoutMs: 30_000,
       signal: new AbortController().signal,
-      onOutput: (chunk) => (said += chunk.toString()),
+      onOutput: (chunk) => (output += chunk.toString()),
     });
-    assert.equal(code, 126, said);
-    assert.match(said, /a folder was replaced/);
+    assert.equal(code, 126, output);
+    assert.match(output, /a folder was replaced/);
     await sandbox.close();
-    assert.ok(!existsSync(join(other, "evil")));
+    assert.ok(!existsSync(join(otherFolder, "evil")));
   });
 
   it("commits in a worktree, and believes no file that only says that it is one", async (t) => {
@@ -267,12 +267,12 @@ describe("the sandbox that is required", () => {
     await git(folder.path, "init", "-q", main);
     await git(main, "commit", "-q", "--allow-empty", "-m", "first");
     await git(main, "worktree", "add", "-q", tree);
-    const said = await bash()(
+    const result = await bash()(
       "echo x > x && git add x && git -c user.name=A -c user.email=a@b.c commit -q -m second && git log --oneline; " +
         `echo x >> ${main}/.git/config; echo x > ${main}/.git/hooks/pre-commit; echo ${evil} > ${main}/.git/worktrees/tree/commondir; echo x > ${main}/x`,
       tree,
     );
-    assert.match(said.text, /second/);
+    assert.match(result.text, /second/);
     assert.equal((await git(tree, "log", "--format=%s")).stdout, "second\nfirst\n");
     assert.ok(!existsSync(join(main, "x")) && !existsSync(join(main, ".git/hooks/pre-commit")));
     await mkdir(evil);
@@ -284,31 +284,30 @@ describe("the sandbox that is required", () => {
   it("keeps temporary files between calls, apart for each project", async (t) => {
     if (!(await works)) return t.skip("no working bubblewrap");
     await using folder = await temporaryFolder();
-    const [one, two, scratchPath] = ["one", "two", "scratch"].map((name) => join(folder.path, name)) as [
-      string,
-      string,
-      string,
-    ];
-    await mkdir(one);
-    await mkdir(two);
+    const [firstProject, secondProject, scratchPath] = ["one", "two", "scratch"].map((name) =>
+      join(folder.path, name),
+    ) as [string, string, string];
+    await mkdir(firstProject);
+    await mkdir(secondProject);
     const old = join(scratchPath, "0123456789abcdef");
     await mkdir(old, { recursive: true });
     await run("touch", ["-d", "2020-01-01", old]);
     const sh = bash({ bash: { scratchPath } });
-    await sh("echo mine > /tmp/note; echo more > /var/tmp/note", one);
-    assert.equal((await sh("cat /tmp/note /var/tmp/note", one)).text, "mine\nmore\n[exit code 0]");
-    assert.match((await sh("cat /tmp/note", two)).text, /No such file/);
+    await sh("echo mine > /tmp/note; echo more > /var/tmp/note", firstProject);
+    assert.equal((await sh("cat /tmp/note /var/tmp/note", firstProject)).text, "mine\nmore\n[exit code 0]");
+    assert.match((await sh("cat /tmp/note", secondProject)).text, /No such file/);
     assert.ok(!existsSync(old));
     for (const name of await readdir(scratchPath)) assert.equal((await stat(join(scratchPath, name))).mode & 0o077, 0);
-    // A link that a command leaves there must not lead bubblewrap out, when it makes the way to the project.
-    const [first = ""] = one.slice("/tmp/".length).split("/");
-    if (one.startsWith("/tmp/")) {
-      const own = join(scratchPath, createHash("sha256").update(one).digest("hex").slice(0, 16), "tmp");
-      await rm(join(own, first), { recursive: true });
-      await symlink(two, join(own, first));
-      await sh("echo x > here", one);
-      assert.equal(await readFile(join(one, "here"), "utf8"), "x\n");
-      assert.deepEqual(await readdir(two), []);
+    // A link that a command leaves there must not lead bubblewrap to the outside when it creates the path to the
+    // project.
+    const [first = ""] = firstProject.slice("/tmp/".length).split("/");
+    if (firstProject.startsWith("/tmp/")) {
+      const scratchTmp = join(scratchPath, createHash("sha256").update(firstProject).digest("hex").slice(0, 16), "tmp");
+      await rm(join(scratchTmp, first), { recursive: true });
+      await symlink(secondProject, join(scratchTmp, first));
+      await sh("echo x > here", firstProject);
+      assert.equal(await readFile(join(firstProject, "here"), "utf8"), "x\n");
+      assert.deepEqual(await readdir(secondProject), []);
     }
   });
 });
@@ -316,8 +315,8 @@ describe("the sandbox that is required", () => {
 describe("the mount plan", () => {
   it("puts parents first, and pins what lies between a writable folder and what is mounted in it", () => {
     const plan = new MountPlan();
-    plan.keep("/p/a/b/.git/config");
-    plan.write("/p");
+    plan.makeReadOnly("/p/a/b/.git/config");
+    plan.makeWritable("/p");
     plan.hide("/p/secret", true);
     plan.hide("/p/secret/below", false);
     assert.deepEqual(
@@ -338,9 +337,9 @@ describe("the mount plan", () => {
 
   it("shows nothing below what is hidden, and the stricter of two wins", () => {
     const plan = new MountPlan();
-    plan.write("/home/.gantry/project");
+    plan.makeWritable("/home/.gantry/project");
     plan.hide("/home/.gantry", true);
-    plan.write("/home/.gantry");
+    plan.makeWritable("/home/.gantry");
     assert.deepEqual(plan.args(), ["--tmpfs", "/home/.gantry"]);
     assert.ok(plan.isHidden("/home/.gantry/project"));
     assert.ok(!plan.isWritable("/etc"));
