@@ -14,10 +14,7 @@ describe("a terminal on a served agent", { skip: NO_TMUX || noOtherUser }, () =>
       const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, ...args] });
       const { code, screen } = await pane.ended();
       assert.equal(code, 1);
-      assert.match(
-        screen.replace(/\n/g, ""),
-        /belongs to another user \(uid 65534\): nothing was sent.*--any-user/,
-      );
+      assert.match(screen.replace(/\n/g, ""), /belongs to another user \(uid 65534\): nothing was sent.*--any-user/);
     }
     assert.equal(await receivedRequests(), "");
     const pane = await openPane(t, { config: LOCKED, args: ["chat", "--url", url, "--any-user", "--continue"] });
