@@ -20,7 +20,10 @@ describe("options of postgres-driver", () => {
       [{ url: "mysql://me:secret@h/d" }, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL/],
       [{ url: 5 }, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL/],
       [{ url, path: "x" }, /^\/c\/config\.json: session\.path: unknown key/],
-      [{ url, schema: "Gantry" }, /^\/c\/config\.json: session\.schema: expected a name of at most 40 lowercase letters/],
+      [
+        { url, schema: "Gantry" },
+        /^\/c\/config\.json: session\.schema: expected a name of at most 40 lowercase letters/,
+      ],
       [{ url, schema: 'x"; DROP TABLE y; --' }, /^\/c\/config\.json: session\.schema: expected a name/],
       [{ url, schema: "pg_x" }, /^\/c\/config\.json: session\.schema: expected a name/],
       [{ url, schema: "x".repeat(41) }, /^\/c\/config\.json: session\.schema: expected a name/],

@@ -105,7 +105,8 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const driver = driverAt(latin.href);
     await assert.rejects(driver.open(), {
       code: "store",
-      message: /schema kept: the database encoding LATIN1 cannot store every text.*name a database with encoding UTF8 in session\.url/,
+      message:
+        /schema kept: the database encoding LATIN1 cannot store every text.*name a database with encoding UTF8 in session\.url/,
     });
     await driver.close();
     assert.deepEqual(await asAdmin(latin.href, "SELECT 1 FROM pg_namespace WHERE nspname = 'kept'"), []);
@@ -115,7 +116,11 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const url = await postgresDatabase(t);
     await asAdmin(url, `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_read_only = on`);
     const driver = new PostgresDriver(postgresOptions({ url, schema }, { pool: { connectTimeout: 1 } }));
-    await assert.rejects(driver.open(), { code: "store", unavailable: true, message: /the server is a read-only standby/ });
+    await assert.rejects(driver.open(), {
+      code: "store",
+      unavailable: true,
+      message: /the server is a read-only standby/,
+    });
     await driver.close();
   });
 
